@@ -1,0 +1,439 @@
+"""The wire contract, whole: every request and every reply, as frozen tagged structs.
+
+A frame is a 4-byte big-endian length and one msgpack map. The map's `type` names the struct and `id` ties
+a reply to its request; replies may come out of order. The first request of a connection is `hello`.
+Unknown fields are ignored, so either side may be newer; an unknown verb is answered with `failed`.
+
+Every reply carries `status` (ok, empty, not_ready, disabled, timeout, error, or unavailable when the
+client could not reach the daemon) and a `reason`: an agent goes on without memories, a person can see why.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+
+MAX_REQUEST_BYTES = 1 << 20
+MAX_CAPTURE_BYTES = 2 << 20
+MAX_REPLY_BYTES = 4 << 20
+
+# Error codes of `Failed`; the message beside it is a sentence for a person.
+CODES = (
+    "invalid",
+    "unknown_verb",
+    "hello_required",
+    "protocol_mismatch",
+    "frame_too_large",
+    "busy",
+    "not_found",
+    "conflict",
+    "not_permitted",
+    "storage_error",
+    "internal",
+)
+
+
+# --- shared values -----------------------------------------------------------------------------------
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One part of a message's content; only parts of a text type are read."""
+
+    type: str = "text"
+    text: str = ""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of a conversation in OpenAI or Anthropic form; other fields are ignored."""
+
+    role: str
+    content: str | tuple[Part, ...] | None = None
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """A link from one memory to another."""
+
+    id: str
+    relationship: str = "relates-to"
+
+
+class Version(msgspec.Struct, frozen=True):
+    """An older version of a memory, as it is listed under its head."""
+
+    id: str
+    version: int
+    created_at: str
+    first_line: str
+
+
+class MemoryRecord(msgspec.Struct, frozen=True):
+    """One memory with all its fields; times are RFC 3339 text as in the file."""
+
+    id: str
+    scope: str
+    category: str
+    version: int
+    content: str
+    created_at: str
+    updated_at: str
+    session_id: str
+    trigger: str
+    root: str
+    supersedes: str | None = None
+    related: tuple[Edge, ...] = ()
+    is_head: bool = True
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered."""
+
+    id: str
+    scope: str
+    category: str
+    version: int
+    content: str
+    created_at: str
+    score: float
+    cosine: float | None = None
+    lexical: float | None = None
+    via: str = "search"
+    older: tuple[Version, ...] = ()
+
+
+# --- requests ----------------------------------------------------------------------------------------
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Anything a client may ask."""
+
+    id: int = 0
+
+
+class Hello(Request, frozen=True, tag="hello"):
+    protocol_min: int = PROTOCOL_VERSION
+    protocol_max: int = PROTOCOL_VERSION
+    client: str = ""
+    version: str = ""
+    pid: int = 0
+
+
+class Ping(Request, frozen=True, tag="ping"):
+    pass
+
+
+class Status(Request, frozen=True, tag="status"):
+    """What the daemon is doing; with a workspace, also about its roots (which are loaded by it)."""
+
+    workspace: str = ""
+
+
+class Retrieve(Request, frozen=True, tag="retrieve"):
+    """The memories for one turn, as a text block for the prompt.
+
+    `last_summary_index` is the index of the first message after the last summary. Caller-supplied
+    `hypotheses` replace the model call. `known_digest` is the digest of the block the caller already has:
+    when it is still right the reply says `unchanged` and leaves the text out.
+    """
+
+    workspace: str
+    session_id: str = ""
+    turn_id: str = ""
+    messages: tuple[Message, ...] = ()
+    last_summary_index: int = 0
+    hypotheses: tuple[str, ...] = ()
+    token_budget: int | None = None
+    timeout_s: float | None = None
+    min_generation: str = ""
+    known_digest: str = ""
+
+
+class Search(Request, frozen=True, tag="search"):
+    """Ranked memories for a query text, without injection and without the turn cache."""
+
+    workspace: str
+    query: str
+    limit: int = 10
+    min_generation: str = ""
+
+
+class Why(Request, frozen=True, tag="why"):
+    """Explain the last injection of a session, or (with `query`) what a retrieval would do now."""
+
+    workspace: str = ""
+    session_id: str = ""
+    query: str = ""
+
+
+class Remember(Request, frozen=True, tag="remember"):
+    """Write one memory durably; the reply comes after fsync."""
+
+    workspace: str
+    content: str
+    scope: str = "repo"
+    category: str = "user-facts"
+    supersedes: str = ""
+    related: tuple[Edge, ...] = ()
+    session_id: str = ""
+
+
+class Capture(Request, frozen=True, tag="capture"):
+    """A finished turn (`kind` turn) or a compaction, for the capture worker."""
+
+    workspace: str
+    session_id: str
+    kind: str = "turn"
+    messages: tuple[Message, ...] = ()
+    last_summary_index: int = 0
+
+
+class GetMemories(Request, frozen=True, tag="get"):
+    workspace: str
+    ids: tuple[str, ...] = ()
+    min_generation: str = ""
+
+
+class ListMemories(Request, frozen=True, tag="list"):
+    """Memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both."""
+
+    workspace: str
+    scope: str = ""
+    category: str = ""
+    all_versions: bool = False
+    limit: int = 100
+    offset: int = 0
+    min_generation: str = ""
+
+
+class History(Request, frozen=True, tag="history"):
+    """The version chain that a memory belongs to, oldest first."""
+
+    workspace: str
+    memory_id: str
+    min_generation: str = ""
+
+
+class Forget(Request, frozen=True, tag="forget"):
+    """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`."""
+
+    workspace: str
+    memory_id: str
+    version_only: bool = False
+    erase_now: bool = False
+
+
+class Rebuild(Request, frozen=True, tag="rebuild"):
+    """Rescan the roots of a workspace; `full` also drops reused vectors; `wait` answers when it is done."""
+
+    workspace: str
+    full: bool = False
+    wait: bool = False
+
+
+class Events(Request, frozen=True, tag="events"):
+    """Stream `progress` replies with this request's id until the connection closes."""
+
+    workspace: str = ""
+
+
+AnyRequest = (
+    Hello
+    | Ping
+    | Status
+    | Retrieve
+    | Search
+    | Why
+    | Remember
+    | Capture
+    | GetMemories
+    | ListMemories
+    | History
+    | Forget
+    | Rebuild
+    | Events
+)
+
+
+# --- replies -----------------------------------------------------------------------------------------
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Anything the daemon may answer."""
+
+    id: int = 0
+    status: str = "ok"
+    reason: str = ""
+
+
+class Failed(Reply, frozen=True, tag="failed"):
+    """The request was not carried out; `code` is one of CODES."""
+
+    code: str = "internal"
+    message: str = ""
+
+
+class Welcome(Reply, frozen=True, tag="welcome"):
+    protocol: int = PROTOCOL_VERSION
+    version: str = ""
+    pid: int = 0
+    epoch: str = ""
+
+
+class Pong(Reply, frozen=True, tag="pong"):
+    pass
+
+
+class FileProblem(msgspec.Struct, frozen=True):
+    """A file that is not indexed, or only in part, and why."""
+
+    path: str
+    reason: str
+
+
+class RootReport(msgspec.Struct, frozen=True, kw_only=True):
+    """State of one root. `state`: loading, building, ready, failed."""
+
+    root: str
+    scope: str
+    state: str
+    memories: int = 0
+    generation: str = ""
+    legs: tuple[str, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
+    quarantined: int = 0
+    embedded: int = 0
+    to_embed: int = 0
+    build_ms: float = 0.0
+    built_age_s: float = 0.0
+    last_error: str = ""
+    watch: str = ""
+    watches: int = 0
+
+
+class StatusReport(Reply, frozen=True, tag="status_report"):
+    """The daemon's health. `state`: ok, degraded, disabled."""
+
+    state: str = "ok"
+    version: str = ""
+    pid: int = 0
+    epoch: str = ""
+    uptime_s: float = 0.0
+    socket: str = ""
+    strategy: str = ""
+    embedding_model: str = ""
+    retrieval_model: str = ""
+    roots: tuple[RootReport, ...] = ()
+    connections: int = 0
+    counters: dict[str, int] = {}
+    warnings: tuple[str, ...] = ()
+
+
+class Retrieved(Reply, frozen=True, tag="retrieved"):
+    """`text` is the injection: empty unless status is ok (and not `unchanged`)."""
+
+    text: str = ""
+    memories: tuple[Hit, ...] = ()
+    included: int = 0
+    omitted: int = 0
+    digest: str = ""
+    unchanged: bool = False
+    strategy: str = ""
+    legs: tuple[str, ...] = ()
+    generation: str = ""
+    cached: bool = False
+    elapsed_ms: float = 0.0
+
+
+class Found(Reply, frozen=True, tag="found"):
+    memories: tuple[Hit, ...] = ()
+    legs: tuple[str, ...] = ()
+    generation: str = ""
+    elapsed_ms: float = 0.0
+
+
+class Explained(Reply, frozen=True, tag="explained"):
+    """One ledger entry: what was asked, what was found, what was cut."""
+
+    session_id: str = ""
+    turn_id: str = ""
+    at: str = ""
+    strategy: str = ""
+    legs: tuple[str, ...] = ()
+    hypotheses: tuple[str, ...] = ()
+    memories: tuple[Hit, ...] = ()
+    included: int = 0
+    omitted_ids: tuple[str, ...] = ()
+    generation: str = ""
+    elapsed_ms: float = 0.0
+
+
+class Remembered(Reply, frozen=True, tag="remembered"):
+    memory_id: str = ""
+    version: int = 0
+    path: str = ""
+    generation: str = ""
+
+
+class Captured(Reply, frozen=True, tag="captured"):
+    """`outcome`: accepted, coalesced, durable, rejected (then `reason` says why)."""
+
+    outcome: str = "rejected"
+
+
+class Memories(Reply, frozen=True, tag="memories"):
+    memories: tuple[MemoryRecord, ...] = ()
+    total: int = 0
+    missing: tuple[str, ...] = ()
+    generation: str = ""
+
+
+class Chain(Reply, frozen=True, tag="chain"):
+    """Oldest first. `flags` names what is odd: fork, cycle, missing:<id>."""
+
+    memories: tuple[MemoryRecord, ...] = ()
+    flags: tuple[str, ...] = ()
+    generation: str = ""
+
+
+class Forgotten(Reply, frozen=True, tag="forgotten"):
+    """Receipt: ids taken away, where they went, and what forged cannot reach."""
+
+    ids: tuple[str, ...] = ()
+    trash: str = ""
+    unreachable: tuple[str, ...] = ()
+    generation: str = ""
+
+
+class Rebuilt(Reply, frozen=True, tag="rebuilt"):
+    """`status` ok when done, not_ready when it goes on in the background."""
+
+    generation: str = ""
+    roots: tuple[RootReport, ...] = ()
+
+
+class Progress(Reply, frozen=True, tag="progress"):
+    """One event: `event` is scanning, embedding, swapped or failed."""
+
+    event: str = ""
+    root: str = ""
+    done: int = 0
+    total: int = 0
+    generation: str = ""
+
+
+AnyReply = (
+    Failed
+    | Welcome
+    | Pong
+    | StatusReport
+    | Retrieved
+    | Found
+    | Explained
+    | Remembered
+    | Captured
+    | Memories
+    | Chain
+    | Forgotten
+    | Rebuilt
+    | Progress
+)

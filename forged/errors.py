@@ -1,0 +1,55 @@
+"""The daemon's exceptions.
+
+ForgedError
+├── ConfigError          a key has a wrong type or range; the process exits with 78
+├── MemoryFormatError    one file is not a memory; loaders turn it into a problem value
+├── StoreError           a write or removal did not happen
+│   ├── MemoryExists     the id is taken; files are never overwritten
+│   └── MemoryNotFound   no memory of that id is visible to the request
+└── ProviderError        an embedding or chat endpoint failed
+
+Foreign exceptions are translated once, in the adapter that met them.
+"""
+
+from __future__ import annotations
+
+
+class ForgedError(Exception):
+    """Any failure that forged itself explains."""
+
+
+class ConfigError(ForgedError):
+    """A configuration value is unusable: says the key, the value, what is allowed and where it came from."""
+
+
+class MemoryFormatError(ForgedError):
+    """A file is not a memory; the message is the reason, without the path."""
+
+
+class StoreError(ForgedError):
+    """A memory could not be written or removed."""
+
+
+class MemoryExists(StoreError):  # noqa: N818 - reads as the state it names
+    """A memory of this id is already on disk."""
+
+
+class MemoryNotFound(StoreError):  # noqa: N818
+    """No memory of this id is visible to the request."""
+
+
+class ProviderError(ForgedError):
+    """An endpoint failed.
+
+    `reason` is one word for replies and counters: unreachable, timeout, auth, rate_limited, bad_input,
+    server, bad_reply. `status` is the HTTP status or 0. `retry_after_s` is what the endpoint asked for.
+    The message never holds a key or the text that was sent.
+    """
+
+    def __init__(
+        self, message: str, *, reason: str, status: int = 0, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.status = status
+        self.retry_after_s = retry_after_s

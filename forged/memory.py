@@ -1,0 +1,131 @@
+"""What everything speaks: a memory, its scope, its links, and the problem of a file that is none.
+
+Values only. A memory is one markdown file with front matter (design.md section 1, ADR-0044); times stay
+the text that was in the file, because nanoseconds and offsets must survive a round trip.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+# New ids match this; what is read from old files may differ (behaviours.md bug 45).
+ID_PATTERN = re.compile(r"mem_[A-Za-z0-9_-]{1,64}")
+
+
+class Scope(StrEnum):
+    """Who a memory is for."""
+
+    REPO = "repo"
+    USER = "user"
+
+
+class Category(StrEnum):
+    """What a memory is about; the six of ADR-0044. Files may hold others, which are read as they are."""
+
+    CODING_PREFERENCES = "coding-preferences"
+    PROJECT_CONVENTIONS = "project-conventions"
+    ARCHITECTURAL_DECISIONS = "architectural-decisions"
+    USER_FACTS = "user-facts"
+    CORRECTIONS = "corrections"
+    PATTERNS = "patterns"
+
+
+class Relationship(StrEnum):
+    """How a memory is related to another; the four of ADR-0044."""
+
+    SUPERSEDES = "supersedes"
+    REFINES = "refines"
+    CONTRADICTS = "contradicts"
+    RELATES_TO = "relates-to"
+
+
+class Trigger(StrEnum):
+    """What made a memory be written, in the words of the file format (design.md D2)."""
+
+    CADENCE = "cadence"
+    COMPACTION = "compaction"
+    EXPLICIT = "explicit"
+
+
+class Related(msgspec.Struct, frozen=True):
+    """One edge of a memory; neither field is checked on read."""
+
+    id: str
+    relationship: str
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """One memory file. `scope` is decided by the directory it lies in, not by the file (bug 43).
+
+    `content` is the body as text: bytes that are not UTF-8 became U+FFFD. `extra` is the verbatim front
+    matter text of keys that forged does not know, each line ended, so that nothing is lost when rendered.
+    """
+
+    id: str
+    content: str
+    created_at: str
+    updated_at: str
+    version: int
+    scope: str
+    category: str
+    session_id: str
+    trigger: str
+    supersedes: str | None = None
+    related: tuple[Related, ...] = ()
+    extra: str = ""
+
+    @property
+    def first_line(self) -> str:
+        """First line with text in it, or nothing."""
+        return self.content.strip().split("\n", 1)[0].strip()
+
+    @property
+    def age_key(self) -> tuple[int, int, str]:
+        """Orders versions of one chain: the greatest is the head (design.md D11)."""
+        return (self.version, time_ns(self.created_at), self.id)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A file that was skipped or read with a reservation: a value, never an exception."""
+
+    path: str
+    reason: str
+
+
+def new_id() -> str:
+    return f"mem_{uuid.uuid4()}"
+
+
+def is_valid_id(text: str) -> bool:
+    """Whether forged may create or remove a file of this id."""
+    return ID_PATTERN.fullmatch(text) is not None
+
+
+def utc_now() -> str:
+    """Now as RFC 3339 in UTC, microseconds, the form that new memories carry."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+_TIME = re.compile(
+    r"(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2}(?::\d{2})?)(?:\.(\d{1,9})\d*)?\s*([Zz]|[+-]\d{2}:?\d{2})?)?"
+)
+
+
+def time_ns(text: str) -> int:
+    """Nanoseconds since the epoch of an RFC 3339 text or a bare date; UTC if naive; 0 if it is no time."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        return 0
+    date, clock, fraction, offset = match.groups()
+    zone = "+00:00" if offset in (None, "Z", "z") else offset
+    try:
+        moment = datetime.fromisoformat(f"{date}T{clock or '00:00'}{zone}")
+    except ValueError:
+        return 0
+    whole = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (whole.days * 86400 + whole.seconds) * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))

@@ -1,0 +1,56 @@
+"""The two seams to models: an `Embedder` and a `ChatModel`, and nothing else about providers.
+
+Implementations live beside this file; `factory` picks one from the configuration. None means that the
+model is not configured, which is a state and not an error (ADR-0045).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["query", "passage"]
+Vectors = NDArray[np.float32]
+
+
+class Embedder(Protocol):
+    """Texts to unit vectors. Safe for concurrent use on one event loop."""
+
+    @property
+    def key(self) -> str:
+        """What the vectors depend on: endpoint, model and passage prefix. Equal keys, equal vectors."""
+        ...
+
+    async def embed(
+        self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
+    ) -> Vectors:
+        """Return float32 unit rows of shape (len(texts), dimension).
+
+        Args:
+            texts: what to embed, none of them blank; the implementation adds the prefix of `kind`,
+                clips over-long texts and splits into batches.
+            kind: "query" or "passage".
+            deadline: absolute `time.monotonic()` seconds; nothing is retried past it.
+
+        Raises ProviderError; never returns non-finite, zero or odd-sized rows.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class ChatModel(Protocol):
+    """One completion from a system and a user prompt."""
+
+    async def complete(
+        self, system: str, user: str, *, deadline: float, schema: dict[str, object] | None = None
+    ) -> str:
+        """Return the reply's text, without think blocks. `deadline` is `time.monotonic()` seconds.
+
+        Raises ProviderError.
+        """
+        ...
+
+    async def aclose(self) -> None: ...

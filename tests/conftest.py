@@ -1,0 +1,20 @@
+"""Fixtures of the whole suite: above all, no test can reach a real home directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_KEPT = {"PATH", "LANG", "LC_ALL", "TERM", "FORGED_LOCOMO", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty HOME, and an environment in which nothing points at the real one."""
+    home = tmp_path_factory.mktemp("home")
+    for name in set(os.environ) - _KEPT - {"PYTEST_CURRENT_TEST", "PYTEST_VERSION"}:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    return home

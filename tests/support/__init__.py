@@ -1,0 +1,1 @@
+"""What several test modules share: one file per kind of helper."""
