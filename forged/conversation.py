@@ -1,0 +1,53 @@
+"""What of a conversation counts: the window of user and assistant text since the last summary.
+
+`Utterance.role` can only be user or assistant, so tool content has no place to hide (design.md section 6,
+ADR-0047 "Window Construction", C34).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+# Characters. About 4,000 tokens: enough for the recent arc, small enough for a flash model in 2 s.
+WINDOW_LIMIT = 16_000
+
+Speaker = Literal["user", "assistant"]
+
+
+class Utterance(msgspec.Struct, frozen=True):
+    """One message reduced to who said what; `text` is never blank."""
+
+    role: Speaker
+    text: str
+
+
+def window(utterances: Sequence[Utterance], limit: int = WINDOW_LIMIT) -> tuple[Utterance, ...]:
+    """Return the newest whole messages whose text is at most `limit` characters together.
+
+    A newest message that is longer than the limit alone is kept as its end, since that is where the
+    question usually stands.
+    """
+    kept: list[Utterance] = []
+    room = limit
+    for utterance in reversed(utterances):
+        if len(utterance.text) > room:
+            break
+        kept.append(utterance)
+        room -= len(utterance.text)
+    if not kept and utterances:
+        newest = utterances[-1]
+        kept.append(Utterance(newest.role, newest.text[-limit:]))
+    return tuple(reversed(kept))
+
+
+def as_text(utterances: Sequence[Utterance]) -> str:
+    """`role: text` blocks, the form that both prompts of the seeds use."""
+    return "\n---\n".join(f"{utterance.role}: {utterance.text}" for utterance in utterances)
+
+
+def last_user_text(utterances: Sequence[Utterance]) -> str:
+    """Text of the newest user message, or nothing."""
+    return next((u.text for u in reversed(utterances) if u.role == "user"), "")

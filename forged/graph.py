@@ -1,0 +1,120 @@
+"""Walks over memories: version chains along `supersedes`, and hops along `related`.
+
+Pure functions over values in memory; retrieval never touches disk for them (design.md section 2). People
+edit these links by hand, so every walk expects forks, cycles and ids that lead nowhere: a chain is the
+connected set of memories that supersede one another, and its head is the greatest of (version, created_at,
+id), which is defined for all of those shapes (design.md D11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from forged.memory import Memory
+
+
+class Chains(msgspec.Struct, frozen=True, eq=False):
+    """The chains of one root that have more than one member, or an odd link.
+
+    `members` maps a head to all ids of its chain, oldest first; `head_of` maps each of those ids to the
+    head; `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>". A memory in none of them is
+    its own head. The maps are never changed after `link`.
+    """
+
+    head_of: dict[str, str]
+    members: dict[str, tuple[str, ...]]
+    flags: dict[str, tuple[str, ...]]
+
+    def head(self, memory_id: str) -> str:
+        return self.head_of.get(memory_id, memory_id)
+
+    def chain(self, memory_id: str) -> tuple[str, ...]:
+        """All ids of the chain, oldest first; the id alone when it has no chain."""
+        return self.members.get(self.head(memory_id), (memory_id,))
+
+    def is_head(self, memory_id: str) -> bool:
+        return self.head_of.get(memory_id, memory_id) == memory_id
+
+
+NO_CHAINS = Chains({}, {}, {})
+
+
+def link(memories: Iterable[Memory]) -> Chains:
+    """Find the version chains of one root. Ids are unique; links across roots do not count (bug 26)."""
+    everyone = {memory.id: memory for memory in memories}
+    successors = [memory for memory in everyone.values() if memory.supersedes]
+    if not successors:
+        return NO_CHAINS
+    head_of: dict[str, str] = {}
+    members: dict[str, tuple[str, ...]] = {}
+    flags: dict[str, tuple[str, ...]] = {}
+    for group in _connected(successors):
+        present = sorted((everyone[i] for i in group if i in everyone), key=lambda m: m.age_key)
+        head = present[-1].id
+        odd = _oddities(present, everyone)
+        if odd:
+            flags[head] = odd
+        if len(present) > 1:
+            members[head] = tuple(memory.id for memory in present)
+            head_of.update(dict.fromkeys(members[head], head))
+    return Chains(head_of, members, flags)
+
+
+def _connected(successors: Iterable[Memory]) -> Iterable[list[str]]:
+    """Group ids that are joined by `supersedes`, including ids that no longer exist."""
+    neighbours: dict[str, list[str]] = {}
+    for memory in successors:
+        older = memory.supersedes or ""
+        neighbours.setdefault(memory.id, []).append(older)
+        neighbours.setdefault(older, []).append(memory.id)
+    seen: set[str] = set()
+    for start in neighbours:
+        if start not in seen:
+            group = [start]
+            seen.add(start)
+            for current in group:
+                fresh = [i for i in neighbours[current] if i not in seen]
+                seen.update(fresh)
+                group.extend(dict.fromkeys(fresh))
+            yield group
+
+
+def _oddities(present: Sequence[Memory], everyone: dict[str, Memory]) -> tuple[str, ...]:
+    links = [memory.supersedes for memory in present if memory.supersedes]
+    missing = sorted({older for older in links if older not in everyone})
+    found = [f"missing:{older}" for older in missing]
+    if len(set(links)) < len(links):
+        found.append("fork")
+    # A tree of n memories has fewer than n links between them; one more closes a cycle.
+    if len(links) - sum(older in missing for older in links) >= len(present):
+        found.append("cycle")
+    return tuple(found)
+
+
+def hops(
+    seeds: Sequence[str], neighbours: Callable[[str], Iterable[str]], *, depth: int, limit: int
+) -> list[str]:
+    """Ids reached from `seeds` in at most `depth` steps, nearest first, none twice, at most `limit`.
+
+    `neighbours` yields the ids that a memory leads to and leaves out those that do not exist (B66). The
+    cap on breadth keeps one hub from filling the answer (bug 37).
+    """
+    seen = set(seeds)
+    found: list[str] = []
+    frontier = list(seeds)
+    for _ in range(depth):
+        reached: list[str] = []
+        for current in frontier:
+            for other in neighbours(current):
+                if other not in seen:
+                    seen.add(other)
+                    reached.append(other)
+                    if len(found) + len(reached) == limit:
+                        return found + reached
+        found += reached
+        frontier = reached
+        if not frontier:
+            break
+    return found

@@ -1,0 +1,34 @@
+"""What the daemon counts, for `forgectl status`; one mutable value that the wiring hands around.
+
+Every limit of the daemon has its counter here, so that a person can see why something was refused.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Metrics(msgspec.Struct):
+    """Counts since the daemon started."""
+
+    requests: int = 0
+    retrieves: int = 0
+    retrieve_hits: int = 0
+    retrieve_empty: int = 0
+    retrieve_timeouts: int = 0
+    retrieve_errors: int = 0
+    retrieve_fallbacks: int = 0
+    turn_cache_hits: int = 0
+    remembered: int = 0
+    forgotten: int = 0
+    captures_rejected: int = 0
+    rebuilds: int = 0
+    rebuild_failures: int = 0
+    texts_embedded: int = 0
+    connections_refused: int = 0
+    connections_evicted: int = 0
+    foreign_peers_refused: int = 0
+    bad_frames: int = 0
+    slow_senders_closed: int = 0
+    slow_readers_closed: int = 0
+    internal_errors: int = 0
