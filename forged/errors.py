@@ -2,6 +2,7 @@
 
 ForgedError
 ├── ConfigError          a key has a wrong type or range; the process exits with 78
+├── WorkspaceError       a request names a workspace that is no directory here
 ├── MemoryFormatError    one file is not a memory; loaders turn it into a problem value
 ├── StoreError           a write or removal did not happen
 │   ├── MemoryExists     the id is taken; files are never overwritten
@@ -20,6 +21,10 @@ class ForgedError(Exception):
 
 class ConfigError(ForgedError):
     """A configuration value is unusable: says the key, the value, what is allowed and where it came from."""
+
+
+class WorkspaceError(ForgedError):
+    """A workspace cannot be used; the message is a sentence that names it."""
 
 
 class MemoryFormatError(ForgedError):

@@ -1,0 +1,85 @@
+"""Where the daemon listens: one answer for client and daemon, and the only reader of the environment here.
+
+A socket in a directory that others can write to can be taken over by whoever comes first, so a shared
+temporary directory is never an answer: it is FORGED_SOCKET, a runtime directory that is provably ours, or
+our own state directory. (design.md section 4, "Address")
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+
+from forged_client.errors import AddressError
+
+# What fits into sockaddr_un beside the closing NUL.
+MAX_PATH_BYTES = 103 if sys.platform == "darwin" else 107
+
+
+def environment() -> Mapping[str, str]:
+    """The process's environment, for the modules that may not read it themselves."""
+    return os.environ
+
+
+def socket_path(env: Mapping[str, str] | None = None, *, run_user: str = "/run/user") -> str:
+    """Path of the daemon's socket; nothing is created.
+
+    FORGED_SOCKET, else `$XDG_RUNTIME_DIR/forged/forged.sock`, else `/run/user/<uid>/forged/forged.sock`, each
+    directory only if it is ours, 0700 and no symbolic link, else `<state_dir>/run/forged.sock`.
+    Raises AddressError when the path is too long, or FORGED_SOCKET is not absolute.
+    """
+    env = environment() if env is None else env
+    if chosen := env.get("FORGED_SOCKET"):
+        return checked(chosen)
+    for runtime in (env.get("XDG_RUNTIME_DIR", ""), f"{run_user}/{os.geteuid()}"):
+        if _is_private_directory(runtime):
+            return checked(f"{runtime.rstrip('/')}/forged/forged.sock")
+    return checked(f"{state_dir(env)}/run/forged.sock")
+
+
+def state_dir(env: Mapping[str, str] | None = None) -> str:
+    """The per-user state directory: `$XDG_STATE_HOME/forged` or the system's default; nothing is created."""
+    env = environment() if env is None else env
+    state = env.get("XDG_STATE_HOME", "")
+    if not state.startswith("/"):
+        below_home = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
+        state = f"{home(env)}/{below_home}"
+    return f"{state.rstrip('/')}/forged"
+
+
+def home(env: Mapping[str, str]) -> str:
+    """The user's home directory. Raises AddressError when neither HOME nor the user database knows it."""
+    if (named := env.get("HOME", "")).startswith("/"):
+        return named.rstrip("/")
+    import pwd  # noqa: PLC0415 - only for a process without HOME
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError as error:
+        raise AddressError("there is no home directory: set HOME or FORGED_SOCKET") from error
+
+
+def checked(path: str) -> str:
+    """The path itself, if a socket can have it. Raises AddressError, saying what to do."""
+    size = len(os.fsencode(path))
+    if not path.startswith("/") or "\0" in path:
+        raise AddressError(f"{path!r} is no socket path: set FORGED_SOCKET to an absolute path")
+    if size > MAX_PATH_BYTES:
+        raise AddressError(
+            f"the socket path has {size} bytes and may have {MAX_PATH_BYTES}: "
+            f"set FORGED_SOCKET to a shorter one ({path})"
+        )
+    return path
+
+
+def _is_private_directory(path: str) -> bool:
+    if not path.startswith("/"):
+        return False
+    try:
+        found = os.lstat(path.rstrip("/"))
+    except (OSError, ValueError):
+        return False
+    ours = found.st_uid == os.geteuid()
+    return ours and stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == stat.S_IRWXU

@@ -1,0 +1,88 @@
+"""One blocking connection to the daemon: bytes of an `Exchange` over a socket, under the call's deadline.
+
+Its user takes it out of service on any exception: after one, nobody knows how much of a frame is still on
+its way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import _socket
+
+from forged_client.deadline import Deadline
+from forged_client.dial import dial, is_gone
+from forged_client.errors import ConnectionLost, ReplyLost
+from forged_client.exchange import Exchange, with_id
+from forged_client.protocol import Reply, Request
+
+_BUFFER_BYTES = 1 << 16
+
+
+class Connection:
+    """An open socket, the exchange on it and one receive buffer."""
+
+    def __init__(self, sock: _socket.socket, name: str) -> None:
+        self._sock = sock
+        self._exchange = Exchange(name)
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._pid = os.getpid()
+
+    @classmethod
+    def open(cls, path: str, name: str, deadline: Deadline) -> Connection:
+        """Raises DaemonAbsent, DaemonUnavailable or DeadlineExceeded."""
+        return cls(dial(path, deadline), name)
+
+    def is_usable(self) -> bool:
+        """False in a forked child, whose bytes would mix with its parent's, and after the daemon hung up."""
+        if self._pid != os.getpid():
+            return False
+        self._sock.setblocking(False)  # noqa: FBT003
+        return not is_gone(self._sock)
+
+    def ask(self, request: Request, deadline: Deadline) -> Reply:
+        """The reply to one request. Raises ClientError, and ReplyLost once the request was out."""
+        return next(self.stream(request, deadline))
+
+    def stream(self, request: Request, deadline: Deadline) -> Iterator[Reply]:
+        """Every reply to one request, until the connection ends with ReplyLost."""
+        number, frame = self._exchange.request(request)
+        self._send(frame, deadline)
+        while True:
+            yield from with_id(self._exchange.replies(self._receive(deadline)), number)
+
+    def close(self) -> None:
+        # No shutdown(): in a forked child that would end the parent's connection too.
+        self._sock.close()
+
+    def _send(self, frame: bytearray, deadline: Deadline) -> None:
+        doing = "sending the request"
+        try:
+            self._sock.settimeout(deadline.left(doing))
+            self._sock.sendall(frame)
+        except TimeoutError as error:
+            raise deadline.exceeded(doing) from error
+        except OSError as error:
+            self._read_refusal(deadline)
+            raise ConnectionLost(f"the daemon closed the connection ({error.strerror})") from error
+
+    def _receive(self, deadline: Deadline) -> memoryview:
+        doing = "waiting for the reply"
+        try:
+            self._sock.settimeout(deadline.left(doing))
+            size = self._sock.recv_into(self._buffer)
+        except TimeoutError as error:
+            raise deadline.exceeded(doing) from error
+        except OSError as error:
+            raise ReplyLost(f"the connection broke before the reply ({error.strerror})") from error
+        if not size:
+            raise ReplyLost("the daemon closed the connection before it replied")
+        return memoryview(self._buffer)[:size]
+
+    def _read_refusal(self, deadline: Deadline) -> None:
+        """Raise what the daemon said before it hung up on us (busy, another version), if it said anything."""
+        try:
+            self._exchange.replies(self._receive(deadline))
+        except ReplyLost:
+            return

@@ -1,0 +1,80 @@
+"""What can go wrong between an agent and the daemon.
+
+ClientError
+├── AddressError             no usable socket path; the message says what to set
+├── DaemonUnavailable        the daemon could not be reached, or not for long enough
+│   ├── DaemonAbsent         nobody listens at the address: a daemon may be started
+│   ├── DeadlineExceeded     the call's total deadline passed
+│   └── ConnectionLost       the connection ended before the whole request was sent: nothing was done
+│       └── ReplyLost        it ended after the request was sent: it may have been carried out
+├── ProtocolMismatch         daemon and client speak different versions
+├── RequestFailed            the daemon refused, or the request cannot be put on the wire (code, message)
+├── MalformedFrame           bytes that are not a message of this protocol
+└── FrameTooLarge            a frame above the limit; none of its body was kept
+
+A client raises these only when it is `strict`. Otherwise each becomes a reply whose `status` is the class's
+`status` and whose `reason` is the message: an agent must never fail because its memory did.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ClientError(Exception):
+    """Any failure of a call."""
+
+    status: ClassVar[str] = "error"
+
+
+class AddressError(ClientError):
+    """There is no usable socket path."""
+
+    status: ClassVar[str] = "unavailable"
+
+
+class DaemonUnavailable(ClientError):  # noqa: N818 - reads as the state it names, like those below
+    """The daemon could not be reached."""
+
+    status: ClassVar[str] = "unavailable"
+
+
+class DaemonAbsent(DaemonUnavailable):
+    """No socket at the address, or a stale one."""
+
+
+class DeadlineExceeded(DaemonUnavailable):
+    """The total deadline over connect, send and receive passed."""
+
+    status: ClassVar[str] = "timeout"
+
+
+class ConnectionLost(DaemonUnavailable):
+    """The connection ended with the request incomplete, so it cannot have been carried out."""
+
+
+class ReplyLost(ConnectionLost):
+    """The connection ended between request and reply; status `error`, because something may have happened."""
+
+    status: ClassVar[str] = "error"
+
+
+class ProtocolMismatch(ClientError):  # noqa: N818
+    """The daemon speaks no version that this client speaks."""
+
+
+class RequestFailed(ClientError):  # noqa: N818
+    """The request was not carried out; `code` is one of `protocol.CODES`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class MalformedFrame(ClientError):  # noqa: N818
+    """A frame's body is not a message of the expected side."""
+
+
+class FrameTooLarge(ClientError):  # noqa: N818
+    """A frame is above its size limit."""

@@ -1,0 +1,113 @@
+"""From an agent's own message objects to the messages the daemon reads, whatever they look like.
+
+Agents hold dicts in OpenAI or Anthropic form, SDK objects, or ours. All are read, none is an error: a
+message that cannot be read becomes an empty one. The list keeps its length, so that `last_summary_index`
+stays true, but only messages of the window keep their text (user and assistant, after the last summary, the
+newest that fit): tool output and system prompts are never read by the daemon and are most of the bytes.
+Private spans are cut here, because every conversation passes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from forged_client.private import without_private
+from forged_client.protocol import Message, Part
+
+# Below the frame limits of a retrieve and a capture, with room for the other fields.
+RETRIEVE_BYTES = 896 << 10
+CAPTURE_BYTES = 1792 << 10
+
+_READ_ROLES = ("user", "assistant")
+_TEXT_TYPES = ("text", "input_text", "output_text")
+
+Content = str | tuple[Part, ...] | None
+
+
+def window(messages: Iterable[object] | None, last_summary_index: int, limit_bytes: int) -> tuple[Message, ...]:
+    """As many messages as were given; text only in those that the daemon reads. Never raises."""
+    given = _listed(messages)
+    start = last_summary_index if last_summary_index in range(len(given) + 1) else 0
+    room = limit_bytes
+    newest_first: list[Message] = []
+    for position in range(len(given) - 1, -1, -1):
+        message, size = _read(given[position]) if position >= start and room > 0 else (None, 0)
+        if message is None:
+            message = Message(role=_role(given[position]))
+        elif size > room:
+            # The newest is cut rather than lost; an older one is left out whole.
+            message = _shortened(message, room) if room == limit_bytes else Message(role=message.role)
+            room = 0
+        room -= size
+        newest_first.append(message)
+    return tuple(reversed(newest_first))
+
+
+def _listed(messages: Iterable[object] | None) -> tuple[object, ...]:
+    if isinstance(messages, (str, bytes, Mapping)):
+        return ()
+    try:
+        return tuple(messages or ())
+    except Exception:  # noqa: BLE001 - the edge of the agent's process: its objects run their own code here
+        return ()
+
+
+def _role(given: object) -> str:
+    try:
+        role = _field(given, "role")
+    except Exception:  # noqa: BLE001 - as above
+        return ""
+    return role if isinstance(role, str) and role.isascii() else ""
+
+
+def _read(given: object) -> tuple[Message | None, int]:
+    """The message with its text and the text's bytes; None for one the daemon does not read."""
+    try:
+        role = _role(given)
+        if role not in _READ_ROLES:
+            return None, 0
+        parts = tuple(_parts(_field(given, "content")))
+    except Exception:  # noqa: BLE001 - as above
+        return None, 0
+    size = sum(len(part.text) if part.text.isascii() else len(part.text.encode()) for part in parts)
+    return Message(role=role, content=_content(parts)), size
+
+
+def _content(parts: tuple[Part, ...]) -> Content:
+    if len(parts) == 1:
+        return parts[0].text
+    return parts or None
+
+
+def _parts(content: object) -> Iterable[Part]:
+    """Text parts only, private spans cut also where they reach over several."""
+    depth = 0
+    for part in content if isinstance(content, (list, tuple)) else (content,):
+        if isinstance(part, str):
+            kind, text = "text", part
+        else:
+            kind, text = _field(part, "type") or "text", _field(part, "text")
+        if isinstance(text, str) and kind in _TEXT_TYPES:
+            public, depth = without_private(text, depth)
+            yield Part(type=str(kind), text=_encodable(public))
+
+
+def _field(given: object, name: str) -> object:
+    return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
+
+
+def _encodable(text: str) -> str:
+    """The text without lone surrogates, which come from broken input and cannot be UTF-8."""
+    if text.isascii():
+        return str(text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return str(text)
+
+
+def _shortened(message: Message, limit_bytes: int) -> Message:
+    content = message.content
+    text = content if isinstance(content, str) else "\n".join(part.text for part in content or ())
+    return Message(role=message.role, content=text.encode()[:limit_bytes].decode(errors="ignore"))

@@ -1,0 +1,80 @@
+"""`forged serve`: the daemon in the foreground.
+
+The process's edge: environment, logging, exit codes. 75 says that another daemon is there already, 78 that
+the configuration is wrong (systemd does not restart on that one).
+"""
+
+from __future__ import annotations
+
+import os
+
+# One BLAS thread: two make a search on a busy machine six times slower (performance-anchors.md 2c). Must
+# be set before numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import asyncio
+import logging
+import sys
+
+import click
+
+from forged import __version__, config, daemon
+from forged.errors import ConfigError, ForgedError
+from forged.listening import AlreadyRunning
+
+logger = logging.getLogger("forged")
+
+_PRIORITY = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
+
+
+@click.group()
+@click.version_option(__version__, prog_name="forged")
+def main() -> None:
+    """forged: one long-term memory for every coding agent on a machine."""
+
+
+@main.command()
+@click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
+def serve(log_level: str) -> None:
+    """Run the daemon in the foreground until SIGTERM."""
+    _configure_logging(log_level)
+    try:
+        loaded = config.load(os.environ)
+        for warning in loaded.warnings:
+            logger.warning("config %s", warning)
+        asyncio.run(daemon.serve(loaded, dict(os.environ)))
+    except ConfigError as error:
+        click.echo(f"forged: {error}", err=True)
+        sys.exit(os.EX_CONFIG)
+    except AlreadyRunning as error:
+        click.echo(f"forged: {error}", err=True)
+        sys.exit(os.EX_TEMPFAIL)
+    except ForgedError as error:
+        click.echo(f"forged: {error}", err=True)
+        sys.exit(os.EX_UNAVAILABLE)
+    except Exception:
+        logger.exception("the daemon broke")
+        sys.exit(os.EX_SOFTWARE)
+
+
+def _configure_logging(level: str) -> None:
+    """Lines for people on stderr; with journald at the other end, its priorities and no time of our own."""
+    journal = "JOURNAL_STREAM" in os.environ
+    handler = logging.StreamHandler()
+    if journal:
+        handler.setFormatter(_JournalFormatter("%(name)s %(message)s"))
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)
+
+
+class _JournalFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record).replace("\n", "\n ")
+        return f"<{_PRIORITY.get(record.levelname, 6)}>{text}"
+
+
+if __name__ == "__main__":
+    main()

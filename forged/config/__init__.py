@@ -1,0 +1,36 @@
+"""What the user has set, and of each value where it came from.
+
+`values` says what there is, `loading` finds it, `keys` fetches secrets that stand as references, and
+`repository` is the little that a repo may set. Outside this package, `address` and `__main__`, nothing
+reads the environment; pydantic-settings would do the layering but costs 180 ms of start-up.
+"""
+
+from forged.config.keys import resolve_key, shown_url
+from forged.config.loading import config_path, load
+from forged.config.repository import RepoConfig, apply, repo_overrides
+from forged.config.values import (
+    Config,
+    LlmConfig,
+    Loaded,
+    MemoryConfig,
+    Setting,
+    is_loopback,
+    is_usable_url,
+)
+
+__all__ = [
+    "Config",
+    "LlmConfig",
+    "Loaded",
+    "MemoryConfig",
+    "RepoConfig",
+    "Setting",
+    "apply",
+    "config_path",
+    "is_loopback",
+    "is_usable_url",
+    "load",
+    "repo_overrides",
+    "resolve_key",
+    "shown_url",
+]

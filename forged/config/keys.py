@@ -1,0 +1,133 @@
+"""From the reference in the configuration to the key itself, and what may be shown of either.
+
+`env:NAME`, `file:PATH` and `cmd:...` keep keys out of the configuration file; the key is fetched when a
+provider is made, so that a locked password store never stops the daemon. A file that others can read is
+refused rather than warned about: a warning would be read once and the key stolen for ever. No message here
+ever holds a key, the output of a command or the contents of a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from forged.errors import ConfigError
+
+COMMAND_TIMEOUT_S = 5.0
+_MAX_KEY_BYTES = 16 * 1024
+_FORMS = ("env:", "file:", "cmd:")
+
+
+def is_reference(text: str) -> bool:
+    """Whether this says where a key is, rather than being one."""
+    return text.startswith(_FORMS)
+
+
+def resolve_key(reference: str, env: Mapping[str, str]) -> str:
+    """Return the key that `reference` names; "" for "", and a literal as it is.
+
+    `cmd:` runs without a shell, at most 5 s, in `/`. Blocks, so call it while nothing waits.
+
+    Raises ConfigError with the reason when there is none or it cannot be sent in a header.
+    """
+    form, _, target = reference.partition(":")
+    if not is_reference(reference):
+        key = reference
+    elif form == "env":
+        key = env.get(target.strip(), "")
+    elif form == "file":
+        key = _from_file(target.strip(), env)
+    else:
+        key = _from_command(target, env)
+    key = key.strip()
+    if reference and not key:
+        raise ConfigError(f"no key: {_source(reference)} is {'not set' if form == 'env' else 'empty'}")
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise ConfigError(f"no key: {_source(reference)} holds blanks or characters that no key has")
+    return key
+
+
+def _from_file(path: str, env: Mapping[str, str]) -> str:
+    if path.startswith("~/"):
+        path = f"{env.get('HOME', '')}{path[1:]}"
+    if not os.path.isabs(path):
+        raise ConfigError(f"no key: file:{path} must be an absolute path or start with ~/")
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            _require_private(os.fstat(file.fileno()), path)
+            return file.read(_MAX_KEY_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        raise ConfigError(f"no key: file:{path} cannot be read ({error.strerror})") from error
+
+
+def _require_private(info: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise ConfigError(f"no key: file:{path} is not a regular file")
+    if info.st_uid != os.getuid() or info.st_mode & 0o077:
+        raise ConfigError(f"no key: file:{path} must belong to you alone (chmod 600 {path})")
+
+
+def _from_command(command: str, env: Mapping[str, str]) -> str:
+    try:
+        arguments = shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(f"no key: a quote is open in {_source('cmd:')}") from error
+    if not arguments:
+        raise ConfigError("no key: cmd: names no command")
+    name = Path(arguments[0]).name
+    try:
+        # Its own session, so that a command that hangs is ended together with what it started.
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=dict(env),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"no key: the command {name} cannot be started") from error
+    with process:
+        try:
+            output, _ = process.communicate(timeout=COMMAND_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise ConfigError(f"no key: the command {name} took over {COMMAND_TIMEOUT_S:g} s") from error
+    if process.returncode:
+        raise ConfigError(f"no key: the command {name} failed with exit code {process.returncode}")
+    return bytes(output[:_MAX_KEY_BYTES]).decode("utf-8", "replace")
+
+
+def _source(reference: str) -> str:
+    """Name a reference in a message."""
+    form, _, target = reference.partition(":")
+    if not is_reference(reference):
+        return "the key in the configuration"
+    return "the command of cmd:" if form == "cmd" else target.strip() or reference
+
+
+def shown_key(reference: str) -> str:
+    """Return what may be displayed: a reference (of a command only its name), or stars for a literal."""
+    if reference.startswith("cmd:"):
+        name, _, arguments = reference.removeprefix("cmd:").strip().partition(" ")
+        return f"cmd:{name}{' ...' if arguments else ''}"
+    return reference if is_reference(reference) or not reference else "********"
+
+
+def shown_url(url: str) -> str:
+    """Return the URL without user, password, query and fragment, any of which may hold a key."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}" if host else "(not a URL)"

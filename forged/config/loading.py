@@ -1,0 +1,257 @@
+"""From the places where a key can be set to one checked `Config`.
+
+Defaults, then the environment that other tools share (`OPENAI_*`), then `config.toml`, then
+`FORGED_<SECTION>__<KEY>`, then flags: a later source wins key by key, so an explicit value always beats a
+shared one (bug 49). A wrong value stops the start, because a daemon that guesses is found out weeks later;
+an unknown key is only a warning, because the file may be newer than the daemon.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import stat
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import platformdirs
+
+from forged.config.keys import is_reference
+from forged.config.values import (
+    Config,
+    LlmConfig,
+    Loaded,
+    MemoryConfig,
+    Section,
+    Setting,
+    is_loopback,
+    is_usable_url,
+    shown,
+)
+from forged.errors import ConfigError
+from forged.models import known_model
+
+_MAX_FILE_BYTES = 1 << 20
+
+
+class _Given(msgspec.Struct, frozen=True):
+    """A value as it was found. Text is converted to the key's type; a shared value may be unusable."""
+
+    value: object
+    origin: str
+    is_text: bool = False
+    is_shared: bool = False
+
+
+_SECTIONS: dict[str, type[Section]] = {"memory": MemoryConfig, "llm": LlmConfig}
+# Read by later versions; a configuration that has them already is no mistake.
+_LATER_SECTIONS = frozenset({"capture", "trust", "scopes", "shared", "knowledge"})
+_ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go program's later name (C5)
+_KEYS = frozenset(
+    f"{section}.{name}" for section, kind in _SECTIONS.items() for name in kind.__struct_fields__
+)
+# Shared variables in the order in which they are looked at.
+_SHARED = {
+    "memory.embedding_base_url": ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
+    "memory.embedding_api_key": ("EMBEDDING_API_KEY", "OPENAI_API_KEY"),
+    "llm.base_url": ("OPENAI_BASE_URL",),
+    "llm.api_key": ("OPENAI_API_KEY",),
+}
+
+
+def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Loaded:
+    """Return the configuration of this user.
+
+    Args:
+        env: the process's environment.
+        overrides: flags, as `{"memory.retrieval_top_k": "3"}`.
+
+    Raises ConfigError with the key, the value, what is allowed and where it came from.
+    """
+    warnings: list[str] = []
+    sources = (
+        _from_shared(env),
+        _from_file(config_path(env), warnings),
+        _from_environment(env),
+        ((key, _Given(value, "flag", is_text=True)) for key, value in (overrides or {}).items()),
+    )
+    given: dict[str, _Given] = {}
+    for source in sources:
+        given |= _known(source, warnings)
+    given = _of_model(given) | given
+    memory, memory_settings = _section("memory", MemoryConfig, given)
+    llm, llm_settings = _section("llm", LlmConfig, given)
+    config = Config(memory=memory, llm=llm)
+    return Loaded(
+        config=config,
+        settings=memory_settings + llm_settings,
+        warnings=(*warnings, *_remarks(config, given)),
+    )
+
+
+def config_path(env: Mapping[str, str]) -> Path:
+    """Return where the user's file is, whether or not there is one."""
+    base = env.get("XDG_CONFIG_HOME", "")
+    home = env.get("HOME", "")
+    if os.path.isabs(base):
+        folder = Path(base, "forged")
+    elif os.path.isabs(home) and sys.platform != "darwin":
+        folder = Path(home, ".config", "forged")
+    else:
+        folder = platformdirs.user_config_path("forged", appauthor=False)
+    return folder / "config.toml"
+
+
+# --- sources -----------------------------------------------------------------------------------------
+
+
+def _from_shared(env: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
+    for key, names in _SHARED.items():
+        name = next((name for name in names if env.get(name)), None)
+        if name is not None:
+            value = f"env:{name}" if key.endswith("api_key") else env[name]
+            yield key, _Given(value, f"environment {name}", is_shared=True)
+
+
+def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _Given]]:
+    for section, table in _read_toml(path).items():
+        if section in _LATER_SECTIONS:
+            continue
+        if section not in _SECTIONS:
+            known = (*_SECTIONS, *_LATER_SECTIONS, *_KEYS)
+            warnings.append(f"unknown {section!r} in {path} is ignored{_suggestion(section, known)}")
+        elif not isinstance(table, dict):
+            raise ConfigError(f"{section} must be a section, [{section}], in file {path}")
+        else:
+            for name, value in table.items():
+                yield f"{section}.{name}", _Given(value, f"file {path}")
+
+
+def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
+    for name in sorted(env):
+        section, separator, key = name.removeprefix("FORGED_").lower().partition("__")
+        if not (name.startswith("FORGED_") and separator) or section in _LATER_SECTIONS:
+            continue
+        value = env[name]
+        if key.endswith("api_key") and value and not is_reference(value):
+            value = f"env:{name}"  # the key itself stays where it is
+        yield f"{section}.{key}", _Given(value, f"environment {name}", is_text=True)
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path} is not a regular file")
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > _MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is larger than {_MAX_FILE_BYTES} bytes")
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def _known(source: Iterator[tuple[str, _Given]], warnings: list[str]) -> dict[str, _Given]:
+    """Keep the known keys of one source under their own names."""
+    kept: dict[str, _Given] = {}
+    for written, found in source:
+        key = _ALIASES.get(written, written)
+        if key not in _KEYS:
+            warnings.append(f"unknown key {key} ({found.origin}) is ignored{_suggestion(key, _KEYS)}")
+        elif key in kept and kept[key].value != found.value:
+            raise ConfigError(f"{key} and its other name {_other_name(key)} differ ({found.origin})")
+        elif not (key.endswith("base_url") and found.value == ""):  # "" means: not set
+            kept[key] = found
+    return kept
+
+
+def _other_name(key: str) -> str:
+    return next(alias for alias, name in _ALIASES.items() if name == key)
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _of_model(given: dict[str, _Given]) -> dict[str, _Given]:
+    """Give the defaults that depend on the embedding model."""
+    found = given.get("memory.embedding_model")
+    known = known_model(str(found.value)) if found else known_model("")
+    return {
+        "memory.query_prefix": _Given(known.query_prefix, "default"),
+        "memory.passage_prefix": _Given(known.passage_prefix, "default"),
+    }
+
+
+# --- values ------------------------------------------------------------------------------------------
+
+_S = TypeVar("_S", bound=Section)
+
+
+def _section(section: str, kind: type[_S], given: Mapping[str, _Given]) -> tuple[_S, tuple[Setting, ...]]:
+    values: dict[str, object] = {}
+    settings: list[Setting] = []
+    for field in msgspec.structs.fields(kind):
+        key = f"{section}.{field.name}"
+        found = given.get(key, _Given(field.default, "default"))
+        values[field.name] = _checked(key, field.type, found)
+        settings.append(Setting(key, shown(key, values[field.name]), found.origin))
+    return msgspec.convert(values, kind), tuple(settings)
+
+
+def _checked(key: str, kind: object, found: _Given) -> object:
+    """Return the value as the key's type, or raise ConfigError."""
+    try:
+        value: object = msgspec.convert(found.value, kind, strict=not found.is_text)
+    except msgspec.ValidationError as error:
+        raise _refusal(key, found, _allowed(msgspec.inspect.type_info(kind))) from error
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _refusal(key, found, _allowed(msgspec.inspect.type_info(kind)))
+    if key.endswith("base_url") and not found.is_shared and not is_usable_url(str(value)):
+        raise _refusal(key, found, "a URL such as http://localhost:11434/v1")
+    return value
+
+
+def _refusal(key: str, found: _Given, allowed: str) -> ConfigError:
+    return ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}) must be {allowed}")
+
+
+def _allowed(kind: msgspec.inspect.Type) -> str:
+    """Say in words what a type takes, so that no range is written down twice."""
+    match kind:
+        case msgspec.inspect.UnionType():
+            return _allowed(next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType)))
+        case msgspec.inspect.LiteralType():
+            return f"one of {', '.join(str(value) for value in kind.values)}"
+        case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
+            noun = "a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"
+            return f"{noun} from {kind.ge:g}" + ("" if kind.le is None else f" to {kind.le:g}")
+        case msgspec.inspect.BoolType():
+            return "true or false"
+        case _:
+            return "text in quotes"
+
+
+def _remarks(config: Config, given: Mapping[str, _Given]) -> Iterator[str]:
+    """Yield what works but is probably not meant."""
+    for key, found in given.items():
+        value = str(found.value)
+        if key.endswith("api_key") and value and not is_reference(value):
+            yield f"{key} ({found.origin}) is the key itself; env:NAME, file:PATH and cmd:... are safer"
+        if key.endswith("base_url") and not is_usable_url(value):
+            yield f"{key} ({found.origin}) is not an http or https URL"
+        elif key.endswith("base_url") and value.startswith("http:") and not is_loopback(value):
+            yield f"{key} ({found.origin}) is plain http: key and text can be read on the way"
+    if config.memory.retrieval_strategy == "hyde" and not config.memory.retrieval_model:
+        yield "memory.retrieval_strategy is hyde but memory.retrieval_model is not set: nothing is retrieved"

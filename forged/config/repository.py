@@ -1,0 +1,105 @@
+"""The four harmless keys that a repository may set for itself, in its `.forge/config.toml`.
+
+A repository is somebody else's text: it never names an endpoint, a model, a key, a path or a command, and it
+may switch memory off but not on (design.md section 9, reliability E6). Nothing it holds can stop a request,
+so every fault is a warning and the key keeps the user's value.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from forged.config.values import Config, HopDepth, MemoryConfig, TokenBudget, TopK
+
+_MAX_BYTES = 64 * 1024
+# tomllib takes time in the square of a dotted key's length: one line of 64 KB took 24 s (CPython 3.11).
+_MAX_LINE_BYTES = 512
+_NAMES_IN_WARNING = 5
+
+
+class RepoConfig(msgspec.Struct, frozen=True):
+    """What one repository asks for; None where it asks for nothing."""
+
+    enabled: bool | None = None
+    retrieval_top_k: TopK | None = None
+    retrieval_hop_depth: HopDepth | None = None
+    injection_token_budget: TokenBudget | None = None
+
+
+def repo_overrides(top: Path) -> tuple[RepoConfig, tuple[str, ...]]:
+    """Read `<top>/.forge/config.toml`; return what it may set, and at most two warnings. Never raises."""
+    path = top / ".forge" / "config.toml"
+    try:
+        tables = tomllib.loads(_read(top).decode("utf-8-sig"))
+    except FileNotFoundError:
+        return RepoConfig(), ()
+    except OSError as error:
+        return RepoConfig(), (f"{path} is ignored: {error.strerror or error}",)
+    except (ValueError, RecursionError):
+        # The parser's words could quote the file, which is not ours.
+        return RepoConfig(), (f"{path} is ignored: it is not valid TOML",)
+    memory = tables.pop("memory", {})
+    if not isinstance(memory, dict):
+        return RepoConfig(), (f"{path} is ignored: memory must be a section",)
+    return _allowed_of(memory, list(tables), str(path))
+
+
+def apply(config: Config, repo: RepoConfig) -> MemoryConfig:
+    """Return the user's `[memory]` as it holds inside this repository."""
+    changes = {
+        name: value
+        for name in RepoConfig.__struct_fields__
+        if (value := getattr(repo, name)) is not None and not (name == "enabled" and value)
+    }
+    return msgspec.structs.replace(config.memory, **changes)
+
+
+def _allowed_of(
+    memory: dict[str, object], sections: list[str], path: str
+) -> tuple[RepoConfig, tuple[str, ...]]:
+    kept: dict[str, object] = {}
+    foreign = [*sections, *(f"memory.{name}" for name in memory if name not in RepoConfig.__struct_fields__)]
+    unusable: list[str] = []
+    for field in msgspec.structs.fields(RepoConfig):
+        if field.name in memory:
+            try:
+                kept[field.name] = msgspec.convert(memory[field.name], field.type)
+            except msgspec.ValidationError:
+                unusable.append(f"memory.{field.name}")
+    warnings = (
+        _listed(f"{path}: a repository may not set", foreign),
+        _listed(f"{path}: value out of range or of a wrong type for", unusable),
+    )
+    return msgspec.convert(kept, RepoConfig), tuple(text for text in warnings if text)
+
+
+def _listed(message: str, names: list[str]) -> str:
+    """Name a few keys, escaped: they may be anything."""
+    if not names:
+        return ""
+    few = ", ".join(ascii(name[:60])[1:-1] for name in names[:_NAMES_IN_WARNING])
+    more = len(names) - _NAMES_IN_WARNING
+    return f"{message} {few}" + (f" and {more} more" if more > 0 else "")
+
+
+def _read(top: Path) -> bytes:
+    """Read the file without following a link out of the repository and without waiting on a pipe."""
+    folder = os.open(top / ".forge", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open("config.toml", flags, dir_fd=folder), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError("not a regular file")
+            content = file.read(_MAX_BYTES + 1)
+    finally:
+        os.close(folder)
+    if len(content) > _MAX_BYTES:
+        raise OSError(f"larger than {_MAX_BYTES} bytes")
+    if max(map(len, content.splitlines()), default=0) > _MAX_LINE_BYTES:
+        raise OSError(f"a line is longer than {_MAX_LINE_BYTES} bytes")
+    return content

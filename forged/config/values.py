@@ -1,0 +1,113 @@
+"""The configuration as values: every key with its type, default and range, and how it may be shown.
+
+Ranges stand here once, as types; messages are made from them. Every section's repr masks what is secret, so
+that no log line and no traceback can hold a key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from forged.config.keys import shown_key, shown_url
+
+OPENAI_URL = "https://api.openai.com/v1"
+# A reference as default: what is missing then has a name, and an explicit "" can mean "no key is needed".
+_OPENAI_KEY = "env:OPENAI_API_KEY"
+
+TopK = Annotated[int, msgspec.Meta(ge=1, le=100)]
+HopDepth = Annotated[int, msgspec.Meta(ge=0, le=3)]
+TokenBudget = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One table of the file."""
+
+    def __repr__(self) -> str:
+        pairs = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return f"{type(self).__name__}({', '.join(f'{name}={shown(name, value)}' for name, value in pairs)})"
+
+
+class MemoryConfig(Section, frozen=True):
+    """`[memory]`; keys, defaults and ranges of design.md section 5. Times in seconds."""
+
+    enabled: bool = True
+    embedding_model: str = "auto"
+    embedding_base_url: str = OPENAI_URL
+    embedding_api_key: str = _OPENAI_KEY
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    retrieval_model: str = ""
+    retrieval_strategy: Literal["auto", "hyde", "direct"] = "auto"
+    retrieval_lexical_weight: Annotated[float, msgspec.Meta(ge=0, le=2)] = 0.3
+    retrieval_top_k: TopK = 10
+    retrieval_hop_depth: HopDepth = 1
+    retrieval_hypothesis_count: Annotated[int, msgspec.Meta(ge=1, le=10)] = 5
+    retrieval_min_score: Annotated[float, msgspec.Meta(ge=-1, le=1)] | None = None
+    retrieval_timeout_s: Annotated[float, msgspec.Meta(ge=0.05, le=60)] = 2.0
+    injection_token_budget: TokenBudget = 0
+    classifier_model: str = ""
+    classifier_timeout_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
+    daily_token_limit: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class LlmConfig(Section, frozen=True):
+    """`[llm]`: the endpoint of chat models, and the model for whatever names none of its own."""
+
+    model: str = ""
+    base_url: str = OPENAI_URL
+    api_key: str = _OPENAI_KEY
+
+
+class Config(msgspec.Struct, frozen=True):
+    memory: MemoryConfig = MemoryConfig()
+    llm: LlmConfig = LlmConfig()
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One key as it may be shown: secrets are masked. `origin`: default, file, environment or flag."""
+
+    key: str
+    value: str
+    origin: str
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    config: Config
+    settings: tuple[Setting, ...]
+    warnings: tuple[str, ...]
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an endpoint is on this machine, so that it needs no key and no TLS."""
+    host = (urlsplit(url).hostname or "") if is_usable_url(url) else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return address.is_loopback or address.is_unspecified
+
+
+def is_usable_url(url: str) -> bool:
+    """Whether this is an http or https URL with a host."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises when it is no port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
+
+
+def shown(key: str, value: object) -> str:
+    """Return a value as it may be displayed: no key, no URL user, no long text."""
+    if key.endswith("api_key"):
+        return shown_key(value) if isinstance(value, str) else "********"
+    if key.endswith("base_url") and isinstance(value, str):
+        return shown_url(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."

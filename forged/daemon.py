@@ -1,0 +1,240 @@
+"""The composition root: what a daemon is made of, in which order it starts, and how it ends.
+
+Start: lock, socket, parts, watcher, first scan of the user root, READY. End: stop accepting, let requests
+finish, close the parts, remove the socket; a deadline stands behind all of it, so that SIGTERM ends the
+daemon in 5 s in any state (design.md section 10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+from collections.abc import Coroutine, Mapping
+
+import msgspec
+from forged_client import address
+
+from forged import listening, sd_notify
+from forged.config import Loaded
+from forged.errors import ForgedError
+from forged.handlers import Daemon, Handlers
+from forged.indexer import Indexer
+from forged.memory import Scope
+from forged.metrics import Metrics
+from forged.providers import ChatModel, Embedder
+from forged.providers.factory import make_chat_model, make_embedder
+from forged.retrieval.ledger import Ledger
+from forged.retrieval.retriever import Retriever, Tuning
+from forged.roots import Root
+from forged.server import Server
+from forged.watcher import Watcher
+from forged.writer import Writer
+
+logger = logging.getLogger(__name__)
+
+STOP_S = 3.0
+_HARD_STOP_S = 4.5
+_OWN_SOCKET_S = 30.0
+# How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
+# would wait behind a rebuild's longest step.
+_SWITCH_S = 0.0005
+
+
+class Models(msgspec.Struct, frozen=True):
+    """The two models in use and why one of them is missing; a test brings its own."""
+
+    embedder: Embedder | None
+    chat: ChatModel | None
+    reasons: tuple[str, ...] = ()
+
+
+async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = None) -> None:
+    """Run the daemon until SIGTERM or SIGINT.
+
+    Raises AlreadyRunning when another daemon has the address, ForgedError when it cannot be used.
+    """
+    sys.setswitchinterval(_SWITCH_S)
+    path = address.socket_path(env)
+    lock = listening.lock(path)
+    try:
+        await _Life(loaded, env, path, models or choose_models(loaded, env)).run()
+    finally:
+        os.close(lock)
+
+
+def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
+    """Embedder and chat model of a configuration; what cannot be had is a reason, not an error (B12)."""
+    embedding = make_embedder(loaded.config, env)
+    chat = make_chat_model(loaded.config, env)
+    reasons = tuple(reason for reason in (embedding.reason, chat.reason) if reason)
+    return Models(embedding.embedder, chat.model, reasons)
+
+
+class _Life:
+    """One daemon from start to end."""
+
+    def __init__(self, loaded: Loaded, env: Mapping[str, str], path: str, models: Models) -> None:
+        self._env = env
+        self._path = path
+        self._models = models
+        self._stopping = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._state_dir = address.state_dir(env)
+        settings = loaded.config.memory
+        self.metrics = Metrics()
+        self.watcher = Watcher(self._changed)
+        self.indexer = Indexer(
+            embedder=models.embedder,
+            lexical=settings.retrieval_lexical_weight > 0 and settings.embedding_model != "",
+            metrics=self.metrics,
+            on_roots=self.watcher.set_roots,
+        )
+        self.retriever = Retriever(
+            embedder=models.embedder,
+            chat=models.chat if settings.retrieval_strategy != "direct" else None,
+            tuning=Tuning(
+                strategy=settings.retrieval_strategy,
+                hypothesis_count=settings.retrieval_hypothesis_count,
+                lexical_weight=settings.retrieval_lexical_weight,
+                min_score=settings.retrieval_min_score,
+            ),
+            metrics=self.metrics,
+        )
+        self.disabled = disabled(loaded, models)
+        self._home = Root(os.path.realpath(address.home(env)), Scope.USER)
+        self.handlers = Handlers(
+            Daemon(
+                epoch=secrets.token_hex(4),
+                home=self._home.top,
+                socket=path,
+                config=loaded.config,
+                warnings=loaded.warnings + models.reasons,
+                disabled=self.disabled,
+                metrics=self.metrics,
+                indexer=self.indexer,
+                retriever=self.retriever,
+                writer=Writer(os.path.join(self._state_dir, "trash")),
+                ledger=Ledger(),
+                started_at=time.monotonic(),
+                connections=lambda: len(self.server.connections),
+                watch_state=lambda: self.watcher.state,
+                watch_count=self.watcher.watch_count_of,
+                woken=self.watcher.wake,
+            )
+        )
+        self.server = Server(self.handlers, self.metrics)
+
+    async def run(self) -> None:
+        inherited = sd_notify.inherited_socket(self._env, os.getpid())
+        for name in sd_notify.consumed(self._env):
+            os.environ.pop(name, None)  # a child of ours must not think that they are for it
+        socket = listening.bind(self._path) if inherited is None else listening.adopt(inherited)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        await self.server.start(socket)
+        self._record_executable()
+        if not self.disabled:
+            self._begin(self.watcher.run())
+            self._begin(self.indexer.run())
+            self.indexer.open(self._home)
+        if inherited is None:
+            self._begin(self._keep_socket())
+        self._begin(self._notify())
+        logger.info("serving socket=%s pid=%d", self._path, os.getpid())
+        await self._stopping.wait()
+        await self._stop(owns_socket=inherited is None)
+
+    async def _stop(self, *, owns_socket: bool) -> None:
+        """End everything; a thread that is stuck on a disk cannot hold the process."""
+        logger.info("stopping")
+        hard = threading.Timer(_HARD_STOP_S, os._exit, (0,))
+        hard.daemon = True
+        hard.start()
+        sd_notify.notify(self._env, "STOPPING=1")
+        if owns_socket and listening.identity(self._path) is not None:
+            os.unlink(self._path)
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self.server.stop()
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                self.retriever.close()
+                await self.indexer.close()
+                for model in (self._models.embedder, self._models.chat):
+                    if model is not None:
+                        await model.aclose()
+        except TimeoutError:
+            logger.warning("stopped late after_s=%s", STOP_S)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        """Start a task that lives as long as the daemon; its failure ends the daemon, loudly."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and task.exception() is not None:
+                logger.error("task died", exc_info=task.exception())
+                self._stopping.set()
+
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(ended)
+
+    def _changed(self, top: str) -> None:
+        self.indexer.mark(top)
+
+    async def _notify(self) -> None:
+        """Tell the service manager that the socket answers, and then that the loop still turns."""
+        sd_notify.notify(self._env, "READY=1\nSTATUS=serving")
+        interval = sd_notify.watchdog_interval(self._env)
+        while interval is not None:
+            await asyncio.sleep(interval)
+            sd_notify.notify(self._env, "WATCHDOG=1")
+
+    async def _keep_socket(self) -> None:
+        """Bind again when a cleaner took our socket away; give up when another daemon has the place (B4)."""
+        ours = listening.identity(self._path)
+        while True:
+            await asyncio.sleep(_OWN_SOCKET_S)
+            there = listening.identity(self._path)
+            if there is None:
+                logger.warning("socket was removed, binding again path=%s", self._path)
+                listening.private_directory(os.path.dirname(self._path))
+                await self.server.replace(listening.bind(self._path))
+                ours = listening.identity(self._path)
+            elif there != ours:
+                raise ForgedError(f"another socket stands at {self._path}")
+
+    def _record_executable(self) -> None:
+        """Remember which program clients may start, so that none is looked for in a workspace."""
+        program = os.path.join(os.path.dirname(sys.executable), "forged")
+        if not os.access(program, os.X_OK):
+            return
+        try:
+            listening.private_directory(self._state_dir)
+            fresh = os.path.join(self._state_dir, f"executable.{os.getpid()}~")
+            with open(fresh, "w", encoding="utf-8") as file:
+                file.write(f"{program}\n")
+            os.replace(fresh, os.path.join(self._state_dir, "executable"))
+        except (OSError, ForgedError) as error:
+            logger.warning("cannot record executable error=%s", error)
+
+
+def disabled(loaded: Loaded, models: Models) -> str:
+    """Why retrieval is off altogether, or nothing: a state and not an error (B13)."""
+    settings = loaded.config.memory
+    if not settings.enabled:
+        return "memory.enabled is false"
+    if settings.embedding_model == "":
+        return "memory.embedding_model is empty"
+    if settings.retrieval_lexical_weight == 0 and models.embedder is None:
+        return "memory.retrieval_lexical_weight is 0 and there is no embedding model"
+    if settings.retrieval_strategy == "hyde" and models.chat is None:
+        return "memory.retrieval_strategy is hyde and there is no retrieval_model"
+    return ""

@@ -1,0 +1,149 @@
+"""The dense half of a vector map: unit rows, exact cosines, and centring without a second matrix.
+
+Every row is compared with every query; at the size of one person's memories that beats index structures on
+build time, memory and exactness. The speed is in the shape: OpenBLAS has unpacked kernels for small products,
+so the matrix is walked in blocks of up to 128 rows with one result row per query, about 3.5 times faster than
+one big product (research, performance anchors 2b). Sentence models put all texts in one narrow cone, which
+drowns the differences; subtracting the mean undoes it, and since (x - m)·(q - m) is x·q - x·m plus a constant
+of the query, it needs only two numbers per row beside the raw products. The mean is that of all rows the
+request sees; a mean per leg would move a small unrelated leg to the front (design.md D18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary, ref
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.providers import Vectors
+
+# OpenBLAS leaves its small-matrix kernels above this many multiplications.
+_SMALL_PRODUCT = 1_000_000
+_BLOCK_ROWS = 128
+# With fewer vectors than this their mean says more about them than about the model.
+_CENTRED_FROM = 50
+# Unit rows that came through float16 or text are off by this much; nearer than this two rows are the same.
+_UNIT_TOLERANCE = 1e-3
+_SAME = 1e-6
+
+
+class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
+    """Vectors of one map, made by one model.
+
+    `key` is the embedder's; `rows` float32 (n, d), unit rows and zero rows for memories without a vector,
+    C-contiguous and never copied; `missing` int64, the zero rows; `total` float64 (d,), the sum of all rows.
+    """
+
+    key: str
+    rows: Vectors
+    missing: NDArray[np.int64]
+    total: NDArray[np.float64]
+
+    @classmethod
+    def build(cls, key: str, rows: Vectors) -> DenseLeg:
+        """Take over `rows` of shape (n, d). Rows that are not unit length are made so; zero stays zero.
+
+        A row with a value that is not finite counts as missing (behaviours.md bug 3).
+        """
+        rows = np.ascontiguousarray(rows, np.float32)
+        lengths = _lengths(rows)
+        usable = np.isfinite(lengths) & (lengths > 0)
+        if np.any(~usable & (lengths != 0)) or np.any(np.abs(lengths[usable] - 1) > _UNIT_TOLERANCE):
+            rows = np.where(usable[:, None], rows, 0) / np.where(usable, lengths, 1)[:, None]
+        return cls(key, rows, np.flatnonzero(~usable), rows.sum(axis=0, dtype=np.float64))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def dimension(self) -> int:
+        return self.rows.shape[1]
+
+    @property
+    def present(self) -> int:
+        """Number of rows that hold a vector."""
+        return len(self.rows) - len(self.missing)
+
+
+class Centre(msgspec.Struct, frozen=True, eq=False):
+    """What centring needs beside the raw cosines, for all rows of some legs in turn.
+
+    `mean` float32 (d,); `shift` float32 (n,), each row's product with the mean; `scale` float32 (n,), one over
+    each row's distance to the mean, 0 for rows that have none.
+    """
+
+    mean: NDArray[np.float32]
+    shift: NDArray[np.float32]
+    scale: NDArray[np.float32]
+
+    def apply(self, cosines: Vectors, queries: Vectors) -> Vectors:
+        """Cosines between centred rows and centred queries, each query's times a positive constant.
+
+        The constant, the query's distance to the mean, is left out because scores are standardised next.
+        """
+        centred: Vectors = cosines - self.shift
+        centred += (self.mean @ self.mean - queries @ self.mean)[:, None]
+        centred *= self.scale
+        return centred
+
+
+def cosines_into(out: Vectors, rows: Vectors, queries: Vectors) -> None:
+    """Write `queries @ rows.T`, shape (q, n), into `out`; both sides are unit or zero rows."""
+    if len(queries) == 1:
+        np.matmul(rows, queries[0], out=out[0])
+        return
+    step = block_rows(len(queries), rows.shape[1])
+    for start in range(0, len(rows), step):
+        stop = start + step
+        np.matmul(queries, rows[start:stop].T, out=out[:, start:stop])
+
+
+def block_rows(queries: int, dimension: int) -> int:
+    """Rows per product, so that it stays small: at most 128, at least 16, a multiple of 16."""
+    fitting = min(_BLOCK_ROWS, _SMALL_PRODUCT // max(1, queries * dimension))
+    return max(16, fitting // 16 * 16)
+
+
+def centre(legs: Sequence[DenseLeg]) -> Centre | None:
+    """Joint centre of legs of one dimension, or None while they hold fewer than 50 vectors.
+
+    Costs as much as one query the first time; the answer is kept for as long as the first leg lives, because
+    a map outlives many requests.
+    """
+    present = sum(leg.present for leg in legs)
+    if present < _CENTRED_FROM:
+        return None
+    known = _centres.get(legs[0])
+    if known is not None and [other() for other in known[0]] == list(legs[1:]):
+        return known[1]
+    fresh = _centre(legs, present)
+    _centres[legs[0]] = (tuple(map(ref, legs[1:])), fresh)
+    return fresh
+
+
+# Weak on both sides: a replaced map must not live on because somebody once searched it.
+_centres: WeakKeyDictionary[DenseLeg, tuple[tuple[ref[DenseLeg], ...], Centre]] = WeakKeyDictionary()
+
+
+def _centre(legs: Sequence[DenseLeg], present: int) -> Centre:
+    total = np.sum([leg.total for leg in legs], axis=0)
+    mean = (total / present).astype(np.float32)
+    shift = np.concatenate([leg.rows @ mean for leg in legs])
+    distance = np.sqrt(np.maximum(0, 1 - 2 * shift + mean @ mean))
+    scale = np.divide(1, distance, out=np.zeros_like(distance), where=distance > _SAME**0.5)
+    scale[np.concatenate(_offset([leg.missing for leg in legs], legs))] = 0
+    return Centre(mean, shift, scale)
+
+
+def _offset(rows: Sequence[NDArray[np.int64]], legs: Sequence[DenseLeg]) -> list[NDArray[np.int64]]:
+    """Rows of single legs as rows of all legs in turn."""
+    starts = np.cumsum([0, *map(len, legs[:-1])])
+    return [found + start for found, start in zip(rows, starts, strict=True)]
+
+
+def _lengths(rows: Vectors) -> NDArray[np.float32]:
+    lengths: NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return lengths

@@ -1,0 +1,56 @@
+"""Exit codes of forgectl, and the one exception that ends a verb early.
+
+Codes follow sysexits and the LSB status code, so that a script can tell "try again" from "ask a person".
+The same words stand in the JSON error object and in the wire contract (design.md section 10).
+"""
+
+from __future__ import annotations
+
+OK = 0
+NOT_DONE = 1  # the answer is no: no such memory, or the person declined
+USAGE = 2
+NOT_RUNNING = 3
+UNAVAILABLE = 69
+TRY_AGAIN = 75
+NOT_PERMITTED = 77
+CONFIGURATION = 78
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+EXPLAINED = (
+    (OK, "done"),
+    (NOT_DONE, "not done: no such memory, a conflict, or you said no"),
+    (USAGE, "wrong usage"),
+    (NOT_RUNNING, "the daemon is not running"),
+    (UNAVAILABLE, "the daemon or what it needs is unavailable"),
+    (TRY_AGAIN, "try again: timeout, not ready yet, or busy"),
+    (NOT_PERMITTED, "not permitted"),
+    (CONFIGURATION, "the configuration is wrong"),
+)
+
+_BY_WORD = {
+    "not_running": NOT_RUNNING,
+    "invalid": USAGE,
+    "usage": USAGE,
+    "frame_too_large": USAGE,
+    "not_found": NOT_DONE,
+    "conflict": NOT_DONE,
+    "declined": NOT_DONE,
+    "timeout": TRY_AGAIN,
+    "not_ready": TRY_AGAIN,
+    "busy": TRY_AGAIN,
+    "not_permitted": NOT_PERMITTED,
+    "configuration": CONFIGURATION,
+}
+
+
+class Stop(Exception):  # noqa: N818 - an ending, not always an error
+    """A verb ends here: `word` is for programs, the message a sentence for a person."""
+
+    def __init__(self, word: str, message: str) -> None:
+        super().__init__(message)
+        self.word = word
+
+    @property
+    def exit_code(self) -> int:
+        return _BY_WORD.get(self.word, UNAVAILABLE)

@@ -1,0 +1,98 @@
+"""The status report as a person reads it: state first, then each root with what is wrong with it.
+
+Plain functions from a reply to lines, so that the fast path and click print the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from forged_client.protocol import RootReport, StatusReport
+
+from forged.forgectl.escape import escape_line
+from forged.forgectl.output import Painter
+from forged.forgectl.spans import counted, span
+
+_PROBLEMS_SHOWN = 10
+_COLOUR_OF_STATE = {"ok": "good", "ready": "good", "degraded": "warn", "disabled": "warn", "failed": "bad"}
+
+
+def status_lines(report: StatusReport, paint: Painter) -> Iterator[str]:
+    """The whole report. A state other than ok is loud, and still no error (B13)."""
+    yield _headline(report, paint)
+    yield f"  {_process(report)}"
+    yield f"  {_models(report)}"
+    for warning in report.warnings:
+        yield f"  {paint('warn', 'warning:')} {escape_line(warning)}"
+    for root in report.roots:
+        yield ""
+        yield from root_lines(root, paint)
+    yield from _counters(report, paint)
+
+
+def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
+    """One root: its state and size on the first line, its troubles indented below."""
+    state = paint(_COLOUR_OF_STATE.get(root.state, "strong"), escape_line(root.state))
+    yield f"{state}  {escape_line(root.scope)}  {escape_line(root.root)}"
+    yield f"  {_size(root)}"
+    if root.to_embed:
+        yield f"  embedding {root.embedded:,} of {root.to_embed:,}"
+    if root.watch:
+        yield f"  watched by {escape_line(root.watch)}, {counted(root.watches, 'watch', 'watches')}"
+    if root.last_error:
+        yield f"  {paint('bad', 'last error:')} {escape_line(root.last_error)}"
+    if root.quarantined:
+        texts = counted(root.quarantined, "text")
+        yield f"  {paint('warn', 'quarantined:')} {texts} that the embedding model refuses"
+    yield from _problems(root, paint)
+
+
+def progress_text(root: RootReport) -> str:
+    """One root's progress in a few words, for lines and bars."""
+    done = f" {root.embedded:,}/{root.to_embed:,} embedded" if root.to_embed else ""
+    return f"{escape_line(root.scope)}: {escape_line(root.state)}{done}"
+
+
+def _headline(report: StatusReport, paint: Painter) -> str:
+    state = paint(_COLOUR_OF_STATE.get(report.state, "bad"), escape_line(report.state))
+    reason = f": {escape_line(report.reason)}" if report.reason else ""
+    if report.state == "degraded" and not reason:
+        reason = ": see below what is wrong; the rest works"
+    return f"{state}{reason}"
+
+
+def _process(report: StatusReport) -> str:
+    return (
+        f"forged {escape_line(report.version)}, pid {report.pid}, up {span(report.uptime_s)}, "
+        f"{counted(report.connections, 'connection')}, {escape_line(report.socket)}"
+    )
+
+
+def _models(report: StatusReport) -> str:
+    embedding = escape_line(report.embedding_model) or "none"
+    retrieval = escape_line(report.retrieval_model) or "none"
+    return f"strategy {escape_line(report.strategy)}, embedding model {embedding}, retrieval model {retrieval}"
+
+
+def _size(root: RootReport) -> str:
+    legs = escape_line("+".join(root.legs)) or "none"
+    built = f", built {span(root.built_age_s)} ago in {root.build_ms:,.0f} ms" if root.build_ms else ""
+    count = counted(root.memories, "memory", "memories")
+    return f"{count}, legs {legs}, generation {escape_line(root.generation) or 'none'}{built}"
+
+
+def _problems(root: RootReport, paint: Painter) -> Iterator[str]:
+    if not root.problems:
+        return
+    yield f"  {paint('warn', counted(len(root.problems), 'problem') + ':')}"
+    for problem in root.problems[:_PROBLEMS_SHOWN]:
+        yield f"    {escape_line(problem.path)}: {escape_line(problem.reason)}"
+    if len(root.problems) > _PROBLEMS_SHOWN:
+        yield f"    and {len(root.problems) - _PROBLEMS_SHOWN:,} more"
+
+
+def _counters(report: StatusReport, paint: Painter) -> Iterator[str]:
+    told = [f"{escape_line(name)} {count:,}" for name, count in sorted(report.counters.items()) if count]
+    if told:
+        yield ""
+        yield f"{paint('strong', 'counted since start')}: {', '.join(told)}"

@@ -1,0 +1,294 @@
+"""The current vector map of every root, and how it is replaced.
+
+Readers take a view and keep what they got: maps are frozen and a rebuild swaps in a new one, so no reader
+ever waits for a build that it did not ask for or sees half of one. Each root has a single builder that
+coalesces: whatever happened since the last build is one more build, so an old slow build can never replace
+a newer one (bug 8). A mark hands out a generation; it is visible when a build that began after it has
+ended. The disk is the truth: the watcher and every writer only mark, and a scan tells what changed
+(design.md D7, D12, D13; seeds 001 and 002).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from forged.builder import Builder, Draft
+from forged.errors import ForgedError, ProviderError
+from forged.memory import Problem
+from forged.metrics import Metrics
+from forged.providers import Embedder
+from forged.roots import Root
+from forged.store import MemoryStore
+from forged.vector_map import VectorMap
+from forged.view import View
+
+logger = logging.getLogger(__name__)
+
+RECONCILE_S = 30.0
+UNLOAD_AFTER_S = 24 * 3600.0
+_RETRY_S, _RETRY_MOST_S = 1.0, 60.0
+# A map is swapped in without the vectors that are still missing when they take longer than this.
+_PATIENCE_S = 0.05
+_UNSETTLED_S = 0.1
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that a person who waits for a rebuild wants to see."""
+
+    kind: str
+    root: str
+    done: int = 0
+    total: int = 0
+    generation: int = 0
+
+
+class Progress(msgspec.Struct):
+    """State of one root's builds, for status."""
+
+    state: str = "loading"
+    embedded: int = 0
+    to_embed: int = 0
+    build_ms: float = 0.0
+    built_at: float = 0.0
+    error: str = ""
+
+
+class RootIndex:
+    """One root: its map, its generations and its builder task."""
+
+    def __init__(self, root: Root, builder: Builder, next_generation: Callable[[], int]) -> None:
+        self.root = root
+        self.builder = builder
+        self.progress = Progress()
+        self.map: VectorMap | None = None
+        self.wanted = next_generation()
+        self.visible = 0  # greatest generation that the map shows
+        self.attempted = 0  # greatest generation that a build tried to show
+        self.used_at = time.monotonic()
+        self.dirty = asyncio.Event()
+        self.dirty.set()
+        self.task: asyncio.Task[None] | None = None
+        self._moved = asyncio.Event()
+        self._next_generation = next_generation
+
+    def mark(self) -> int:
+        """Ask for a rescan; return the generation in which what is on disk now will be visible."""
+        self.wanted = self._next_generation()
+        self.dirty.set()
+        return self.wanted
+
+    def moved(self) -> None:
+        """Wake everyone who waits for this root."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    def has(self, generation: int) -> bool:
+        return self.attempted >= min(generation, self.wanted) and self.attempted > 0
+
+    async def reach(self, generation: int, deadline: float) -> None:
+        """Wait until a build has tried to show `generation`, at most until `deadline`; never raises."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                while not self.has(generation):
+                    await self._moved.wait()
+        except TimeoutError:
+            pass
+
+
+class Indexer:
+    """All roots that are in use."""
+
+    def __init__(
+        self,
+        *,
+        embedder: Embedder | None,
+        lexical: bool,
+        metrics: Metrics,
+        on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
+        reconcile_s: float = RECONCILE_S,
+    ) -> None:
+        """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched."""
+        self._embedder = embedder
+        self._lexical = lexical
+        self._metrics = metrics
+        self._on_roots = on_roots
+        self._reconcile_s = reconcile_s
+        self._roots: dict[Root, RootIndex] = {}
+        self._counter = 0
+        self._listeners: set[Callable[[Event], None]] = set()
+
+    def open(self, root: Root) -> RootIndex:
+        """The index of a root; the first call starts its first build (B24, D7)."""
+        index = self._roots.get(root)
+        if index is None:
+            store = MemoryStore(root.top, root.scope)
+            builder = Builder(root.top, root.scope, store, self._embedder, lexical=self._lexical)
+            index = self._roots[root] = RootIndex(root, builder, self._next_generation)
+            self._on_roots(frozenset(self._roots))
+            index.task = asyncio.create_task(self._keep_current(index), name=f"build {root.scope}")
+        index.used_at = time.monotonic()
+        return index
+
+    def mark(self, top: str) -> None:
+        """Something under this top may have changed."""
+        for root, index in self._roots.items():
+            if root.top == top:
+                index.mark()
+
+    async def view(self, roots: Iterable[Root], generation: int, deadline: float) -> View:
+        """What is visible of `roots`, after waiting for `generation` (0: a first build) or `deadline`."""
+        indexes = [self.open(root) for root in roots]
+        for index in indexes:
+            if not index.has(generation):
+                await index.reach(generation, deadline)
+        stale = next((i.progress.error for i in indexes if i.visible < min(generation, i.wanted)), "")
+        broken = next((i.progress.error for i in indexes if i.map is None and i.attempted), "")
+        return View(
+            maps=tuple(i.map for i in indexes if i.map is not None),
+            generation=max((i.visible for i in indexes), default=0),
+            waiting=any(i.map is None and not i.attempted for i in indexes),
+            problem=broken or (f"stale: {stale}" if stale else ""),
+        )
+
+    async def run(self) -> None:
+        """Reconcile with the disk every 30 s; unload what nobody used for a day (design.md D13)."""
+        while True:
+            await asyncio.sleep(self._reconcile_s)
+            idle_since = time.monotonic() - UNLOAD_AFTER_S
+            for root, index in list(self._roots.items()):
+                if index.used_at < idle_since:
+                    await self._unload(root)
+                else:
+                    index.mark()
+
+    async def close(self) -> None:
+        for root in list(self._roots):
+            await self._unload(root)
+
+    def indexes(self) -> tuple[RootIndex, ...]:
+        return tuple(self._roots.values())
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Have `listener` called for every event; returns what ends that."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def _next_generation(self) -> int:
+        self._counter += 1
+        return self._counter
+
+    async def _unload(self, root: Root) -> None:
+        index = self._roots.pop(root)
+        self._on_roots(frozenset(self._roots))
+        if index.task is not None:
+            index.task.cancel()
+            await asyncio.gather(index.task, return_exceptions=True)
+
+    async def _keep_current(self, index: RootIndex) -> None:
+        """The single builder of a root: build when marked; after a failure also when the back-off ends."""
+        retry_s: float | None = None
+        while True:
+            try:
+                async with asyncio.timeout(retry_s):
+                    await index.dirty.wait()
+            except TimeoutError:
+                pass
+            index.dirty.clear()
+            failed = await self._attempt(index)
+            retry_s = min((retry_s or _RETRY_S / 2) * 2, _RETRY_MOST_S) if failed else None
+
+    async def _attempt(self, index: RootIndex) -> bool:
+        """One build; true when it must be tried again. What was served before is served on (B43)."""
+        goal, started = index.wanted, time.monotonic()
+        try:
+            await self._build(index, goal)
+        except (ForgedError, OSError) as error:
+            self._failed(index, error, goal)
+            return True
+        except Exception as error:
+            logger.exception("build broke root=%s", index.root.top)
+            self._failed(index, error, goal)
+            return True
+        index.progress.state, index.progress.error = "ready", ""
+        index.progress.build_ms = (time.monotonic() - started) * 1000
+        index.visible = index.attempted = goal
+        index.moved()
+        return False
+
+    def _failed(self, index: RootIndex, error: BaseException, goal: int) -> None:
+        reason = f"{error.reason}: {error}" if isinstance(error, ProviderError) else f"{error}"
+        if index.progress.error != reason:  # once per change, not once per retry
+            logger.warning("build failed root=%s error=%s", index.root.top, reason)
+        index.progress.state, index.progress.error = "failed", reason
+        index.attempted = goal
+        self._metrics.rebuild_failures += 1
+        self._tell(Event("failed", index.root.top, generation=goal))
+        index.moved()
+
+    async def _build(self, index: RootIndex, goal: int) -> None:
+        """Scan, draft, embed, swap. Raises ProviderError when vectors are missing at the end."""
+        index.progress.state = "building" if index.map is not None else "loading"
+        self._tell(Event("scanning", index.root.top, generation=goal))
+        draft = await asyncio.to_thread(index.builder.draft)
+        if draft is None:
+            return
+        if draft.unsettled:
+            asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
+        if not draft.missing:
+            await self._swap(index, draft, goal)
+            return
+        await self._embed_and_swap(index, draft, goal)
+
+    async def _embed_and_swap(self, index: RootIndex, draft: Draft, goal: int) -> None:
+        index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
+
+        def progressed(count: int) -> None:
+            index.progress.embedded += count
+            self._metrics.texts_embedded += count
+            self._tell(
+                Event("embedding", index.root.top, index.progress.embedded, index.progress.to_embed, goal)
+            )
+
+        run = asyncio.create_task(index.builder.embed(draft, progressed))
+        try:
+            if self._lexical:
+                # Ready at once, better soon: the lexical leg needs no model (design.md D18).
+                await asyncio.wait({run}, timeout=_PATIENCE_S if index.map is not None else 0)
+                if not run.done():
+                    await self._swap(index, draft, goal)
+            error = await run
+        finally:
+            run.cancel()
+        await self._swap(index, draft, goal)
+        if error is not None:
+            raise error
+
+    async def _swap(self, index: RootIndex, draft: Draft, goal: int) -> None:
+        """Replace the map by one assignment (B27)."""
+        new = await asyncio.to_thread(index.builder.finish, draft, goal)
+        if new is None:
+            return
+        index.map = new
+        index.progress.built_at = time.monotonic()
+        if self._lexical:
+            index.visible = index.attempted = goal
+        self._metrics.rebuilds += 1
+        self._tell(Event("swapped", index.root.top, len(new.memories), len(new.memories), goal))
+        logger.info(
+            "map swapped root=%s memories=%d generation=%d", index.root.top, len(new.memories), goal
+        )
+        index.moved()
+
+    def _tell(self, event: Event) -> None:
+        for listener in tuple(self._listeners):
+            listener(event)
+
+
+def problems(index: RootIndex) -> tuple[Problem, ...]:
+    """Files that are not indexed or only in part, and texts that no endpoint would embed."""
+    return index.builder.problems

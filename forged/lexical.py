@@ -1,0 +1,296 @@
+"""The lexical half of a vector map: BM25 over hashed word stems, held in a few numpy arrays.
+
+A leg is a compressed sparse matrix, terms down and memories across: no vocabulary strings and no Python
+object per posting, so ten thousand memories cost five megabytes and assemble in tens of milliseconds. Terms
+are 32-bit hashes; a collision makes two words one, which costs less than the strings would. What depends on
+the whole collection (document frequency, average length) is not in a leg: it is taken at query time over all
+legs the request sees, because per-leg statistics let a small unrelated leg crowd in (design.md D18). That is
+also why an edit can splice its own postings and leave the rest alone.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+
+import msgspec
+import numpy as np
+import Stemmer
+from numpy.typing import NDArray
+
+from forged.english import IRREGULAR, STOP_WORDS
+
+Terms = NDArray[np.uint32]
+Scores = NDArray[np.float32]
+Ints = NDArray[np.int32]
+
+# The usual BM25 constants; on LoCoMo every pair in 0.9-1.5 x 0.5-0.75 stays within 0.4 points of these.
+_K1 = 1.2
+_B = 0.75
+_MAX_TF = 255
+# Most pieces of text are met again; the long ones are not, and would fill memory.
+_CACHED_CHUNKS = 8192
+_CACHED_LENGTH = 24
+
+# Scripts written without spaces, and Korean, whose particles hide the word: indexed as pairs of characters.
+_PAIRED = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u1049\u1780-\u17d3"
+    "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# Vowel signs and accents, which `\w` leaves out: without them Hindi or Hebrew words fall to pieces.
+_MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u0669\u0900-\u0963\u0966-\u0dff"
+
+
+def _word_pattern(character: str) -> re.Pattern[str]:
+    """Words and identifiers: up to eight runs of `character` joined by one separator, or C++ and C#."""
+    run = f"{character}{{1,64}}"
+    return re.compile(rf"{run}(?:(?:[.'-]|_{{1,2}}){run}){{0,7}}(?:\+\+|#(?!{character}))?")
+
+
+_WORD = _word_pattern(rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])")
+_PAIR = re.compile(rf"(?=([{_PAIRED}]{{2}}))|(?<![{_PAIRED}])([{_PAIRED}])(?![{_PAIRED}])")
+# Parts of an identifier: HTTPServer is HTTP and Server, APIs is one word, sha256 is sha and 256.
+_PART = re.compile(r"[A-Z]{2,}s?(?![a-z])|[A-Z]?[a-z]+|[A-Z]|[0-9]+")
+_SEPARATOR = re.compile(r"[._'-]+")
+_CONTRACTION = re.compile(r"(?:n't|'(?:s|m|d|re|ve|ll))$")
+_JOINERS = str.maketrans("", "", "-_'")
+
+_stemmer = Stemmer.Stemmer("english", 0)
+_stemmer_lock = threading.Lock()  # a Stemmer keeps one buffer for the word at hand
+
+
+def terms(text: str) -> Terms:
+    """Return the hashed terms of a text, one for each occurrence, in no meaningful order.
+
+    Lower-cased English stems without stop words; identifiers whole and in parts; pairs of characters where
+    words are not separated by spaces. The same text gives the same terms in every process.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text).replace("’", "'")
+    found: list[int] = []
+    for chunk in text.split():
+        found += _known_chunk(chunk) if len(chunk) <= _CACHED_LENGTH else _chunk(chunk)
+    return np.array(found, np.uint32)
+
+
+def _chunk(chunk: str) -> tuple[int, ...]:
+    """Terms of a piece of text without white space."""
+    found = chain.from_iterable(map(_word_terms, _WORD.findall(chunk)))
+    if chunk.isascii():
+        return tuple(found)
+    return (*found, *(_hash("".join(pair)) for pair in _PAIR.findall(chunk)))
+
+
+_known_chunk = lru_cache(_CACHED_CHUNKS)(_chunk)
+
+
+def _word_terms(word: str) -> tuple[int, ...]:
+    """Terms of one word or identifier; nothing for a stop word."""
+    lower = word.lower()
+    if lower in STOP_WORDS:
+        return ()
+    if "'" in word:
+        word = word[: len(_CONTRACTION.sub("", lower))]
+    parts = _PART.findall(word) if word.isascii() else _SEPARATOR.split(word)
+    if parts == [word]:
+        return _part_terms(word)
+    # foo_bar, fooBar and foo-bar are one name; 3.1 and 31 are not one number.
+    name = word.lower().translate(_JOINERS)
+    return (_hash(_stem(name) if name.isalpha() else name), *chain.from_iterable(map(_part_terms, parts)))
+
+
+def _part_terms(part: str) -> tuple[int, ...]:
+    part = part.lower()
+    return () if part in STOP_WORDS else (_hash(_stem(part)),)
+
+
+def _stem(word: str) -> str:
+    with _stemmer_lock:
+        stem: str = _stemmer.stemWord(IRREGULAR.get(word, word))
+    return stem
+
+
+def _hash(term: str) -> int:
+    return zlib.crc32(term.encode("utf-8", "surrogatepass"))
+
+
+class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
+    """Postings of one map: `rows[offsets[i]:offsets[i + 1]]` are the memories that hold `terms[i]`.
+
+    `terms` uint32 (t,) ascending and unique; `offsets` int32 (t + 1,); `rows` int32 (p,) ascending within a
+    term; `counts` uint8 (p,), occurrences up to 255; `lengths` int32 (n,), number of terms of each memory.
+    """
+
+    terms: Terms
+    offsets: Ints
+    rows: Ints
+    counts: NDArray[np.uint8]
+    lengths: Ints
+
+    def __len__(self) -> int:
+        """Number of memories, those without a single term included."""
+        return len(self.lengths)
+
+    @classmethod
+    def build(cls, docs: Sequence[Terms]) -> LexicalLeg:
+        """Assemble the leg of memories 0 to n - 1 from their terms."""
+        found, rows, counts = _postings(np.arange(len(docs), dtype=np.int32), docs)
+        unique, frequency = np.unique(found, return_counts=True)
+        return cls(unique, _offsets(frequency), rows, counts, _lengths(docs))
+
+    def splice(
+        self, *, kept_old: Ints, kept_new: Ints, added_new: Ints, added: Sequence[Terms], size: int
+    ) -> LexicalLeg:
+        """Return the leg after an edit; equal, array by array, to one built from scratch.
+
+        Args:
+            kept_old: rows of this leg that stay, strictly ascending.
+            kept_new: where each of them goes, strictly ascending: memories keep their order.
+            added_new: rows of new and changed memories, in any order.
+            added: their terms.
+            size: memories afterwards; every row is in `kept_new` or `added_new`.
+        """
+        found, fresh, fresh_counts = _postings(added_new, added)
+        names, frequency, rows, counts = self._renumbered(kept_old, kept_new)
+        unknown = np.unique(found)
+        unknown = unknown[_find(names, unknown) < 0]
+        place = np.searchsorted(names, unknown)
+        names, frequency = np.insert(names, place, unknown), np.insert(frequency, place, 0)
+
+        term = np.searchsorted(names, found)
+        ends = np.cumsum(frequency)
+        at = _insertion_points(rows, ends[term] - frequency[term], ends[term], fresh)
+        frequency += np.bincount(term, minlength=len(names))
+        used = frequency > 0
+
+        lengths = np.zeros(size, np.int32)
+        lengths[kept_new] = self.lengths[kept_old]
+        lengths[added_new] = _lengths(added)
+        return LexicalLeg(
+            names[used],
+            _offsets(frequency[used]),
+            np.insert(rows, at, fresh),
+            np.insert(counts, at, fresh_counts),
+            lengths,
+        )
+
+    def _renumbered(
+        self, kept_old: Ints, kept_new: Ints
+    ) -> tuple[Terms, NDArray[np.int64], Ints, NDArray[np.uint8]]:
+        """Terms, their number of postings, rows and counts, of the memories that stay."""
+        target = np.full(len(self), -1, np.int32)
+        target[kept_old] = kept_new
+        rows, counts = target.take(self.rows), self.counts  # twice as fast as indexing
+        frequency = np.diff(self.offsets).astype(np.int64)
+        gone = np.flatnonzero(rows < 0)
+        if len(gone):
+            term = np.searchsorted(self.offsets, gone, side="right") - 1
+            frequency -= np.bincount(term, minlength=len(self.terms))
+            rows, counts = np.delete(rows, gone), np.delete(counts, gone)
+        return self.terms, frequency, rows, counts
+
+
+def scores(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scores:
+    """BM25 of every memory for every query, as float32 of shape (queries, rows of all legs in turn).
+
+    Zero means that no term matches. Scores are divided by what a memory of average length with each known
+    term once would reach, so that a long and a short query can be compared.
+    """
+    return _accumulate(legs, queries, lengths_matter=True)
+
+
+def matched_shares(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scores:
+    """How much of each query a memory matches, 0 to 1, same shape as `scores`.
+
+    Terms weigh by their rarity, and a term that no memory holds weighs most: a question about something that
+    was never said matches nothing well (design.md section 5, `retrieval_min_score`).
+    """
+    return _accumulate(legs, queries, lengths_matter=False)
+
+
+def _accumulate(legs: Sequence[LexicalLeg], queries: Sequence[Terms], *, lengths_matter: bool) -> Scores:
+    """Sum the weight of each matching term; every distinct term of a query counts once."""
+    unique = [np.unique(query) for query in queries]
+    wanted = np.concatenate([*unique, np.empty(0, np.uint32)])
+    owner = np.repeat(np.arange(len(queries)), [len(query) for query in unique])
+    spans = [_spans(leg, wanted) for leg in legs]
+    size = sum(map(len, legs))
+    frequency = sum((count for _, count in spans), start=np.zeros(len(wanted), np.int64))
+    rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
+    best = np.bincount(owner, rarity * (frequency > 0) if lengths_matter else rarity, len(queries))
+    weight = rarity / np.maximum(best, 1e-9)[owner]
+    average = max(1.0, sum(int(leg.lengths.sum()) for leg in legs) / max(1, size))
+
+    total = np.zeros((len(queries), size), np.float32)
+    column = 0
+    for leg, (start, count) in zip(legs, spans, strict=True):
+        where = np.repeat(start - (np.cumsum(count) - count), count) + np.arange(count.sum())
+        rows = leg.rows[where]
+        value = np.repeat(weight, count)
+        if lengths_matter:
+            norm = (_K1 * (1 - _B + _B / average * leg.lengths)).astype(np.float32)
+            tf = leg.counts[where].astype(np.float32)
+            value = value * (_K1 + 1) * tf / (tf + norm[rows])
+        cell = np.repeat(owner * len(leg), count) + rows
+        summed = np.bincount(cell, value, len(queries) * len(leg))
+        total[:, column : column + len(leg)] = summed.reshape(len(queries), len(leg))
+        column += len(leg)
+    return total
+
+
+def _spans(leg: LexicalLeg, wanted: Terms) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the postings of each wanted term start, and how many there are: none for an unknown term."""
+    at = _find(leg.terms, wanted)
+    start = leg.offsets[at].astype(np.int64)
+    return start, np.where(at < 0, 0, leg.offsets[at + 1] - start)
+
+
+def _find(names: Terms, wanted: Terms) -> NDArray[np.int64]:
+    """Position of each wanted term in the ascending `names`, -1 where it is unknown."""
+    if not len(names):
+        return np.full(len(wanted), -1)
+    at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+    return np.where(names[at] == wanted, at, -1)
+
+
+def _postings(rows: Ints, docs: Sequence[Terms]) -> tuple[Terms, Ints, NDArray[np.uint8]]:
+    """Sorted by term and row: term, row and number of occurrences of each pair."""
+    pairs = np.concatenate([*docs, np.empty(0, np.uint32)]).astype(np.uint64)
+    pairs <<= np.uint64(32)
+    pairs |= np.repeat(rows.astype(np.uint64), _lengths(docs))
+    pairs.sort()
+    first = np.flatnonzero(np.diff(pairs, prepend=~pairs[:1]))
+    counts = np.diff(first, append=len(pairs))
+    pairs = pairs[first]
+    return (
+        (pairs >> np.uint64(32)).astype(np.uint32),
+        (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32),
+        np.minimum(counts, _MAX_TF).astype(np.uint8),
+    )
+
+
+def _insertion_points(
+    rows: Ints, low: NDArray[np.int64], high: NDArray[np.int64], wanted: Ints
+) -> NDArray[np.int64]:
+    """Bisect many ascending stretches `rows[low:high]` at once, each for its own wanted row."""
+    low, high = low.copy(), high.copy()
+    while len(unsure := np.flatnonzero(low < high)):
+        middle = (low[unsure] + high[unsure]) // 2
+        after = rows[middle] < wanted[unsure]
+        low[unsure[after]] = middle[after] + 1
+        high[unsure[~after]] = middle[~after]
+    return low
+
+
+def _offsets(frequency: NDArray[np.int64]) -> Ints:
+    return np.concatenate(([0], np.cumsum(frequency))).astype(np.int32)
+
+
+def _lengths(docs: Sequence[Terms]) -> Ints:
+    return np.fromiter(map(len, docs), np.int32, len(docs))

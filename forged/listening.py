@@ -1,0 +1,87 @@
+"""The one socket and the one daemon behind it: lock, bind, and the check that it is still ours.
+
+flock decides who is the daemon, never a pid file and never the socket's presence: a lock dies with its
+process, so leftovers of a crash need no cleaning (reliability-anchors.md B3). The socket is bound under a
+name of its own with umask 077 and renamed into place, so there is no moment in which it is missing, half
+made or open to others (CVE-2023-45145).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import stat
+
+from forged.errors import ForgedError
+
+BACKLOG = 256
+
+
+class AlreadyRunning(ForgedError):
+    """Another daemon holds the lock of this address."""
+
+
+class AddressUnusable(ForgedError):
+    """The directory of the socket is not ours alone; the message says what to do."""
+
+
+def private_directory(path: str) -> None:
+    """Make a directory 0700, or accept one that is ours and closed to others. Raises AddressUnusable."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise AddressUnusable(f"{path} is not a directory of ours; set FORGED_SOCKET to another place")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise AddressUnusable(f"{path} is open to others; run: chmod 700 {path}")
+
+
+def lock(path: str) -> int:
+    """Take the daemon's lock beside the socket; it lasts as long as the returned descriptor.
+
+    Raises AlreadyRunning, AddressUnusable.
+    """
+    private_directory(os.path.dirname(path))
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        os.close(descriptor)
+        raise AlreadyRunning(f"a daemon is already running at {path} (pid {holder or 'unknown'})") from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)  # for people; nothing reads it to decide
+    return descriptor
+
+
+def bind(path: str) -> socket.socket:
+    """Listen at `path`, replacing whatever a dead daemon left there. Hold the lock first."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    fresh = f"{path[:-1]}~"  # not longer than the path itself, which may be at the limit
+    before = os.umask(0o077)
+    try:
+        if os.path.lexists(fresh):
+            os.unlink(fresh)
+        listening.bind(fresh)
+        listening.listen(BACKLOG)
+        os.rename(fresh, path)
+    except BaseException:
+        listening.close()
+        raise
+    finally:
+        os.umask(before)
+    return listening
+
+
+def adopt(descriptor: int) -> socket.socket:
+    """Take the listening socket that the service manager opened for us."""
+    return socket.socket(fileno=descriptor)
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Device and inode of the socket at `path`; None when there is none (a cleaner took it: B4)."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISSOCK(found.st_mode) else None

@@ -1,0 +1,59 @@
+"""Vectors that are already known, by the hash of their text, so that a rebuild embeds only what changed.
+
+Seed 001 keeps embeddings off the disk and always covers the full store; the memo keeps that rule and makes
+its cost grow with the change (design.md D12). It points into the rows of the current map and keeps copies
+of rows that have left it, as many as there are rows, so that a branch switched away and back costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+
+from forged.providers import Vectors
+
+# A small root may lose all its files to a `git checkout`; this many rows are kept even then (1.5 KB each).
+_KEPT_AT_LEAST = 1024
+
+
+def text_hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+class VectorMemo:
+    """Rows of one root for one embedder key: live ones by reference, retired ones by copy."""
+
+    def __init__(self) -> None:
+        self._rows: Vectors | None = None
+        self._row_of: dict[bytes, int] = {}
+        self._retired: OrderedDict[bytes, Vectors] = OrderedDict()
+
+    def get(self, key: bytes) -> Vectors | None:
+        """The unit row of a text hash, shape (dimension,), if it is known."""
+        row = self._row_of.get(key)
+        if row is not None and self._rows is not None:
+            return np.asarray(self._rows[row])
+        return self._retired.get(key)
+
+    def adopt(self, keys: Sequence[bytes], rows: Vectors) -> None:
+        """Make `rows`, shape (len(keys), dimension), the live ones; zero rows are unknown texts."""
+        known = np.abs(rows).sum(axis=1) > 0 if len(rows) else np.zeros(0, bool)
+        live = {key: row for row, key in enumerate(keys) if known[row]}
+        if self._rows is not None:
+            for key, row in self._row_of.items():
+                if key not in live:
+                    self._retired[key] = self._rows[row].copy()
+        for key in live:
+            self._retired.pop(key, None)
+        while len(self._retired) > max(len(live), _KEPT_AT_LEAST):
+            self._retired.popitem(last=False)
+        self._rows, self._row_of = rows, live
+
+    def clear(self) -> None:
+        """Forget everything: `rebuild --full`, or vectors of another dimension."""
+        self._rows = None
+        self._row_of.clear()
+        self._retired.clear()

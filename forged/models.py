@@ -1,0 +1,47 @@
+"""What is known about embedding models by name: the words that must stand before a query and a passage.
+
+Most retrieval models were trained with such prefixes and lose 4-6 points of recall without them, silently
+(feasibility.md section 1.3). A value that the user sets wins; an unknown model gets none, which is right
+for the OpenAI family. Names are matched loosely because every server spells them its own way.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_SENTENCE = "Represent this sentence for searching relevant passages: "
+_SENTENCE_ZH = "为这个句子生成表示以用于检索相关文章："
+_TASK = "Instruct: Given a web search query, retrieve relevant passages that answer the query\n"
+
+
+class KnownModel(msgspec.Struct, frozen=True):
+    """The prefixes of one family, each with the blank that ends it, if it has one."""
+
+    query_prefix: str = ""
+    passage_prefix: str = ""
+
+
+# First match wins, from the start of the bare name; the prefixes are those of the model cards.
+_FAMILIES: tuple[tuple[re.Pattern[str], KnownModel], ...] = tuple(
+    (re.compile(pattern), KnownModel(query, passage))
+    for pattern, query, passage in (
+        (r"(multilingual-)?e5-.*instruct", f"{_TASK}Query: ", ""),
+        (r"(multilingual-)?e5-(small|base|large)", "query: ", "passage: "),
+        (r"bge-(small|base|large)-en", _SENTENCE, ""),
+        (r"bge-(small|base|large)-zh", _SENTENCE_ZH, ""),
+        (r"nomic-embed-text", "search_query: ", "search_document: "),
+        (r"mxbai-embed-large", _SENTENCE, ""),
+        (r"snowflake-arctic-embed(2|-[lm]-v2)", "query: ", ""),
+        (r"snowflake-arctic-embed", _SENTENCE, ""),
+        (r"embedding-?gemma", "task: search result | query: ", "title: none | text: "),
+        (r"qwen3-embedding", f"{_TASK}Query:", ""),
+    )
+)
+
+
+def known_model(name: str) -> KnownModel:
+    """Return the prefixes of a model; `BAAI/bge-small-en-v1.5` and `bge-small-en-v1.5:q8_0` are one."""
+    bare = name.lower().rsplit("/", 1)[-1].removeprefix("text-embedding-")
+    return next((known for pattern, known in _FAMILIES if pattern.match(bare)), KnownModel())

@@ -1,0 +1,310 @@
+"""From a turn to its injection, by a deadline: cache, hypotheses, vectors, both legs, chains, hops.
+
+One place degrades. A `ProviderError` or a passed deadline ends here, as an answer that says what happened
+(design.md D5-D9): explicit `hyde` answers with nothing, `auto` falls back to the direct strategy and then
+to the lexical leg. A pipeline that is late runs on for a while, so that the next sub-turn finds it done.
+Nothing here knows files, sockets or HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from forged import conversation, graph, vector_map
+from forged.errors import ProviderError
+from forged.metrics import Metrics
+from forged.providers import ChatModel, Embedder, Vectors
+from forged.retrieval import hyde, injection
+from forged.retrieval.answer import Answer, Ask, Ranked
+from forged.retrieval.turn_cache import TurnCache, TurnKey
+from forged.vector_map import Candidate
+from forged.view import View
+
+logger = logging.getLogger(__name__)
+
+LATE_S = 15.0
+# The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
+_RESERVE, _RESERVE_S = 0.25, 0.5
+# Multiply-adds that are searched on the event loop, about 2 ms; more goes to the search thread.
+_INLINE_WORK = 50_000_000
+
+See = Callable[[float], Awaitable[View]]
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of the configuration that shapes a retrieval."""
+
+    strategy: str
+    hypothesis_count: int
+    lexical_weight: float
+    min_score: float | None
+
+
+class Retriever:
+    """Answers asks over views; shared by all connections of the daemon."""
+
+    def __init__(
+        self, *, embedder: Embedder | None, chat: ChatModel | None, tuning: Tuning, metrics: Metrics
+    ) -> None:
+        self._embedder = embedder
+        self._chat = chat
+        self._tuning = tuning
+        self._metrics = metrics
+        self.cache = TurnCache(time.monotonic)
+        self._flights: dict[tuple[TurnKey, int], asyncio.Task[Answer]] = {}
+        self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
+
+    async def retrieve(self, ask: Ask, roots: tuple[str, ...], see: See) -> tuple[Answer, bool]:
+        """Answer by `ask.deadline`; the flag tells whether it came from the turn cache.
+
+        `see` yields the view of `roots`, waiting for a first build no longer than the deadline it is given.
+        Never raises for a provider or a deadline.
+        """
+        if not ask.hypotheses and not ask.window:
+            return Answer(status="empty", reason="empty_window"), False
+        if not ask.turn_id:
+            return await self._alone(ask, see), False
+        key = (ask.session_id, roots, ask.turn_id, ask.digest())
+        cached = self.cache.get(key, ask.min_generation)
+        if cached is not None:
+            return cached, True
+        flight = self._flights.get((key, ask.min_generation)) or self._launch(key, ask, see)
+        return await self._by_deadline(flight, ask, see), False
+
+    async def _alone(self, ask: Ask, see: See) -> Answer:
+        """A turn without a name is answered once and never kept (bug 12), so nobody waits for it late."""
+        flight = asyncio.create_task(self._pipeline(ask, see))
+        try:
+            return await self._by_deadline(flight, ask, see)
+        finally:
+            flight.cancel()
+
+    def _launch(self, key: TurnKey, ask: Ask, see: See) -> asyncio.Task[Answer]:
+        """Start the one pipeline of a turn; whoever asks for the same turn meanwhile shares it (bug 13)."""
+        flight = asyncio.create_task(self._pipeline(ask, see))
+        self._flights[key, ask.min_generation] = flight
+
+        def landed(task: asyncio.Task[Answer]) -> None:
+            self._flights.pop((key, ask.min_generation), None)
+            if not task.cancelled() and task.exception() is None and task.result().status != "not_ready":
+                self.cache.put(key, task.result())
+
+        flight.add_done_callback(landed)
+        return flight
+
+    async def _by_deadline(self, flight: asyncio.Task[Answer], ask: Ask, see: See) -> Answer:
+        """The flight's answer, or at the deadline the best that can be had without it."""
+        if not self._falls_back:
+            await asyncio.wait({flight}, timeout=_left(ask.deadline))
+            return flight.result() if flight.done() else await self._late(see)
+        reserve = min(_RESERVE * _left(ask.deadline), _RESERVE_S)
+        await asyncio.wait({flight}, timeout=_left(ask.deadline) - reserve)
+        if flight.done():
+            return flight.result()
+        spare = asyncio.create_task(self._fallback(ask, see, "timeout"))
+        await asyncio.wait({flight, spare}, timeout=_left(ask.deadline))
+        if flight.done():
+            spare.cancel()
+            return flight.result()
+        answer = spare.result() if spare.done() else await self._lexical(ask, see, "timeout")
+        spare.cancel()
+        return answer if answer is not None else await self._late(see)
+
+    @property
+    def _falls_back(self) -> bool:
+        return self._tuning.strategy == "auto"
+
+    async def _late(self, see: See) -> Answer:
+        view = await see(0.0)
+        if view.waiting:
+            return Answer(status="not_ready", reason="first build is running")
+        return Answer(status="timeout", reason="retrieval_timeout_s is over", generation=view.generation)
+
+    async def _pipeline(self, ask: Ask, see: See) -> Answer:
+        """Queries, their vectors, the search: until 15 s past the deadline, for the turn cache."""
+        limit = ask.deadline + LATE_S
+        try:
+            async with asyncio.timeout_at(limit):
+                strategy, queries = await self._queries(ask, limit)
+                if not queries:
+                    return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
+                vectors = await self._embed(queries, limit)
+                return await self._search(ask, await see(ask.deadline), queries, vectors, strategy=strategy)
+        except (ProviderError, TimeoutError) as error:
+            reason = error.reason if isinstance(error, ProviderError) else "timeout"
+            logger.debug("retrieval failed reason=%s", reason)
+            spare = await self._fallback(ask, see, reason) if self._falls_back else None
+            return spare or Answer(status="error", reason=f"provider: {reason}")
+
+    async def _queries(self, ask: Ask, limit: float) -> tuple[str, tuple[str, ...]]:
+        """The strategy's name and its query texts."""
+        message = (ask.message,) if ask.message.strip() else ()
+        if ask.hypotheses:
+            return "caller", ask.hypotheses
+        if self._chat is None:
+            return "direct", message
+        window = conversation.window(ask.window)
+        found = await hyde.hypotheses(
+            self._chat, window, count=self._tuning.hypothesis_count, deadline=limit
+        )
+        if not found and self._falls_back:
+            raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
+        # The message itself is one more query: hypotheses of a weak model alone lose recall (feasibility 1.2).
+        return "hyde", (*found, *message) if found else ()
+
+    async def _embed(self, queries: Sequence[str], limit: float) -> Vectors | None:
+        if self._embedder is None:
+            return None
+        return await self._embedder.embed(list(queries), "query", deadline=limit)
+
+    async def _fallback(self, ask: Ask, see: See, reason: str) -> Answer | None:
+        """`auto` without what failed: the direct strategy if HyDE was in the way, else the lexical leg."""
+        queries = (ask.message,) if ask.message.strip() else ask.hypotheses
+        if self._chat is not None and self._embedder is not None and not ask.hypotheses:
+            deadline = max(ask.deadline, time.monotonic() + _RESERVE_S)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    vectors = await self._embed(queries, deadline)
+                    view = await see(deadline)
+                return await self._search(
+                    ask, view, queries, vectors, strategy="direct", reason=f"hyde: {reason}"
+                )
+            except (ProviderError, TimeoutError):
+                pass  # the lexical leg needs nobody
+        return await self._lexical(ask, see, reason)
+
+    async def _lexical(self, ask: Ask, see: See, reason: str) -> Answer | None:
+        """The lexical leg's answer, if there is such a leg."""
+        view = await see(ask.deadline)
+        if "lexical" not in view.legs:
+            return None
+        queries = (ask.message,) if ask.message.strip() else ask.hypotheses
+        self._metrics.retrieve_fallbacks += 1
+        return await self._search(ask, view, queries, None, strategy="direct", reason=f"provider: {reason}")
+
+    async def _search(
+        self,
+        ask: Ask,
+        view: View,
+        queries: Sequence[str],
+        vectors: Vectors | None,
+        *,
+        strategy: str,
+        reason: str = "",
+    ) -> Answer:
+        """Rank, walk and render. `reason` is set when this is a fallback, whose answer is not kept long."""
+        if view.waiting and not view.maps:
+            return Answer(status="not_ready", reason="first build is running")
+        if not view.maps and view.problem:
+            return Answer(status="error", reason=view.problem)
+        candidates = await self._candidates(view, queries, vectors, _with_room(ask.top_k, view))
+        ranked = rank(view, candidates, top_k=ask.top_k, hop_depth=ask.hop_depth)
+        block = injection.render(
+            [injection.Entry(r.memory, r.older, r.via) for r in ranked], ask.budget_tokens
+        )
+        return Answer(
+            status="ok" if block.text else "empty",
+            reason=reason or view.problem or _why_empty(view, ranked, block),
+            ranked=ranked,
+            text=block.text,
+            digest=block.digest,
+            included=block.included,
+            omitted=block.omitted,
+            strategy=strategy,
+            legs=tuple(leg for leg in view.legs if leg == "lexical" or vectors is not None),
+            hypotheses=tuple(queries) if strategy != "direct" else (),
+            generation=view.generation,
+            degraded=bool(reason),
+        )
+
+    async def _candidates(
+        self, view: View, queries: Sequence[str], vectors: Vectors | None, k: int
+    ) -> list[Candidate]:
+        """Search on the loop when it is short, else in the search thread, so that pings go on."""
+
+        def search() -> list[Candidate]:
+            return vector_map.search(
+                view.maps,
+                texts=queries,
+                vectors=vectors,
+                k=k,
+                lexical_weight=self._tuning.lexical_weight,
+                min_score=self._tuning.min_score,
+            )
+
+        if len(view) * (vectors.size if vectors is not None else 0) < _INLINE_WORK:
+            return search()
+        return await asyncio.get_running_loop().run_in_executor(self._search_thread, search)
+
+    async def search(self, ask: Ask, view: View, text: str) -> Answer:
+        """Ranked memories for one query text, without hypotheses, cache or fallback to the window."""
+        try:
+            async with asyncio.timeout_at(ask.deadline):
+                vectors = await self._embed((text,), ask.deadline)
+            return await self._search(ask, view, (text,), vectors, strategy="direct")
+        except (ProviderError, TimeoutError) as error:
+            reason = error.reason if isinstance(error, ProviderError) else "timeout"
+            if self._falls_back and "lexical" in view.legs:
+                return await self._search(
+                    ask, view, (text,), None, strategy="direct", reason=f"provider: {reason}"
+                )
+            return Answer(status="error", reason=f"provider: {reason}", generation=view.generation)
+
+    def close(self) -> None:
+        """Stop what runs late."""
+        for flight in self._flights.values():
+            flight.cancel()
+        self._search_thread.shutdown(wait=False, cancel_futures=True)
+
+
+def rank(view: View, candidates: Sequence[Candidate], *, top_k: int, hop_depth: int) -> tuple[Ranked, ...]:
+    """Candidates to answers: a chain's head once, with the best score of the chain; then what hops reach.
+
+    Superseded memories never show but as older versions of their head (design.md D10, D11).
+    """
+    best: dict[str, Ranked] = {}
+    for candidate in candidates:
+        home = view.maps[candidate.map]
+        head = home.chains.head(home.memories[candidate.row].id)
+        if head not in best:
+            best[head] = _ranked(view, head, candidate)
+            if len(best) == top_k:
+                break
+    reached = graph.hops(tuple(best), view.heads_led_to, depth=hop_depth, limit=top_k)
+    return (*best.values(), *(_ranked(view, memory_id) for memory_id in reached))
+
+
+def _ranked(view: View, head: str, candidate: Candidate | None = None) -> Ranked:
+    found = view.find(head)
+    assert found is not None, "chains and edges name memories of the view"
+    home, memory = found
+    older = tuple(reversed([m for m in view.chain(home, head) if m.id != head]))
+    if candidate is None:
+        return Ranked(memory, 0.0, via="hop", older=older)
+    return Ranked(memory, candidate.score, candidate.cosine, candidate.lexical, older=older)
+
+
+def _with_room(top_k: int, view: View) -> int:
+    """Candidates to take so that chains that collapse to their head still leave top_k."""
+    superseded = sum(len(m.chains.head_of) for m in view.maps)
+    return top_k + min(superseded, 3 * top_k)
+
+
+def _why_empty(view: View, ranked: Sequence[Ranked], block: injection.Injection) -> str:
+    if block.text:
+        return ""
+    if ranked:
+        return "nothing fits the token budget"
+    return "no memory matches" if len(view) else "no memories yet"
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.0)
+
+

@@ -1,0 +1,77 @@
+"""Writing and removing memories on request: versions, links, and the directory they go to.
+
+A write is serialised per root, because a new version is based on its chain's head, and the head is known
+only when what was written before it is visible (behaviours.md bugs 25, 26). The file is durable when `add`
+returns (design.md D14); the map follows by the ordinary way, a scan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from forged.errors import MemoryNotFound, StoreError
+from forged.indexer import RootIndex
+from forged.memory import Memory
+from forged.roots import Root
+from forged.store import MemoryStore
+
+# How long a new version waits for the ones before it to be visible.
+_PATIENCE_S = 5.0
+_GIT_NOTE = "copies in version control history, clones and backups"
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """Receipt of a removal: ids, the trash directory (empty if erased), what forged cannot reach."""
+
+    ids: tuple[str, ...]
+    trash: str
+    unreachable: tuple[str, ...]
+
+
+class Writer:
+    """All writes to memory files that a client asks for."""
+
+    def __init__(self, trash: str) -> None:
+        """`trash` is the directory in the state directory where forgotten files wait for 7 days."""
+        self._trash = trash
+        self._locks: dict[Root, asyncio.Lock] = {}
+
+    async def add(self, index: RootIndex, draft: Memory) -> tuple[Memory, str]:
+        """Write `draft` as a new file, or as the next version of what it supersedes; durable on return.
+
+        Returns the memory as written and its path. Raises MemoryNotFound for a superseded id that is not
+        in the same root, StoreError when the file could not be written.
+        """
+        if draft.supersedes is None:
+            return draft, await asyncio.to_thread(index.builder.store.write, draft)
+        async with self._lock(index.root):
+            written = await self._next_version(index, draft)
+            path = await asyncio.to_thread(index.builder.store.write, written)
+            index.mark()
+            return written, path
+
+    async def remove(self, index: RootIndex, ids: tuple[str, ...], *, erase: bool) -> Gone:
+        """Take files away, to the trash or for good. Raises StoreError."""
+        async with self._lock(index.root):
+            store: MemoryStore = index.builder.store
+            removed = await asyncio.to_thread(store.remove, ids, "" if erase else self._trash)
+        if not removed:
+            raise StoreError("nothing was removed; is the directory writable?")
+        return Gone(tuple(ids), "" if erase else self._trash, (_GIT_NOTE,))
+
+    async def _next_version(self, index: RootIndex, draft: Memory) -> Memory:
+        await index.reach(index.wanted, time.monotonic() + _PATIENCE_S)
+        current = index.map
+        wanted = draft.supersedes or ""
+        if current is None or wanted not in current.row_of:
+            raise MemoryNotFound(
+                f"no memory {wanted!r} in this scope to supersede; `forgectl list` shows what is there"
+            )
+        head = current.memories[current.row_of[current.chains.head(wanted)]]
+        return msgspec.structs.replace(draft, supersedes=head.id, version=head.version + 1)
+
+    def _lock(self, root: Root) -> asyncio.Lock:
+        return self._locks.setdefault(root, asyncio.Lock())
