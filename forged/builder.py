@@ -63,7 +63,7 @@ class Builder:
         self._scope = scope
         self._embedder = embedder
         self._lexical = lexical
-        self._scan: Snapshot | None = None
+        self.snapshot: Snapshot | None = None  # the files as last scanned
         self._map: VectorMap | None = None
         self._hashes: tuple[bytes, ...] = ()
         self._memo = VectorMemo()
@@ -73,7 +73,7 @@ class Builder:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Files that are not indexed, and memories whose text was refused by the endpoint."""
-        files = self._scan.problems if self._scan is not None else ()
+        files = self.snapshot.problems if self.snapshot is not None else ()
         if self._map is None or not self.quarantined:
             return files
         texts = tuple(
@@ -85,10 +85,10 @@ class Builder:
 
     def draft(self) -> Draft | None:
         """Scan and index; None when the map already shows what is on disk. Runs in a thread."""
-        scan = self.store.scan(self._scan, self._pause)
-        if scan is self._scan and self._complete and not scan.unsettled:
+        before, scan = self.snapshot, self.store.scan(self.snapshot, self._pause)
+        if scan is before and self._complete and not scan.unsettled:
             return None
-        self._scan, self._complete = scan, False
+        self.snapshot, self._complete = scan, False
         return self._drafted(scan.memories, unsettled=scan.unsettled)
 
     def _drafted(self, memories: tuple[Memory, ...], *, unsettled: bool = False) -> Draft:
@@ -179,7 +179,7 @@ class Builder:
             memories=draft.memories,
             row_of={memory.id: row for row, memory in enumerate(draft.memories)},
             lexical=draft.lexical,
-            dense=DenseLeg(self._embedder.key, rows) if self._embedder and rows is not None else None,
+            dense=DenseLeg.build(self._embedder.key, rows) if self._embedder and rows is not None else None,
             chains=draft.chains,
         )
         if rows is not None:

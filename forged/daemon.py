@@ -41,9 +41,12 @@ logger = logging.getLogger(__name__)
 STOP_S = 3.0
 _HARD_STOP_S = 4.5
 _OWN_SOCKET_S = 30.0
+_DAY_S = 24 * 3600.0
 # How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
 # would wait behind a rebuild's longest step.
 _SWITCH_S = 0.0005
+# Names that are no endpoint's; `auto` becomes a local model once there is one (design.md section 7).
+_BUILT_IN = {"", "auto", "builtin:lexical"}
 
 
 class Models(msgspec.Struct, frozen=True):
@@ -70,10 +73,15 @@ async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = 
 
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     """Embedder and chat model of a configuration; what cannot be had is a reason, not an error (B12)."""
+    memory = loaded.config.memory
     embedding = make_embedder(loaded.config, env)
     chat = make_chat_model(loaded.config, env)
-    reasons = tuple(reason for reason in (embedding.reason, chat.reason) if reason)
-    return Models(embedding.embedder, chat.model, reasons)
+    reasons = []
+    if memory.embedding_model not in _BUILT_IN and embedding.model is None:
+        reasons.append(f"no dense leg: {embedding.reason}")
+    if memory.retrieval_model and chat.model is None:
+        reasons.append(f"no HyDE: {chat.reason}")
+    return Models(embedding.model, chat.model, tuple(reasons))
 
 
 class _Life:
@@ -106,6 +114,7 @@ class _Life:
             ),
             metrics=self.metrics,
         )
+        self._writer = Writer(os.path.join(self._state_dir, "trash"))
         self.disabled = disabled(loaded, models)
         self._home = Root(os.path.realpath(address.home(env)), Scope.USER)
         self.handlers = Handlers(
@@ -119,7 +128,7 @@ class _Life:
                 metrics=self.metrics,
                 indexer=self.indexer,
                 retriever=self.retriever,
-                writer=Writer(os.path.join(self._state_dir, "trash")),
+                writer=self._writer,
                 ledger=Ledger(),
                 started_at=time.monotonic(),
                 connections=lambda: len(self.server.connections),
@@ -143,6 +152,7 @@ class _Life:
         if not self.disabled:
             self._begin(self.watcher.run())
             self._begin(self.indexer.run())
+            self._begin(self._housekeeping())
             self.indexer.open(self._home)
         if inherited is None:
             self._begin(self._keep_socket())
@@ -188,6 +198,12 @@ class _Life:
 
     def _changed(self, top: str) -> None:
         self.indexer.mark(top)
+
+    async def _housekeeping(self) -> None:
+        """Once a day: what was forgotten 7 days ago is gone for good."""
+        while True:
+            await asyncio.to_thread(self._writer.empty_trash, time.time())
+            await asyncio.sleep(_DAY_S)
 
     async def _notify(self) -> None:
         """Tell the service manager that the socket answers, and then that the loop still turns."""

@@ -25,8 +25,9 @@ _SMALL_PRODUCT = 1_000_000
 _BLOCK_ROWS = 128
 # With fewer vectors than this their mean says more about them than about the model.
 _CENTRED_FROM = 50
-# Unit rows that came through float16 or text are off by this much; nearer than this two rows are the same.
+# Unit rows that came through float16 or text are off by this much.
 _UNIT_TOLERANCE = 1e-3
+# Squared distance that is nothing but rounding.
 _SAME = 1e-6
 
 
@@ -34,12 +35,12 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """Vectors of one map, made by one model.
 
     `key` is the embedder's; `rows` float32 (n, d), unit rows and zero rows for memories without a vector,
-    C-contiguous and never copied; `missing` int64, the zero rows; `total` float64 (d,), the sum of all rows.
+    C-contiguous and held once; `missing` bool (n,), the zero rows; `total` float64 (d,), the sum of all rows.
     """
 
     key: str
     rows: Vectors
-    missing: NDArray[np.int64]
+    missing: NDArray[np.bool_]
     total: NDArray[np.float64]
 
     @classmethod
@@ -50,44 +51,44 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
         """
         rows = np.ascontiguousarray(rows, np.float32)
         lengths = _lengths(rows)
-        usable = np.isfinite(lengths) & (lengths > 0)
-        if np.any(~usable & (lengths != 0)) or np.any(np.abs(lengths[usable] - 1) > _UNIT_TOLERANCE):
-            rows = np.where(usable[:, None], rows, 0) / np.where(usable, lengths, 1)[:, None]
-        return cls(key, rows, np.flatnonzero(~usable), rows.sum(axis=0, dtype=np.float64))
+        missing = ~np.isfinite(lengths) | (lengths == 0)
+        if np.any(lengths[missing]) or np.any(np.abs(lengths[~missing] - 1) > _UNIT_TOLERANCE):
+            rows = np.where(missing[:, None], np.float32(0), rows)
+            rows /= np.where(missing, np.float32(1), lengths)[:, None]
+        return cls(key, rows, missing, rows.sum(axis=0, dtype=np.float64))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def dimension(self) -> int:
-        return self.rows.shape[1]
+        return int(self.rows.shape[1])
 
     @property
     def present(self) -> int:
         """Number of rows that hold a vector."""
-        return len(self.rows) - len(self.missing)
+        return len(self.rows) - int(np.count_nonzero(self.missing))
 
 
 class Centre(msgspec.Struct, frozen=True, eq=False):
-    """What centring needs beside the raw cosines, for all rows of some legs in turn.
+    """What centring needs beside the raw cosines, for some legs that are seen together.
 
-    `mean` float32 (d,); `shift` float32 (n,), each row's product with the mean; `scale` float32 (n,), one over
-    each row's distance to the mean, 0 for rows that have none.
+    `mean` float32 (d,), of all their rows; for each leg `shifts`, float32 (n,), its rows' products with the
+    mean, and `scales`, float32 (n,), one over its rows' distances to the mean, 0 for rows that have none.
     """
 
     mean: NDArray[np.float32]
-    shift: NDArray[np.float32]
-    scale: NDArray[np.float32]
+    shifts: tuple[NDArray[np.float32], ...]
+    scales: tuple[NDArray[np.float32], ...]
 
-    def apply(self, cosines: Vectors, queries: Vectors) -> Vectors:
-        """Cosines between centred rows and centred queries, each query's times a positive constant.
+    def apply(self, leg: int, cosines: Vectors, queries: Vectors, out: Vectors) -> None:
+        """Write the cosines between centred rows and centred queries, each query's times a constant.
 
         The constant, the query's distance to the mean, is left out because scores are standardised next.
         """
-        centred: Vectors = cosines - self.shift
-        centred += (self.mean @ self.mean - queries @ self.mean)[:, None]
-        centred *= self.scale
-        return centred
+        np.subtract(cosines, self.shifts[leg], out=out)
+        out += (self.mean @ self.mean - queries @ self.mean)[:, None]
+        out *= self.scales[leg]
 
 
 def cosines_into(out: Vectors, rows: Vectors, queries: Vectors) -> None:
@@ -107,19 +108,20 @@ def block_rows(queries: int, dimension: int) -> int:
     return max(16, fitting // 16 * 16)
 
 
-def centre(legs: Sequence[DenseLeg]) -> Centre | None:
-    """Joint centre of legs of one dimension, or None while they hold fewer than 50 vectors.
+def joint_centre(legs: Sequence[DenseLeg]) -> Centre | None:
+    """Centre of legs of one dimension, or None while they hold fewer than 50 vectors.
 
     Costs as much as one query the first time; the answer is kept for as long as the first leg lives, because
     a map outlives many requests.
     """
-    present = sum(leg.present for leg in legs)
-    if present < _CENTRED_FROM:
+    if sum(leg.present for leg in legs) < _CENTRED_FROM:
         return None
     known = _centres.get(legs[0])
     if known is not None and [other() for other in known[0]] == list(legs[1:]):
         return known[1]
-    fresh = _centre(legs, present)
+    mean = _mean(legs)
+    distances = [_distances(leg, mean) for leg in legs]
+    fresh = Centre(mean, tuple(shift for shift, _ in distances), tuple(scale for _, scale in distances))
     _centres[legs[0]] = (tuple(map(ref, legs[1:])), fresh)
     return fresh
 
@@ -128,20 +130,20 @@ def centre(legs: Sequence[DenseLeg]) -> Centre | None:
 _centres: WeakKeyDictionary[DenseLeg, tuple[tuple[ref[DenseLeg], ...], Centre]] = WeakKeyDictionary()
 
 
-def _centre(legs: Sequence[DenseLeg], present: int) -> Centre:
+def _mean(legs: Sequence[DenseLeg]) -> NDArray[np.float32]:
     total = np.sum([leg.total for leg in legs], axis=0)
-    mean = (total / present).astype(np.float32)
-    shift = np.concatenate([leg.rows @ mean for leg in legs])
-    distance = np.sqrt(np.maximum(0, 1 - 2 * shift + mean @ mean))
-    scale = np.divide(1, distance, out=np.zeros_like(distance), where=distance > _SAME**0.5)
-    scale[np.concatenate(_offset([leg.missing for leg in legs], legs))] = 0
-    return Centre(mean, shift, scale)
+    mean: NDArray[np.float32] = (total / sum(leg.present for leg in legs)).astype(np.float32)
+    return mean
 
 
-def _offset(rows: Sequence[NDArray[np.int64]], legs: Sequence[DenseLeg]) -> list[NDArray[np.int64]]:
-    """Rows of single legs as rows of all legs in turn."""
-    starts = np.cumsum([0, *map(len, legs[:-1])])
-    return [found + start for found, start in zip(rows, starts, strict=True)]
+def _distances(leg: DenseLeg, mean: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Each row's product with the mean, and one over its distance to the mean."""
+    shift = leg.rows @ mean
+    squared = 1 - 2 * shift + mean @ mean
+    scale = np.zeros_like(shift)
+    np.divide(1, np.sqrt(squared, where=squared > _SAME, out=scale), out=scale, where=squared > _SAME)
+    scale[leg.missing] = 0
+    return shift, scale
 
 
 def _lengths(rows: Vectors) -> NDArray[np.float32]:

@@ -40,6 +40,4 @@ _FORMS = """
     index indices; matrix matrices; vertex vertices
 """
 
-IRREGULAR = {
-    form: base for group in _FORMS.split(";") for base, *forms in (group.split(),) for form in forms
-}
+IRREGULAR = {form: base for group in _FORMS.split(";") for base, *forms in (group.split(),) for form in forms}

@@ -19,7 +19,6 @@ import msgspec
 
 from forged.builder import Builder, Draft
 from forged.errors import ForgedError, ProviderError
-from forged.memory import Problem
 from forged.metrics import Metrics
 from forged.providers import Embedder
 from forged.roots import Root
@@ -191,6 +190,7 @@ class Indexer:
 
     async def _keep_current(self, index: RootIndex) -> None:
         """The single builder of a root: build when marked; after a failure also when the back-off ends."""
+        await asyncio.to_thread(index.builder.store.sweep_temps)
         retry_s: float | None = None
         while True:
             try:
@@ -288,7 +288,3 @@ class Indexer:
         for listener in tuple(self._listeners):
             listener(event)
 
-
-def problems(index: RootIndex) -> tuple[Problem, ...]:
-    """Files that are not indexed or only in part, and texts that no endpoint would embed."""
-    return index.builder.problems

@@ -33,6 +33,8 @@ Ints = NDArray[np.int32]
 _K1 = 1.2
 _B = 0.75
 _MAX_TF = 255
+_NO_TERMS = np.empty(0, np.uint32)
+_NO_ROWS = np.empty(0, np.int32)
 # Most pieces of text are met again; the long ones are not, and would fill memory.
 _CACHED_CHUNKS = 8192
 _CACHED_LENGTH = 24
@@ -134,8 +136,13 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
     lengths: Ints
 
     def __len__(self) -> int:
-        """Number of memories, those without a single term included."""
+        """Count the memories, those without a single term included."""
         return len(self.lengths)
+
+    @classmethod
+    def empty(cls, size: int) -> LexicalLeg:
+        """Stand in for the leg of that many memories while it is not built: nothing matches."""
+        return cls.build([_NO_TERMS] * size)
 
     @classmethod
     def build(cls, docs: Sequence[Terms]) -> LexicalLeg:
@@ -180,6 +187,12 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
             lengths,
         )
 
+    def spans(self, wanted: Terms) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Where the postings of each wanted term start and stop; the same place for an unknown term."""
+        at = _find(self.terms, wanted)
+        start = self.offsets[at]
+        return start, np.where(at < 0, start, self.offsets[at + 1])
+
     def _renumbered(
         self, kept_old: Ints, kept_new: Ints
     ) -> tuple[Terms, NDArray[np.int64], Ints, NDArray[np.uint8]]:
@@ -199,10 +212,13 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
 def scores(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scores:
     """BM25 of every memory for every query, as float32 of shape (queries, rows of all legs in turn).
 
-    Zero means that no term matches. Scores are divided by what a memory of average length with each known
-    term once would reach, so that a long and a short query can be compared.
+    Zero means that no term matches. Scores are divided by the weight of the query's known terms, so that those
+    of a long and a short query can be compared: 1 is about what a memory with each of them once reaches.
     """
-    return _accumulate(legs, queries, lengths_matter=True)
+    asked = _Asked.of(legs, queries)
+    weight = asked.rarity * (_K1 + 1) / asked.total(asked.rarity * (asked.frequency > 0))
+    average = max(1.0, sum(int(leg.lengths.sum()) for leg in legs) / max(1, sum(map(len, legs))))
+    return np.hstack([asked.summed(leg, weight, _length_norm(leg, average)) for leg in legs])
 
 
 def matched_shares(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scores:
@@ -211,44 +227,60 @@ def matched_shares(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scor
     Terms weigh by their rarity, and a term that no memory holds weighs most: a question about something that
     was never said matches nothing well (design.md section 5, `retrieval_min_score`).
     """
-    return _accumulate(legs, queries, lengths_matter=False)
+    asked = _Asked.of(legs, queries)
+    weight = asked.rarity / asked.total(asked.rarity)
+    return np.hstack([asked.summed(leg, weight, None) for leg in legs])
 
 
-def _accumulate(legs: Sequence[LexicalLeg], queries: Sequence[Terms], *, lengths_matter: bool) -> Scores:
-    """Sum the weight of each matching term; every distinct term of a query counts once."""
-    unique = [np.unique(query) for query in queries]
-    wanted = np.concatenate([*unique, np.empty(0, np.uint32)])
-    owner = np.repeat(np.arange(len(queries)), [len(query) for query in unique])
-    spans = [_spans(leg, wanted) for leg in legs]
-    size = sum(map(len, legs))
-    frequency = sum((count for _, count in spans), start=np.zeros(len(wanted), np.int64))
-    rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
-    best = np.bincount(owner, rarity * (frequency > 0) if lengths_matter else rarity, len(queries))
-    weight = rarity / np.maximum(best, 1e-9)[owner]
-    average = max(1.0, sum(int(leg.lengths.sum()) for leg in legs) / max(1, size))
+class _Asked(msgspec.Struct, frozen=True, eq=False):
+    """The distinct terms of all queries, (t,): whose each is, in how many memories it is, how rare that is."""
 
-    total = np.zeros((len(queries), size), np.float32)
-    column = 0
-    for leg, (start, count) in zip(legs, spans, strict=True):
-        where = np.repeat(start - (np.cumsum(count) - count), count) + np.arange(count.sum())
-        rows = leg.rows[where]
-        value = np.repeat(weight, count)
-        if lengths_matter:
-            norm = (_K1 * (1 - _B + _B / average * leg.lengths)).astype(np.float32)
-            tf = leg.counts[where].astype(np.float32)
-            value = value * (_K1 + 1) * tf / (tf + norm[rows])
-        cell = np.repeat(owner * len(leg), count) + rows
-        summed = np.bincount(cell, value, len(queries) * len(leg))
-        total[:, column : column + len(leg)] = summed.reshape(len(queries), len(leg))
-        column += len(leg)
-    return total
+    queries: int
+    terms: Terms
+    owner: NDArray[np.int64]
+    frequency: NDArray[np.int64]
+    rarity: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> _Asked:
+        unique = [np.unique(query) for query in queries]
+        wanted = np.concatenate([*unique, _NO_TERMS])
+        owner = np.repeat(np.arange(len(queries)), [len(query) for query in unique])
+        frequency = np.zeros(len(wanted), np.int64)
+        for leg in legs:
+            start, stop = leg.spans(wanted)
+            frequency += stop - start
+        size = sum(map(len, legs))
+        rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
+        return cls(len(queries), wanted, owner, frequency, rarity)
+
+    def total(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give each term the sum of its query's weights, or 1 where that is nothing."""
+        sums = np.bincount(self.owner, weight, self.queries)[self.owner]
+        return np.where(sums > 0, sums, 1)
+
+    def summed(
+        self, leg: LexicalLeg, weight: NDArray[np.float64], norm: NDArray[np.float32] | None
+    ) -> Scores:
+        """Add the weights of the terms that match, (queries, rows), damped by `norm` (rows,) if it is given."""
+        start, stop = leg.spans(self.terms)
+        spans = list(map(slice, start.tolist(), stop.tolist()))
+        found = stop - start
+        rows = np.concatenate([leg.rows[span] for span in spans] or [_NO_ROWS]).astype(np.intp)
+        value = np.repeat(weight.astype(np.float32), found)
+        if norm is not None:
+            tf = np.concatenate([leg.counts[span] for span in spans] or [_NO_ROWS]).astype(np.float32)
+            value *= tf
+            tf += norm.take(rows)
+            value /= tf
+        rows += np.repeat(self.owner * len(leg), found)
+        sums = np.bincount(rows, value, self.queries * len(leg))
+        return sums.astype(np.float32).reshape(self.queries, len(leg))
 
 
-def _spans(leg: LexicalLeg, wanted: Terms) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the postings of each wanted term start, and how many there are: none for an unknown term."""
-    at = _find(leg.terms, wanted)
-    start = leg.offsets[at].astype(np.int64)
-    return start, np.where(at < 0, 0, leg.offsets[at + 1] - start)
+def _length_norm(leg: LexicalLeg, average: float) -> NDArray[np.float32]:
+    norm: NDArray[np.float32] = (_K1 * (1 - _B + _B / average * leg.lengths)).astype(np.float32)
+    return norm
 
 
 def _find(names: Terms, wanted: Terms) -> NDArray[np.int64]:
@@ -261,7 +293,7 @@ def _find(names: Terms, wanted: Terms) -> NDArray[np.int64]:
 
 def _postings(rows: Ints, docs: Sequence[Terms]) -> tuple[Terms, Ints, NDArray[np.uint8]]:
     """Sorted by term and row: term, row and number of occurrences of each pair."""
-    pairs = np.concatenate([*docs, np.empty(0, np.uint32)]).astype(np.uint64)
+    pairs = np.concatenate([*docs, _NO_TERMS]).astype(np.uint64)
     pairs <<= np.uint64(32)
     pairs |= np.repeat(rows.astype(np.uint64), _lengths(docs))
     pairs.sort()

@@ -52,14 +52,14 @@ class Trigger(StrEnum):
     EXPLICIT = "explicit"
 
 
-class Related(msgspec.Struct, frozen=True):
+class Related(msgspec.Struct, frozen=True, gc=False):
     """One edge of a memory; neither field is checked on read."""
 
     id: str
     relationship: str
 
 
-class Memory(msgspec.Struct, frozen=True):
+class Memory(msgspec.Struct, frozen=True, gc=False):
     """One memory file. `scope` is decided by the directory it lies in, not by the file (bug 43).
 
     `content` is the body as text: bytes that are not UTF-8 became U+FFFD. `extra` is the verbatim front

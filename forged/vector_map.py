@@ -2,41 +2,41 @@
 
 Readers keep the map they got: a rebuild makes a new one and swaps it in by one assignment, so no search ever
 waits or meets half a map. All maps of a request are searched as if they were one: both legs are scored over
-all visible rows, standardised with the mean and deviation of all of them, and added (design.md D18).
+all visible rows, standardised by the mean and deviation of all of them, and added (design.md D18).
 
 Search is "each query's top k, union by id with the best score, sort by (-score, id), cap at k" (design.md
-D10), done as one selection over each row's best score. They are the same: a row of the final k has its best
-score under some query, and whatever precedes it under that query precedes it in the union too, so fewer than
-k rows do, so it is in that query's top k.
+D10), done as one selection over each row's best score. It is the same: take a row of the final k and the
+query that gave it its score; whatever beats it under that query has a best score that beats it too, so fewer
+than k rows do, so it is in that query's top k.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged import dense, lexical
-from forged.dense import DenseLeg
+from forged import lexical
+from forged.dense import DenseLeg, cosines_into, joint_centre
 from forged.graph import Chains
-from forged.lexical import LexicalLeg, Terms
+from forged.lexical import LexicalLeg
 from forged.memory import Memory
 from forged.providers import Vectors
 
-# A cosine gate would lose a memory that says the very words; this much is added for a full lexical match.
+# What a full lexical match adds to a cosine at the gate: a cut-off should not lose the very words.
 LEXICAL_BONUS = 0.05
-# Equal rows differ by the last bits, according to where they lie in a block.
+# Equal rows differ in the last bits, according to where they lie in a block; this near, scores are equal.
 _SAME = 1e-6
-_FLAT = 1e-6
+_NONE = np.empty(0, np.int64)
 
 
 class VectorMap(msgspec.Struct, frozen=True, eq=False):
     """Everything one root can answer with.
 
-    `memories` are sorted by id, which are unique; `row_of` gives an id's place among them, which is its row in
-    both legs. A leg is None until it is built.
+    `memories` are sorted by id, and no id is twice among them; `row_of` gives an id's place, which is its row
+    in both legs. A leg is None until it is built.
     """
 
     root: str
@@ -67,31 +67,237 @@ class Candidate(msgspec.Struct, frozen=True):
     query: int
 
 
-class _Dense(msgspec.Struct, frozen=True, eq=False):
-    """Raw cosines (queries, visible rows), which rows have no vector, and the legs that have (with columns)."""
-
-    cosines: Vectors
-    missing: NDArray[np.int64]
-    legs: tuple[DenseLeg, ...]
-    columns: NDArray[np.int64] | None
-
-
 def lexical_leg(memories: Sequence[Memory], previous: VectorMap | None = None) -> LexicalLeg:
-    """Lexical leg of memories sorted by id; unchanged ones are taken over from the previous map's."""
+    """Lexical leg of memories sorted by id; unchanged ones are taken over from the previous map's leg."""
     if previous is None or previous.lexical is None:
         return LexicalLeg.build([lexical.terms(memory.content) for memory in memories])
-    kept_old, kept_new, added = [], [], []
+    kept: list[tuple[int, int]] = []
+    added: list[int] = []
     for row, memory in enumerate(memories):
         old = previous.row_of.get(memory.id)
         if old is not None and previous.memories[old].content == memory.content:
-            kept_old.append(old)
-            kept_new.append(row)
+            kept.append((old, row))
         else:
             added.append(row)
+    old_rows, new_rows = np.array(kept, np.int32).reshape(-1, 2).T
     return previous.lexical.splice(
-        kept_old=np.array(kept_old, np.int32),
-        kept_new=np.array(kept_new, np.int32),
+        kept_old=old_rows,
+        kept_new=new_rows,
         added_new=np.array(added, np.int32),
         added=[lexical.terms(memories[row].content) for row in added],
         size=len(memories),
     )
+
+
+def search(
+    maps: Sequence[VectorMap],
+    *,
+    texts: Sequence[str],
+    vectors: Vectors | None,
+    k: int,
+    lexical_weight: float,
+    min_score: float | None = None,
+    key: str | None = None,
+) -> list[Candidate]:
+    """Return the best k memories of all maps, best first, equal scores by id.
+
+    Args:
+        maps: what the request sees. Where two hold one id, only the first map's memory counts.
+        texts: the queries in words; unused with `lexical_weight` 0.
+        vectors: the same queries as unit float32 rows, or None: then the words decide alone.
+        k: at most so many.
+        lexical_weight: share of the lexical leg in the score; 0 is plain cosine without centring, and finds
+            nothing where there are no vectors (design.md D18).
+        min_score: what the best raw cosine plus a bonus for matching words must reach; without a vector, what
+            the matching share of the query's rare terms must reach (design.md section 5).
+        key: the embedder that made `vectors`; dense legs of any other are ignored.
+
+    Raises ValueError when texts and vectors are both needed and differ in number.
+    """
+    visible = _Visible.of(maps)
+    dense = None if vectors is None else _Dense.of(visible, vectors, key)
+    words = None if lexical_weight == 0 else _Words.of(visible, texts)
+    scores = _scores(dense, words, lexical_weight)
+    if scores is None or not scores.size or k < 1:
+        return []
+    best: NDArray[np.float32] = scores.max(axis=0)
+    if min_score is not None:
+        best[_gate_score(dense, words) < min_score - _SAME] = -np.inf
+    return [
+        Candidate(
+            map_index=place,
+            row=row,
+            score=score,
+            cosine=dense.best_cosine(column) if dense else None,
+            lexical=words.best_score(column) if words else None,
+            query=int(scores[:, column].argmax()),
+        )
+        for place, row, column, score in visible.selected(best, k)
+    ]
+
+
+class _Visible(msgspec.Struct, frozen=True, eq=False):
+    """All rows a request sees, in one numbering: the columns of every score matrix."""
+
+    maps: tuple[VectorMap, ...]
+    columns: tuple[slice, ...]
+    size: int
+
+    @classmethod
+    def of(cls, maps: Sequence[VectorMap]) -> _Visible:
+        ends = np.cumsum([0, *map(len, maps)]).tolist()
+        return cls(tuple(maps), tuple(map(slice, ends[:-1], ends[1:])), ends[-1])
+
+    def selected(self, best: NDArray[np.float32], k: int) -> list[tuple[int, int, int, float]]:
+        """Map, row, column and score of the k best columns that are not -inf, no id twice."""
+        wanted = k
+        while True:
+            found = [hit for hit in self._ranked(best, wanted) if not self._is_shadowed(*hit[:2])]
+            if len(found) >= k or wanted >= self.size:
+                return found[:k]
+            wanted *= 2
+
+    def _ranked(self, best: NDArray[np.float32], k: int) -> list[tuple[int, int, int, float]]:
+        """Sort the k best columns, and all that equal the last of them, by (-score, id)."""
+        columns = np.flatnonzero(best >= _cut(best, k))
+        columns = columns[np.argsort(-best[columns], kind="stable")]
+        scores = _without_noise(best[columns])
+        hits = [
+            (*self._place(column), column, score)
+            for column, score in zip(columns.tolist(), scores, strict=True)
+        ]
+        return sorted(hits, key=lambda hit: (-hit[3], self.maps[hit[0]].memories[hit[1]].id, hit[0]))
+
+    def _place(self, column: int) -> tuple[int, int]:
+        """Map and row of a column."""
+        place = next(i for i, columns in enumerate(self.columns) if column < columns.stop)
+        return place, column - self.columns[place].start
+
+    def _is_shadowed(self, place: int, row: int) -> bool:
+        """Whether an earlier map holds a memory of the same id."""
+        memory_id = self.maps[place].memories[row].id
+        return any(memory_id in earlier.row_of for earlier in self.maps[:place])
+
+
+class _Words(msgspec.Struct, frozen=True, eq=False):
+    """The lexical half of one search: BM25 (queries, columns), 0 where no word matches."""
+
+    scores: lexical.Scores
+    visible: _Visible
+    queries: tuple[lexical.Terms, ...]
+
+    @classmethod
+    def of(cls, visible: _Visible, texts: Sequence[str]) -> _Words:
+        queries = tuple(map(lexical.terms, texts))
+        return cls(lexical.scores(_lexical_legs(visible), queries), visible, queries)
+
+    def shares(self) -> NDArray[np.float32]:
+        """Best share of any query's rare terms that each column matches."""
+        shares = lexical.matched_shares(_lexical_legs(self.visible), self.queries)
+        best: NDArray[np.float32] = shares.max(axis=0)
+        return best
+
+    def best_score(self, column: int) -> float | None:
+        return float(self.scores[:, column].max()) or None
+
+
+class _Dense(msgspec.Struct, frozen=True, eq=False):
+    """The dense half of one search: raw cosines (queries, columns), 0 where `missing`: no vector there."""
+
+    cosines: Vectors
+    missing: NDArray[np.bool_]
+    queries: Vectors
+    legs: tuple[DenseLeg, ...]
+    columns: tuple[slice, ...]
+
+    @classmethod
+    def of(cls, visible: _Visible, queries: Vectors, key: str | None) -> _Dense | None:
+        """Compare every query with every row, or return None when no map has vectors to compare with."""
+        usable = [
+            (each.dense, columns)
+            for each, columns in zip(visible.maps, visible.columns, strict=True)
+            if each.dense is not None
+            and each.dense.dimension == queries.shape[1]
+            and key in {None, each.dense.key}
+        ]
+        if not usable:
+            return None
+        queries = np.ascontiguousarray(queries, np.float32)  # float64 would cast every block of rows
+        legs, columns = zip(*usable, strict=True)
+        cosines = np.zeros((len(queries), visible.size), np.float32)
+        missing = np.ones(visible.size, np.bool_)
+        for leg, own in usable:
+            cosines_into(cosines[:, own], leg.rows, queries)
+            missing[own] = leg.missing
+        return cls(cosines, missing, queries, legs, columns)
+
+    def standardised(self) -> Vectors:
+        """Cosines, centred if there are enough of them, in deviations from their mean; 0 where missing."""
+        centre = joint_centre(self.legs)
+        if centre is None:
+            return _standardised(self.cosines, np.flatnonzero(self.missing))
+        centred = np.zeros_like(self.cosines)
+        for leg, own in enumerate(self.columns):
+            centre.apply(leg, self.cosines[:, own], self.queries, out=centred[:, own])
+        return _standardised(centred, np.flatnonzero(self.missing))
+
+    def best_cosine(self, column: int) -> float | None:
+        return None if self.missing[column] else float(self.cosines[:, column].max())
+
+
+def _scores(dense: _Dense | None, words: _Words | None, weight: float) -> NDArray[np.float32] | None:
+    """Score of every column under every query; -inf where it has neither a vector nor a matching word."""
+    if dense is None:
+        return None if words is None else np.where(words.scores > 0, words.scores, -np.inf)
+    if words is None:
+        return np.where(dense.missing, -np.inf, dense.cosines) if dense.missing.any() else dense.cosines
+    if words.scores.shape != dense.cosines.shape:
+        raise ValueError(f"{len(words.queries)} texts, but {len(dense.queries)} vectors")
+    fused = dense.standardised()
+    fused += weight * _standardised(words.scores)
+    without = np.flatnonzero(dense.missing)
+    fused[:, without] = np.where(words.scores[:, without] > 0, fused[:, without], -np.inf)
+    return fused
+
+
+def _standardised(scores: NDArray[np.float32], missing: NDArray[np.int64] = _NONE) -> NDArray[np.float32]:
+    """Each query's scores in deviations from their mean; 0 where all are equal.
+
+    Scores of `missing` columns are 0, before and after, and do not count.
+    """
+    present = max(1, scores.shape[1] - len(missing))
+    result: NDArray[np.float32] = scores - scores.sum(axis=1, keepdims=True) / present
+    result[:, missing] = 0
+    deviation = np.sqrt(np.einsum("ij,ij->i", result, result) / present)
+    result *= np.where(deviation > _SAME, 1 / np.maximum(deviation, _SAME), 0)[:, None]
+    return result
+
+
+def _gate_score(dense: _Dense | None, words: _Words | None) -> NDArray[np.float32]:
+    """Tell what `min_score` is held against, for each column."""
+    shares = np.float32(0) if words is None else words.shares()
+    if dense is None:
+        return np.asarray(shares)
+    return np.where(dense.missing, shares, dense.cosines.max(axis=0) + LEXICAL_BONUS * shares)
+
+
+def _cut(best: NDArray[np.float32], k: int) -> np.float32:
+    """Find a score that the k best reach, and whatever is equal to the last of them."""
+    lowest = np.float32(np.finfo(np.float32).min)
+    if k >= len(best):
+        return lowest
+    last = np.partition(best, len(best) - k)[len(best) - k]
+    return max(lowest, last - np.float32(_SAME) * max(np.float32(1), abs(last)))
+
+
+def _without_noise(descending: NDArray[np.float32]) -> list[float]:
+    """Scores, best first, in which each takes the value of the one before when they differ by rounding."""
+    values: list[float] = descending.tolist()
+    for i in range(1, len(values)):
+        if values[i - 1] - values[i] <= _SAME * max(1.0, abs(values[i])):
+            values[i] = values[i - 1]
+    return values
+
+
+def _lexical_legs(visible: _Visible) -> list[LexicalLeg]:
+    return [each.lexical or LexicalLeg.empty(len(each)) for each in visible.maps]

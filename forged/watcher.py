@@ -76,6 +76,15 @@ class Watcher:
         """Directories under watch, for all roots together; at most 4 for each."""
         return len(self._watched)
 
+    def watch_count_of(self, top: str) -> int:
+        """Directories under watch for one root; a parent that several roots wait at counts for each."""
+        root = next((root for root in self._roots if root.top == top), None)
+        if root is None:
+            return 0
+        paths = {directory.path for directory in self._watched}
+        nearest = next((path for path in _upwards(top) if path in paths), None)
+        return len(paths.intersection(_below(root))) + (nearest is not None)
+
     def set_roots(self, roots: Iterable[Root]) -> None:
         """Watch these roots and no others; every one of them is reported once its watches stand."""
         wanted = tuple(sorted(set(roots), key=lambda root: root.top))
@@ -84,7 +93,7 @@ class Watcher:
             self._ended.set()
 
     def wake(self) -> None:
-        """An agent is at work: for the next half minute a change is reported in 10 ms instead of 100."""
+        """Look often for half a minute, as an agent is at work: a change is reported in 10 ms, not 100."""
         self._busy_until = time.monotonic() + _BUSY_S
 
     async def run(self) -> None:
@@ -178,15 +187,15 @@ class _Places:
         self._memories = {directory: root.top for root in roots for directory in root.directories}
         self._structure: dict[str, set[str]] = {}
         for root in roots:
-            for directory in (*root.directories, _forge(root), *_upwards(root.top)):
+            for directory in (*_below(root), *_upwards(root.top)):
                 self._structure.setdefault(directory, set()).add(root.top)
 
     def on_disk(self) -> frozenset[Watched]:
         """Directories to watch at this moment; those that cannot be read are left to the scan."""
         found = set[Watched]()
         for root in self._roots:
-            near = next(filter(None, map(_look, _upwards(root.top))), None)
-            candidates = (*map(_look, (*root.directories, _forge(root))), near)
+            nearest = next(filter(None, map(_look, _upwards(root.top))), None)
+            candidates = (*map(_look, _below(root)), nearest)
             found.update(directory for directory in candidates if directory is not None)
         return frozenset(found)
 
@@ -204,12 +213,12 @@ class _Places:
         return frozenset(tops), swapped
 
 
-def _forge(root: Root) -> str:
-    return os.path.dirname(root.directories[0])
+def _below(root: Root) -> tuple[str, ...]:
+    return (*root.directories, os.path.dirname(root.directories[0]))
 
 
 def _upwards(top: str) -> Iterator[str]:
-    """The path itself, its parent, and so on to the root of the file system."""
+    """Yield the path itself, its parent, and so on to the root of the file system."""
     yield top
     while (parent := os.path.dirname(top)) != top:
         yield (top := parent)

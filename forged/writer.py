@@ -8,18 +8,21 @@ returns (design.md D14); the map follows by the ordinary way, a scan.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import shutil
 import time
 
 import msgspec
 
-from forged.errors import MemoryNotFound, StoreError
+from forged.errors import MemoryNotFound
 from forged.indexer import RootIndex
 from forged.memory import Memory
 from forged.roots import Root
-from forged.store import MemoryStore
 
 # How long a new version waits for the ones before it to be visible.
 _PATIENCE_S = 5.0
+TRASH_S = 7 * 24 * 3600.0
 _GIT_NOTE = "copies in version control history, clones and backups"
 
 
@@ -54,13 +57,25 @@ class Writer:
             return written, path
 
     async def remove(self, index: RootIndex, ids: tuple[str, ...], *, erase: bool) -> Gone:
-        """Take files away, to the trash or for good. Raises StoreError."""
+        """Take every file of `ids` away, to the trash or for good. Raises StoreError, MemoryNotFound."""
         async with self._lock(index.root):
-            store: MemoryStore = index.builder.store
-            removed = await asyncio.to_thread(store.remove, ids, "" if erase else self._trash)
-        if not removed:
-            raise StoreError("nothing was removed; is the directory writable?")
-        return Gone(tuple(ids), "" if erase else self._trash, (_GIT_NOTE,))
+            snapshot = index.builder.snapshot
+            if snapshot is None:
+                raise MemoryNotFound("the memories of this workspace are not loaded yet; try again")
+            if erase:
+                removed = await asyncio.to_thread(index.builder.store.erase, snapshot, ids)
+            else:
+                removed = await asyncio.to_thread(
+                    index.builder.store.move_to_trash, snapshot, ids, self._trash
+                )
+        return Gone(tuple(item.id for item in removed), "" if erase else self._trash, (_GIT_NOTE,))
+
+    def empty_trash(self, now: float) -> None:
+        """Erase what was forgotten more than 7 days before `now` (seconds since the epoch)."""
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(self._trash):
+                if entry.is_dir(follow_symlinks=False) and now - entry.stat().st_ctime > TRASH_S:
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
     async def _next_version(self, index: RootIndex, draft: Memory) -> Memory:
         await index.reach(index.wanted, time.monotonic() + _PATIENCE_S)

@@ -18,3 +18,11 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     return home
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A directory that looks like a git repository's top level."""
+    top = tmp_path / "repo"
+    (top / ".git").mkdir(parents=True)
+    return top

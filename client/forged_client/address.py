@@ -10,9 +10,13 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping
 
 from forged_client.errors import AddressError
+
+TYPE_CHECKING = False  # `typing` itself costs more than all this; see __init__.py
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 # What fits into sockaddr_un beside the closing NUL.
 MAX_PATH_BYTES = 103 if sys.platform == "darwin" else 107

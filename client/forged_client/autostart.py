@@ -99,7 +99,7 @@ def _recorded(path: str) -> str:
             return os.fsdecode(file.read(_RECORD_BYTES)).strip()
     except OSError as error:
         raise DaemonUnavailable(
-            "no daemon is running and none was ever started here: run `forged serve`, or set FORGED_EXECUTABLE"
+            "no daemon runs and none was ever started here: run `forged serve`, or set FORGED_EXECUTABLE"
         ) from error
 
 

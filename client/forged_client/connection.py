@@ -6,10 +6,9 @@ its way.
 
 from __future__ import annotations
 
+import _socket
 import os
 from collections.abc import Iterator
-
-import _socket
 
 from forged_client.deadline import Deadline
 from forged_client.dial import dial, is_gone
@@ -38,7 +37,7 @@ class Connection:
         """False in a forked child, whose bytes would mix with its parent's, and after the daemon hung up."""
         if self._pid != os.getpid():
             return False
-        self._sock.setblocking(False)  # noqa: FBT003
+        self._sock.setblocking(False)
         return not is_gone(self._sock)
 
     def ask(self, request: Request, deadline: Deadline) -> Reply:

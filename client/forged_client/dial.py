@@ -8,16 +8,20 @@ without waiting, and decide themselves when to ask again.
 
 from __future__ import annotations
 
+import _socket
 import errno
 import os
 import sys
 import time
-from collections.abc import Iterator
 
-import _socket
-
-from forged_client.deadline import Deadline
 from forged_client.errors import ConnectionLost, DaemonAbsent, DaemonUnavailable
+
+TYPE_CHECKING = False  # `typing` itself costs more than all this; see __init__.py
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from forged_client.deadline import Deadline
+
 
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED}
 _FULL = {errno.EAGAIN, errno.EINPROGRESS}
@@ -32,7 +36,7 @@ def attempt(path: str) -> _socket.socket | None:
     """
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        sock.setblocking(False)  # noqa: FBT003
+        sock.setblocking(False)
         sock.connect(path)
         _check_owner(sock)
     except OSError as error:

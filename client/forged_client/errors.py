@@ -18,25 +18,23 @@ A client raises these only when it is `strict`. Otherwise each becomes a reply w
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 
 class ClientError(Exception):
     """Any failure of a call."""
 
-    status: ClassVar[str] = "error"
+    status = "error"
 
 
 class AddressError(ClientError):
     """There is no usable socket path."""
 
-    status: ClassVar[str] = "unavailable"
+    status = "unavailable"
 
 
 class DaemonUnavailable(ClientError):  # noqa: N818 - reads as the state it names, like those below
     """The daemon could not be reached."""
 
-    status: ClassVar[str] = "unavailable"
+    status = "unavailable"
 
 
 class DaemonAbsent(DaemonUnavailable):
@@ -46,7 +44,7 @@ class DaemonAbsent(DaemonUnavailable):
 class DeadlineExceeded(DaemonUnavailable):
     """The total deadline over connect, send and receive passed."""
 
-    status: ClassVar[str] = "timeout"
+    status = "timeout"
 
 
 class ConnectionLost(DaemonUnavailable):
@@ -56,7 +54,7 @@ class ConnectionLost(DaemonUnavailable):
 class ReplyLost(ConnectionLost):
     """The connection ended between request and reply; status `error`, because something may have happened."""
 
-    status: ClassVar[str] = "error"
+    status = "error"
 
 
 class ProtocolMismatch(ClientError):  # noqa: N818

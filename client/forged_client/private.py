@@ -1,8 +1,8 @@
-"""Cuts `<private>...</private>` out of text before it leaves the agent.
+r"""Cuts `<private>...</private>` out of text before it leaves the agent.
 
 What a user marks as private must not reach the daemon at all, so the client does it. Spans nest, and one
 that is never closed reaches to the end of the message: a typing slip may lose text, never give it away.
-Tags inside quoted JSON (`<\\/private>`, `\\u003cprivate\\u003e`) count too. (design.md section 8)
+Tags inside quoted JSON (`<\/private>`, `\u003cprivate\u003e`) count too. (design.md section 8)
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ _TEXT_TYPES = ("text", "input_text", "output_text")
 Content = str | tuple[Part, ...] | None
 
 
-def window(messages: Iterable[object] | None, last_summary_index: int, limit_bytes: int) -> tuple[Message, ...]:
+def window(
+    messages: Iterable[object] | None, last_summary_index: int, limit_bytes: int
+) -> tuple[Message, ...]:
     """As many messages as were given; text only in those that the daemon reads. Never raises."""
     given = _listed(messages)
     start = last_summary_index if last_summary_index in range(len(given) + 1) else 0
@@ -84,7 +86,8 @@ def _parts(content: object) -> Iterable[Part]:
     depth = 0
     for part in content if isinstance(content, (list, tuple)) else (content,):
         if isinstance(part, str):
-            kind, text = "text", part
+            kind: object = "text"
+            text: object = part
         else:
             kind, text = _field(part, "type") or "text", _field(part, "text")
         if isinstance(text, str) and kind in _TEXT_TYPES:

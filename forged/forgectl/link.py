@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from forged.forgectl.exits import Stop
+from forged.forgectl.invocation import Invocation
+from forged.forgectl.output import tell
 from forged_client.client import Client
 from forged_client.errors import (
     AddressError,
@@ -20,10 +23,6 @@ from forged_client.errors import (
     RequestFailed,
 )
 from forged_client.protocol import Reply
-
-from forged.forgectl.exits import Stop
-from forged.forgectl.invocation import Invocation
-from forged.forgectl.output import tell
 
 _WORDS: tuple[tuple[type[ClientError], str], ...] = (
     (AddressError, "configuration"),
@@ -44,6 +43,7 @@ def daemon(call: Invocation) -> Iterator[Client]:
             autostart=call.autostart,
             executable=call.executable,
             strict=True,
+            name="forgectl",
         ) as client:
             yield client
     except ClientError as error:

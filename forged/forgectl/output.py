@@ -6,16 +6,17 @@ Colour is only for words that carry a state, and off wherever nobody can see it.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import TextIO
 
 import msgspec
-from forged_client.protocol import Reply
 
 from forged.forgectl.escape import escape, escape_json
-from forged.forgectl.exits import Stop
+from forged.forgectl.exits import BROKEN_PIPE, Stop
 from forged.forgectl.invocation import Invocation
+from forged_client.protocol import Reply
 
 SCHEMA_VERSION = 1
 
@@ -70,5 +71,10 @@ def report(stop: Stop, *, as_json: bool) -> int:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    stream.write(text)
-    stream.flush()
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # The reader has enough. Python would try once more at exit and complain: give it a place to write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        sys.exit(BROKEN_PIPE)

@@ -7,12 +7,12 @@ call the same functions, so both ways print the same bytes.
 from __future__ import annotations
 
 import msgspec
-from forged_client.protocol import Message
 
-from forged.forgectl.health import status_lines
 from forged.forgectl.invocation import Invocation
 from forged.forgectl.link import check_read, daemon
 from forged.forgectl.output import painter, say, say_exactly, say_json
+from forged.forgectl.status import status_lines
+from forged_client.protocol import Message
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from forged.memory import Memory
 _TAG = "forged-memories"
 _LOOKALIKE = re.compile(r"<(?=\s*/?\s*forged-memories)", re.IGNORECASE)
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_LABEL_LIMIT = 80
+_LABEL_LIMIT, _OLDER_LINE_LIMIT = 80, 200
 _OLDER_LIMIT = 5
 
 
@@ -90,13 +90,14 @@ def _entry(number: int, entry: Entry) -> str:
 
 
 def _older(memory: Memory) -> str:
-    return _label(f"v{memory.version} of {memory.created_at[:10]}, {memory.id}: {memory.first_line}")
+    told = f"v{memory.version} of {memory.created_at[:10]}, {memory.id}: {memory.first_line}"
+    return _label(told, _OLDER_LINE_LIMIT)
 
 
-def _label(text: str) -> str:
+def _label(text: str, limit: int = _LABEL_LIMIT) -> str:
     """One printable line: what a front matter field may contribute to the frame around the data."""
     line = _NOT_PRINTED.sub(" ", text)
-    return _escape(line if len(line) <= _LABEL_LIMIT else line[: _LABEL_LIMIT - 1] + "…")
+    return _escape(line if len(line) <= limit else line[: limit - 1] + "…")
 
 
 def _escape(text: str) -> str:

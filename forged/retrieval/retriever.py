@@ -270,7 +270,7 @@ def rank(view: View, candidates: Sequence[Candidate], *, top_k: int, hop_depth: 
     """
     best: dict[str, Ranked] = {}
     for candidate in candidates:
-        home = view.maps[candidate.map]
+        home = view.maps[candidate.map_index]
         head = home.chains.head(home.memories[candidate.row].id)
         if head not in best:
             best[head] = _ranked(view, head, candidate)

@@ -42,7 +42,8 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def load(path: Path) -> tuple[Conversation, ...]:
-    return tuple(_conversation(sample) for sample in msgspec.json.decode(path.read_bytes(), type=list[dict[str, Any]]))
+    samples = msgspec.json.decode(path.read_bytes(), type=list[dict[str, Any]])
+    return tuple(map(_conversation, samples))
 
 
 def recall_at(facts: Sequence[Fact], ranked: Sequence[int], question: Question, k: int = 10) -> float:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from forged_client.protocol import RootReport, StatusReport
-
 from forged.forgectl.escape import escape_line
 from forged.forgectl.output import Painter
 from forged.forgectl.spans import counted, span
+from forged_client.protocol import RootReport, StatusReport
 
 _PROBLEMS_SHOWN = 10
+_PLAIN = Painter()
 _COLOUR_OF_STATE = {"ok": "good", "ready": "good", "degraded": "warn", "disabled": "warn", "failed": "bad"}
 
 
-def status_lines(report: StatusReport, paint: Painter) -> Iterator[str]:
+def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
     """The whole report. A state other than ok is loud, and still no error (B13)."""
     yield _headline(report, paint)
     yield f"  {_process(report)}"
@@ -47,12 +47,6 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
     yield from _problems(root, paint)
 
 
-def progress_text(root: RootReport) -> str:
-    """One root's progress in a few words, for lines and bars."""
-    done = f" {root.embedded:,}/{root.to_embed:,} embedded" if root.to_embed else ""
-    return f"{escape_line(root.scope)}: {escape_line(root.state)}{done}"
-
-
 def _headline(report: StatusReport, paint: Painter) -> str:
     state = paint(_COLOUR_OF_STATE.get(report.state, "bad"), escape_line(report.state))
     reason = f": {escape_line(report.reason)}" if report.reason else ""
@@ -71,7 +65,9 @@ def _process(report: StatusReport) -> str:
 def _models(report: StatusReport) -> str:
     embedding = escape_line(report.embedding_model) or "none"
     retrieval = escape_line(report.retrieval_model) or "none"
-    return f"strategy {escape_line(report.strategy)}, embedding model {embedding}, retrieval model {retrieval}"
+    return (
+        f"strategy {escape_line(report.strategy)}, embedding model {embedding}, retrieval model {retrieval}"
+    )
 
 
 def _size(root: RootReport) -> str:

@@ -1,0 +1,88 @@
+"""Thin client of forged, the long-term memory of every coding agent on a machine.
+
+    from forged_client import Client
+
+    with Client() as forged:
+        text = forged.retrieve("/path/of/workspace", messages, session_id="s1", turn_id="t1").text
+
+No call raises or outlasts its deadline: without a daemon `text` is empty and `status` is "unavailable".
+
+Every name is imported when it is first used: msgspec, asyncio and threading each cost a hook process more
+than its whole conversation with the daemon, so nobody pays for what he does not name.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forged_client.address import socket_path, state_dir
+    from forged_client.aio import AsyncClient
+    from forged_client.client import Client
+    from forged_client.errors import (
+        AddressError,
+        ClientError,
+        ConnectionLost,
+        DaemonAbsent,
+        DaemonUnavailable,
+        DeadlineExceeded,
+        FrameTooLarge,
+        MalformedFrame,
+        ProtocolMismatch,
+        ReplyLost,
+        RequestFailed,
+    )
+    from forged_client.observer import Observer
+    from forged_client.protocol import Edge, Hit, MemoryRecord, Message, Part
+    from forged_client.version import __version__
+
+__all__ = [
+    "AddressError",
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "ConnectionLost",
+    "DaemonAbsent",
+    "DaemonUnavailable",
+    "DeadlineExceeded",
+    "Edge",
+    "FrameTooLarge",
+    "Hit",
+    "MalformedFrame",
+    "MemoryRecord",
+    "Message",
+    "Observer",
+    "Part",
+    "ProtocolMismatch",
+    "ReplyLost",
+    "RequestFailed",
+    "__version__",
+    "socket_path",
+    "state_dir",
+]
+
+_HOMES = {
+    "AsyncClient": "aio",
+    "Client": "client",
+    "Edge": "protocol",
+    "Hit": "protocol",
+    "MemoryRecord": "protocol",
+    "Message": "protocol",
+    "Observer": "observer",
+    "Part": "protocol",
+    "__version__": "version",
+    "socket_path": "address",
+    "state_dir": "address",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    home = import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
+    value: object = getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,170 @@
+"""Tells the daemon about finished turns without the agent ever waiting for it.
+
+The agent's own thread only takes a snapshot of the window; one background thread sends. Of turns the newest
+window is kept and replaces the one still waiting, since it contains it. Compactions are different: the text
+is about to disappear from the conversation, so they queue in order and are never replaced. What could not
+be delivered stays waiting and is tried again. The alternative, a queue of all turns, would grow behind a
+stopped daemon and then hand it the same text many times.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from forged_client.client import Client
+from forged_client.protocol import Captured, Message
+from forged_client.window import CAPTURE_BYTES, window
+
+MAX_COMPACTIONS = 16
+
+# Nobody waits for the background thread, so a slow disk may have its time.
+_SEND_TIMEOUT_S = 10.0
+_FIRST_RETRY_S = 1.0
+_LAST_RETRY_S = 60.0
+
+
+class _Event(msgspec.Struct, frozen=True):
+    kind: str
+    messages: tuple[Message, ...]
+    last_summary_index: int
+
+
+class Observer:
+    """Observes one session of an agent; no method raises, `on_...` never wait.
+
+    `counts` tells how often each outcome came back (`accepted`, `durable`, `rejected`, ... or the status of a
+    failed call), how many windows were `replaced` by newer ones and how many compactions were `dropped`
+    because 16 were waiting. `last_reply` is the newest reply, None before the first.
+    """
+
+    def __init__(
+        self, workspace: str, session_id: str, *, address: str | None = None, autostart: bool = False
+    ) -> None:
+        self._workspace = workspace
+        self._session_id = session_id
+        self._client = Client(address, timeout_s=_SEND_TIMEOUT_S, autostart=autostart, name="forged-observer")
+        self.last_reply: Captured | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._turn: _Event | None = None
+        self._compactions: deque[_Event] = deque()
+        self._counts: Counter[str] = Counter()
+        self._sender: threading.Thread | None = None
+        self._closing = False
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        with self._changed:
+            return dict(self._counts)
+
+    def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
+        """The window as it is now; `messages` may be changed afterwards."""
+        event = _Event("turn", window(messages, last_summary_index, CAPTURE_BYTES), last_summary_index)
+        self._revive_after_fork()
+        with self._changed:
+            if self._turn is not None:
+                self._counts["replaced"] += 1
+            self._turn = event
+            self._wake_sender()
+
+    def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
+        """The messages that are about to be replaced by a summary."""
+        event = _Event("compaction", window(messages, last_summary_index, CAPTURE_BYTES), last_summary_index)
+        self._revive_after_fork()
+        with self._changed:
+            if len(self._compactions) >= MAX_COMPACTIONS:
+                self._counts["dropped"] += 1
+                return
+            self._compactions.append(event)
+            self._wake_sender()
+
+    def close(self, timeout_s: float = 2.0) -> bool:
+        """Try once more to send what waits, for at most `timeout_s`; whether nothing waits any more."""
+        self._revive_after_fork()
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            ended = self._changed.wait_for(lambda: self._sender is None, timeout_s)
+            return ended and not self._waits()
+
+    def _revive_after_fork(self) -> None:
+        # A forked child has neither the thread nor, perhaps, an open lock; its parent sends what waited.
+        if self._pid != os.getpid():
+            self._begin()
+
+    def _waits(self) -> bool:
+        return self._turn is not None or bool(self._compactions)
+
+    def _wake_sender(self) -> None:
+        self._closing = False
+        if self._sender is None:
+            self._sender = threading.Thread(target=self._send_all, name="forged-observer", daemon=True)
+            self._sender.start()
+        self._changed.notify_all()
+
+    # In the background thread.
+
+    def _send_all(self) -> None:
+        retry_s = _FIRST_RETRY_S
+        while (event := self._taken()) is not None:
+            reply = self._client.capture(
+                self._workspace,
+                self._session_id,
+                event.messages,
+                kind=event.kind,
+                last_summary_index=event.last_summary_index,
+            )
+            if self._is_settled(event, reply):
+                retry_s = _FIRST_RETRY_S
+                continue
+            if not self._may_retry_after(retry_s):
+                return
+            retry_s = min(retry_s * 2, _LAST_RETRY_S)
+
+    def _taken(self) -> _Event | None:
+        """The next event, compactions first; None when closed with nothing left: the thread ends."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waits() or self._closing)
+            if self._compactions:
+                return self._compactions.popleft()
+            event, self._turn = self._turn, None
+            if event is None:
+                self._end()
+            return event
+
+    def _is_settled(self, event: _Event, reply: Captured) -> bool:
+        """Count the reply; an event that never reached the daemon (`unavailable`) waits again."""
+        with self._changed:
+            self.last_reply = reply
+            self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
+            if reply.status != "unavailable":
+                return True
+            if event.kind == "compaction":
+                self._compactions.appendleft(event)
+            elif self._turn is None:
+                self._turn = event
+            else:
+                self._counts["replaced"] += 1
+            return False
+
+    def _may_retry_after(self, seconds: float) -> bool:
+        """Wait before the next attempt; a closing observer makes none."""
+        with self._changed:
+            was_closing = self._closing
+            self._changed.wait_for(lambda: self._closing, seconds)
+            if was_closing:
+                self._end()
+            return not was_closing
+
+    def _end(self) -> None:
+        self._client.close()
+        self._sender = None
+        self._changed.notify_all()

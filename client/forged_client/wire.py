@@ -1,0 +1,130 @@
+"""One asyncio connection to the daemon: bytes of an `Exchange`, and a mailbox for each request that waits.
+
+A `BufferedProtocol` with its own buffer, because asyncio's streams and plain protocols cost twice as much
+per reply (performance note 1a).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+
+from forged_client.dial import is_gone
+from forged_client.errors import ClientError, ConnectionLost, ReplyLost
+from forged_client.exchange import Exchange
+from forged_client.protocol import Reply, Request
+
+_BUFFER_BYTES = 1 << 16
+
+Mailbox = asyncio.Queue[Reply | ClientError]
+
+
+class Wire(asyncio.BufferedProtocol):
+    """An open connection; belongs to the event loop it was made in."""
+
+    def __init__(self, sock: socket.socket, name: str) -> None:
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+        self._exchange = Exchange(name)
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._waiting: dict[int, Mailbox] = {}
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._ended = False
+        self._transport: asyncio.Transport | None = None
+
+    async def ask(self, request: Request) -> Reply:
+        """The reply to one request. Raises ClientError, and ReplyLost when the connection ends before it."""
+        number, mailbox = await self._post(request)
+        try:
+            return await _taken(mailbox)
+        finally:
+            del self._waiting[number]
+
+    async def stream(self, request: Request) -> AsyncGenerator[Reply, None]:
+        """Every reply to one request, until the connection ends, which is raised."""
+        number, mailbox = await self._post(request)
+        try:
+            while True:
+                yield await _taken(mailbox)
+        finally:
+            del self._waiting[number]
+
+    def is_usable(self) -> bool:
+        if self._ended or self._loop is not asyncio.get_running_loop():
+            return False
+        # The loop may not have seen yet that an idle connection was closed.
+        return bool(self._waiting) or not is_gone(self._sock)
+
+    def is_idle(self) -> bool:
+        return not self._waiting
+
+    def end(self, error: ClientError) -> None:
+        """Close the connection and tell everybody who waits why."""
+        if self._ended:
+            return
+        self._ended = True
+        self._writable.set()
+        for mailbox in self._waiting.values():
+            mailbox.put_nowait(error)
+        if self._transport is not None and not self._loop.is_closed():
+            self._transport.abort()
+        else:
+            self._sock.close()
+
+    async def _post(self, request: Request) -> tuple[int, Mailbox]:
+        # Behind a daemon that does not read, requests wait here and not in an ever growing buffer.
+        await self._writable.wait()
+        if self._ended or self._transport is None:
+            raise ConnectionLost("the connection ended before the request was sent")
+        number, frame = self._exchange.request(request)
+        mailbox = self._waiting[number] = asyncio.Queue()
+        self._transport.write(frame)
+        return number, mailbox
+
+    # Called by the loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the loop's signature
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            replies = self._exchange.replies(self._buffer[:nbytes])
+        except ClientError as error:
+            self.end(error)
+            return
+        for reply in replies:
+            if mailbox := self._waiting.get(reply.id):
+                mailbox.put_nowait(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the loop's signature
+        if not self._ended:
+            self._read_refusal()
+        self.end(ReplyLost("the daemon closed the connection before it replied"))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def _read_refusal(self) -> None:
+        """What the daemon said before it hung up (busy, another version): a failed write hides it."""
+        try:
+            size = self._sock.recv_into(self._buffer)
+        except OSError:
+            return
+        if size:
+            self.buffer_updated(size)
+
+
+async def _taken(mailbox: Mailbox) -> Reply:
+    arrived = await mailbox.get()
+    if isinstance(arrived, ClientError):
+        raise arrived
+    return arrived

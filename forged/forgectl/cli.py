@@ -1,0 +1,148 @@
+"""The verbs of forgectl, the options they share, and how a call ends.
+
+Verbs live in one module per family and are imported when they are called, so a new one costs the others
+nothing; their one-line descriptions stand here, so that `--help` imports none. To add a verb: a line in
+VERBS, and in its module a click command named `<verb>_command`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+import click
+import msgspec
+
+from forged import __version__
+from forged.forgectl.exits import EXPLAINED, INTERRUPTED, Stop
+from forged.forgectl.invocation import Invocation
+from forged.forgectl.output import report
+
+VERBS = {
+    "demo": ("demo", "Show in a scratch directory what forged does, with a real daemon."),
+    "status": ("status_verbs", "Show what the daemon is doing: roots, problems, counters."),
+    "ping": ("status_verbs", "Ask whether the daemon answers."),
+    "rebuild": ("rebuild", "Rescan the memory files of this workspace."),
+    "search": ("retrieval", "Find memories by text."),
+    "retrieve": ("retrieval", "Print what an agent would get for a message."),
+    "why": ("retrieval", "Explain the last injection of a session, or what a query would find."),
+    "remember": ("writing", "Write one memory."),
+    "forget": ("writing", "Take a memory and its older versions away."),
+    "list": ("memories", "List memories, newest first."),
+    "show": ("memories", "Print memories whole."),
+    "history": ("memories", "Show the versions of a memory, oldest first."),
+    "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
+    "config": ("configuration", "Show, locate, start or check the configuration."),
+}
+
+# Before the verb or after it; people write both.
+_PLACE = (
+    click.option("--no-autostart", is_flag=True, help="Do not start a daemon that is not running."),
+    click.option("--workspace", metavar="PATH", help="Directory to work in (default: the current one)."),
+)
+_MANNER = (
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0.05),
+        metavar="SECONDS",
+        help="For the whole call (default: 10).",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="One JSON object with schema_version on stdout."),
+)
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"forged.forgectl.{VERBS[cmd_name][0]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+
+
+def asks(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the shared options and its Invocation; end the process as a Stop says."""
+
+    def with_invocation(
+        surroundings: Invocation,
+        *,
+        as_json: bool,
+        workspace: str | None,
+        no_autostart: bool,
+        timeout_s: float | None,
+        **options: object,
+    ) -> None:
+        call = _adjusted(surroundings, workspace, no_autostart, timeout_s, as_json)
+        try:
+            verb(call, **options)
+        except Stop as stop:
+            sys.exit(report(stop, as_json=as_json))
+
+    command = click.pass_obj(functools.update_wrapper(with_invocation, verb))
+    for option in (*_PLACE, *_MANNER):
+        command = option(command)
+    return command
+
+
+def _adjusted(
+    call: Invocation,
+    workspace: str | None,
+    no_autostart: bool,
+    timeout_s: float | None = None,
+    as_json: bool = False,
+) -> Invocation:
+    return msgspec.structs.replace(
+        call,
+        workspace=os.path.join(call.workspace, workspace or ""),
+        autostart=call.autostart and not no_autostart,
+        timeout_s=timeout_s or call.timeout_s,
+        as_json=as_json,
+    )
+
+
+_EXIT_CODES = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXPLAINED)
+
+
+@click.group(
+    cls=Verbs,
+    name="forgectl",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"\b\nExit codes:\n{_EXIT_CODES}",
+)
+@click.version_option(__version__, prog_name="forgectl")
+@_PLACE[0]
+@_PLACE[1]
+@click.pass_context
+def forgectl(context: click.Context, workspace: str | None, no_autostart: bool) -> None:
+    """One long-term memory for every coding agent on this machine."""
+    context.obj = _adjusted(context.obj, workspace, no_autostart)
+
+
+def run(arguments: Sequence[str], call: Invocation) -> int:
+    """Run click on a command line; returns the exit code."""
+    try:
+        code = forgectl.main(list(arguments), prog_name="forgectl", standalone_mode=False, obj=call)
+    except click.Abort:
+        return INTERRUPTED
+    except click.UsageError as error:
+        if "--json" in arguments:
+            return report(Stop("usage", error.format_message()), as_json=True)
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,252 @@
+"""`forgectl demo`: the whole of forged in a scratch HOME, with the real daemon, no key and no network.
+
+It says what it does step by step and checks every step; the first that does not come out as promised ends
+the demo with an error. Nothing outside its scratch directory is read or written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import click
+import msgspec
+from forged_client import Client
+
+from forged.forgectl.demo_agent import Read, Written
+from forged.forgectl.escape import escape
+from forged.forgectl.status import status_lines
+from forged.forgectl.output import Painter
+
+_VISIBLE_S = 5.0
+_BRANCH_MEMORY = """\
+---
+category: patterns
+---
+Feature flags are named after the ticket that removes them.
+"""
+
+
+class DemoFailed(click.ClickException):
+    """A step did not come out as promised."""
+
+    exit_code = os.EX_SOFTWARE
+
+
+@click.command("demo")
+def demo_command() -> None:
+    """Show in a scratch directory what forged does, with a real daemon."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="forged-demo-") as scratch, _Stage(Path(scratch)) as stage:
+        _play(stage)
+    _say(f"\nDone in {time.perf_counter() - began:.1f} s; the scratch directory is gone again.")
+
+
+def _play(stage: _Stage) -> None:
+    _head(1, "A daemon for this user, with the built-in lexical model")
+    _say(f"  pid {stage.pid}, answers on a Unix socket; HOME and repository are empty scratch directories")
+
+    _head(2, "An agent process remembers four things, through the client library")
+    told = msgspec.json.decode(stage.agent("write", str(stage.repo)), type=Written)
+    for name, took in zip(told.ids, told.milliseconds, strict=True):
+        _say(f"  {told.ids[name]}  {took:6.1f} ms, on disk before the answer")
+
+    _head(3, "A person edits one of the files in place; the watcher notices")
+    file = stage.home / ".forge/memory" / f"{told.ids['errors']}.md"
+    edited = file.with_suffix(".new")
+    edited.write_text(file.read_text() + " Wrap with %w so that errors.As can see through.\n")
+    edited.replace(file)
+    _visible(stage, "wrap errors with %w", told.ids["errors"], "Wrap with %w")
+
+    _head(4, "A decision changes: a new version supersedes the old one, which stays on disk")
+    newer = stage.client.remember(
+        str(stage.repo),
+        "Database migrations run with atlas since May; goose is gone.",
+        category="project-conventions",
+        supersedes=told.ids["migrations"],
+    )
+    _say(f"  {newer.memory_id} is version {newer.version} of {told.ids['migrations']}")
+    stage.client.search(str(stage.repo), "migrations", min_generation=newer.generation)
+    for version in stage.client.history(str(stage.repo), told.ids["migrations"]).memories:
+        _say(f"    v{version.version}  {escape(version.content.strip())}")
+
+    _head(5, "A branch brings a memory; git checkout makes it appear and go")
+    _branch_comes_and_goes(stage)
+
+    _head(6, "Another agent process asks: what matters for this turn?")
+    asked = _ask(stage, "How do we run database migrations?")
+    _expect(newer.memory_id in asked.ids, "the newest version is found")
+    _expect(told.ids["migrations"] not in asked.ids, "the superseded one only shows as its history")
+
+    _head(7, "One step along an edge: what was not asked for, but belongs to it")
+    asked = _ask(stage, "Why are prepared statements off?")
+    _expect(asked.ids[0] == told.ids["prepared"], "the answer is found by its words")
+    _expect(
+        dict(zip(asked.ids, asked.vias, strict=True)).get(told.ids["pool"]) == "hop",
+        "pgbouncer, which shares no word with the question, is reached by a hop",
+    )
+
+    _head(8, "forgectl status")
+    for line in status_lines(stage.client.status(str(stage.repo)), Painter()):
+        _say(f"  {line}")
+
+    _head(9, "SIGTERM")
+    _say(f"  exit code {stage.stop():d} after {stage.stopped_ms:.0f} ms; no process and no socket is left")
+
+
+def _branch_comes_and_goes(stage: _Stage) -> None:
+    if shutil.which("git") is None:
+        _say("  skipped: there is no git here")
+        return
+    git = stage.git
+    git("add", ".")
+    git("commit", "-q", "-m", "memories")
+    git("checkout", "-q", "-b", "flags")
+    (stage.repo / ".forge/memory/mem_flags.md").write_text(_BRANCH_MEMORY)
+    git("add", ".")
+    git("commit", "-q", "-m", "a memory of this branch")
+    git("checkout", "-q", "-")
+    _visible(stage, "feature flags named after the ticket", "mem_flags", None)
+    git("checkout", "-q", "flags")
+    _visible(stage, "feature flags named after the ticket", "mem_flags", "ticket")
+
+
+def _visible(stage: _Stage, query: str, memory_id: str, text: str | None) -> None:
+    """Wait until a search shows the memory with `text` in it, or (None) no longer shows it."""
+    began = time.perf_counter()
+
+    def as_promised() -> bool:
+        hits = stage.client.search(str(stage.repo), query).memories
+        found = next((hit.content for hit in hits if hit.id == memory_id), None)
+        return found is None if text is None else found is not None and text in found
+
+    _wait_until(as_promised, f"{memory_id} does not follow the disk")
+    state = "gone" if text is None else "found"
+    _say(f"  {memory_id}: {state} {(time.perf_counter() - began) * 1000:.0f} ms after the file changed")
+
+
+def _wait_until(check: Callable[[], bool], complaint: str) -> None:
+    deadline = time.monotonic() + _VISIBLE_S
+    while not check():
+        if time.monotonic() > deadline:
+            raise DemoFailed(complaint)
+        time.sleep(0.002)
+
+
+def _ask(stage: _Stage, message: str) -> Read:
+    asked = msgspec.json.decode(stage.agent("read", str(stage.repo), message), type=Read)
+    _say(f"  user: {message}\n")
+    for line in asked.text.splitlines():
+        _say(f"    {escape(line)}")
+    _say(
+        f"\n  {asked.milliseconds:.2f} ms in the agent, strategy {asked.strategy}, legs {', '.join(asked.legs)}"
+    )
+    _expect(asked.status == "ok", f"status is ok ({asked.status} {asked.reason})")
+    _expect(asked.cached, "the sub-turn of the same message came from the turn cache")
+    return asked
+
+
+class _Stage:
+    """Scratch HOME, repository, daemon and a client; everything ends with the `with` block."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.home = scratch / "home"
+        self.repo = scratch / "repo"
+        self.stopped_ms = 0.0
+        self._socket = str(scratch / "run" / "forged.sock")
+        self._log = scratch / "daemon.log"
+        self._env = {
+            "HOME": str(self.home),
+            "PATH": os.environ.get("PATH", ""),
+            "LANG": "C.UTF-8",
+            "FORGED_SOCKET": self._socket,
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
+
+    def __enter__(self) -> _Stage:
+        self.home.mkdir()
+        self.repo.mkdir()
+        if shutil.which("git") is not None:
+            self.git("init", "-q")
+        with self._log.open("wb") as log:
+            self._daemon = subprocess.Popen(
+                [sys.executable, "-m", "forged", "serve"],
+                env=self._env,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.client = Client(self._socket, timeout_s=_VISIBLE_S)
+        with self._ending_on_failure():
+            _wait_until(lambda: self.client.ping().status == "ok", f"no daemon:\n{self._log.read_text()}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+        if self._daemon.poll() is None:
+            self._daemon.kill()
+            self._daemon.wait()
+
+    @contextlib.contextmanager
+    def _ending_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.__exit__()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._daemon.pid
+
+    def agent(self, *arguments: str) -> bytes:
+        """Run an agent process to its end; returns what it printed."""
+        done = self._run([sys.executable, "-m", "forged.forgectl.demo_agent", *arguments], {})
+        if done.returncode:
+            raise DemoFailed(f"the agent process failed:\n{done.stderr.decode(errors='replace')}")
+        return done.stdout
+
+    def git(self, *arguments: str) -> None:
+        who = {"GIT_AUTHOR_NAME": "demo", "GIT_AUTHOR_EMAIL": "demo@localhost"}
+        who |= {"GIT_COMMITTER_NAME": "demo", "GIT_COMMITTER_EMAIL": "demo@localhost"}
+        done = self._run(["git", "-C", str(self.repo), *arguments], who)
+        if done.returncode:
+            raise DemoFailed(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace')}")
+
+    def _run(self, command: list[str], extra: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            command, env={**self._env, **extra}, cwd=self.home, capture_output=True, timeout=60, check=False
+        )
+
+    def stop(self) -> int:
+        began = time.perf_counter()
+        self._daemon.send_signal(signal.SIGTERM)
+        code = self._daemon.wait(10)
+        self.stopped_ms = (time.perf_counter() - began) * 1000
+        _expect(code == 0, "the daemon ended cleanly")
+        _expect(not os.path.exists(self._socket), "the socket is gone")
+        return code
+
+
+def _head(number: int, title: str) -> None:
+    _say(f"\n{number}. {title}")
+
+
+def _expect(holds: bool, promise: str) -> None:
+    if not holds:
+        raise DemoFailed(f"not as promised: {promise}")
+    _say(f"  ok: {promise}")
+
+
+def _say(text: str) -> None:
+    click.echo(text)

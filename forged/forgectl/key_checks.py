@@ -1,0 +1,62 @@
+"""The part of `forgectl doctor` that reads the configuration: its validity, and whether its keys resolve.
+
+What resolves in this shell need not resolve in the daemon: one that starts by itself inherits only HOME,
+PATH, LANG, XDG_* and FORGED_*. So a key that stands in another variable is a warning. No key is ever shown
+(bug 52).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from forged import config
+from forged.errors import ConfigError
+from forged.forgectl.checks import FAIL, OK, WARN, Check
+
+_IN_PROCESS = ("builtin:", "local:", "fastembed:")
+
+
+def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
+    """The file, its warnings, the models in use and their keys."""
+    path = config.config_path(environ)
+    try:
+        loaded = config.load(environ)
+    except ConfigError as error:
+        yield Check("configuration", FAIL, str(error), f"edit {path}; `forgectl config check` tells more")
+        return
+    there = path.exists()
+    yield Check("configuration", OK, str(path) if there else f"no file at {path}: defaults hold")
+    for warning in loaded.warnings:
+        yield Check("configuration", WARN, warning, f"edit {path}")
+    yield from _models(loaded.config, environ)
+
+
+def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
+    memory, llm = chosen.memory, chosen.llm
+    if not _needs_endpoint(memory.embedding_model):
+        named = memory.embedding_model or "none: retrieval is off"
+        yield Check("embedding", OK, f"{named}; no endpoint is asked")
+    else:
+        detail = f"{memory.embedding_model} at {config.shown_url(memory.embedding_base_url)}"
+        yield Check("embedding", OK, f"{detail} (not tried here)")
+        yield _key("embedding key", memory.embedding_api_key, memory.embedding_base_url, environ)
+    if any(map(_needs_endpoint, (memory.retrieval_model, memory.classifier_model, llm.model))):
+        yield _key("llm key", llm.api_key, llm.base_url, environ)
+
+
+def _needs_endpoint(model: str) -> bool:
+    return model not in {"", "auto"} and not model.startswith(_IN_PROCESS)
+
+
+def _key(name: str, reference: str, url: str, environ: Mapping[str, str]) -> Check:
+    if config.is_loopback(url):
+        return Check(name, OK, f"none is needed for {config.shown_url(url)}")
+    try:
+        config.resolve_key(reference, environ)
+    except ConfigError as error:
+        return Check(name, FAIL, str(error), "set it, or refer to it by file:PATH or cmd:COMMAND")
+    form, _, target = reference.partition(":")
+    if form == "env" and not target.startswith(("FORGED_", "XDG_")):
+        detail = f"{target} is set in this shell, and a daemon that starts by itself does not see it"
+        return Check(name, WARN, detail, "refer to the key by file:PATH or cmd:COMMAND")
+    return Check(name, OK, f"resolves ({form}:)" if form in {"env", "file", "cmd"} else "is set")

@@ -1,0 +1,59 @@
+"""The commented configuration file that `forgectl config init` writes once.
+
+Made from the configuration's own types, so that no default is written down twice; a test holds that every
+key has its line here. Everything is commented out: a fresh file changes nothing and pins no default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+
+from forged.config import LlmConfig, MemoryConfig
+
+_HEAD = """\
+# Configuration of forged. A line that starts with # is off; what it shows is the default.
+# Environment variables win over this file: FORGED_<SECTION>__<KEY>, as in FORGED_MEMORY__RETRIEVAL_TOP_K=5.
+# Keys by reference: "env:NAME", "file:PATH" or "cmd:COMMAND".
+# Check with `forgectl config check`; `forgectl config show --origin` says what holds and why.
+"""
+
+MEANINGS = {
+    "memory.enabled": "false switches everything off",
+    "memory.embedding_model": '"" switches retrieval off, "builtin:lexical" needs no model',
+    "memory.embedding_base_url": "OpenAI-compatible endpoint for embeddings",
+    "memory.embedding_api_key": "key of that endpoint; a loopback endpoint needs none",
+    "memory.query_prefix": "words before a query, for models that want them; known models bring their own",
+    "memory.passage_prefix": "words before a memory, likewise",
+    "memory.retrieval_model": "chat model that writes hypotheses; needed for the strategy hyde",
+    "memory.retrieval_strategy": "auto, hyde or direct",
+    "memory.retrieval_lexical_weight": "0 to 2; 0 is plain cosine",
+    "memory.retrieval_top_k": "1 to 100 memories a retrieval",
+    "memory.retrieval_hop_depth": "0 to 3 steps along related memories",
+    "memory.retrieval_hypothesis_count": "1 to 10",
+    "memory.retrieval_min_score": "-1 to 1; not set: what suits the model",
+    "memory.retrieval_timeout_s": "0.05 to 60 s for a whole retrieval",
+    "memory.injection_token_budget": "most tokens an injection may have; 0 is no limit",
+    "memory.classifier_model": 'chat model that decides what to keep; "" is llm.model, then built-in rules',
+    "memory.classifier_timeout_s": "1 to 3600 s",
+    "memory.daily_token_limit": "of all chat models together; 0 is no limit",
+    "llm.model": "chat model for whatever names none of its own",
+    "llm.base_url": "OpenAI-compatible endpoint for chat models",
+    "llm.api_key": "key of that endpoint",
+}
+
+
+def template() -> str:
+    """The file's text: valid TOML in which only the section headers are not comments."""
+    sections = (("memory", MemoryConfig()), ("llm", LlmConfig()))
+    return _HEAD + "".join("\n".join(("", *_section(name, values), "")) for name, values in sections)
+
+
+def _section(section: str, values: msgspec.Struct) -> Iterator[str]:
+    yield f"[{section}]"
+    for name, default in msgspec.structs.asdict(values).items():
+        yield f"# {MEANINGS[f'{section}.{name}']}"
+        # JSON's text, numbers and booleans are TOML's too; TOML has no null.
+        yield f"# {name} =" + ("" if default is None else f" {json.dumps(default)}")

@@ -1,0 +1,140 @@
+"""The verbs about the daemon itself: `hello`, `status`, `rebuild` and the stream of `events`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+from forged_client import protocol as wire
+
+from forged import __version__
+from forged.handlers.context import Context, Daemon
+from forged.indexer import Event, RootIndex
+from forged.view import View
+
+_PROBLEMS_SHOWN = 1000
+_REBUILD_PATIENCE_S = 600.0
+_EVENTS_WAITING = 1024
+
+
+def hello(context: Context, request: wire.Hello) -> wire.Reply:
+    if not request.protocol_min <= wire.PROTOCOL_VERSION <= request.protocol_max:
+        message = (
+            f"this daemon speaks protocol {wire.PROTOCOL_VERSION}, the client {request.protocol_min} to "
+            f"{request.protocol_max}; upgrade the older of the two"
+        )
+        return wire.Failed(
+            id=request.id, status="error", reason=message, code="protocol_mismatch", message=message
+        )
+    return wire.Welcome(
+        id=request.id, version=__version__, pid=os.getpid(), epoch=context.daemon.epoch
+    )
+
+
+def status(context: Context, request: wire.Status) -> wire.StatusReport:
+    """Everything a person needs to see that memory works, or why not."""
+    daemon = context.daemon
+    warnings = daemon.warnings
+    if request.workspace:
+        place = context.workplace(request.workspace)
+        warnings += place.warnings
+        if not daemon.disabled:
+            for root in place.roots:
+                daemon.indexer.open(root)
+    reports = tuple(_report(context, index) for index in daemon.indexer.indexes())
+    return wire.StatusReport(
+        id=request.id,
+        reason=daemon.disabled,
+        state=_health(daemon, reports),
+        version=__version__,
+        pid=os.getpid(),
+        epoch=daemon.epoch,
+        uptime_s=round(time.monotonic() - daemon.started_at, 3),
+        socket=daemon.socket,
+        strategy=daemon.config.memory.retrieval_strategy,
+        embedding_model=daemon.config.memory.embedding_model,
+        retrieval_model=daemon.config.memory.retrieval_model,
+        roots=reports,
+        connections=daemon.connections(),
+        counters=msgspec.structs.asdict(daemon.metrics),
+        warnings=warnings,
+    )
+
+
+def _health(daemon: Daemon, reports: Sequence[wire.RootReport]) -> str:
+    if daemon.disabled:
+        return "disabled"
+    broken = any(report.last_error or report.problems for report in reports)
+    return "degraded" if broken or daemon.watch_state().startswith(("polling", "restarting")) else "ok"
+
+
+def _report(context: Context, index: RootIndex) -> wire.RootReport:
+    progress, problems = index.progress, index.builder.problems
+    return wire.RootReport(
+        root=index.root.top,
+        scope=index.root.scope,
+        state=progress.state,
+        memories=len(index.map.memories) if index.map is not None else 0,
+        generation=context.token(index.visible),
+        legs=View((index.map,)).legs if index.map is not None else (),
+        problems=tuple(wire.FileProblem(p.path, p.reason) for p in problems[:_PROBLEMS_SHOWN]),
+        quarantined=len(index.builder.quarantined),
+        embedded=progress.embedded,
+        to_embed=progress.to_embed,
+        build_ms=round(progress.build_ms, 3),
+        built_age_s=round(time.monotonic() - progress.built_at, 3) if progress.built_at else 0.0,
+        last_error=progress.error,
+        watch=context.daemon.watch_state(),
+        watches=context.daemon.watch_count(index.root.top),
+    )
+
+
+async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt:
+    """Rescan; with `full` embed everything anew, with `wait` answer when it is done or has failed."""
+    place = context.workplace(request.workspace)
+    indexes = [context.daemon.indexer.open(root) for root in place.roots]
+    for index in indexes:
+        if request.full:
+            index.builder.forget_vectors()
+        index.builder.retry_quarantined()
+    goals = [index.mark() for index in indexes]
+    if request.wait:
+        deadline = time.monotonic() + _REBUILD_PATIENCE_S
+        await asyncio.gather(*(i.reach(goal, deadline) for i, goal in zip(indexes, goals, strict=True)))
+    failed = next((index.progress.error for index in indexes if index.progress.error), "")
+    done = all(index.visible >= goal for index, goal in zip(indexes, goals, strict=True))
+    return wire.Rebuilt(
+        id=request.id,
+        status="error" if request.wait and failed else "ok" if done else "not_ready",
+        reason=failed if request.wait else "",
+        generation=context.token(max(goals)),
+        roots=tuple(_report(context, index) for index in indexes),
+    )
+
+
+async def events(context: Context, request: wire.Events) -> AsyncIterator[wire.Progress]:
+    """Progress of every build that the workspace can see, until the caller stops listening."""
+    tops = context.workplace(request.workspace).tops if request.workspace else None
+    waiting: asyncio.Queue[Event] = asyncio.Queue(_EVENTS_WAITING)
+
+    def heard(event: Event) -> None:
+        if (tops is None or event.root in tops) and not waiting.full():
+            waiting.put_nowait(event)
+
+    stop = context.daemon.indexer.listen(heard)
+    try:
+        while True:
+            event = await waiting.get()
+            yield wire.Progress(
+                id=request.id,
+                event=event.kind,
+                root=event.root,
+                done=event.done,
+                total=event.total,
+                generation=context.token(event.generation),
+            )
+    finally:
+        stop()

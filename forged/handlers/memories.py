@@ -1,0 +1,135 @@
+"""The verbs about single memories: `remember`, `capture`, `get`, `list`, `history`, `forget`."""
+
+from __future__ import annotations
+
+import time
+
+from forged_client import protocol as wire
+
+from forged import memory
+from forged.errors import MemoryNotFound
+from forged.handlers.context import PATIENCE_S, Context, InvalidRequest, Workplace
+from forged.handlers.translation import draft, fitting, record
+from forged.memory import Memory, Scope
+from forged.roots import Root
+from forged.vector_map import VectorMap
+from forged.view import View
+
+_MOST_IN_REPLY = 1000
+
+
+async def remember(context: Context, request: wire.Remember) -> wire.Remembered:
+    """Write one memory; the reply comes after fsync and names the generation that shows it."""
+    place = context.workplace(request.workspace)
+    if place.off:
+        return wire.Remembered(id=request.id, status="disabled", reason=place.off)
+    index = context.daemon.indexer.open(_root_of_scope(place, request.scope))
+    written, path = await context.daemon.writer.add(index, draft(request, index.root))
+    context.daemon.metrics.remembered += 1
+    return wire.Remembered(
+        id=request.id,
+        memory_id=written.id,
+        version=written.version,
+        path=path,
+        generation=context.token(index.mark()),
+    )
+
+
+def _root_of_scope(place: Workplace, scope: str) -> Root:
+    for root in place.roots:
+        if root.scope == scope:
+            return root
+    if scope == Scope.REPO:
+        raise InvalidRequest("this workspace has no repository root; remember it with scope user")
+    raise InvalidRequest(f"unknown scope {scope[:64]!r}; use repo or user")
+
+
+def capture(context: Context, request: wire.Capture) -> wire.Captured:
+    """Refused until there is a capture worker; the word is the client's sign that nothing was kept."""
+    context.daemon.metrics.captures_rejected += 1
+    return wire.Captured(id=request.id, outcome="rejected", reason="capture_not_available")
+
+
+async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
+    """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
+    place = context.workplace(request.workspace)
+    home, _ = _must_find(await context.view(place, ""), request.memory_id)
+    index = context.daemon.indexer.open(next(root for root in place.roots if root.top == home.root))
+    ids = (request.memory_id,) if request.version_only else home.chains.chain(request.memory_id)
+    gone = await context.daemon.writer.remove(index, ids, erase=request.erase_now)
+    context.daemon.retriever.cache.purge()
+    context.daemon.ledger.purge()
+    context.daemon.metrics.forgotten += len(gone.ids)
+    generation = index.mark()
+    await index.reach(generation, time.monotonic() + PATIENCE_S)
+    return wire.Forgotten(
+        id=request.id,
+        ids=gone.ids,
+        trash=gone.trash,
+        unreachable=gone.unreachable,
+        generation=context.token(generation),
+    )
+
+
+async def get(context: Context, request: wire.GetMemories) -> wire.Memories:
+    """Memories by id, in the order asked; ids that are not visible are named."""
+    view = await context.view(context.workplace(request.workspace), request.min_generation)
+    found = [(wanted, view.find(wanted)) for wanted in request.ids[:_MOST_IN_REPLY]]
+    return wire.Memories(
+        id=request.id,
+        status="ok" if any(item for _, item in found) else "empty",
+        memories=fitting([record(*item) for _, item in found if item is not None]),
+        total=sum(item is not None for _, item in found),
+        missing=tuple(wanted for wanted, item in found if item is None),
+        generation=context.token(view.generation),
+    )
+
+
+async def list_page(context: Context, request: wire.ListMemories) -> wire.Memories:
+    """One page of what the workspace sees, newest first."""
+    view = await context.view(context.workplace(request.workspace), request.min_generation)
+    chosen = _chosen(view, request)
+    start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
+    page = fitting([record(*item) for item in chosen[start : start + count]])
+    return wire.Memories(
+        id=request.id,
+        status="ok" if page else "empty",
+        reason=view.problem,
+        memories=page,
+        total=len(chosen),
+        generation=context.token(view.generation),
+    )
+
+
+def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, Memory]]:
+    chosen = [
+        (home, found)
+        for home in view.maps
+        for found in home.memories
+        if (not request.scope or home.scope == request.scope)
+        and (not request.category or found.category == request.category)
+        and (request.all_versions or home.chains.is_head(found.id))
+    ]
+    return sorted(chosen, key=lambda item: (-memory.time_ns(item[1].created_at), item[1].id))
+
+
+async def history(context: Context, request: wire.History) -> wire.Chain:
+    """A memory's version chain, oldest first, with what is odd about it."""
+    view = await context.view(context.workplace(request.workspace), request.min_generation)
+    home, _ = _must_find(view, request.memory_id)
+    head = home.chains.head(request.memory_id)
+    return wire.Chain(
+        id=request.id,
+        memories=fitting([record(home, found) for found in view.chain(home, head)]),
+        flags=home.chains.flags.get(head, ()),
+        generation=context.token(view.generation),
+    )
+
+
+def _must_find(view: View, memory_id: str) -> tuple[VectorMap, Memory]:
+    found = view.find(memory_id)
+    if found is None:
+        raise MemoryNotFound(
+            f"no memory {memory_id[:80]!r} in this workspace; `forgectl list` shows what is there"
+        )
+    return found

@@ -1,0 +1,159 @@
+"""`retrieve`, `search` and `why`: what an agent asks before a turn, and how a person checks it."""
+
+from __future__ import annotations
+
+import time
+
+from forged_client import protocol as wire
+
+from forged import memory
+from forged.conversation import Utterance
+from forged.handlers.context import Context, InvalidRequest, Workplace
+from forged.handlers.translation import hit, utterances
+from forged.retrieval.answer import Answer, Ask
+from forged.view import View
+
+_MOST_ASKED = 100
+
+
+async def retrieve(context: Context, request: wire.Retrieve) -> wire.Retrieved:
+    """The injection for one turn (design.md section 6 "Retrieve")."""
+    started = time.monotonic()
+    place = context.workplace(request.workspace)
+    if off := context.daemon.disabled or place.off:
+        return wire.Retrieved(id=request.id, status="disabled", reason=off)
+    ask = _ask(context, request, place, started)
+
+    async def see(deadline: float) -> View:
+        return await context.daemon.indexer.view(place.roots, ask.min_generation, deadline)
+
+    answer, cached = await context.daemon.retriever.retrieve(ask, place.tops, see)
+    context.daemon.ledger.note(request.session_id, request.turn_id, place.tops, answer)
+    _count(context, answer, cached=cached)
+    unchanged = bool(answer.digest) and answer.digest == request.known_digest
+    return wire.Retrieved(
+        id=request.id,
+        status=answer.status,
+        reason=answer.reason,
+        text="" if unchanged else answer.text,
+        memories=tuple(hit(ranked) for ranked in answer.ranked[: answer.included]),
+        included=answer.included,
+        omitted=answer.omitted,
+        digest=answer.digest,
+        unchanged=unchanged,
+        strategy=answer.strategy,
+        legs=answer.legs,
+        generation=context.token(answer.generation),
+        cached=cached,
+        elapsed_ms=_since(started),
+    )
+
+
+def _ask(context: Context, request: wire.Retrieve, place: Workplace, started: float) -> Ask:
+    settings = place.settings
+    limit = settings.retrieval_timeout_s
+    budget = settings.injection_token_budget if request.token_budget is None else request.token_budget
+    return Ask(
+        session_id=request.session_id,
+        turn_id=request.turn_id,
+        window=utterances(request.messages, request.last_summary_index),
+        hypotheses=tuple(text for text in request.hypotheses if text.strip()),
+        top_k=settings.retrieval_top_k,
+        hop_depth=settings.retrieval_hop_depth,
+        budget_tokens=max(budget, 0),
+        deadline=started + min(request.timeout_s or limit, limit),
+        min_generation=context.generation(request.min_generation),
+    )
+
+
+def _count(context: Context, answer: Answer, *, cached: bool) -> None:
+    metrics = context.daemon.metrics
+    metrics.retrieves += 1
+    metrics.turn_cache_hits += cached
+    metrics.retrieve_hits += answer.status == "ok"
+    metrics.retrieve_empty += answer.status == "empty"
+    metrics.retrieve_timeouts += answer.status == "timeout"
+    metrics.retrieve_errors += answer.status == "error"
+
+
+async def search(context: Context, request: wire.Search) -> wire.Found:
+    """Ranked memories for a text."""
+    started = time.monotonic()
+    place = context.workplace(request.workspace)
+    if off := context.daemon.disabled or place.off:
+        return wire.Found(id=request.id, status="disabled", reason=off)
+    if not request.query.strip():
+        raise InvalidRequest("the query is empty; say what to look for")
+    answer = await _look_up(context, place, request.query, request.limit, request.min_generation)
+    return wire.Found(
+        id=request.id,
+        status=answer.status,
+        reason=answer.reason,
+        memories=tuple(hit(ranked) for ranked in answer.ranked if ranked.via == "search"),
+        legs=answer.legs,
+        generation=context.token(answer.generation),
+        elapsed_ms=_since(started),
+    )
+
+
+async def _look_up(context: Context, place: Workplace, text: str, limit: int, token: str) -> Answer:
+    settings = place.settings
+    ask = Ask(
+        session_id="",
+        turn_id="",
+        window=(Utterance("user", text),),
+        hypotheses=(),
+        top_k=min(max(limit, 1), _MOST_ASKED),
+        hop_depth=settings.retrieval_hop_depth,
+        budget_tokens=settings.injection_token_budget,
+        deadline=time.monotonic() + settings.retrieval_timeout_s,
+        min_generation=context.generation(token),
+    )
+    view = await context.daemon.indexer.view(place.roots, ask.min_generation, ask.deadline)
+    return await context.daemon.retriever.search(ask, view, text)
+
+
+async def why(context: Context, request: wire.Why) -> wire.Explained:
+    """The last injection of a session, or what a query would find now."""
+    place = context.workplace(request.workspace)
+    if off := context.daemon.disabled or place.off:
+        return wire.Explained(id=request.id, status="disabled", reason=off)
+    if request.query.strip():
+        answer = await _look_up(context, place, request.query, place.settings.retrieval_top_k, "")
+        return _explained(context, request, answer, at=memory.utc_now())
+    found = context.daemon.ledger.last(request.session_id, place.tops)
+    if found is None:
+        return wire.Explained(id=request.id, status="empty", reason="no injection of this session is on record")
+    return _explained(
+        context, request, found.answer, at=found.at, session_id=found.session_id, turn_id=found.turn_id
+    )
+
+
+def _explained(
+    context: Context,
+    request: wire.Why,
+    answer: Answer,
+    *,
+    at: str,
+    session_id: str = "",
+    turn_id: str = "",
+) -> wire.Explained:
+    return wire.Explained(
+        id=request.id,
+        status=answer.status,
+        reason=answer.reason,
+        session_id=session_id,
+        turn_id=turn_id,
+        at=at,
+        strategy=answer.strategy,
+        legs=answer.legs,
+        hypotheses=answer.hypotheses,
+        memories=tuple(hit(ranked) for ranked in answer.ranked),
+        included=answer.included,
+        omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),
+        generation=context.token(answer.generation),
+    )
+
+
+def _since(started: float) -> float:
+    return round((time.monotonic() - started) * 1000, 3)

@@ -1,0 +1,114 @@
+"""Wire types to domain types and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forged_client import protocol as wire
+
+from forged import memory
+from forged.conversation import Utterance
+from forged.handlers.context import InvalidRequest
+from forged.memory import Category, Memory, Related, Relationship, Trigger
+from forged.retrieval.answer import Ranked
+from forged.roots import Root
+from forged.vector_map import VectorMap
+
+_TEXT_PARTS = {"text", "input_text", "output_text"}
+
+
+def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance, ...]:
+    """User and assistant text since the summary; tool content and empty texts are left out (B46, B47)."""
+    found = []
+    for message in messages[max(start, 0) :]:
+        text = _text(message)
+        if message.role in {"user", "assistant"} and text.strip():
+            found.append(Utterance("user" if message.role == "user" else "assistant", text))
+    return tuple(found)
+
+
+def _text(message: wire.Message) -> str:
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    return "\n".join(part.text for part in message.content if part.type in _TEXT_PARTS)
+
+
+def draft(request: wire.Remember, root: Root) -> Memory:
+    """The new memory as the caller wants it; the writer sets its version and links.
+
+    Raises InvalidRequest.
+    """
+    if not request.content.strip():
+        raise InvalidRequest("the content is blank; say what to remember")
+    _check("category", request.category, Category)
+    for edge in request.related:
+        _check("relationship", edge.relationship, Relationship)
+    now = memory.utc_now()
+    return Memory(
+        id=memory.new_id(),
+        content=request.content,
+        created_at=now,
+        updated_at=now,
+        version=1,
+        scope=root.scope,
+        category=request.category,
+        session_id=request.session_id or "explicit",
+        trigger=Trigger.EXPLICIT,
+        supersedes=request.supersedes or None,
+        related=tuple(Related(edge.id, edge.relationship) for edge in request.related),
+    )
+
+
+def _check(field: str, value: str, allowed: type[Category] | type[Relationship]) -> None:
+    if value not in list(allowed):
+        raise InvalidRequest(f"unknown {field} {value[:64]!r}; use one of {', '.join(allowed)}")
+
+
+def hit(ranked: Ranked) -> wire.Hit:
+    found = ranked.memory
+    return wire.Hit(
+        id=found.id,
+        scope=found.scope,
+        category=found.category,
+        version=found.version,
+        content=found.content,
+        created_at=found.created_at,
+        score=ranked.score,
+        cosine=ranked.cosine,
+        lexical=ranked.lexical,
+        via=ranked.via,
+        older=tuple(
+            wire.Version(older.id, older.version, older.created_at, older.first_line)
+            for older in ranked.older
+        ),
+    )
+
+
+def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
+    return wire.MemoryRecord(
+        id=found.id,
+        scope=found.scope,
+        category=found.category,
+        version=found.version,
+        content=found.content,
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+        session_id=found.session_id,
+        trigger=found.trigger,
+        root=home.root,
+        supersedes=found.supersedes,
+        related=tuple(wire.Edge(edge.id, edge.relationship) for edge in found.related),
+        is_head=home.chains.is_head(found.id),
+    )
+
+
+def fitting(records: Sequence[wire.MemoryRecord]) -> tuple[wire.MemoryRecord, ...]:
+    """As many records as a reply frame surely holds; the caller pages on."""
+    room = wire.MAX_REPLY_BYTES // 2
+    kept = []
+    for item in records:
+        room -= len(item.content.encode()) + 512
+        if room < 0:
+            break
+        kept.append(item)
+    return tuple(kept)

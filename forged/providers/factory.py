@@ -1,0 +1,89 @@
+"""From the configuration to the models it names, or to the reason why there is none.
+
+A model that cannot be used is a state that status shows, never a failed start (B12, B13): the lexical leg
+and capture work without it. Only what the user must correct, a model name that means nothing here, raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from forged.config import Config, is_loopback, is_usable_url, resolve_key, shown_url
+from forged.errors import ConfigError
+from forged.providers import ChatModel, Embedder
+
+_M = TypeVar("_M")
+_LATER = ("local:", "fastembed:")
+
+
+class Choice(msgspec.Struct, Generic[_M], frozen=True):
+    """A model, or None and why; `reason` is a sentence for status, without secrets."""
+
+    model: _M | None = None
+    reason: str = ""
+
+
+def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
+    """Return the dense leg's model. Blocks up to 5 s when the key comes from a command.
+
+    Raises ConfigError when the name is of a kind that this version has not.
+    """
+    memory = config.memory
+    name = memory.embedding_model
+    if not name:
+        return Choice(reason="memory.embedding_model is empty")
+    if name in ("auto", "builtin:lexical"):
+        return Choice(reason="the built-in lexical model is used")
+    _require_known("memory.embedding_model", name)
+    key, reason = _key_for(memory.embedding_base_url, memory.embedding_api_key, env)
+    if reason:
+        return Choice(reason=reason)
+    # Imported here: httpx costs 80-100 ms of start-up, and the built-in model never needs it.
+    from forged.providers.openai_compatible import OpenAICompatibleEmbedder  # noqa: PLC0415
+
+    return Choice(
+        OpenAICompatibleEmbedder(
+            memory.embedding_base_url,
+            name,
+            key,
+            query_prefix=memory.query_prefix,
+            passage_prefix=memory.passage_prefix,
+        )
+    )
+
+
+def make_chat_model(config: Config, env: Mapping[str, str]) -> Choice[ChatModel]:
+    """Return the model that writes hypotheses, `memory.retrieval_model` at the endpoint of `[llm]`.
+
+    Blocks and raises as `make_embedder` does.
+    """
+    name = config.memory.retrieval_model
+    if not name:
+        return Choice(reason="memory.retrieval_model is empty")
+    _require_known("memory.retrieval_model", name)
+    key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
+    if reason:
+        return Choice(reason=reason)
+    from forged.providers.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
+
+    return Choice(OpenAICompatibleChat(config.llm.base_url, name, key))
+
+
+def _require_known(key: str, name: str) -> None:
+    if name.startswith(_LATER):
+        raise ConfigError(f"{key} = {name}: in-process models come with a later version of forged")
+    if name.startswith("builtin:"):
+        raise ConfigError(f"{key} = {name}: there is no such built-in model")
+
+
+def _key_for(url: str, reference: str, env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the key, or why the endpoint cannot be used. On this machine a missing key is no obstacle."""
+    if not is_usable_url(url):
+        return "", f"{shown_url(url)} is not an http or https URL"
+    try:
+        return resolve_key(reference, env), ""
+    except ConfigError as error:
+        return ("", "") if is_loopback(url) else ("", f"{shown_url(url)}: {error}")

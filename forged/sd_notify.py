@@ -1,0 +1,96 @@
+"""What systemd and the daemon say to each other: readiness, the watchdog, and a socket handed over.
+
+Three small protocols over environment variables and one datagram socket, written out here because every
+library for them either needs libsystemd's headers or is longer than this (sd_notify(3), sd_listen_fds(3)).
+The environment comes in as a mapping; without systemd every function does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping
+
+logger = logging.getLogger(__name__)
+
+_FIRST_FD = 3
+_NAME = "forged"  # FileDescriptorName= of our socket unit
+_VARIABLES = (
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+    "LISTEN_PIDFDID",
+)
+
+
+def notify(env: Mapping[str, str], state: str) -> bool:
+    """Send `state`, lines such as READY=1, to the service manager.
+
+    Never waits and never raises: a manager that is gone or busy must not hold the daemon. True if sent.
+    """
+    address = env.get("NOTIFY_SOCKET", "")
+    if address[:1] not in ("/", "@"):
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.setblocking(False)
+            sender.connect(f"\0{address[1:]}" if address[0] == "@" else address)
+            sender.send(state.encode())
+    except OSError as error:
+        logger.warning("service manager not told state=%r error=%s", state.partition("\n")[0], error)
+        return False
+    return True
+
+
+def watchdog_interval(env: Mapping[str, str]) -> float | None:
+    """Seconds between two "WATCHDOG=1", half of what the unit allows; None when nobody watches us."""
+    if env.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    allowed_us = _number(env, "WATCHDOG_USEC")
+    return allowed_us / 2e6 if allowed_us else None
+
+
+def inherited_socket(env: Mapping[str, str], pid: int) -> int | None:
+    """Descriptor of the listening Unix stream socket that was passed to process `pid`, or None.
+
+    One named `forged` goes first. It is marked close-on-exec, as all that were passed. A descriptor of
+    another kind is refused with a warning, so that a wrong unit shows in the log.
+    """
+    if env.get("LISTEN_PID") != str(pid):
+        return None
+    count = _number(env, "LISTEN_FDS")
+    passed = range(_FIRST_FD, _FIRST_FD + min(count, 64))
+    names = env.get("LISTEN_FDNAMES", "").split(":")
+    named = [fd for fd, name in zip(passed, names, strict=False) if name == _NAME]
+    usable = [fd for fd in (*named, *passed) if _listens(fd)]
+    if passed and not usable:
+        logger.warning("no listening Unix stream socket among those passed count=%d", count)
+    return usable[0] if usable else None
+
+
+def consumed(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the variables to unset, lest a child process believe that they were meant for it."""
+    return tuple(name for name in _VARIABLES if name in env)
+
+
+def _number(env: Mapping[str, str], name: str) -> int:
+    text = env.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
+def _listens(descriptor: int) -> bool:
+    try:
+        os.set_inheritable(descriptor, False)
+        passed = socket.socket(fileno=descriptor)
+    except OSError:
+        return False
+    try:
+        kind = (passed.family, passed.type)
+        accepts = passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        return kind == (socket.AF_UNIX, socket.SOCK_STREAM) and accepts == 1
+    finally:
+        passed.detach()  # the descriptor stays open: the daemon adopts it

@@ -1,0 +1,125 @@
+"""A real daemon process for a test: its own HOME and socket, ready when it says so, gone at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from forged_client import Client
+
+READY_S = 20.0
+
+
+class DaemonProcess:
+    """`forged serve` under a HOME of its own. Socket paths are short, so they do not lie under tmp_path."""
+
+    def __init__(self, home: Path, *, env: Mapping[str, str] | None = None, config: str = "") -> None:
+        self.home = home
+        self.directory = Path(tempfile.mkdtemp(prefix="fg"))
+        self.socket = str(self.directory / "s" / "forged.sock")
+        self.log_path = self.directory / "log"
+        (home / ".config/forged").mkdir(parents=True, exist_ok=True)
+        if config:
+            (home / ".config/forged/config.toml").write_text(config)
+        self.env = {
+            "HOME": str(home),
+            "PATH": os.environ.get("PATH", ""),
+            "LANG": "C.UTF-8",
+            "FORGED_SOCKET": self.socket,
+            "PYTHONWARNINGS": "error",
+            **{k: v for k, v in os.environ.items() if k.startswith("OPENBLAS_")},
+            **(env or {}),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, and wait until the daemon has said READY=1 to a notify socket of ours."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            path = str(self.directory / "notify")
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            notify.bind(path)
+            notify.settimeout(READY_S)
+            with open(self.log_path, "ab") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "forged", "serve"],
+                    env={**self.env, "NOTIFY_SOCKET": path},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            try:
+                while b"READY=1" not in notify.recv(4096):
+                    pass
+            except TimeoutError:
+                self.kill()
+                raise AssertionError(f"the daemon did not become ready:\n{self.log()}") from None
+
+    def client(self, **options: object) -> Client:
+        return Client(self.socket, **{"timeout_s": 10.0, **options})  # type: ignore[arg-type]
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def stop(self, timeout_s: float = 10.0) -> int:
+        """SIGTERM and wait; the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(10)
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running(
+    home: Path, *, env: Mapping[str, str] | None = None, config: str = ""
+) -> Iterator[DaemonProcess]:
+    """A started daemon; at the end it is gone and its log holds no traceback."""
+    daemon = DaemonProcess(home, env=env, config=config)
+    try:
+        daemon.start()
+        yield daemon
+        if daemon.process is not None and daemon.process.poll() is None:
+            daemon.stop()
+        assert "Traceback" not in daemon.log(), daemon.log()
+    finally:
+        daemon.close()
+
+
+def eventually(check, timeout_s: float = 10.0, pause_s: float = 0.02):  # noqa: ANN001, ANN201
+    """Repeat `check` until it returns something true, at most `timeout_s`; returns that."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(pause_s)
