@@ -6,7 +6,7 @@ the final name was rejected: 158 of 200 kills left a torn file, against none thi
 failed write and is not tried again on that file, because the kernel may have dropped the pages already.
 
 Everything happens relative to directory descriptors, so that no part of a path can be swapped underneath.
-Functions raise OSError; the caller knows what it was about and says so.
+Functions raise OSError; the caller knows what it was about and says so with `explained`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import itertools
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 
 from forged.errors import StoreError
 
@@ -149,3 +151,41 @@ def sweep(directory: int, older_than: float) -> int:
                     os.unlink(name, dir_fd=directory)
                     count += 1
     return count
+
+
+def new_directory(path: str) -> str:
+    """Make a directory of this name, or with a number if it is taken, and sync it into its parent."""
+    for number in itertools.count(1):
+        candidate = path if number == 1 else f"{path}-{number}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(candidate, 0o700)
+            break
+    parent = os.open(os.path.dirname(path), DIRECTORY)
+    try:
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+    return candidate
+
+
+@contextlib.contextmanager
+def explained(action: str) -> Iterator[None]:
+    """Turn an OSError into a StoreError that a person can act on."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{action}: {why(error)}") from error
+
+
+def why(error: OSError) -> str:
+    """Say what went wrong, and what to do if there is something."""
+    return _ADVICE.get(error.errno or 0) or error.strerror or type(error).__name__
+
+
+_ADVICE = {
+    errno.ENOSPC: "no space left on the device; free some and try again",
+    errno.EDQUOT: "the disk quota is used up; free some space and try again",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied; check owner and mode of the path",
+    errno.EIO: "the device reported an input/output error; the data may not be on disk",
+}

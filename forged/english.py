@@ -8,8 +8,7 @@ lay, wound, leaves, lives) are missing on purpose.
 from __future__ import annotations
 
 # "may" and "us" are missing: the month and the country are worth more than the auxiliary and the pronoun.
-STOP_WORDS = frozenset(
-    """
+_STOP_WORDS = """
     a about above after again against all also am an and any are as at be because been before being below
     between both but by can can't cannot could did do does doing done down during each either few for from
     further had has have having he her here hers herself him himself his how i if in into is it its itself
@@ -17,8 +16,8 @@ STOP_WORDS = frozenset(
     out over own same shall shan't she should so some such than that the their theirs them themselves then
     there these they this those through to too under until up upon very was we were what when where which
     while who whom whose why will with won't would you your yours yourself yourselves
-    """.split()
-)
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 # Base form, then the forms that stand for it.
 _FORMS = """

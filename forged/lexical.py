@@ -212,8 +212,8 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
 def scores(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scores:
     """BM25 of every memory for every query, as float32 of shape (queries, rows of all legs in turn).
 
-    Zero means that no term matches. Scores are divided by the weight of the query's known terms, so that those
-    of a long and a short query can be compared: 1 is about what a memory with each of them once reaches.
+    Zero means that no term matches. Scores are divided by the weight of the query's known terms, so that a
+    long and a short query can be compared: 1 is about what a memory with each of them once reaches.
     """
     asked = _Asked.of(legs, queries)
     weight = asked.rarity * (_K1 + 1) / asked.total(asked.rarity * (asked.frequency > 0))
@@ -233,7 +233,7 @@ def matched_shares(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scor
 
 
 class _Asked(msgspec.Struct, frozen=True, eq=False):
-    """The distinct terms of all queries, (t,): whose each is, in how many memories it is, how rare that is."""
+    """Distinct terms of all queries, each (t,): whose it is, how many memories hold it, how rare that is."""
 
     queries: int
     terms: Terms
@@ -262,7 +262,7 @@ class _Asked(msgspec.Struct, frozen=True, eq=False):
     def summed(
         self, leg: LexicalLeg, weight: NDArray[np.float64], norm: NDArray[np.float32] | None
     ) -> Scores:
-        """Add the weights of the terms that match, (queries, rows), damped by `norm` (rows,) if it is given."""
+        """Add the weights of the terms that match, (queries, rows), damped by `norm` (rows,) if given."""
         start, stop = leg.spans(self.terms)
         spans = list(map(slice, start.tolist(), stop.tolist()))
         found = stop - start

@@ -1,23 +1,15 @@
 """Memories of one root on disk: scanned into snapshots, written once, removed only on request.
 
-The files are the interface: people, git, the Go program and any number of daemons change them at any time.
-A scan therefore compares change keys (inode, size, mtime, ctime), opens only what changed and gives a frozen
-`Snapshot`; whatever is odd about an entry is a `Problem` in it, never an exception and never a wait. Files
-are never overwritten (design.md D13, D14, D16).
-
-A file that is being saved in place is not a deletion: as long as it was good before and is still moving, its
-last good memory stays and the snapshot says `unsettled`, so that the caller looks again soon.
+A memory that was written is on stable storage and is never overwritten; a file of the user is never changed,
+and goes away only by an explicit `forget` (design.md D14, D16).
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import itertools
 import logging
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Collection, Iterator
 
@@ -25,60 +17,16 @@ import msgspec
 
 from forged import durable
 from forged.errors import MemoryExists, MemoryFormatError, StoreError
-from forged.frontmatter import MAX_FILE_BYTES, parse, read, render
-from forged.memory import Memory, Problem, is_valid_id, time_ns
+from forged.frontmatter import parse, render
+from forged.memory import Memory, is_valid_id
+from forged.scan import Snapshot, scan
+
+__all__ = ["FOLDERS", "MemoryStore", "Removed", "Snapshot"]
 
 logger = logging.getLogger(__name__)
 
 FOLDERS = (".forge/memory", ".forge/memories")
 """Where a repo or user root keeps memories; the Go program writes to the second (design.md D1)."""
-
-SLICE_S = 0.00025  # work between two pauses of a scan
-QUIET_S = 0.25  # a file saved in place is read once it has not moved for so long
-GRACE_S = 2.0  # a file that was good and is not any more keeps its last good memory for so long
-_BATCH = 64
-_UNDECODED = re.compile("[\ud800-\udfff]")
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-Key = tuple[int, int, int, int]
-"""Inode, size, mtime and ctime in nanoseconds: equal means unchanged."""
-
-_NEVER: Key = (0, 0, 0, 0)  # of a file to be read again at the next scan
-
-
-class Seen(msgspec.Struct, frozen=True, gc=False):
-    """A `.md` entry as last read. With a memory, `reason` is what should be put right; without, why not."""
-
-    key: Key
-    memory: Memory | None
-    reason: str = ""
-
-
-class Listing(msgspec.Struct, frozen=True, eq=False):
-    """One directory as last read: its entries by name, and why it could not be read if so."""
-
-    path: str
-    files: dict[str, Seen]
-    reason: str = ""
-
-
-class Snapshot(msgspec.Struct, frozen=True, eq=False):
-    """All memories of a root at one time.
-
-    memories: one per id, sorted by id.
-    paths: the file of each, same order.
-    problems: sorted by path.
-    changed: whether memories or problems differ from the snapshot before.
-    unsettled: whether some file is being saved right now; scan again in about `QUIET_S`.
-    listings: what the next scan compares with.
-    """
-
-    memories: tuple[Memory, ...]
-    paths: tuple[str, ...]
-    problems: tuple[Problem, ...]
-    changed: bool
-    unsettled: bool
-    listings: tuple[Listing, ...]
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -106,24 +54,8 @@ class MemoryStore:
         self._clock = clock
 
     def scan(self, previous: Snapshot | None = None, pause: Callable[[], None] = lambda: None) -> Snapshot:
-        """Look at every entry and read what changed since `previous`, which is returned if nothing did.
-
-        Calls `pause` after every 0.25 ms of work: a scan runs in a thread, and a loop that never lets go of
-        the interpreter starves the event loop (design.md section 11). Never raises for what is on disk.
-        """
-        before = {listing.path: listing for listing in previous.listings} if previous else {}
-        scan = _Scan(self.scope, self._clock, pause)
-        listings = tuple(
-            scan.directory(self.top, folder, before.get(path) or Listing(path, {}))
-            for folder, path in zip(self.folders, self.directories, strict=True)
-        )
-        if (
-            previous is not None
-            and previous.unsettled == scan.unsettled
-            and all(map(_is, listings, previous.listings))
-        ):
-            return previous
-        return _snapshot(listings, scan.unsettled, previous)
+        """Read what changed since `previous`, which is returned if nothing did; see `scan.scan`."""
+        return scan(self.top, self.folders, self.scope, previous, pause=pause, clock=self._clock)
 
     def write(self, memory: Memory) -> str:
         """Put a new memory on stable storage and return its path.
@@ -140,7 +72,7 @@ class MemoryStore:
             parse(data, self.scope, memory.id)  # what could not be read back is not worth an acknowledgement
         except MemoryFormatError as error:
             raise StoreError(f"the memory cannot be stored: {error}") from error
-        with _explained(f"cannot write {path}"), self._opened(self.folders[0], make=True) as directory:
+        with durable.explained(f"cannot write {path}"), self._opened(self.folders[0], make=True) as directory:
             try:
                 durable.publish(directory, name, data)
             except FileExistsError as error:
@@ -153,7 +85,7 @@ class MemoryStore:
         Raises StoreError at the first that cannot be moved; those before it are moved.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
-        with _explained(f"cannot use the trash {trash}"):
+        with durable.explained(f"cannot use the trash {trash}"):
             os.makedirs(trash, 0o700, exist_ok=True)
         return tuple(
             Removed(id_, os.path.join(path, name), self._move(path, name, f"{stamp}-{_as_name(id_)}", trash))
@@ -186,10 +118,10 @@ class MemoryStore:
 
     def _move(self, directory: str, name: str, folder: str, trash: str) -> str:
         with (
-            _explained(f"cannot move {directory}/{name}"),
+            durable.explained(f"cannot move {directory}/{name}"),
             self._opened(self._folder_of(directory)) as source,
         ):
-            kept_at = _new_directory(os.path.join(trash, folder))
+            kept_at = durable.new_directory(os.path.join(trash, folder))
             target = os.open(kept_at, durable.DIRECTORY)
             try:
                 durable.move(source, name, target)
@@ -199,233 +131,12 @@ class MemoryStore:
 
     def _erase(self, directory: str, name: str, id_: str) -> Removed:
         with (
-            _explained(f"cannot delete {directory}/{name}"),
+            durable.explained(f"cannot delete {directory}/{name}"),
             self._opened(self._folder_of(directory)) as source,
         ):
             os.unlink(name, dir_fd=source)
             os.fsync(source)
         return Removed(id_, os.path.join(directory, name))
-
-
-class _Scan:
-    """One pass over the directories of a root."""
-
-    def __init__(self, scope: str, clock: Callable[[], float], pause: Callable[[], None]) -> None:
-        self.unsettled = False
-        self._scope = scope
-        self._clock = clock
-        self._pause = pause
-        self._slice_ends = time.perf_counter() + SLICE_S
-        self._inodes: set[tuple[int, int]] = set()
-
-    def directory(self, top: str, folder: str, before: Listing) -> Listing:
-        """Read one directory; `before` itself if nothing in it changed."""
-        try:
-            directory = durable.open_inside(top, folder)
-        except FileNotFoundError:
-            return _renewed(before, {}, "")
-        except StoreError as error:
-            return _renewed(before, {}, str(error))
-        except OSError as error:
-            # Unreadable for now is not deleted; something else in its place is.
-            files = {} if error.errno in {errno.ENOTDIR, errno.ELOOP} else before.files
-            return _renewed(before, files, f"cannot be opened: {_why(error)}")
-        try:
-            status = os.fstat(directory)
-            if (status.st_dev, status.st_ino) in self._inodes:  # the second folder is a link to the first
-                return _renewed(before, {}, "")
-            self._inodes.add((status.st_dev, status.st_ino))
-            return self._entries(directory, before)
-        except OSError as error:
-            return _renewed(before, before.files, f"cannot be listed: {_why(error)}")
-        finally:
-            os.close(directory)
-
-    def _entries(self, directory: int, before: Listing) -> Listing:
-        files, fresh = self._compare(directory, before.files)
-        for entry in fresh:
-            name = entry.name
-            seen = self._look(directory, entry, before.files.get(name))
-            if seen is not None:
-                files[name] = seen
-                if seen.reason:
-                    logger.debug("questionable memory file=%s reason=%s", _printable(name), seen.reason)
-            self._breathe()
-        held = all(files.get(entry.name) is before.files.get(entry.name) for entry in fresh)
-        return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")
-
-    def _compare(
-        self, directory: int, known: dict[str, Seen]
-    ) -> tuple[dict[str, Seen], list[os.DirEntry[str]]]:
-        """Split the entries into those seen before and those to look at. The loop is the cost of a rescan."""
-        same: dict[str, Seen] = {}
-        fresh: list[os.DirEntry[str]] = []
-        with os.scandir(directory) as entries:
-            while batch := list(itertools.islice(entries, _BATCH)):
-                for entry in batch:
-                    name = entry.name
-                    if name[-3:] != ".md" or name[0] == ".":
-                        continue
-                    seen = known.get(name)
-                    if seen is not None and seen.key == _key_of(entry):
-                        same[name] = seen
-                    else:
-                        fresh.append(entry)
-                self._breathe()
-        return same, fresh
-
-    def _look(self, directory: int, entry: os.DirEntry[str], old: Seen | None) -> Seen | None:
-        """Judge one changed entry; None if it is gone."""
-        try:
-            if not entry.is_file(follow_symlinks=False):  # not opened: a device may act on that
-                status, data = entry.stat(follow_symlinks=False), b""
-            elif old is not None and self._is_being_saved(entry.stat(follow_symlinks=False), old):
-                return self._hold(old)
-            else:
-                status, data = _read(directory, entry.name)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            return _unreadable(entry, error)
-        reason = _refusal(entry.name, status)
-        if reason:
-            return Seen(_key(status), None, reason)
-        if len(data) != status.st_size:
-            return self._hold(old or Seen(_NEVER, None, "is being written"))
-        return self._judge(entry.name, status, data, old)
-
-    def _judge(self, name: str, status: os.stat_result, data: bytes, old: Seen | None) -> Seen:
-        memory = None if old is None else old.memory
-        try:
-            reading = read(data, self._scope, name[:-3])
-        except MemoryFormatError as error:
-            if memory is not None and self._age(status) < GRACE_S:
-                return self._hold(old or Seen(_NEVER, memory))
-            return Seen(_key(status), None, str(error))
-        return Seen(
-            _key(status), memory if memory == reading.memory else reading.memory, "; ".join(reading.notes)
-        )
-
-    def _is_being_saved(self, status: os.stat_result, old: Seen) -> bool:
-        """Whether a good file's own bytes changed just now; a rename over it is whole at once."""
-        inode, size, mtime, _ = old.key
-        moved = status.st_ino == inode and (status.st_size, status.st_mtime_ns) != (size, mtime)
-        return moved and old.memory is not None and self._age(status) < QUIET_S
-
-    def _age(self, status: os.stat_result) -> float:
-        """Seconds since the last change; a time in the future counts like one in the past."""
-        return abs(self._clock() - status.st_mtime)
-
-    def _hold(self, old: Seen) -> Seen:
-        self.unsettled = True
-        return old
-
-    def _breathe(self) -> None:
-        if time.perf_counter() >= self._slice_ends:
-            self._pause()
-            self._slice_ends = time.perf_counter() + SLICE_S
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
-
-
-def _renewed(before: Listing, files: dict[str, Seen], reason: str) -> Listing:
-    if reason == before.reason and (files is before.files or not (files or before.files)):
-        return before
-    return Listing(before.path, files, reason)
-
-
-def _key(status: os.stat_result) -> Key:
-    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _key_of(entry: os.DirEntry[str]) -> Key | None:
-    try:
-        return _key(entry.stat(follow_symlinks=False))
-    except FileNotFoundError:
-        return None
-
-
-def _refusal(name: str, status: os.stat_result) -> str:
-    """Say why an entry is not read; nothing if it is."""
-    if not stat.S_ISREG(status.st_mode):
-        link = stat.S_ISLNK(status.st_mode)
-        return "is a symbolic link; put the file itself here" if link else "is not a regular file"
-    if status.st_uid != os.geteuid():
-        return "belongs to another user"
-    if status.st_size > MAX_FILE_BYTES:
-        return f"larger than {MAX_FILE_BYTES // 1024} KiB; split it into smaller memories"
-    if not name.isascii() and _UNDECODED.search(name):
-        return "its name is not UTF-8; rename it"
-    return ""
-
-
-def _read(directory: int, name: str) -> tuple[os.stat_result, bytes]:
-    """Read a file that may have become anything since it was listed; at most one byte more than it had."""
-    fd = os.open(name, _READ_FLAGS, dir_fd=directory)
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
-            return status, b""
-        data = os.read(fd, status.st_size + 1)
-        while len(data) < status.st_size and (more := os.read(fd, status.st_size + 1 - len(data))):
-            data += more
-        return status, data
-    finally:
-        os.close(fd)
-
-
-def _unreadable(entry: os.DirEntry[str], error: OSError) -> Seen:
-    """What its owner must change shows in the key; anything else (too many open files) is tried again."""
-    lasting = error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}
-    key = _key_of(entry) if lasting else None
-    return Seen(key or _NEVER, None, f"cannot be read: {_why(error)}")
-
-
-def _snapshot(listings: tuple[Listing, ...], unsettled: bool, previous: Snapshot | None) -> Snapshot:
-    chosen, problems = _choose(listings)
-    ids = sorted(chosen)
-    memories = tuple(chosen[id_].memory for id_ in ids)
-    paths = tuple(chosen[id_].path for id_ in ids)
-    problems.sort(key=lambda problem: problem.path)
-    changed = previous is None or (memories, tuple(problems)) != (previous.memories, previous.problems)
-    return Snapshot(memories, paths, tuple(problems), changed, unsettled, listings)
-
-
-class _Choice(msgspec.Struct, frozen=True, gc=False):
-    """A memory and where it was found; `rank` orders directories."""
-
-    memory: Memory
-    path: str
-    rank: int
-
-
-def _choose(listings: tuple[Listing, ...]) -> tuple[dict[str, _Choice], list[Problem]]:
-    """Pick one memory per id and collect what is wrong."""
-    chosen: dict[str, _Choice] = {}
-    problems: list[Problem] = []
-    for rank, listing in enumerate(listings):
-        if listing.reason:
-            problems.append(Problem(listing.path, listing.reason))
-        for name, seen in listing.files.items():
-            path = f"{listing.path}/{name}"
-            if seen.reason:
-                problems.append(Problem(_printable(path), seen.reason))
-            if seen.memory is None:
-                continue
-            choice = _Choice(seen.memory, path, rank)
-            rival = chosen.setdefault(seen.memory.id, choice)
-            if rival is not choice:
-                winner, loser = sorted((rival, choice), key=_newest_first)
-                chosen[seen.memory.id] = winner
-                problems.append(Problem(loser.path, f"has the same id as {winner.path}, which is used"))
-    return chosen, problems
-
-
-def _newest_first(choice: _Choice) -> tuple[int, int, int, str]:
-    memory = choice.memory
-    return (-time_ns(memory.updated_at), -time_ns(memory.created_at), choice.rank, choice.path)
 
 
 def _files_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, str]]:
@@ -438,47 +149,6 @@ def _files_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, 
     ]
 
 
-def _new_directory(path: str) -> str:
-    """Make a directory of this name, or with a number if it is taken, and sync it into its parent."""
-    for number in itertools.count(1):
-        candidate = path if number == 1 else f"{path}-{number}"
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(candidate, 0o700)
-            break
-    parent = os.open(os.path.dirname(path), durable.DIRECTORY)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
-    return candidate
-
-
 def _as_name(id_: str) -> str:
     """Return an id as part of a file name; ids in old files may hold anything."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", id_)[:68]
-
-
-def _printable(path: str) -> str:
-    return path.encode("utf-8", "backslashreplace").decode()
-
-
-@contextlib.contextmanager
-def _explained(action: str) -> Iterator[None]:
-    """Turn an OSError into a StoreError that a person can act on."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{action}: {_why(error)}") from error
-
-
-def _why(error: OSError) -> str:
-    return _ADVICE.get(error.errno or 0) or error.strerror or type(error).__name__
-
-
-_ADVICE = {
-    errno.ENOSPC: "no space left on the device; free some and try again",
-    errno.EDQUOT: "the disk quota is used up; free some space and try again",
-    errno.EROFS: "the file system is read-only",
-    errno.EACCES: "permission denied; check owner and mode of the path",
-    errno.EIO: "the device reported an input/output error; the data may not be on disk",
-}

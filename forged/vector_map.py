@@ -30,6 +30,8 @@ LEXICAL_BONUS = 0.05
 # Equal rows differ in the last bits, according to where they lie in a block; this near, scores are equal.
 _SAME = 1e-6
 _NONE = np.empty(0, np.int64)
+# Selecting among the maxima of such blocks first takes a quarter of the time of one partition.
+_BLOCK = 64
 
 
 class VectorMap(msgspec.Struct, frozen=True, eq=False):
@@ -286,8 +288,16 @@ def _cut(best: NDArray[np.float32], k: int) -> np.float32:
     lowest = np.float32(np.finfo(np.float32).min)
     if k >= len(best):
         return lowest
-    last = np.partition(best, len(best) - k)[len(best) - k]
+    blocks = best[: len(best) // _BLOCK * _BLOCK].reshape(-1, _BLOCK).max(axis=1)
+    if len(blocks) > k:  # at least k scores reach the k-th best block's maximum
+        best = best[best >= _kth(blocks, k)]
+    last = _kth(best, k)
     return max(lowest, last - np.float32(_SAME) * max(np.float32(1), abs(last)))
+
+
+def _kth(scores: NDArray[np.float32], k: int) -> np.float32:
+    kth: np.float32 = np.partition(scores, len(scores) - k)[len(scores) - k]
+    return kth
 
 
 def _without_noise(descending: NDArray[np.float32]) -> list[float]:

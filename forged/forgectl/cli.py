@@ -43,16 +43,16 @@ _PLACE = (
     click.option("--no-autostart", is_flag=True, help="Do not start a daemon that is not running."),
     click.option("--workspace", metavar="PATH", help="Directory to work in (default: the current one)."),
 )
-_MANNER = (
-    click.option(
-        "--timeout",
-        "timeout_s",
-        type=click.FloatRange(min=0.05),
-        metavar="SECONDS",
-        help="For the whole call (default: 10).",
-    ),
-    click.option("--json", "as_json", is_flag=True, help="One JSON object with schema_version on stdout."),
+_TIMEOUT = click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.05),
+    metavar="SECONDS",
+    help="For the whole call (default: 10).",
 )
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object with schema_version on stdout.")
+
+_Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 class Verbs(click.Group):
@@ -74,25 +74,36 @@ class Verbs(click.Group):
 
 
 def asks(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the shared options and its Invocation; end the process as a Stop says."""
+    """Give a verb that asks the daemon its Invocation and the shared options."""
+    return _invoked(verb, (*_PLACE, _TIMEOUT, _JSON))
+
+
+def reads(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb that asks no daemon its Invocation, and `--json`."""
+    return _invoked(verb, (_JSON,))
+
+
+def _invoked(verb: Callable[..., None], options: Sequence[_Decorator]) -> Callable[..., None]:
+    """Wrap a verb so that a Stop ends the process, in the form that was asked for."""
 
     def with_invocation(
         surroundings: Invocation,
         *,
         as_json: bool,
-        workspace: str | None,
-        no_autostart: bool,
-        timeout_s: float | None,
-        **options: object,
+        workspace: str | None = None,
+        no_autostart: bool = False,
+        timeout_s: float | None = None,
+        **own: object,
     ) -> None:
         call = _adjusted(surroundings, workspace, no_autostart, timeout_s, as_json)
         try:
-            verb(call, **options)
+            verb(call, **own)
         except Stop as stop:
             sys.exit(report(stop, as_json=as_json))
 
-    command = click.pass_obj(functools.update_wrapper(with_invocation, verb))
-    for option in (*_PLACE, *_MANNER):
+    functools.update_wrapper(with_invocation, verb)
+    command: Callable[..., None] = click.pass_obj(with_invocation)
+    for option in options:
         command = option(command)
     return command
 

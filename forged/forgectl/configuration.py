@@ -9,7 +9,7 @@ import click
 
 from forged import config
 from forged.errors import ConfigError
-from forged.forgectl.cli import asks
+from forged.forgectl.cli import reads
 from forged.forgectl.escape import escape_line
 from forged.forgectl.exits import Stop
 from forged.forgectl.invocation import Invocation
@@ -25,7 +25,7 @@ def config_command() -> None:
 
 @config_command.command("show")
 @click.option("--origin", is_flag=True, help="Also say where each value comes from.")
-@asks
+@reads
 def show_command(call: Invocation, origin: bool) -> None:
     """Print every key with the value that holds. Keys of endpoints are masked."""
     loaded = _loaded(call)
@@ -38,7 +38,7 @@ def show_command(call: Invocation, origin: bool) -> None:
 
 
 @config_command.command("path")
-@asks
+@reads
 def path_command(call: Invocation) -> None:
     """Print where the configuration file is, whether or not there is one."""
     path = config.config_path(call.environ)
@@ -49,7 +49,7 @@ def path_command(call: Invocation) -> None:
 
 
 @config_command.command("init")
-@asks
+@reads
 def init_command(call: Invocation) -> None:
     """Write a commented configuration file, once; an existing one is never touched."""
     path = config.config_path(call.environ)
@@ -61,7 +61,7 @@ def init_command(call: Invocation) -> None:
 
 
 @config_command.command("check")
-@asks
+@reads
 def check_command(call: Invocation) -> None:
     """Check the configuration: exit code 78 with key, value, range and origin when it is wrong."""
     loaded = _loaded(call)

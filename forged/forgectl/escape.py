@@ -15,7 +15,7 @@ _DANGEROUS = re.compile(
     "\x00-\x08\x0b-\x1f\x7f"  # C0 and DEL, without tab and newline
     "\x80-\x9f"  # C1: one-character CSI, OSC and their kin
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi marks, embeddings, overrides, isolates
-    "\u00ad\u034f\u115f\u1160\u180b-\u180f\u3164\ufeff\uffa0"  # soft hyphen, fillers, joiners: invisible
+    "\u00ad\u034f\u115f\u1160\u180b-\u180f\u3164\ufeff\uffa0"  # soft hyphen, fillers, joiners
     "\u200b-\u200d\u2060-\u2065\u206a-\u206f"  # zero width
     "\u2028\u2029\ufff9-\ufffb"  # line separators, interlinear annotation
     "\ufe00-\ufe0d\U000e0000-\U000e0fff"  # tags and variation selectors: hidden ASCII (emoji ones stay)
@@ -37,7 +37,7 @@ def escape_line(text: str) -> str:
 
 
 def escape_json(encoded: str) -> str:
-    """Encoded JSON with the same characters as hexadecimal escapes: the value is unchanged, the text harmless."""
+    """Encoded JSON with the same characters as hexadecimal escapes: harmless, and the same value."""
     return _DANGEROUS.sub(_json_escape, encoded)
 
 

@@ -1,0 +1,239 @@
+"""Who may import whom, and what only one module may do (design.md section 2)."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+REPO = Path(__file__).parents[1]
+
+# Top to bottom: a module imports lower layers only; neighbours in a layer do not know each other. A name
+# covers what lies below it, the longest name wins, and `=` stands for the package's own __init__ alone.
+LAYERS = """
+    __main__ | forgectl
+    daemon | integrations
+    server | sd_notify | listening
+    handlers
+    writer
+    retrieval | indexer | capture
+    builder
+    store | watcher | providers | postgres | embedding
+    view
+    vector_map
+    lexical | dense | graph | frontmatter | memo | durable | trust | secrets | transcripts
+    english | plain_yaml
+    conversation | roots | config | providers=
+    models | metrics
+    memory
+    errors
+    =
+"""
+# These see nothing else of forged.
+CLOSED = {
+    "forged.forgectl": {"forged", "forged.config", "forged.errors", "forged.integrations", "forged_client"},
+    "forged.integrations": {"forged", "forged.config", "forged.errors", "forged_client"},
+    "forged.retrieval": {
+        *("forged.conversation", "forged.errors", "forged.graph", "forged.memory", "forged.metrics"),
+        *("forged.providers=", "forged.vector_map", "forged.view"),
+    },
+    "forged_client": set[str](),
+}
+# One technology, one home.
+HOMES = {
+    "httpx": {"forged.providers.openai_compatible"},
+    "watchfiles": {"forged.watcher"},
+    "yaml": {"forged.plain_yaml"},
+    "platformdirs": {"forged.config"},
+    "click": {"forged.forgectl", "forged.__main__"},
+    "forged_client": {
+        *("forged.handlers", "forged.server", "forged.daemon", "forged.forgectl", "forged.integrations"),
+        "forged_client",
+    },
+}
+ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandvars", "home"}
+MAY_USE_ENVIRONMENT = {
+    "forged.config": "its job",
+    "forged_client.address": "its job",
+    "forged.__main__": "entry point",
+    "forged.forgectl=": "entry point",
+    "forged.daemon": "takes the service manager's variables away from child processes",
+}
+DIRECTORY = {"getcwd", "getcwdb", "cwd"}
+MAY_USE_DIRECTORY = {"forged.forgectl=": "the workspace of a command is where the person stands"}
+MAY_CATCH_ALL = {
+    "forged.__main__": "last words of the process",
+    "forged.daemon": "edge of the process",
+    "forged.server": "request guard: a bad request ends nothing",
+    "forged.indexer": "task guard: a failed rebuild keeps the old map",
+    "forged.watcher": "supervisor: watchfiles fails on odd file names",
+    "forged_client.observer": "never raises into the agent",
+    "forged_client.window": "the agent's own objects run their code here",
+}
+
+Modules = dict[str, Path]
+
+
+def violations(*packages: Path) -> list[str]:
+    """All breaches of the contracts in these package directories, as `file:line: sentence`."""
+    modules = {name: file for package in packages for name, file in found(package)}
+    return [
+        f"{file.relative_to(packages[0].parent)}:{line}: {sentence}"
+        if file.is_relative_to(packages[0].parent)
+        else f"{file}:{line}: {sentence}"
+        for name, file in sorted(modules.items())
+        for line, sentence in judged(name, ast.parse(file.read_bytes()), modules)
+    ]
+
+
+def found(package: Path) -> Iterator[tuple[str, Path]]:
+    """Dotted names of a package's modules; a package's own file ends in `=`."""
+    for file in package.rglob("*.py"):
+        name = ".".join(file.relative_to(package.parent).with_suffix("").parts)
+        yield name.replace(".__init__", "="), file
+
+
+def judged(name: str, tree: ast.Module, modules: Modules) -> Iterator[tuple[int, str]]:
+    if name.startswith("forged") and not name.startswith("forged_client") and place(name) is None:
+        yield 1, f"{name} has no layer: add it to LAYERS"
+    for node in ast.walk(tree):
+        for target in imported(node, name, modules):
+            yield from ((node.lineno, text) for text in unwelcome(name, target))
+        used = (
+            node.attr if isinstance(node, ast.Attribute) else node.name if isinstance(node, ast.alias) else ""
+        )
+        if (
+            used in ENVIRONMENT
+            and owner(node) in ("os", "path", "Path")
+            and not covered(name, MAY_USE_ENVIRONMENT)
+        ):
+            yield node.lineno, f"{name} reads the environment ({used})"
+        if used in DIRECTORY and owner(node) in ("os", "Path") and not covered(name, MAY_USE_DIRECTORY):
+            yield node.lineno, f"{name} reads the current directory ({used})"
+        if isinstance(node, ast.ExceptHandler) and swallows(node) and not covered(name, MAY_CATCH_ALL):
+            yield node.lineno, f"{name} catches everything"
+
+
+def imported(node: ast.AST, name: str, modules: Modules) -> Iterator[str]:
+    """Modules that a statement imports; `from package import module` names the module."""
+    if isinstance(node, ast.Import):
+        yield from (marked(alias.name, modules) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        here = name.removesuffix("=").split(".")
+        above = here[: len(here) - node.level + name.endswith("=")] if node.level else []
+        base = ".".join([*above, *([node.module] if node.module else [])])
+        for alias in node.names:
+            inner = marked(f"{base}.{alias.name}", modules)
+            yield inner if inner in modules else marked(base, modules)
+
+
+def marked(name: str, modules: Modules) -> str:
+    return f"{name}=" if f"{name}=" in modules else name
+
+
+def unwelcome(name: str, target: str) -> Iterator[str]:
+    """Reasons why `name` must not import `target`."""
+    top = target.removesuffix("=").split(".")[0]
+    if not covered(name, HOMES.get(top, {name})):
+        yield f"{name} imports {top}, whose home is {', '.join(sorted(HOMES[top]))}"
+    for closed, allowed in CLOSED.items():
+        inside = top in ("forged", "forged_client") and not covered(target, {closed, *allowed})
+        if covered(name, {closed}) and inside:
+            yield f"{name} imports {target}; {closed} may not see it"
+    if top not in {*sys.stdlib_module_names, "msgspec", "forged_client"} and covered(name, {"forged_client"}):
+        yield f"{name} imports {target}; the client has msgspec and the standard library"
+    mine, theirs = place(name), place(target)
+    if top == "forged" and mine and theirs and mine != theirs and mine[0] >= theirs[0]:
+        yield f"{name} imports {target}, which is not below it"
+
+
+def place(name: str) -> tuple[int, str] | None:
+    """Layer from the top, and the entry of LAYERS that the module belongs to."""
+    entries = {
+        f"forged.{entry}" if entry != "=" else "forged=": depth
+        for depth, layer in enumerate(LAYERS.strip().splitlines())
+        for entry in layer.replace("|", " ").split()
+    }
+    mine = max((entry for entry in entries if covers(entry, name)), key=len, default=None)
+    return None if mine is None else (entries[mine], mine)
+
+
+def covered(name: str, entries: object) -> bool:
+    return any(covers(entry, name) for entry in entries)
+
+
+def covers(entry: str, name: str) -> bool:
+    plain = name.removesuffix("=")
+    if entry == "forged" or entry.endswith("="):  # the bare package is its __init__: the version
+        return name == f"{entry.removesuffix('=')}="
+    return plain == entry or plain.startswith(f"{entry}.")
+
+
+def owner(node: ast.AST) -> str:
+    """What stands before the dot: `os` of os.environ, `path` of os.path.expanduser; `os` for an import."""
+    if isinstance(node, ast.alias):
+        return "os" if node.name in ENVIRONMENT | DIRECTORY else ""
+    value = node.value if isinstance(node, ast.Attribute) else None
+    return getattr(value, "id", getattr(value, "attr", ""))
+
+
+def swallows(handler: ast.ExceptHandler) -> bool:
+    """Whether it takes any exception and does not pass it on."""
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    everything = any(
+        kind is None or getattr(kind, "id", "") in ("Exception", "BaseException") for kind in caught
+    )
+    last = handler.body[-1]
+    return everything and not (isinstance(last, ast.Raise) and last.exc is None)
+
+
+def test_contracts_hold():
+    assert violations(REPO / "forged", REPO / "client" / "forged_client") == []
+
+
+PLANTED = {
+    "forged/__init__.py": "__version__ = '1'",
+    "forged/errors.py": "import forged.memory",
+    "forged/memory.py": "from forged import errors, __version__",
+    "forged/store.py": "def later():\n    from forged import watcher",
+    "forged/watcher.py": "import watchfiles._rust_notify",
+    "forged/stray.py": "",
+    "forged/roots.py": "import os\nfrom os import environ\nos.getcwd()\nos.environ",
+    "forged/graph.py": "try:\n    pass\nexcept Exception:\n    pass",
+    "forged/frontmatter.py": "try:\n    pass\nexcept BaseException:\n    raise",
+    "forged/providers/__init__.py": "",
+    "forged/providers/openai_compatible.py": "import httpx\nfrom . import Embedder",
+    "forged/retrieval/hyde.py": "from forged.providers import ChatModel\nfrom ..providers import openai_compatible",
+    "forged/indexer.py": "import httpx\nfrom forged_client.protocol import Hit",
+    "forged/forgectl/__init__.py": "import os\nos.getcwd()\nfrom forged import store",
+    "forged_client/framing.py": "import msgspec, numpy, struct\nfrom forged import memory",
+}
+CAUGHT = [
+    "forged/errors.py:1: forged.errors imports forged.memory, which is not below it",
+    "forged/forgectl/__init__.py:3: forged.forgectl= imports forged.store; forged.forgectl may not see it",
+    "forged/graph.py:3: forged.graph catches everything",
+    "forged/indexer.py:1: forged.indexer imports httpx, whose home is forged.providers.openai_compatible",
+    "forged/indexer.py:2: forged.indexer imports forged_client, whose home is",
+    "forged/retrieval/hyde.py:2: forged.retrieval.hyde imports forged.providers.openai_compatible; forged.retr",
+    "forged/roots.py:2: forged.roots reads the environment (environ)",
+    "forged/roots.py:3: forged.roots reads the current directory (getcwd)",
+    "forged/roots.py:4: forged.roots reads the environment (environ)",
+    "forged/store.py:2: forged.store imports forged.watcher, which is not below it",
+    "forged/stray.py:1: forged.stray has no layer: add it to LAYERS",
+    "forged_client/framing.py:1: forged_client.framing imports numpy; the client has msgspec",
+    "forged_client/framing.py:2: forged_client.framing imports forged.memory; forged_client may not see it",
+    "forged_client/framing.py:2: forged_client.framing imports forged.memory; the client has msgspec",
+]
+
+
+def test_every_kind_of_breach_is_caught_with_its_line(tmp_path):
+    for name, text in PLANTED.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    caught = sorted(violations(tmp_path / "forged", tmp_path / "forged_client"))
+
+    assert len(caught) == len(CAUGHT), caught
+    for line, expected in zip(caught, CAUGHT, strict=True):
+        assert line.startswith(expected)
