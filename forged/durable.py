@@ -160,7 +160,7 @@ def new_directory(path: str) -> str:
         with contextlib.suppress(FileExistsError):
             os.mkdir(candidate, 0o700)
             break
-    parent = os.open(os.path.dirname(path), DIRECTORY)
+    parent = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(parent)
     finally:

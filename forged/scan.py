@@ -103,7 +103,12 @@ def scan(
         and all(new is old for new, old in zip(listings, previous.listings, strict=True))
     ):
         return previous
-    return _snapshot(listings, one.unsettled, previous)
+    chosen, problems = _choose(listings, one.breathe)
+    ids = sorted(chosen)
+    memories = tuple(chosen[id_].memory for id_ in ids)
+    paths = tuple(chosen[id_].path for id_ in ids)
+    changed = previous is None or (memories, problems) != (previous.memories, previous.problems)
+    return Snapshot(memories, paths, problems, changed, one.unsettled, listings)
 
 
 class _Pass:
@@ -149,7 +154,7 @@ class _Pass:
                 files[name] = seen
                 if seen.reason:
                     logger.debug("questionable memory file=%s reason=%s", _printable(name), seen.reason)
-            self._breathe()
+            self.breathe()
         held = all(files.get(entry.name) is before.files.get(entry.name) for entry in fresh)
         return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")
 
@@ -170,7 +175,7 @@ class _Pass:
                         same[name] = seen
                     else:
                         fresh.append(entry)
-                self._breathe()
+                self.breathe()
         return same, fresh
 
     def _look(self, directory: int, entry: os.DirEntry[str], old: Seen | None) -> Seen | None:
@@ -219,7 +224,7 @@ class _Pass:
         self.unsettled = True
         return old
 
-    def _breathe(self) -> None:
+    def breathe(self) -> None:
         if time.perf_counter() >= self._slice_ends:
             self._pause()
             self._slice_ends = time.perf_counter() + SLICE_S
@@ -278,16 +283,6 @@ def _unreadable(entry: os.DirEntry[str], error: OSError) -> Seen:
     return Seen(key or _NEVER, None, f"cannot be read: {durable.why(error)}")
 
 
-def _snapshot(listings: tuple[Listing, ...], unsettled: bool, previous: Snapshot | None) -> Snapshot:
-    chosen, problems = _choose(listings)
-    ids = sorted(chosen)
-    memories = tuple(chosen[id_].memory for id_ in ids)
-    paths = tuple(chosen[id_].path for id_ in ids)
-    problems.sort(key=lambda problem: problem.path)
-    changed = previous is None or (memories, tuple(problems)) != (previous.memories, previous.problems)
-    return Snapshot(memories, paths, tuple(problems), changed, unsettled, listings)
-
-
 class _Choice(msgspec.Struct, frozen=True, gc=False):
     """A memory and where it was found; `rank` orders directories."""
 
@@ -296,31 +291,38 @@ class _Choice(msgspec.Struct, frozen=True, gc=False):
     rank: int
 
 
-def _choose(listings: tuple[Listing, ...]) -> tuple[dict[str, _Choice], list[Problem]]:
-    """Pick one memory per id and collect what is wrong."""
+def _choose(
+    listings: tuple[Listing, ...], breathe: Callable[[], None]
+) -> tuple[dict[str, _Choice], tuple[Problem, ...]]:
+    """Pick one memory per id, and collect what is wrong, sorted by path."""
     chosen: dict[str, _Choice] = {}
-    problems: list[Problem] = []
+    losers: list[_Choice] = []
+    problems = [Problem(_printable(listing.path), listing.reason) for listing in listings if listing.reason]
     for rank, listing in enumerate(listings):
-        if listing.reason:
-            problems.append(Problem(listing.path, listing.reason))
         for name, seen in listing.files.items():
             path = f"{listing.path}/{name}"
             if seen.reason:
                 problems.append(Problem(_printable(path), seen.reason))
-            if seen.memory is None:
-                continue
-            choice = _Choice(seen.memory, path, rank)
-            rival = chosen.setdefault(seen.memory.id, choice)
-            if rival is not choice:
-                winner, loser = sorted((rival, choice), key=_newest_first)
-                chosen[seen.memory.id] = winner
-                problems.append(Problem(loser.path, f"has the same id as {winner.path}, which is used"))
-    return chosen, problems
+            if seen.memory is not None:
+                choice = _Choice(seen.memory, path, rank)
+                rival = chosen.setdefault(seen.memory.id, choice)
+                if rival is not choice:
+                    chosen[seen.memory.id], loser = sorted((rival, choice), key=_newest_first)
+                    losers.append(loser)
+            breathe()
+    for loser in losers:
+        winner = chosen[loser.memory.id]
+        problems.append(Problem(loser.path, f"has the same id as {winner.path}, which is used"))
+    return chosen, tuple(sorted(problems, key=_path_and_reason))
 
 
 def _newest_first(choice: _Choice) -> tuple[int, int, int, str]:
     memory = choice.memory
     return (-time_ns(memory.updated_at), -time_ns(memory.created_at), choice.rank, choice.path)
+
+
+def _path_and_reason(problem: Problem) -> tuple[str, str]:
+    return (problem.path, problem.reason)
 
 
 def _printable(path: str) -> str:

@@ -58,7 +58,7 @@ class MemoryStore:
         return scan(self.top, self.folders, self.scope, previous, pause=pause, clock=self._clock)
 
     def write(self, memory: Memory) -> str:
-        """Put a new memory on stable storage and return its path.
+        """Put a new memory on stable storage and return its path; its scope is that of the store.
 
         Raises MemoryExists if the id is taken, StoreError if it cannot be stored; nothing is left then.
         """
@@ -67,7 +67,7 @@ class MemoryStore:
                 f"{memory.id[:80]!r} is no id for a new memory; use mem_ and up to 64 of A-Z a-z 0-9 _ -"
             )
         name, path = f"{memory.id}.md", os.path.join(self.directories[0], f"{memory.id}.md")
-        data = render(memory)
+        data = render(msgspec.structs.replace(memory, scope=self.scope))
         try:
             parse(data, self.scope, memory.id)  # what could not be read back is not worth an acknowledgement
         except MemoryFormatError as error:

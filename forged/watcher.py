@@ -136,7 +136,7 @@ class Watcher:
             force_polling=False,
             poll_delay_ms=0,
             recursive=False,
-            ignore_permission_denied=True,
+            ignore_permission_denied=False,  # true would hide every failure, limits too (watchfiles 1.3)
         ) as notify:
             if places.on_disk() != watched:
                 return  # swapped while the watches were being set: they may stand on the old one

@@ -22,6 +22,7 @@ LAYERS = """
     store | watcher | providers | postgres | embedding
     view
     vector_map
+    scan
     lexical | dense | graph | frontmatter | memo | durable | trust | secrets | transcripts
     english | plain_yaml
     conversation | roots | config | providers=
@@ -100,17 +101,11 @@ def judged(name: str, tree: ast.Module, modules: Modules) -> Iterator[tuple[int,
     for node in ast.walk(tree):
         for target in imported(node, name, modules):
             yield from ((node.lineno, text) for text in unwelcome(name, target))
-        used = (
-            node.attr if isinstance(node, ast.Attribute) else node.name if isinstance(node, ast.alias) else ""
-        )
-        if (
-            used in ENVIRONMENT
-            and owner(node) in ("os", "path", "Path")
-            and not covered(name, MAY_USE_ENVIRONMENT)
-        ):
-            yield node.lineno, f"{name} reads the environment ({used})"
-        if used in DIRECTORY and owner(node) in ("os", "Path") and not covered(name, MAY_USE_DIRECTORY):
-            yield node.lineno, f"{name} reads the current directory ({used})"
+        for used in borrowed(node):
+            if used in ENVIRONMENT and not covered(name, MAY_USE_ENVIRONMENT):
+                yield node.lineno, f"{name} reads the environment ({used})"
+            if used in DIRECTORY and not covered(name, MAY_USE_DIRECTORY):
+                yield node.lineno, f"{name} reads the current directory ({used})"
         if isinstance(node, ast.ExceptHandler) and swallows(node) and not covered(name, MAY_CATCH_ALL):
             yield node.lineno, f"{name} catches everything"
 
@@ -170,12 +165,13 @@ def covers(entry: str, name: str) -> bool:
     return plain == entry or plain.startswith(f"{entry}.")
 
 
-def owner(node: ast.AST) -> str:
-    """What stands before the dot: `os` of os.environ, `path` of os.path.expanduser; `os` for an import."""
-    if isinstance(node, ast.alias):
-        return "os" if node.name in ENVIRONMENT | DIRECTORY else ""
-    value = node.value if isinstance(node, ast.Attribute) else None
-    return getattr(value, "id", getattr(value, "attr", ""))
+def borrowed(node: ast.AST) -> Iterator[str]:
+    """Names that are taken from os, os.path or Path here, by attribute or by import."""
+    if isinstance(node, ast.Attribute):
+        holder = getattr(node.value, "id", getattr(node.value, "attr", ""))
+        yield from [node.attr] if holder in ("os", "path", "Path") else []
+    elif isinstance(node, ast.ImportFrom) and node.module in ("os", "os.path"):
+        yield from (alias.name for alias in node.names)
 
 
 def swallows(handler: ast.ExceptHandler) -> bool:
@@ -204,7 +200,7 @@ PLANTED = {
     "forged/frontmatter.py": "try:\n    pass\nexcept BaseException:\n    raise",
     "forged/providers/__init__.py": "",
     "forged/providers/openai_compatible.py": "import httpx\nfrom . import Embedder",
-    "forged/retrieval/hyde.py": "from forged.providers import ChatModel\nfrom ..providers import openai_compatible",
+    "forged/retrieval/hyde.py": "from ..providers import Kind\nfrom ..providers import openai_compatible",
     "forged/indexer.py": "import httpx\nfrom forged_client.protocol import Hit",
     "forged/forgectl/__init__.py": "import os\nos.getcwd()\nfrom forged import store",
     "forged_client/framing.py": "import msgspec, numpy, struct\nfrom forged import memory",
@@ -215,7 +211,7 @@ CAUGHT = [
     "forged/graph.py:3: forged.graph catches everything",
     "forged/indexer.py:1: forged.indexer imports httpx, whose home is forged.providers.openai_compatible",
     "forged/indexer.py:2: forged.indexer imports forged_client, whose home is",
-    "forged/retrieval/hyde.py:2: forged.retrieval.hyde imports forged.providers.openai_compatible; forged.retr",
+    "forged/retrieval/hyde.py:2: forged.retrieval.hyde imports forged.providers.openai_compatible; forged",
     "forged/roots.py:2: forged.roots reads the environment (environ)",
     "forged/roots.py:3: forged.roots reads the current directory (getcwd)",
     "forged/roots.py:4: forged.roots reads the environment (environ)",

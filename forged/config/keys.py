@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 from forged.errors import ConfigError
 
-COMMAND_TIMEOUT_S = 5.0
 _MAX_KEY_BYTES = 16 * 1024
 _FORMS = ("env:", "file:", "cmd:")
 
@@ -30,10 +29,10 @@ def is_reference(text: str) -> bool:
     return text.startswith(_FORMS)
 
 
-def resolve_key(reference: str, env: Mapping[str, str]) -> str:
+def resolve_key(reference: str, env: Mapping[str, str], *, timeout_s: float = 5.0) -> str:
     """Return the key that `reference` names; "" for "", and a literal as it is.
 
-    `cmd:` runs without a shell, at most 5 s, in `/`. Blocks, so call it while nothing waits.
+    `cmd:` runs without a shell, at most `timeout_s`, in `/`. Blocks, so call it while nothing waits.
 
     Raises ConfigError with the reason when there is none or it cannot be sent in a header.
     """
@@ -45,7 +44,7 @@ def resolve_key(reference: str, env: Mapping[str, str]) -> str:
     elif form == "file":
         key = _from_file(target.strip(), env)
     else:
-        key = _from_command(target, env)
+        key = _from_command(target, env, timeout_s)
     key = key.strip()
     if reference and not key:
         raise ConfigError(f"no key: {_source(reference)} is {'not set' if form == 'env' else 'empty'}")
@@ -74,7 +73,7 @@ def _require_private(info: os.stat_result, path: str) -> None:
         raise ConfigError(f"no key: file:{path} must belong to you alone (chmod 600 {path})")
 
 
-def _from_command(command: str, env: Mapping[str, str]) -> str:
+def _from_command(command: str, env: Mapping[str, str], timeout_s: float) -> str:
     try:
         arguments = shlex.split(command)
     except ValueError as error:
@@ -97,11 +96,11 @@ def _from_command(command: str, env: Mapping[str, str]) -> str:
         raise ConfigError(f"no key: the command {name} cannot be started") from error
     with process:
         try:
-            output, _ = process.communicate(timeout=COMMAND_TIMEOUT_S)
+            output, _ = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            raise ConfigError(f"no key: the command {name} took over {COMMAND_TIMEOUT_S:g} s") from error
+            raise ConfigError(f"no key: the command {name} took over {timeout_s:g} s") from error
     if process.returncode:
         raise ConfigError(f"no key: the command {name} failed with exit code {process.returncode}")
     return bytes(output[:_MAX_KEY_BYTES]).decode("utf-8", "replace")

@@ -20,6 +20,7 @@ from forged.errors import ProviderError
 _MAX_MESSAGE = 200
 _MAX_RETRY_AFTER_S = 300.0
 _ECHO = 8
+_SHORTEST = 4
 
 
 class SizeRefused(ProviderError):  # noqa: N818 - reads as what happened
@@ -200,11 +201,14 @@ def quotable(message: str, sent: tuple[str, ...]) -> str:
 
 
 def _repeats(message: str, sent: tuple[str, ...]) -> bool:
-    """Whether 8 characters of the message, or a shorter text as a whole, come from what was sent."""
+    """Whether 8 characters of the message, or a shorter text as a whole, come from what was sent.
+
+    A text of one to three characters stands in every sentence and is nobody's secret.
+    """
     said = message.casefold()
     pieces = {said[at : at + _ECHO] for at in range(len(said) - _ECHO + 1)}
     for text in (" ".join(text.casefold().split()) for text in sent):
-        if 0 < len(text) < _ECHO and text in said:
+        if _SHORTEST <= len(text) < _ECHO and text in said:
             return True
         if any(piece in text for piece in pieces):
             return True

@@ -22,7 +22,7 @@ import httpx
 import msgspec
 import numpy as np
 
-from forged.config import shown_url
+from forged.config import is_usable_url, shown_url
 from forged.errors import ConfigError, ProviderError
 from forged.providers import Kind, Vectors
 from forged.providers.failures import Fault, SizeRefused, fault_of, quotable
@@ -63,7 +63,7 @@ class Call(msgspec.Struct, frozen=True):
     sent: tuple[str, ...]
     deadline: float
     cap: int
-    never_retried: int = 0
+    never_retried: int | None = None
 
 
 class Endpoint:
@@ -71,11 +71,13 @@ class Endpoint:
 
     def __init__(self, base_url: str, key: str = "", *, backoff_s: float = 0.5) -> None:
         """Take the URL as it is, without a guess at `/v1`. Raises ConfigError if it is not one."""
+        if not is_usable_url(base_url):
+            raise ConfigError(f"{shown_url(base_url)} is not an http or https URL")
         try:
-            parts = urlsplit(base_url)
             self.host = httpx.URL(base_url).host
-        except (ValueError, httpx.InvalidURL) as error:
+        except httpx.InvalidURL as error:  # such as a host name that IDNA refuses
             raise ConfigError(f"{shown_url(base_url)} is not a URL that can be called") from error
+        parts = urlsplit(base_url)
         user, _, host = parts.netloc.rpartition("@")
         self._parts = parts._replace(netloc=host, path=parts.path.rstrip("/"), fragment="")
         self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
@@ -297,7 +299,7 @@ class OpenAICompatibleChat:
         """Return the reply's text; see `ChatModel`."""
         system, user = sendable(system), sendable(user)
 
-        async def ask(wanted: dict[str, object] | None, never_retried: int = 0) -> str:
+        async def ask(wanted: dict[str, object] | None, never_retried: int | None = None) -> str:
             body = self._body(system, user, wanted)
             call = Call(_CHAT, body, (system, user), deadline, _CHAT_REPLY_BYTES, never_retried)
             return read_text(self._endpoint.shown(_CHAT), await self._endpoint.post(call))

@@ -1,0 +1,208 @@
+"""Whatever changes a file, the map follows: editors, git, whole directories, ten thousand files (G1, D13).
+
+The oracle is the directory itself: ids and texts of what the daemon lists against what lies on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.daemon import DaemonProcess, eventually, running
+
+NORMALLY_S, MANY_S, ALWAYS_S = 2.0, 5.0, 31.0
+
+
+@pytest.fixture
+def daemon(home):
+    with running(home) as daemon:
+        yield daemon
+
+
+def test_truncate_and_write_in_place(daemon, repo):
+    _put(repo, "mem_a", "the first text")
+    _follows(daemon, repo)
+
+    (_directory(repo) / "mem_a.md").write_text("the second text")
+
+    _follows(daemon, repo)
+
+
+def test_save_by_rename(daemon, repo):
+    _put(repo, "mem_a", "the first text")
+    _follows(daemon, repo)
+
+    fresh = _directory(repo) / "mem_a.md.swp"
+    fresh.write_text("the second text")
+    fresh.rename(_directory(repo) / "mem_a.md")
+
+    _follows(daemon, repo)
+
+
+def test_a_save_in_two_halves_never_loses_the_memory(daemon, repo):
+    _put(repo, "mem_a", "---\ncategory: patterns\n---\nthe walrus text")
+    _follows(daemon, repo, texts=["the walrus text"])
+
+    with daemon.client() as client, open(_directory(repo) / "mem_a.md", "r+") as file:
+        file.truncate(0)
+        file.write("---\ncateg")
+        file.flush()
+        seen = [client.search(str(repo), "walrus").status for _ in range(40)]
+        file.write("ory: patterns\n---\nthe walrus text, again")
+    _follows(daemon, repo, texts=["the walrus text, again"])
+
+    assert set(seen) == {"ok"}
+
+
+def test_git_checkout_away_and_back(daemon, tmp_path):
+    top = tmp_path / "repo"
+    top.mkdir()
+    _git(top, "init", "-q", "-b", "main")
+    _git(top, "commit", "-q", "--allow-empty", "-m", "empty")
+    _git(top, "checkout", "-q", "-b", "memories")
+    for number in range(20):
+        _put(top, f"mem_{number}", f"memory number {number}")
+    _git(top, "add", ".")
+    _git(top, "commit", "-q", "-m", "memories")
+    _follows(daemon, top)
+
+    for _ in range(3):
+        _git(top, "checkout", "-q", "main")
+        assert not _directory(top).exists()
+        _follows(daemon, top)
+        _git(top, "checkout", "-q", "memories")
+        _follows(daemon, top)
+
+
+def test_directory_deleted_and_recreated(daemon, repo):
+    _put(repo, "mem_a", "before")
+    _follows(daemon, repo)
+
+    shutil.rmtree(repo / ".forge")
+    _follows(daemon, repo)
+    _put(repo, "mem_b", "after")
+    _follows(daemon, repo)
+    _put(repo, "mem_c", "and once more")
+    _follows(daemon, repo)
+
+
+def test_directory_swapped_by_rename(daemon, repo):
+    _put(repo, "mem_a", "before")
+    _follows(daemon, repo)
+
+    other = repo / ".forge/elsewhere"
+    other.mkdir()
+    (other / "mem_b.md").write_text("in the other directory")
+    _directory(repo).rename(repo / ".forge/old")
+    other.rename(_directory(repo))
+
+    _follows(daemon, repo)
+
+
+def test_ten_thousand_files_at_once(daemon, repo):
+    _put(repo, "mem_first", "here before the others")
+    _follows(daemon, repo)
+
+    for number in range(10_000):
+        (_directory(repo) / f"mem_{number:05d}.md").write_text(f"memory number {number} of a great many")
+
+    with daemon.client() as client:
+        eventually(lambda: _status_of(client, repo).memories == 10_001, MANY_S)
+        hits = client.search(str(repo), "number 7777").memories
+    assert hits[0].id == "mem_07777"
+
+
+def test_a_name_that_is_not_utf8_is_a_problem_and_hurts_nobody(daemon, repo):
+    _put(repo, "mem_a", "before")
+    _follows(daemon, repo)
+
+    odd = os.fsencode(_directory(repo)) + b"/mem_\xff\xfe.md"
+    with open(odd, "wb") as file:
+        file.write(b"nobody can name me")
+    _put(repo, "mem_b", "after")
+
+    _follows(daemon, repo, timeout_s=ALWAYS_S)
+    with daemon.client() as client:
+        assert any("UTF-8" in p.reason for p in _status_of(client, repo).problems)
+
+
+def test_a_repository_of_many_directories_costs_at_most_eight_watches(daemon, repo):
+    for outer in range(40):
+        for inner in range(50):
+            (repo / f"d{outer}/d{inner}").mkdir(parents=True)
+    _put(repo, "mem_a", "text")
+    _follows(daemon, repo)
+
+    with daemon.client() as client:
+        assert eventually(lambda: _status_of(client, repo).watches) <= 8
+    assert _inotify_watches(daemon.pid) <= 8 + 4  # the repository's and the user root's
+
+
+def test_a_file_that_is_no_memory_is_named_in_status_and_the_rest_is_served(daemon, repo):
+    _put(repo, "mem_good", "served all the same")
+    _put(repo, "mem_bad", "---\nid: [unclosed\n---\ntext")
+    os.mkfifo(_directory(repo) / "mem_fifo.md")
+    (_directory(repo) / "mem_link.md").symlink_to("/etc/passwd")
+
+    with daemon.client() as client:
+        assert client.search(str(repo), "served").memories[0].id == "mem_good"
+        problems = {Path(p.path).name for p in _status_of(client, repo).problems}
+
+    assert problems == {"mem_bad.md", "mem_fifo.md", "mem_link.md"}
+
+
+def test_both_directory_names_are_read_and_only_one_is_written(daemon, repo):
+    _put(repo, "mem_new", "in the first directory")
+    old = repo / ".forge/memories"
+    old.mkdir()
+    (old / "mem_old.md").write_text("in the Go program's directory")
+
+    with daemon.client() as client:
+        path = client.remember(str(repo), "a third one").path
+        ids = {record.id for record in client.list(str(repo)).memories}
+
+    assert {"mem_new", "mem_old"} <= ids
+    assert Path(path).parent == _directory(repo)
+
+
+def _directory(top: Path) -> Path:
+    return top / ".forge/memory"
+
+
+def _put(top: Path, name: str, text: str) -> None:
+    _directory(top).mkdir(parents=True, exist_ok=True)
+    (_directory(top) / f"{name}.md").write_text(text)
+
+
+def _follows(
+    daemon: DaemonProcess, top: Path, *, texts: list[str] | None = None, timeout_s: float = NORMALLY_S
+) -> None:
+    """Wait until what the daemon lists is what lies on disk."""
+    if texts is None:
+        files = _directory(top).glob("*.md") if _directory(top).exists() else ()
+        texts = [file.read_text() for file in files if os.fsencode(file).isascii()]
+    with daemon.client() as client:
+        eventually(
+            lambda: sorted(r.content for r in client.list(str(top), scope="repo", limit=1000).memories)
+            == sorted(texts),
+            timeout_s,
+        )
+
+
+def _status_of(client, top: Path):
+    return next(r for r in client.status(str(top)).roots if r.root == str(top))
+
+
+def _inotify_watches(pid: int) -> int:
+    watches = 0
+    for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
+        watches += sum(line.startswith("inotify ") for line in entry.read_text().splitlines())
+    return watches
+
+
+def _git(top: Path, *arguments: str) -> None:
+    who = {f"GIT_{role}_{what}": "t@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    subprocess.run(["git", "-C", str(top), *arguments], env={**os.environ, **who}, check=True, timeout=60)

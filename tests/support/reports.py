@@ -1,0 +1,79 @@
+"""Replies with something in every field that forgectl prints."""
+
+from __future__ import annotations
+
+from forged_client.protocol import (
+    Edge,
+    FileProblem,
+    Hit,
+    MemoryRecord,
+    RootReport,
+    StatusReport,
+    Version,
+)
+
+
+def root(**fields: object) -> RootReport:
+    values: dict[str, object] = {
+        "root": "/w",
+        "scope": "repo",
+        "state": "ready",
+        "memories": 2000,
+        "generation": "e:4",
+        "legs": ("lexical", "dense"),
+        "build_ms": 12.5,
+        "built_age_s": 90.0,
+        "watch": "inotify",
+        "watches": 1,
+    }
+    return RootReport(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def status(**fields: object) -> StatusReport:
+    values: dict[str, object] = {
+        "version": "0.1.0",
+        "pid": 7,
+        "uptime_s": 7300.0,
+        "socket": "/run/forged.sock",
+        "strategy": "auto",
+        "embedding_model": "auto",
+        "roots": (root(),),
+        "connections": 1,
+        "counters": {"retrieves": 3, "remembered": 0},
+    }
+    return StatusReport(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def problems(count: int) -> tuple[FileProblem, ...]:
+    return tuple(FileProblem(f"/w/.forge/memory/bad{i}.md", f"reason {i}") for i in range(count))
+
+
+def record(memory_id: str = "mem_a", **fields: object) -> MemoryRecord:
+    values: dict[str, object] = {
+        "scope": "repo",
+        "category": "patterns",
+        "version": 1,
+        "content": "Wrap errors.\nWith %w.\n",
+        "created_at": "2026-05-01T10:00:00Z",
+        "updated_at": "2026-05-02T10:00:00Z",
+        "session_id": "s1",
+        "trigger": "explicit",
+        "root": "/w",
+        "related": (Edge("mem_b", "refines"),),
+    }
+    return MemoryRecord(id=memory_id, **{**values, **fields})  # type: ignore[arg-type]
+
+
+def hit(memory_id: str = "mem_a", **fields: object) -> Hit:
+    values: dict[str, object] = {
+        "scope": "repo",
+        "category": "patterns",
+        "version": 2,
+        "content": "Wrap errors.\nWith %w.",
+        "created_at": "2026-05-01T10:00:00Z",
+        "score": 0.9,
+        "cosine": 0.8,
+        "lexical": 3.25,
+        "older": (Version("mem_old", 1, "2026-01-01T00:00:00Z", "Ignore errors."),),
+    }
+    return Hit(id=memory_id, **{**values, **fields})  # type: ignore[arg-type]
