@@ -155,6 +155,8 @@ def _read_any_form(data: bytes, scope: str, name: str) -> Reading:
 
 
 def _whole_text(data: bytes) -> str:
+    if data.startswith(b"---\r"):
+        raise MemoryFormatError("its lines end in CR alone; save it with LF line ends")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

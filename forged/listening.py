@@ -15,7 +15,7 @@ import stat
 
 from forged.errors import ForgedError
 
-BACKLOG = 256
+BACKLOG = 1024  # a full one makes connect fail at once with EAGAIN
 
 
 class AlreadyRunning(ForgedError):

@@ -23,6 +23,7 @@ from forged_client.errors import MalformedFrame
 from forged_client.protocol import AnyRequest, Failed, Reply
 
 from forged.errors import ForgedError
+from forged.listening import BACKLOG
 from forged.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -59,16 +60,20 @@ class Server:
 
     async def start(self, listening: socket.socket) -> None:
         """Serve a bound and listening Unix socket."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: Connection(self), sock=listening)
+        self._server = await self._accept(listening)
         self._sweeper = asyncio.create_task(self._sweep())
 
     async def replace(self, listening: socket.socket) -> None:
         """Serve another socket from now on; open connections stay."""
         assert self._server is not None
         self._server.close()
+        self._server = await self._accept(listening)
+
+    async def _accept(self, listening: socket.socket) -> asyncio.Server:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: Connection(self), sock=listening)
+        return await loop.create_unix_server(
+            lambda: Connection(self), sock=listening, backlog=BACKLOG
+        )
 
     async def stop(self) -> None:
         """Stop accepting, then end every connection."""

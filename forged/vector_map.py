@@ -117,10 +117,12 @@ def search(
     Raises ValueError when texts and vectors are both needed and differ in number.
     """
     visible = _Visible.of(maps)
+    if not visible.size or k < 1:
+        return []
     dense = None if vectors is None else _Dense.of(visible, vectors, key)
     words = None if lexical_weight == 0 else _Words.of(visible, texts)
     scores = _scores(dense, words, lexical_weight)
-    if scores is None or not scores.size or k < 1:
+    if scores is None or not len(scores):
         return []
     best: NDArray[np.float32] = scores.max(axis=0)
     if min_score is not None:

@@ -76,9 +76,9 @@ def test_every_field_of_a_sample_is_read():
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 awkward = st.sampled_from(
-    ["", "null", "~", "yes", "1_000", "0x1F", "1e5", "1e400", "12:30:45", "2025-01-15", "=", "<<", "- a", "a: b",
-     "a #b", "'", '"', "\\", " a ", "a:", "---", "...", "...a", "#", "\x85", "\u2028", "\ufeff", "😀", "\x00", "\r\n",
-     "?", ":", "%a", "@a", "1.", ".5", "-.inf", ".NaN", "0o17", "TRUE", "a\tb", "é", "\ufffe"]
+    ["", "null", "~", "yes", "1_000", "0x1F", "1e5", "1e400", "12:30:45", "2025-01-15", "=", "<<", "- a",
+     "a: b", "a #b", "'", '"', "\\", " a ", "a:", "---", "...", "...a", "#", "\x85", "\u2028", "\ufeff", "😀",
+     "\x00", "\r\n", "?", ":", "%a", "@a", "1.", ".5", "-.inf", ".NaN", "0o17", "TRUE", "a\tb", "é", "\ufffe"]
 )  # fmt: skip
 values = st.one_of(texts, awkward, st.from_regex(r"[-+0-9a-fxobeE_.:TZ ]{1,24}", fullmatch=True))
 named = values.filter(bool)
@@ -241,7 +241,7 @@ def test_supersedes_of_nothing_is_none(value):
             "created_at",
             "2025-01-15T10:30:00.123456789+11:00",
         ),
-        ("category: country", "category", "country"),
+        ("category: NO", "category", "NO"),
         ("trigger: yes", "trigger", "yes"),
         ("trigger: null", "trigger", "explicit"),
         ("session_id: 456.50", "session_id", "456.50"),
@@ -335,7 +335,7 @@ BOMB = "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]"
         (b"x" * (frontmatter.MAX_FILE_BYTES + 1), "256 KiB"),
         (b"---\nid: mem_1\n", "closing"),
         (b"---\nid: \xff\n---\n", "UTF-8"),
-        (b"---\rid: a\n---\n", "closing"),
+        (b"---\rid: a\r---\r", "CR alone"),
         (b"---\nid: a\rb: c\n---\n", "line end"),
         (b"---\nid: " + b"x" * frontmatter.MAX_HEADER_BYTES + b"\n---\n", "64 KiB"),
         (b"---\njust text\n---\n", "key: value"),
@@ -368,7 +368,7 @@ BOMB = "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]"
         (b"---\nrelated: [[mem_2]]\n---\n", "no `id`"),
         (b"---\nrelated: [{relationship: refines}]\n---\n", "no `id`"),
     ],
-    ids=str,
+    ids=lambda value: str(value[:24]),
 )
 def test_file_that_is_no_memory_is_refused_with_its_reason(data, reason):
     with pytest.raises(MemoryFormatError, match=reason):

@@ -14,7 +14,8 @@ REPO = Path(__file__).parents[1]
 LAYERS = """
     __main__ | forgectl
     daemon | integrations
-    server | sd_notify | listening
+    server | sd_notify
+    listening
     handlers
     writer
     retrieval | indexer | capture

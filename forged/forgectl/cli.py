@@ -117,7 +117,7 @@ def _adjusted(
 ) -> Invocation:
     return msgspec.structs.replace(
         call,
-        workspace=os.path.join(call.workspace, workspace or ""),
+        workspace=os.path.join(call.workspace, workspace) if workspace else call.workspace,
         autostart=call.autostart and not no_autostart,
         timeout_s=timeout_s or call.timeout_s,
         as_json=as_json,

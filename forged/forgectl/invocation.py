@@ -28,6 +28,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 10.0
     as_json: bool = False
     interactive: bool = False
+    watch_period_s: float = 2.0
 
     def colour(self, stream: TextIO) -> bool:
         """Whether to colour: NO_COLOR, then FORCE_COLOR, then a terminal that is not dumb."""

@@ -76,9 +76,12 @@ def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
             yield f"       older: v{older.version} {_day(older.created_at)} {escape_line(older.id)}  {gist}"
 
 
-def explanation(found: Explained, paint: Painter) -> Iterator[str]:
-    """Why these memories: what was asked for, scores by leg, hops, and what the budget cut."""
-    yield _occasion(found)
+def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
+    """Why these memories: what was asked for, scores by leg, hops, and what the budget cut.
+
+    With `query` it is about that query, asked now; else about an injection that has been made.
+    """
+    yield f"{_occasion(found, query)}: {_fitted(found)}"
     legs = "+".join(found.legs) or "none"
     took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""
     yield f"strategy {escape_line(found.strategy) or 'none'}, legs {escape_line(legs)}{took}"
@@ -94,15 +97,15 @@ def explanation(found: Explained, paint: Painter) -> Iterator[str]:
         yield from _ranking(found)
 
 
-def _occasion(found: Explained) -> str:
-    at = escape_line(found.at)
-    if not found.session_id:
-        return f"a query, asked {at}: {_included(found)}"
+def _occasion(found: Explained, query: str) -> str:
+    if query:
+        return f"asked now for {escape_line(query)!r}"
+    session = f"session {escape_line(found.session_id)}" if found.session_id else "no session"
     turn = f", turn {escape_line(found.turn_id)}" if found.turn_id else ""
-    return f"session {escape_line(found.session_id)}{turn}, injected {at}: {_included(found)}"
+    return f"{session}{turn}, injected {escape_line(found.at)}"
 
 
-def _included(found: Explained) -> str:
+def _fitted(found: Explained) -> str:
     return f"{found.included} of {found.included + len(found.omitted_ids)} memories fit"
 
 

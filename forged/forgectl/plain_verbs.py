@@ -39,6 +39,7 @@ def status(call: Invocation) -> None:
     """One status report; never starts a daemon, because looking must not change what is seen."""
     with daemon(msgspec.structs.replace(call, autostart=False)) as client:
         report = client.status(call.workspace)
+    check_read(msgspec.structs.replace(report, reason=""))  # its reason is part of the report
     if call.as_json:
         say_json(report)
     else:

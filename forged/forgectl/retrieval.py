@@ -88,7 +88,7 @@ def why_command(call: Invocation, *, query: str, session: str) -> None:
     if call.as_json:
         say_json(found)
     elif found.at:
-        say("\n".join(explanation(found, painter(call))))
+        say("\n".join(explanation(found, query, painter(call))))
 
 
 def _messages(message: str | None, stdin_json: bool) -> tuple[Message, ...]:

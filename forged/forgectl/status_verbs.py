@@ -11,8 +11,6 @@ from forged.forgectl import plain_verbs
 from forged.forgectl.cli import asks
 from forged.forgectl.invocation import Invocation
 
-_PERIOD_S = 2.0
-
 
 @click.command("status")
 @click.option("--watch", is_flag=True, help="Repeat every 2 s until Ctrl-C.")
@@ -42,6 +40,6 @@ def _watch(call: Invocation) -> None:
             if clears:
                 sys.stdout.write("\x1b[H\x1b[2J")
             plain_verbs.status(call)
-            time.sleep(_PERIOD_S)
+            time.sleep(call.watch_period_s)
     except KeyboardInterrupt:
         return

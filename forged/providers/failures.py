@@ -17,6 +17,7 @@ import msgspec
 
 from forged.errors import ProviderError
 
+_MAX_TOLD = 1_000  # judged by patterns, which take their time over 64 kB
 _MAX_MESSAGE = 200
 _MAX_RETRY_AFTER_S = 300.0
 _ECHO = 8
@@ -136,14 +137,14 @@ def _complaint(body: bytes) -> _Complaint | None:
     if isinstance(found, list):
         found = found[0] if found else ""
     if isinstance(found, str):
-        return _Complaint(message=found)
+        return _Complaint(message=found[:_MAX_TOLD])
     if not isinstance(found, dict) or not ("message" in found or "code" in found or "msg" in found):
         return None
     code = found.get("code")
     named = next((v for v in (code, found.get("type"), found.get("status")) if isinstance(v, str)), "")
     return _Complaint(
         code=named if re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", named) else "",
-        message=str(found.get("message") or found.get("msg") or ""),
+        message=str(found.get("message") or found.get("msg") or "")[:_MAX_TOLD],
         status=code if type(code) is int and 400 <= code < 600 else 0,
         retry_after_s=_retry_delay(found.get("details")),
     )
@@ -195,7 +196,7 @@ def _sentence(where: str, status: int, complaint: _Complaint, sent: tuple[str, .
 
 def quotable(message: str, sent: tuple[str, ...]) -> str:
     """Return a provider's sentence, cut and printable, or nothing if it repeats any of `sent`."""
-    printable = "".join(c if c.isprintable() else " " for c in message[: 4 * _MAX_MESSAGE])
+    printable = "".join(c if c.isprintable() else " " for c in message[:_MAX_TOLD])
     text = " ".join(printable.split())[:_MAX_MESSAGE]
     return "" if _repeats(text, sent) else text
 

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from forged.forgectl.escape import escape, escape_json, escape_line
 
-RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
+RAW = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
+)
 
 PAYLOADS = {
     "colour": ("\x1b[31mred\x1b[0m", "^[[31mred^[[0m"),

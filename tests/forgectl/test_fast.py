@@ -4,14 +4,14 @@ import sys
 
 import msgspec
 import pytest
-from forged_client.protocol import Hello, Message, Ping, Pong, Retrieve, Retrieved, Status, Welcome
 
 from forged.forgectl import fast, plain_verbs
+from forged_client.protocol import Hello, Message, Ping, Pong, Retrieve, Retrieved, Status, Welcome
 from tests.support import reports
 
 WHOLE_RUN = "from forged.forgectl import main; main()"
+WITHOUT_MSGSPEC = f"import sys; sys.modules['msgspec'] = None; {WHOLE_RUN}"
 WITHOUT_CLICK = f"import sys; sys.modules['click'] = None; {WHOLE_RUN}"
-WITHOUT_PROTOCOL = f"import sys; sys.modules['forged_client.protocol'] = None; {WITHOUT_CLICK}"
 
 
 def run(code, *arguments, directory):
@@ -35,7 +35,14 @@ def served(daemon):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["ping"], ["ping", "--json"], ["status"], ["status", "--json"], ["retrieve", "hi"], ["retrieve", "--json", "hi"]],
+    [
+        ["ping"],
+        ["ping", "--json"],
+        ["status"],
+        ["status", "--json"],
+        ["retrieve", "hi"],
+        ["retrieve", "--json", "hi"],
+    ],
     ids=" ".join,
 )
 def test_the_fast_path_says_what_click_says_and_without_it(served, tmp_path, arguments):
@@ -46,6 +53,10 @@ def test_the_fast_path_says_what_click_says_and_without_it(served, tmp_path, arg
     assert fast_run == click_run
     assert fast_run[0] == 0
     assert fast_run[1]
+
+
+def test_ping_does_not_even_load_the_protocol(daemon, tmp_path):
+    assert run(WITHOUT_MSGSPEC, "ping", directory=tmp_path) == (0, "pong\n", "")
 
 
 def test_the_fast_path_fails_as_click_does(no_daemon, tmp_path):
@@ -88,7 +99,9 @@ def test_the_constant_frames_are_those_of_the_protocol():
     hello = msgspec.msgpack.decode(fast.HELLO, type=Hello)
 
     assert (hello.id, hello.client) == (1, "forgectl")
-    assert hello.protocol_max == msgspec.msgpack.decode(msgspec.msgpack.encode(Welcome()), type=Welcome).protocol
+    assert (
+        hello.protocol_max == msgspec.msgpack.decode(msgspec.msgpack.encode(Welcome()), type=Welcome).protocol
+    )
     assert msgspec.msgpack.decode(fast.PING, type=Ping) == Ping(id=2)
     assert msgspec.msgpack.encode(Pong(id=2)) == fast.PONG
     assert fast.PROTOCOL in msgspec.msgpack.encode(Welcome())

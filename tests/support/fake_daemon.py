@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+
 from forged_client.framing import Framer, decode_request, encode
 from forged_client.protocol import (
     MAX_REQUEST_BYTES,
@@ -36,6 +37,8 @@ class FakeDaemon(socketserver.ThreadingUnixStreamServer):
         self.path = f"{directory}/forged.sock"
         self.answers: dict[type[Request], Answer] = {Hello: Welcome(version="0.1.0", pid=7), Ping: Pong()}
         self.requests: list[AnyRequest] = []
+        self.waits = threading.Event()
+        self._released = threading.Event()
         super().__init__(self.path, _Conversation)
 
     def answer(self, request: AnyRequest) -> Reply:
@@ -43,6 +46,15 @@ class FakeDaemon(socketserver.ThreadingUnixStreamServer):
         found = self.answers.get(type(request), Failed(status="error", code="unknown_verb", message="?"))
         reply = found(request) if callable(found) else found
         return msgspec.structs.replace(reply, id=request.id)
+
+    def stop_answering(self) -> Reply:
+        """As an answer: say that a client waits, and leave it waiting until the test is over."""
+        self.waits.set()
+        self._released.wait(30)
+        return Failed(status="error")
+
+    def release(self) -> None:
+        self._released.set()
 
     def asked(self, kind: type[Request]) -> Request:
         """The only request of this type."""
@@ -68,9 +80,12 @@ def fake_daemon() -> Iterator[FakeDaemon]:
     Path(directory).chmod(0o700)
     try:
         with FakeDaemon(directory) as daemon:
-            thread = threading.Thread(target=daemon.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+            thread = threading.Thread(
+                target=daemon.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+            )
             thread.start()
             yield daemon
+            daemon.release()
             daemon.shutdown()
             thread.join(5)
     finally:

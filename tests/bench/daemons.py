@@ -1,0 +1,117 @@
+"""Daemons under measurement, and the barest client that can talk to one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from forged_client import framing, protocol
+from measuring import HERE, Broken, directory, plain_environment, process
+
+READY_S = 30.0
+
+
+class Daemon:
+    """Where a started daemon is, and what it may see: `home` is its HOME, `repo` a workspace in it."""
+
+    def __init__(self, top: Path) -> None:
+        self.home = top / "home"
+        self.repo = self.home / "repo"
+        self.socket = str(top / "run" / "forged.sock")
+        self.embedded = top / "embedded"
+        self.pid = 0
+
+    def prepare(self) -> None:
+        (self.repo / ".git").mkdir(parents=True)
+        (self.repo / ".git/HEAD").write_text("ref: refs/heads/main\n")
+
+    def environment(self) -> dict[str, str]:
+        return plain_environment(
+            HOME=str(self.home), FORGED_SOCKET=self.socket, BENCH_EMBEDDED=str(self.embedded)
+        )
+
+    def command(self, *, stub: bool) -> list[str | Path]:
+        if stub:
+            return [sys.executable, HERE / "stub_daemon.py"]
+        return [sys.executable, "-m", "forged", "serve", "--log-level", "warning"]
+
+    def passages_embedded(self) -> int:
+        """How many texts the stub embedder was given."""
+        return int(self.embedded.read_text()) if self.embedded.exists() else 0
+
+
+@contextlib.contextmanager
+def prepared() -> Iterator[Daemon]:
+    """A home and a repository for a daemon that is not started yet."""
+    with directory() as top:
+        daemon = Daemon(top)
+        daemon.prepare()
+        yield daemon
+
+
+@contextlib.contextmanager
+def serving(daemon: Daemon, *, stub: bool = False) -> Iterator[None]:
+    """Run the daemon until the end of the block."""
+    with process(daemon.command(stub=stub), daemon.environment(), cwd="/") as child:
+        daemon.pid = child.pid
+        Caller(daemon.socket).close()
+        yield
+
+
+class Caller:
+    """A blocking connection: hello at once, then whole frames out and bodies of replies in."""
+
+    def __init__(self, path: str, ready_s: float = READY_S) -> None:
+        self._socket = _dialled(path, ready_s)
+        self._buffer = bytearray(1 << 20)
+        self._view = memoryview(self._buffer)
+        self.ask(framing.encode(protocol.Hello(id=1, client="bench", pid=os.getpid())))
+
+    def ask(self, frame: bytes | bytearray) -> memoryview:
+        """Send one frame; the body of the next, valid until the next call."""
+        self._socket.sendall(frame)
+        return self.next()
+
+    def next(self) -> memoryview:
+        have, receive, view = 0, self._socket.recv_into, self._view
+        need = framing.HEADER_BYTES
+        while have < need:
+            got = receive(view[have:])
+            if not got:
+                raise Broken("the daemon closed the connection")
+            have += got
+            if have >= framing.HEADER_BYTES:
+                need = framing.HEADER_BYTES + int.from_bytes(view[: framing.HEADER_BYTES], "big")
+        return view[framing.HEADER_BYTES : need]
+
+    def call(self, request: protocol.Request) -> protocol.Reply:
+        """The typed reply to a typed request."""
+        reply = framing.decode_reply(self.ask(framing.encode(request)))
+        if isinstance(reply, protocol.Failed):
+            raise Broken(reply.message)
+        return reply
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _dialled(path: str, ready_s: float) -> socket.socket:
+    """Connect as soon as somebody listens."""
+    deadline = time.monotonic() + ready_s
+    while True:
+        dialled = socket.socket(socket.AF_UNIX)
+        dialled.settimeout(ready_s)
+        try:
+            dialled.connect(path)
+        except OSError:
+            dialled.close()
+            if time.monotonic() > deadline:
+                raise Broken(f"no daemon at {path} after {ready_s} s") from None
+            time.sleep(0.001)
+        else:
+            return dialled

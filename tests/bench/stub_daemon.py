@@ -1,0 +1,53 @@
+"""`forged serve` with an embedder that costs nothing, so that what is measured is forged and not a model.
+
+It writes the number of passages it was asked to embed into the file named by BENCH_EMBEDDED: an independent
+count, which the daemon's own counters cannot prettify.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as forged.__main__ does, before numpy
+
+import asyncio
+import logging
+
+import corpus
+import numpy as np
+
+from forged import config, daemon
+from forged.providers import Kind, Vectors
+
+
+class StubEmbedder:
+    """Vectors by hash; those of queries are made once, because a model's time is not the subject."""
+
+    key = "bench"
+
+    def __init__(self, counted_in: str) -> None:
+        self._counted_in = counted_in
+        self._passages = 0
+        self._queries: dict[str, Vectors] = {}
+
+    async def embed(
+        self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
+    ) -> Vectors:
+        if kind == "passage":
+            self._passages += len(texts)
+            with open(self._counted_in, "w") as file:
+                file.write(str(self._passages))
+            return corpus.vectors(texts)
+        for text in texts:
+            if text not in self._queries:
+                self._queries[text] = corpus.vector(text)
+        return np.stack([self._queries[text] for text in texts])
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level="WARNING")
+    stub = daemon.Models(embedder=StubEmbedder(os.environ["BENCH_EMBEDDED"]), chat=None)
+    asyncio.run(daemon.serve(config.load(os.environ), dict(os.environ), models=stub))

@@ -1,0 +1,80 @@
+"""Fixtures of the client's tests: short socket paths, scripted peers, and both clients behind one call."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from forged_client import AsyncClient, Client
+from forged_client.protocol import Reply
+from tests.support.peer import Peer, Script
+
+# What a call may take above its deadline: scheduling on a busy machine, far below any hanging.
+MARGIN_S = 2.0
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A directory whose path is short enough for sockets, which pytest's own is not."""
+    path = Path(tempfile.mkdtemp(prefix="fg"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def socket_file(folder: Path) -> str:
+    return str(folder / "s")
+
+
+@pytest.fixture
+def serve(socket_file: str) -> Iterator[Callable[[Script], Peer]]:
+    """Starts a peer at `socket_file`; a second call replaces the first peer, as a restart does."""
+    running: list[Peer] = []
+
+    def start(script: Script) -> Peer:
+        for peer in running:
+            peer.stop()
+        running[:] = [Peer(socket_file, script)]
+        return running[0]
+
+    yield start
+    for peer in running:
+        peer.stop()
+
+
+Ask = Callable[..., Reply]
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def ask(request: pytest.FixtureRequest, socket_file: str) -> Ask:
+    """`ask("search", "/w", "query", timeout_s=0.3)` over either client, ended by the margin at the latest."""
+    once = _ask_blocking if request.param == "blocking" else _ask_asyncio
+
+    def ended(verb: str, *args: object, timeout_s: float = 5.0, strict: bool = False) -> Reply:
+        pool = ThreadPoolExecutor(1)
+        try:
+            call = pool.submit(once, socket_file, verb, args, timeout_s, strict)
+            return call.result(MARGIN_S + (timeout_s if timeout_s > 0 else 0))
+        finally:
+            pool.shutdown(wait=False)
+
+    return ended
+
+
+def _ask_blocking(path: str, verb: str, args: tuple[object, ...], timeout_s: float, strict: bool) -> Reply:
+    with Client(path, timeout_s=timeout_s, strict=strict) as client:
+        return getattr(client, verb)(*args)
+
+
+def _ask_asyncio(path: str, verb: str, args: tuple[object, ...], timeout_s: float, strict: bool) -> Reply:
+    async def once() -> Reply:
+        async with AsyncClient(path, timeout_s=timeout_s, strict=strict) as client:
+            return await getattr(client, verb)(*args)
+
+    return asyncio.run(once())

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from forged_client import AsyncClient, Client, ReplyLost
+from forged_client.protocol import Found, Ping, Pong, Progress, Remember, Search
+from tests.support.peer import PATIENCE_S, Peer, Script, Talk, answering, any_answer, stopped_server, with_id
+
+Serve = Callable[[Script], Peer]
+T = TypeVar("T")
+
+
+def run(path: str, work: Callable[[AsyncClient], Awaitable[T]], **settings: object) -> T:
+    async def with_client() -> T:
+        async with asyncio.timeout(PATIENCE_S), AsyncClient(path, **settings) as client:
+            return await work(client)
+
+    return asyncio.run(with_client())
+
+
+def test_both_clients_have_the_same_verbs() -> None:
+    for name, method in inspect.getmembers(Client, inspect.isfunction):
+        if not name.startswith("_") and name not in {"close", "events"}:
+            assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(method)
+
+
+def test_replies_find_their_request_in_any_order(serve: Serve, socket_file: str) -> None:
+    def backwards(talk: Talk) -> None:
+        talk.greet()
+        requests = [talk.next_request() for _ in range(20)]
+        for request in reversed(requests):
+            talk.reply(Found(id=request.id, generation=request.query))
+        talk.wait_for_hang_up()
+
+    peer = serve(backwards)
+    queries = [str(number) for number in range(20)]
+
+    async def ask_all(client: AsyncClient) -> list[Found]:
+        return await asyncio.gather(*(client.search("/w", query) for query in queries))
+
+    found = run(socket_file, ask_all)
+
+    assert [reply.generation for reply in found] == queries
+    assert len(peer.talks) == 1
+
+
+def test_a_slow_request_does_not_hold_up_another(serve: Serve, socket_file: str) -> None:
+    serve(answering(lambda request: Pong() if isinstance(request, Ping) else None))
+
+    async def ask_both(client: AsyncClient) -> tuple[str, str]:
+        slow = asyncio.create_task(client.search("/w", "q"))
+        await asyncio.sleep(0)
+        ping = await client.ping()
+        return ping.status, (await slow).status
+
+    assert run(socket_file, ask_both, timeout_s=0.5) == ("ok", "timeout")
+
+
+def test_a_request_that_timed_out_does_not_end_the_others(serve: Serve, socket_file: str) -> None:
+    release = threading.Event()
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        talk.next_request()
+        second = talk.next_request()
+        release.wait(PATIENCE_S)
+        talk.reply(with_id(any_answer(second), second.id))
+        talk.wait_for_hang_up()
+
+    peer = serve(script)
+
+    async def ask_both(client: AsyncClient) -> tuple[str, str]:
+        short = asyncio.create_task(client.retrieve("/w", timeout_s=-0.3))
+        await asyncio.sleep(0)
+        long = asyncio.create_task(client.search("/w", "q"))
+        first = await short
+        release.set()
+        return first.status, (await long).status
+
+    assert run(socket_file, ask_both) == ("timeout", "ok")
+    assert len(peer.talks) == 1
+
+
+def test_a_connection_nobody_got_an_answer_from_is_dropped(serve: Serve, socket_file: str) -> None:
+    def script(talk: Talk) -> None:
+        if talk.number == 0:
+            talk.wait_for_hang_up()
+        answering(any_answer)(talk)
+
+    serve(script)
+
+    async def ask_twice(client: AsyncClient) -> list[str]:
+        return [(await client.ping()).status for _ in range(2)]
+
+    assert run(socket_file, ask_twice, timeout_s=0.3) == ["timeout", "ok"]
+
+
+def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> None:
+    serve(answering(any_answer))
+
+    async def ask_over_a_restart(client: AsyncClient) -> list[str]:
+        first = await client.remember("/w", "text")
+        await asyncio.to_thread(serve, answering(any_answer))
+        second = await client.remember("/w", "text")
+        return [first.status, second.status]
+
+    assert run(socket_file, ask_over_a_restart) == ["ok", "ok"]
+
+
+def test_a_restart_that_the_loop_has_not_seen_yet_is_not_an_error(serve: Serve, socket_file: str) -> None:
+    serve(answering(any_answer))
+
+    async def ask_over_a_restart(client: AsyncClient) -> str:
+        await client.ping()
+        peer = serve(answering(any_answer))  # blocks the loop
+        status = (await client.remember("/w", "text")).status
+        assert len(peer.asked(Remember)) == 1
+        return status
+
+    assert run(socket_file, ask_over_a_restart) == "ok"
+
+
+def test_a_lost_reply_is_asked_for_once_more(serve: Serve, socket_file: str) -> None:
+    def script(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        if talk.number:
+            talk.reply(Found(id=request.id, generation="second"))
+            talk.wait_for_hang_up()
+
+    serve(script)
+
+    assert run(socket_file, lambda client: client.search("/w", "q")).generation == "second"
+
+
+def test_a_write_whose_reply_was_lost_is_not_sent_again(serve: Serve, socket_file: str) -> None:
+    def script(talk: Talk) -> None:
+        talk.greet()
+        talk.next_request()
+
+    peer = serve(script)
+
+    assert run(socket_file, lambda client: client.remember("/w", "text")).status == "error"
+    assert len(peer.asked(Remember)) == 1
+    with pytest.raises(ReplyLost):
+        run(socket_file, lambda client: client.remember("/w", "text"), strict=True)
+
+
+def test_a_cancelled_request_leaves_the_connection_usable(serve: Serve, socket_file: str) -> None:
+    got = threading.Event()
+
+    def answer(request: object) -> Pong | None:
+        got.set()
+        return Pong() if isinstance(request, Ping) else None
+
+    peer = serve(answering(answer))
+
+    async def cancel_one(client: AsyncClient) -> str:
+        task = asyncio.create_task(client.search("/w", "q"))
+        await asyncio.to_thread(got.wait, PATIENCE_S)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return (await client.ping()).status
+
+    assert run(socket_file, cancel_one) == "ok"
+    assert (len(peer.talks), len(peer.asked(Search))) == (1, 1)
+
+
+def test_requests_wait_for_a_daemon_that_does_not_read(socket_file: str) -> None:
+    async def flood(client: AsyncClient) -> set[str]:
+        replies = await asyncio.gather(*(client.search("/w", "x" * 500_000) for _ in range(20)))
+        return {reply.status for reply in replies}
+
+    with stopped_server(socket_file, backlog=5):
+        assert run(socket_file, flood, timeout_s=0.5) == {"timeout"}
+
+
+def test_one_client_may_work_in_one_loop_after_another(serve: Serve, socket_file: str) -> None:
+    serve(answering(any_answer))
+    client = AsyncClient(socket_file)
+
+    async def once() -> str:
+        reply = await client.ping()
+        await client.aclose()
+        return reply.status
+
+    assert [asyncio.run(once()) for _ in range(2)] == ["ok", "ok"]
+
+
+def test_events_are_streamed_beside_other_requests(serve: Serve, socket_file: str) -> None:
+    serve(answering(any_answer))
+
+    async def listen(client: AsyncClient) -> tuple[str, str]:
+        events = client.events("/w")
+        first = await anext(events)
+        ping = await client.ping()
+        await events.aclose()
+        return first.status, ping.status
+
+    assert run(socket_file, listen) == ("ok", "ok")
+
+
+def test_the_last_event_says_why_there_are_no_more(serve: Serve, socket_file: str) -> None:
+    def script(talk: Talk) -> None:
+        talk.greet()
+        talk.reply(Progress(id=talk.next_request().id, done=1))
+
+    serve(script)
+
+    async def listen(client: AsyncClient) -> list[Progress]:
+        return [event async for event in client.events("/w")]
+
+    first, last = run(socket_file, listen)
+
+    assert (first.done, "closed the connection" in last.reason) == (1, True)

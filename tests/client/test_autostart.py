@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import forged_client
+from forged_client import Client, DaemonUnavailable
+from forged_client.autostart import reduced_environment, start, trusted_executable
+from forged_client.deadline import Deadline
+
+_DAEMON = """#!{python}
+import os, sys, time
+sys.path[:0] = {path!r}
+with open({seen!r}, "a") as seen:
+    print(os.getpid(), os.getcwd(), os.getsid(0), sys.argv[1:], sorted(os.environ), file=seen)
+print("daemon is up", flush=True)
+{body}
+"""
+
+_SERVES = """
+from forged_client.protocol import Pong
+from tests.support.peer import Peer, answering
+try:
+    Peer(os.environ["FORGED_SOCKET"], answering(lambda _: Pong()))
+except OSError:
+    os._exit(75)
+"""
+
+
+class Seen:
+    """What the fake daemons have written down."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def lines(self) -> list[str]:
+        return self.file.read_text().splitlines() if self.file.exists() else []
+
+
+@pytest.fixture
+def seen(folder: Path) -> Iterator[Seen]:
+    seen = Seen(folder / "seen")
+    yield seen
+    for line in seen.lines():
+        with suppress(ProcessLookupError):
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+
+
+@pytest.fixture
+def install(folder: Path, seen: Seen) -> Callable[[str], str]:
+    """Writes an executable that acts as the daemon, and returns its path."""
+
+    def write(body: str = _SERVES) -> str:
+        file = folder / "forged"
+        repo = Path(__file__).parents[2]
+        path = [str(repo), str(Path(forged_client.__file__).parents[1]), *filter(os.path.isdir, sys.path)]
+        file.write_text(_DAEMON.format(python=sys.executable, path=path, seen=str(seen.file), body=body))
+        file.chmod(0o755)
+        return str(file)
+
+    return write
+
+
+Install = Callable[..., str]
+
+
+def test_a_missing_daemon_is_started_and_answers(install: Install, socket_file: str, seen: Seen) -> None:
+    with Client(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
+        assert client.ping().status == "ok"
+
+    assert len(seen.lines()) == 1
+
+
+def test_the_daemon_is_started_by_the_asyncio_client_too(
+    install: Install, socket_file: str, seen: Seen
+) -> None:
+    import asyncio
+
+    from forged_client import AsyncClient
+
+    async def ping() -> str:
+        async with AsyncClient(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
+            return (await client.ping()).status
+
+    assert asyncio.run(ping()) == "ok"
+
+
+def test_the_daemon_stands_on_its_own(
+    install: Install, socket_file: str, seen: Seen, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    with Client(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
+        client.ping()
+
+    pid, cwd, session, rest = seen.lines()[0].split(maxsplit=3)
+    log = home / ".local/state/forged/forged.log"
+    assert (cwd, session) == ("/", pid)
+    assert rest.startswith("['serve']")
+    assert "OPENAI_API_KEY" not in rest
+    assert log.read_text() == "daemon is up\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_several_clients_may_start_daemons_at_once(install: Install, socket_file: str, seen: Seen) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    executable = install()
+
+    def ping(_: int) -> str:
+        with Client(socket_file, autostart=True, executable=executable, timeout_s=20) as client:
+            return client.ping().status
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(ping, range(4))) == {"ok"}
+
+
+def test_a_daemon_that_gives_up_is_reported_with_its_log(install: Install, socket_file: str) -> None:
+    with Client(socket_file, autostart=True, executable=install("os._exit(78)"), timeout_s=20) as client:
+        reply = client.ping()
+
+    assert reply.status == "unavailable"
+    assert "exit code 78" in reply.reason
+    assert "forged.log" in reply.reason
+
+
+def test_a_daemon_that_never_listens_costs_the_deadline_only(install: Install, socket_file: str) -> None:
+    executable = install("time.sleep(60)")
+    with Client(socket_file, autostart=True, executable=executable, timeout_s=0.5) as client:
+        reply = client.ping()
+
+    assert (reply.status, "starting the daemon" in reply.reason) == ("unavailable", True)
+
+
+def test_nothing_is_started_unless_it_is_asked_for(
+    install: Install, socket_file: str, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGED_EXECUTABLE", install())
+
+    assert Client(socket_file).ping().status == "unavailable"
+    assert seen.lines() == []
+
+
+@pytest.fixture
+def env(folder: Path) -> dict[str, str]:
+    return {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+
+
+@pytest.fixture
+def program(folder: Path) -> Path:
+    file = folder / "program"
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o755)
+    return file
+
+
+def record(env: dict[str, str], path: object) -> Path:
+    file = Path(env["XDG_STATE_HOME"], "forged", "executable")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{path}\n")
+    file.chmod(0o600)
+    return file
+
+
+def test_the_executable_is_the_argument_then_the_variable_then_the_record(
+    env: dict[str, str], program: Path, folder: Path
+) -> None:
+    record(env, program)
+    missing = str(folder / "missing")
+
+    assert trusted_executable(None, env) == str(program)
+    with pytest.raises(DaemonUnavailable, match="missing"):
+        trusted_executable(None, env | {"FORGED_EXECUTABLE": missing})
+    assert trusted_executable(str(program), env | {"FORGED_EXECUTABLE": missing}) == str(program)
+
+
+@pytest.mark.parametrize("name", ["program", "./program", "bin/program"])
+def test_an_executable_is_never_searched_for(
+    env: dict[str, str], program: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(program.parent)
+    env["PATH"] = str(program.parent)
+
+    with pytest.raises(DaemonUnavailable, match="absolute"):
+        trusted_executable(name, env)
+    with pytest.raises(DaemonUnavailable, match="absolute"):
+        trusted_executable(None, env | {"FORGED_EXECUTABLE": name})
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
+def test_an_executable_that_others_can_write_is_refused(
+    env: dict[str, str], program: Path, mode: int
+) -> None:
+    program.chmod(mode)
+
+    with pytest.raises(DaemonUnavailable, match="not writable"):
+        trusted_executable(str(program), env)
+
+
+def test_a_directory_is_no_executable(env: dict[str, str], folder: Path) -> None:
+    with pytest.raises(DaemonUnavailable):
+        trusted_executable(str(folder), env)
+
+
+def test_a_record_that_others_can_write_is_refused(env: dict[str, str], program: Path) -> None:
+    record(env, program).chmod(0o666)
+
+    with pytest.raises(DaemonUnavailable, match="others"):
+        trusted_executable(None, env)
+
+
+def test_without_any_executable_the_reason_says_what_to_do(env: dict[str, str]) -> None:
+    with pytest.raises(DaemonUnavailable, match="forged serve"):
+        trusted_executable(None, env)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_another_users_executable_is_refused(env: dict[str, str], program: Path) -> None:
+    os.chown(program, 12345, 12345)
+
+    with pytest.raises(DaemonUnavailable):
+        trusted_executable(str(program), env)
+
+
+def test_the_daemon_inherits_no_keys() -> None:
+    env = {"HOME": "/h", "PATH": "/p", "LANG": "C", "LC_ALL": "C", "XDG_RUNTIME_DIR": "/r", "FORGED_X": "1"}
+
+    assert reduced_environment(env | {"OPENAI_API_KEY": "k", "PYTHONPATH": "/w", "LD_PRELOAD": "x"}) == env
+
+
+@pytest.fixture
+def unit(env: dict[str, str], folder: Path) -> str:
+    """An installed socket unit; the address it listens at."""
+    (folder / ".config/systemd/user").mkdir(parents=True)
+    (folder / ".config/systemd/user/forged.socket").write_text("[Socket]\n")
+    (folder / "r").mkdir(mode=0o700)
+    env["XDG_RUNTIME_DIR"] = str(folder / "r")
+    return f"{folder}/r/forged/forged.sock"
+
+
+def systemctl(folder: Path, exit_code: int) -> tuple[str]:
+    file = folder / "systemctl"
+    file.write_text(f'#!/bin/sh\necho "$@" >> {folder}/asked\nexit {exit_code}\n')
+    file.chmod(0o755)
+    return (str(file),)
+
+
+def test_an_installed_socket_unit_is_preferred(
+    env: dict[str, str], unit: str, folder: Path, install: Install, seen: Seen
+) -> None:
+    start(unit, install(), Deadline(20), env=env, systemctl=systemctl(folder, 0)).check()
+
+    assert (folder / "asked").read_text() == "--user start forged.socket\n"
+    assert seen.lines() == []
+
+
+@pytest.mark.parametrize("exit_code", [1, None])
+def test_the_daemon_is_started_directly_when_systemd_cannot(
+    env: dict[str, str], unit: str, folder: Path, install: Install, exit_code: int | None
+) -> None:
+    programs = ("/missing/systemctl",) if exit_code is None else systemctl(folder, exit_code)
+
+    starting = start(unit, install("pass"), Deadline(20), env=env, systemctl=programs)
+
+    assert starting._process is not None
+    starting._process.wait(20)
+
+
+def test_the_unit_is_not_asked_for_another_address(
+    env: dict[str, str], unit: str, folder: Path, install: Install, socket_file: str
+) -> None:
+    starting = start(socket_file, install("pass"), Deadline(20), env=env, systemctl=systemctl(folder, 0))
+
+    starting._process.wait(20)
+    assert not (folder / "asked").exists()

@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from forged_client import Client, ReplyLost, protocol
+from forged_client.protocol import (
+    Found,
+    Message,
+    Ping,
+    Pong,
+    Progress,
+    Remember,
+    Remembered,
+    Retrieve,
+    Retrieved,
+)
+from tests.support.peer import PATIENCE_S, Peer, Script, Talk, answering, any_answer, with_id
+
+Serve = Callable[[Script], Peer]
+
+
+def ping_only(talk: Talk) -> None:
+    answering(lambda _: Pong())(talk)
+
+
+def one_answer_then_hang_up(talk: Talk) -> None:
+    talk.greet()
+    request = talk.next_request()
+    talk.reply(with_id(any_answer(request), request.id))
+
+
+CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
+    "ping": lambda c: c.ping(),
+    "status": lambda c: c.status("/w"),
+    "retrieve": lambda c: c.retrieve("/w", [{"role": "user", "content": "q"}], session_id="s", turn_id="t"),
+    "search": lambda c: c.search("/w", "q", limit=3),
+    "why": lambda c: c.why("/w", session_id="s"),
+    "remember": lambda c: c.remember("/w", "text", scope="user"),
+    "capture": lambda c: c.capture("/w", "s", [{"role": "user", "content": "q"}]),
+    "get": lambda c: c.get("/w", ["a", "b"]),
+    "list": lambda c: c.list("/w", scope="repo"),
+    "history": lambda c: c.history("/w", "a"),
+    "forget": lambda c: c.forget("/w", "a"),
+    "rebuild": lambda c: c.rebuild("/w", full=True),
+}
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_a_verb_sends_its_request_and_returns_its_reply(serve: Serve, verb: str, socket_file: str) -> None:
+    peer = serve(answering(any_answer))
+
+    with Client(socket_file) as client:
+        reply = CALLS[verb](client)
+
+    (request,) = peer.requests[1:]
+    assert (type(reply), reply.status) == (type(any_answer(request)), "ok")
+    assert type(request).__struct_config__.tag == verb
+
+
+def test_a_retrieve_carries_all_it_was_given(serve: Serve, socket_file: str) -> None:
+    peer = serve(answering(lambda _: Retrieved(text="block")))
+
+    with Client(socket_file) as client:
+        reply = client.retrieve(
+            "/w",
+            [{"role": "user", "content": [{"type": "text", "text": "q"}]}],
+            session_id="s",
+            turn_id="t",
+            hypotheses=["h"],
+            token_budget=5,
+            timeout_s=1.5,
+            min_generation="e:2",
+            known_digest="d",
+        )
+
+    assert reply.text == "block"
+    assert peer.asked(Retrieve) == [
+        Retrieve(
+            id=2,
+            workspace="/w",
+            session_id="s",
+            turn_id="t",
+            messages=(Message("user", "q"),),
+            hypotheses=("h",),
+            token_budget=5,
+            timeout_s=1.5,
+            min_generation="e:2",
+            known_digest="d",
+        )
+    ]
+
+
+def test_a_retrieves_own_limit_moves_the_calls_deadline(serve: Serve, socket_file: str) -> None:
+    def slow(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        threading.Event().wait(0.2)
+        talk.reply(Retrieved(id=request.id, text="late"))
+        talk.wait_for_hang_up()
+
+    serve(slow)
+
+    with Client(socket_file, timeout_s=0.05) as client:
+        assert client.retrieve("/w", timeout_s=5.0).text == "late"
+
+
+def test_one_connection_serves_many_calls(serve: Serve, socket_file: str) -> None:
+    peer = serve(ping_only)
+
+    with Client(socket_file) as client:
+        replies = [client.ping().status for _ in range(5)]
+
+    assert (replies, len(peer.talks)) == (["ok"] * 5, 1)
+
+
+def test_nothing_is_connected_before_the_first_call(serve: Serve, socket_file: str) -> None:
+    peer = serve(ping_only)
+
+    Client(socket_file).close()
+
+    assert peer.talks == []
+
+
+def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> None:
+    serve(answering(any_answer))
+    with Client(socket_file) as client:
+        client.ping()
+        peer = serve(answering(any_answer))
+
+        assert client.ping().status == "ok"
+        assert client.remember("/w", "text").status == "ok"
+
+    assert len(peer.asked(Remember)) == 1
+
+
+def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve: Serve, socket_file: str) -> None:
+    peer = serve(one_answer_then_hang_up)
+
+    with Client(socket_file) as client:
+        for _ in range(3):
+            assert client.remember("/w", "text").status == "ok"
+            peer._threads[-1].join(PATIENCE_S)
+
+    assert len(peer.asked(Remember)) == 3
+
+
+def test_a_lost_reply_is_asked_for_once_more(serve: Serve, socket_file: str) -> None:
+    def script(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        if talk.number:
+            talk.reply(Found(id=request.id, generation="second"))
+
+    peer = serve(script)
+
+    with Client(socket_file) as client:
+        assert client.search("/w", "q").generation == "second"
+    assert len(peer.talks) == 2
+
+
+def test_a_write_whose_reply_was_lost_is_not_sent_again(serve: Serve, socket_file: str) -> None:
+    def script(talk: Talk) -> None:
+        talk.greet()
+        talk.next_request()
+
+    peer = serve(script)
+
+    with Client(socket_file) as client:
+        reply = client.remember("/w", "text")
+        with pytest.raises(ReplyLost):
+            Client(socket_file, strict=True).forget("/w", "a")
+
+    assert (type(reply), reply.status) == (Remembered, "error")
+    assert [type(request).__name__ for request in peer.requests] == ["Hello", "Remember", "Hello", "Forget"]
+
+
+def test_a_late_reply_is_not_the_next_calls(serve: Serve, socket_file: str) -> None:
+    release = threading.Event()
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        if talk.number == 0:
+            release.wait(PATIENCE_S)
+        talk.reply(Found(id=request.id, generation=f"connection {talk.number}"))
+        talk.wait_for_hang_up()
+
+    serve(script)
+
+    with Client(socket_file, timeout_s=0.2) as client:
+        assert client.search("/w", "q").status == "timeout"
+        release.set()
+        assert client.search("/w", "q").generation == "connection 1"
+
+
+def test_threads_share_a_client(serve: Serve, socket_file: str) -> None:
+    serve(answering(lambda request: Found(generation=request.query)))
+
+    with Client(socket_file) as client, ThreadPoolExecutor(8) as pool:
+        queries = [str(number) for number in range(100)]
+        found = list(pool.map(lambda query: client.search("/w", query).generation, queries))
+
+    assert found == queries
+
+
+def test_waiting_for_another_thread_counts_against_the_deadline(serve: Serve, socket_file: str) -> None:
+    asked, release = threading.Event(), threading.Event()
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        asked.set()
+        release.wait(PATIENCE_S)
+        talk.reply(Retrieved(id=request.id))
+        talk.wait_for_hang_up()
+
+    serve(script)
+    with Client(socket_file, timeout_s=0.3) as client, ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(client.retrieve, "/w", timeout_s=PATIENCE_S)
+        assert asked.wait(PATIENCE_S)
+
+        assert "another thread" in client.ping().reason
+        release.set()
+        assert slow.result(PATIENCE_S).status == "ok"
+
+
+def test_a_forked_child_has_its_own_connection(serve: Serve, socket_file: str) -> None:
+    peer = serve(ping_only)
+
+    with Client(socket_file) as client:
+        client.ping()
+        child = _forked(lambda: client.ping().status == "ok")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert client.ping().status == "ok"
+
+    assert len(peer.talks) == 2
+
+
+def _forked(work: Callable[[], bool]) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the peer's threads are still alive
+        child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if work() else 1)
+        finally:
+            os._exit(2)
+    return child
+
+
+def test_a_closed_client_connects_again(serve: Serve, socket_file: str) -> None:
+    peer = serve(ping_only)
+    client = Client(socket_file)
+
+    client.ping()
+    client.close()
+    assert client.ping().status == "ok"
+    client.close()
+
+    assert len(peer.talks) == 2
+
+
+def test_the_daemon_learns_who_asks(serve: Serve, socket_file: str) -> None:
+    peer = serve(ping_only)
+
+    with Client(socket_file, name="my-agent") as client:
+        client.ping()
+
+    hello = peer.requests[0]
+    assert (hello.client, hello.pid) == ("my-agent", os.getpid())
+
+
+def stream_of(count: int) -> Script:
+    def script(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        for done in range(count):
+            talk.reply(Progress(id=request.id, event="embedding", done=done))
+
+    return script
+
+
+def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve: Serve, socket_file: str) -> None:
+    serve(stream_of(3))
+
+    events = list(Client(socket_file).events("/w"))
+
+    assert [event.done for event in events[:-1]] == [0, 1, 2]
+    assert "closed the connection" in events[-1].reason
+
+
+def test_listening_to_events_can_be_ended_early(serve: Serve, socket_file: str) -> None:
+    serve(answering(any_answer))
+    with Client(socket_file) as client:
+        events = client.events("/w")
+        assert next(events).status == "ok"
+        assert client.ping().status == "ok"
+        events.close()
+
+
+def test_events_of_an_absent_daemon_are_one_value(socket_file: str) -> None:
+    (event,) = Client(socket_file).events("/w")
+
+    assert event.status == "unavailable"
+
+
+def test_events_end_when_their_time_is_up(serve: Serve, socket_file: str) -> None:
+    serve(answering(any_answer))
+
+    *_, last = Client(socket_file).events("/w", timeout_s=0.1)
+
+    assert last.status == "timeout"
+
+
+def test_an_interrupted_call_leaves_no_reply_behind(serve: Serve, socket_file: str) -> None:
+    def script(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        if talk.number == 0:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            talk.wait_for_hang_up()
+        talk.reply(Pong(id=request.id))
+
+    peer = serve(script)
+
+    with Client(socket_file, timeout_s=PATIENCE_S) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.ping()
+
+        assert client.ping().status == "ok"
+    assert len(peer.asked(Ping)) == 2

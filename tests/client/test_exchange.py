@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+
+from forged_client.errors import (
+    ConnectionLost,
+    DaemonUnavailable,
+    DeadlineExceeded,
+    FrameTooLarge,
+    MalformedFrame,
+    ProtocolMismatch,
+    ReplyLost,
+    RequestFailed,
+)
+from forged_client.exchange import Exchange, failure, may_repeat, settled
+from forged_client.framing import Framer, decode_request, encode
+from forged_client.protocol import (
+    MAX_REQUEST_BYTES,
+    Capture,
+    Failed,
+    Forget,
+    Found,
+    Hello,
+    Message,
+    Ping,
+    Pong,
+    Remember,
+    Reply,
+    Request,
+    Retrieve,
+    Search,
+    StatusReport,
+    Welcome,
+)
+from tests.support.peer import REPLY_OF
+
+
+def sent(frame: bytearray) -> list[Request]:
+    return [decode_request(body) for body in Framer(limit=4 << 20).feed(frame)]
+
+
+def arrived(exchange: Exchange, *replies: Reply) -> list[Reply]:
+    return exchange.replies(memoryview(b"".join(encode(reply) for reply in replies)))
+
+
+def test_hello_travels_with_the_first_request_only() -> None:
+    exchange = Exchange("agent")
+
+    first, second = (sent(exchange.request(Ping())[1]) for _ in range(2))
+
+    assert [type(request) for request in first] == [Hello, Ping]
+    assert [type(request) for request in second] == [Ping]
+
+
+def test_every_request_of_a_connection_has_its_own_id() -> None:
+    exchange = Exchange("agent")
+
+    requests = [request for _ in range(3) for request in sent(exchange.request(Ping())[1])]
+
+    assert len({request.id for request in requests}) == 4
+
+
+def test_the_welcome_is_no_reply() -> None:
+    assert arrived(Exchange("agent"), Welcome(id=1), Pong(id=2)) == [Pong(id=2)]
+
+
+@pytest.mark.parametrize("reply", [Welcome(id=1, protocol=2), Failed(id=1, code="protocol_mismatch")])
+def test_another_protocol_version_ends_the_connection(reply: Reply) -> None:
+    with pytest.raises(ProtocolMismatch, match="version 1"):
+        arrived(Exchange("agent"), reply)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_refused_connection_says_why(number: int) -> None:
+    with pytest.raises(RequestFailed, match="busy: full"):
+        arrived(Exchange("agent"), Failed(id=number, code="busy", message="full"))
+
+
+def test_a_request_above_its_limit_is_not_sent() -> None:
+    with pytest.raises(FrameTooLarge):
+        Exchange("agent").request(Search(workspace="/w", query="x" * MAX_REQUEST_BYTES))
+
+
+def test_a_capture_may_be_larger_than_a_request() -> None:
+    messages = (Message("user", "x" * MAX_REQUEST_BYTES),)
+
+    assert Exchange("agent").request(Capture(workspace="/w", session_id="s", messages=messages))
+    with pytest.raises(FrameTooLarge):
+        Exchange("agent").request(Retrieve(workspace="/w", messages=messages))
+
+
+@pytest.mark.parametrize("query", [object(), "\ud800", 1 << 70])
+def test_what_msgpack_cannot_hold_is_an_invalid_request(query: object) -> None:
+    with pytest.raises(RequestFailed, match="invalid"):
+        Exchange("agent").request(Search(workspace="/w", query=query))  # type: ignore[arg-type]
+
+
+def test_a_request_that_was_not_sent_leaves_hello_to_the_next() -> None:
+    exchange = Exchange("agent")
+    with pytest.raises(RequestFailed):
+        exchange.request(Search(workspace="/w", query=object()))  # type: ignore[arg-type]
+
+    assert [type(request) for request in sent(exchange.request(Ping())[1])] == [Hello, Ping]
+
+
+def test_a_refusal_is_raised_and_another_type_is_malformed() -> None:
+    assert settled(Pong(), Pong) == Pong()
+    with pytest.raises(RequestFailed, match="conflict: twice"):
+        settled(Failed(code="conflict", message="twice"), Found)
+    with pytest.raises(MalformedFrame, match="Found"):
+        settled(Pong(), Found)
+
+
+@pytest.mark.parametrize("kind", sorted(set(REPLY_OF.values()), key=lambda kind: kind.__name__))
+def test_every_verb_has_a_reply_for_a_failed_call(kind: type[Reply]) -> None:
+    reply = failure(kind, DeadlineExceeded("late"))
+
+    assert (type(reply), reply.status, reply.reason) == (kind, "timeout", "late")
+
+
+def test_the_health_of_an_unreachable_daemon_is_not_ok() -> None:
+    report = failure(StatusReport, DaemonUnavailable("gone"))
+
+    assert report.state == "unavailable"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Remember(workspace="/w", content="c"),
+        Forget(workspace="/w", memory_id="m"),
+        Capture(workspace="/w", session_id="s"),
+    ],
+)
+def test_a_write_that_may_have_happened_is_not_repeated(request_: Request) -> None:
+    assert may_repeat(request_, ConnectionLost())
+    assert not may_repeat(request_, ReplyLost())
+    assert may_repeat(Ping(), ReplyLost())

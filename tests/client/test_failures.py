@@ -1,0 +1,278 @@
+"""Whatever state the daemon is in, a call ends by its deadline, with a value. (reliability note B7)"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from forged_client import protocol
+from forged_client.errors import (
+    DaemonAbsent,
+    DaemonUnavailable,
+    DeadlineExceeded,
+    FrameTooLarge,
+    MalformedFrame,
+    ProtocolMismatch,
+    ReplyLost,
+    RequestFailed,
+)
+from forged_client.framing import encode
+from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Pong, Welcome
+from tests.support.peer import Peer, Script, Talk, answering, full_backlog, stopped_server
+
+Ask = Callable[..., protocol.Reply]
+Serve = Callable[[Script], Peer]
+
+SHORT_S = 0.3
+
+
+def silent(talk: Talk) -> None:
+    talk.greet()
+    talk.wait_for_hang_up()
+
+
+def mute(talk: Talk) -> None:
+    talk.wait_for_hang_up()
+
+
+def dripping(talk: Talk) -> None:
+    talk.greet()
+    talk.sock.sendall(MAX_REPLY_BYTES.to_bytes(4, "big"))
+    never = threading.Event()
+    while not never.wait(0.02):
+        talk.sock.sendall(b"\x00")
+
+
+def babbling(talk: Talk) -> None:
+    """Replies without end, none of them to this request."""
+    talk.greet()
+    never = threading.Event()
+    while not never.wait(0.01):
+        talk.reply(Pong(id=999))
+
+
+def deaf(talk: Talk) -> None:
+    """Never reads: the kernel's buffer fills and the client cannot even send."""
+    threading.Event().wait(SHORT_S * 3)
+
+
+def garbage(talk: Talk) -> None:
+    talk.greet()
+    talk.sock.sendall(b"\x00\x00\x00\x05\xc1\xc1\xc1\xc1\xc1")
+    talk.wait_for_hang_up()
+
+
+def not_our_protocol(talk: Talk) -> None:
+    talk.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    talk.wait_for_hang_up()
+
+
+def short_frame(talk: Talk) -> None:
+    talk.greet()
+    talk.next_request()
+    talk.sock.sendall(encode(Found(id=2))[:-3])
+
+
+def hangs_up(talk: Talk) -> None:
+    talk.greet()
+    talk.next_request()
+
+
+def of_another_verb(talk: Talk) -> None:
+    answering(lambda _: Pong())(talk)
+
+
+def newer_version(talk: Talk) -> None:
+    talk.greet(protocol=protocol.PROTOCOL_VERSION + 1)
+    talk.wait_for_hang_up()
+
+
+def refused(talk: Talk) -> None:
+    answering(lambda _: Failed(code="invalid", message="no such workspace"))(talk)
+
+
+def full(talk: Talk) -> None:
+    talk.reply(Failed(code="busy", message="64 connections"))
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (silent, ("timeout", "no answer within 0.3 s", DeadlineExceeded)),
+        (mute, ("timeout", "no answer within 0.3 s", DeadlineExceeded)),
+        (dripping, ("timeout", "no answer within 0.3 s", DeadlineExceeded)),
+        (babbling, ("timeout", "no answer within 0.3 s", DeadlineExceeded)),
+        (garbage, ("error", "MessagePack", MalformedFrame)),
+        (not_our_protocol, ("error", "above the limit", FrameTooLarge)),
+        (short_frame, ("error", "closed the connection", ReplyLost)),
+        (hangs_up, ("error", "closed the connection", ReplyLost)),
+        (of_another_verb, ("error", "expected Found", MalformedFrame)),
+        (newer_version, ("error", "version 2", ProtocolMismatch)),
+        (refused, ("error", "invalid: no such workspace", RequestFailed)),
+        (full, ("error", "busy: 64 connections", RequestFailed)),
+    ],
+)
+def test_a_bad_peer_costs_a_status_and_nothing_more(
+    serve: Serve, ask: Ask, script: Script, expected: tuple[str, str, type[Exception]]
+) -> None:
+    serve(script)
+    status, reason, error = expected
+
+    reply = ask("search", "/w", "q", timeout_s=SHORT_S)
+
+    assert (type(reply), reply.status) == (Found, status)
+    assert reason in reply.reason
+    with pytest.raises(error):
+        ask("search", "/w", "q", timeout_s=SHORT_S, strict=True)
+
+
+def test_a_peer_that_never_reads_does_not_hold_a_large_request(serve: Serve, ask: Ask) -> None:
+    serve(deaf)
+
+    reply = ask("search", "/w", "x" * 900_000, timeout_s=SHORT_S)
+
+    assert reply.status == "timeout"
+
+
+def test_no_socket_is_unavailable_at_once(socket_file: str, ask: Ask) -> None:
+    reply = ask("search", "/w", "q")
+
+    assert (type(reply), reply.status) == (Found, "unavailable")
+    assert socket_file in reply.reason
+    with pytest.raises(DaemonAbsent):
+        ask("search", "/w", "q", strict=True)
+
+
+def test_a_stale_socket_file_is_unavailable(socket_file: str, ask: Ask) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as crashed:
+        crashed.bind(socket_file)
+
+    assert ask("search", "/w", "q").status == "unavailable"
+
+
+def test_a_file_that_is_no_socket_is_unavailable(socket_file: str, ask: Ask) -> None:
+    Path(socket_file).write_text("")
+
+    assert ask("search", "/w", "q").status == "unavailable"
+
+
+def test_a_stopped_daemon_is_a_timeout(socket_file: str, ask: Ask) -> None:
+    with stopped_server(socket_file, backlog=5):
+        assert ask("search", "/w", "q", timeout_s=SHORT_S).status == "timeout"
+
+
+def test_a_full_backlog_is_unavailable_by_the_deadline(socket_file: str, ask: Ask) -> None:
+    with stopped_server(socket_file, backlog=1), full_backlog(socket_file):
+        reply = ask("search", "/w", "q", timeout_s=SHORT_S)
+
+        assert (reply.status, "connecting" in reply.reason) == ("unavailable", True)
+        with pytest.raises(DaemonUnavailable):
+            ask("search", "/w", "q", timeout_s=SHORT_S, strict=True)
+
+
+def test_an_address_that_cannot_be_is_unavailable(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, socket_file: str
+) -> None:
+    from forged_client import Client
+
+    monkeypatch.setenv("FORGED_SOCKET", "/" + "x" * 200)
+
+    assert Client().ping().status == "unavailable"
+    assert Client("relative").ping().status == "unavailable"
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan")])
+def test_no_time_is_a_timeout_and_not_an_error(serve: Serve, ask: Ask, timeout_s: float) -> None:
+    serve(answering(lambda _: Found()))
+
+    assert ask("search", "/w", "q", timeout_s=timeout_s).status in {"timeout", "unavailable"}
+
+
+def test_arguments_that_cannot_be_sent_are_a_status(serve: Serve, ask: Ask) -> None:
+    serve(answering(lambda _: Found()))
+
+    assert ask("search", "/w", object()).status == "error"
+    assert ask("search", "/w", "\ud800").status == "error"
+
+
+def test_a_path_object_is_a_workspace(serve: Serve, ask: Ask) -> None:
+    peer = serve(answering(lambda _: Found()))
+
+    ask("search", Path("/w"), "q")
+
+    assert peer.asked(protocol.Search)[0].workspace == "/w"
+
+
+def test_fields_of_a_newer_daemon_are_ignored(serve: Serve, ask: Ask) -> None:
+    def script(talk: Talk) -> None:
+        talk.greet()
+        talk.next_request()
+        body = b"\x84\xa4type\xa5found\xa2id\x02\xa5newer\x81\xa1a\x01\xaageneration\xa3e:1"
+        talk.sock.sendall(len(body).to_bytes(4, "big") + body)
+        talk.wait_for_hang_up()
+
+    serve(script)
+
+    assert ask("search", "/w", "q").generation == "e:1"
+
+
+def test_a_reply_to_another_request_is_passed_over(serve: Serve, ask: Ask) -> None:
+    def script(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        talk.reply(Found(id=request.id + 7, generation="wrong"))
+        talk.reply(Found(id=request.id, generation="right"))
+        talk.wait_for_hang_up()
+
+    serve(script)
+
+    assert ask("search", "/w", "q").generation == "right"
+
+
+def test_a_welcome_that_comes_last_does_no_harm(serve: Serve, ask: Ask) -> None:
+    def script(talk: Talk) -> None:
+        hello, request = talk.next_request(), talk.next_request()
+        talk.reply(Found(id=request.id, generation="right"))
+        talk.reply(Welcome(id=hello.id))
+        talk.wait_for_hang_up()
+
+    serve(script)
+
+    assert ask("search", "/w", "q").generation == "right"
+
+
+_ANOTHER_USERS = """
+import os, socket, sys
+os.setgid(12345), os.setuid(12345)
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+listener.bind(sys.argv[1])
+listener.listen()
+print("listening", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="needs root to be two users")
+def test_another_users_listener_is_told_nothing(folder: Path, ask: Ask, socket_file: str) -> None:
+    import subprocess
+
+    folder.chmod(0o777)
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _ANOTHER_USERS, socket_file],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout.readline()
+        reply = ask("search", "/w", "q")
+    finally:
+        process.communicate()
+
+    assert reply.status == "unavailable"
+    assert "12345" in reply.reason

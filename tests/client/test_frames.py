@@ -1,0 +1,33 @@
+"""Golden frames: what released versions send stays readable. To add one, see tests/support/frames.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forged_client.framing import Framer, decode_reply, decode_request
+from forged_client.protocol import MAX_REPLY_BYTES, Reply, Request
+from forged_client.version import __version__
+from tests.support.frames import EXAMPLES, FOLDER, message_types, name_of
+
+FRAMES = sorted(FOLDER.glob("*/*.hex"))
+
+
+def decoded(file: Path) -> Request | Reply:
+    (body,) = Framer(MAX_REPLY_BYTES).feed(bytes.fromhex(file.read_text()))
+    return (decode_request if file.name.startswith("request-") else decode_reply)(body)
+
+
+@pytest.mark.parametrize("file", FRAMES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_a_frame_of_every_released_version_is_readable(file: Path) -> None:
+    assert name_of(decoded(file)) == file.stem
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+def test_a_frame_of_this_version_means_what_it_meant(example: Request | Reply) -> None:
+    assert decoded(FOLDER / __version__ / f"{name_of(example)}.hex") == example
+
+
+def test_every_message_type_has_a_frame() -> None:
+    assert {type(example) for example in EXAMPLES} == message_types()

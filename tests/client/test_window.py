@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged_client.framing import encode
+from forged_client.protocol import MAX_REQUEST_BYTES, Message, Part, Retrieve
+from forged_client.window import RETRIEVE_BYTES, window
+
+
+def read(*messages: object, last_summary_index: int = 0, limit: int = 10_000) -> tuple[Message, ...]:
+    return window(messages, last_summary_index, limit)
+
+
+@dataclass
+class Sdk:
+    role: str
+    content: object
+
+
+@dataclass
+class SdkPart:
+    type: str
+    text: str
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"role": "user", "content": "hello"},
+        {"role": "user", "content": [{"type": "text", "text": "hello"}]},
+        {
+            "role": "user",
+            "content": [{"type": "input_text", "text": "hello"}, {"type": "image", "data": "…"}],
+        },
+        {"role": "user", "content": ["hello"]},
+        {"role": "user", "content": {"type": "text", "text": "hello"}, "name": "x"},
+        Message("user", "hello"),
+        Message("user", (Part(text="hello"),)),
+        Sdk("user", "hello"),
+        Sdk("user", [SdkPart("text", "hello"), SdkPart("thinking", "hm")]),
+    ],
+)
+def test_every_common_form_of_a_message_is_read(given: object) -> None:
+    assert read(given) == (Message("user", "hello"),)
+
+
+@pytest.mark.parametrize(
+    "given", [None, 7, "text", {}, {"role": None}, {"role": "user"}, {"content": "x"}, object()]
+)
+def test_an_unreadable_message_keeps_its_place_and_nothing_else(given: object) -> None:
+    first, second = read(given, {"role": "user", "content": "after"})
+
+    assert first.content is None
+    assert second.content == "after"
+
+
+class Explodes:
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+    def __iter__(self) -> object:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [None, 7, "text", b"x", {"role": "user", "content": "x"}, pytest.param(Explodes(), id="explodes")],
+)
+def test_what_is_no_list_of_messages_is_none(messages: object) -> None:
+    assert window(messages, 0, 100) == ()  # type: ignore[arg-type]
+
+
+def test_a_message_that_raises_when_it_is_read_is_blank() -> None:
+    assert read(Explodes()) == (Message("", None),)
+
+
+def test_tool_and_system_content_stays_behind_and_positions_stay() -> None:
+    messages = read(
+        {"role": "system", "content": "rules"},
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "input": {}}]},
+        {"role": "tool", "content": "output"},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "content": "output"}, {"type": "text", "text": "t"}],
+        },
+    )
+
+    assert [(m.role, m.content) for m in messages] == [
+        ("system", None),
+        ("user", "q"),
+        ("assistant", None),
+        ("tool", None),
+        ("user", "t"),
+    ]
+
+
+def test_messages_before_the_last_summary_are_blank() -> None:
+    old, new = read(Message("user", "old"), Message("user", "new"), last_summary_index=1)
+
+    assert (old.content, new.content) == (None, "new")
+
+
+@pytest.mark.parametrize("index", [-1, 3, 10**30, None, "x"])
+def test_an_index_outside_the_list_blanks_nothing(index: object) -> None:
+    messages = window([Message("user", "a"), Message("user", "b")], index, 100)  # type: ignore[arg-type]
+
+    assert [m.content for m in messages] == ["a", "b"]
+
+
+def test_above_the_limit_the_newest_whole_messages_are_kept() -> None:
+    messages = read(*(Message("user", letter * 40) for letter in "abc"), limit=100)
+
+    assert [m.content for m in messages] == [None, "b" * 40, "c" * 40]
+
+
+def test_a_single_message_above_the_limit_is_cut() -> None:
+    (message,) = read(Message("user", "é" * 100), limit=51)
+
+    assert message.content == "é" * 25
+
+
+def test_private_spans_are_cut_also_over_parts() -> None:
+    (message,) = read({"role": "user", "content": ["a<private>b", "c</private>d"]})
+
+    assert message.content == (Part(text="a"), Part(text="d"))
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=50), max_size=20))
+def test_any_text_can_be_encoded(texts: list[str]) -> None:
+    messages = read(*({"role": "user", "content": text} for text in texts))
+
+    assert encode(Retrieve(workspace="/w", messages=messages))
+
+
+def test_a_full_window_fits_into_a_request() -> None:
+    messages = window([Message("user", "你" * 4000)] * 1000, 0, RETRIEVE_BYTES)
+
+    assert len(encode(Retrieve(workspace="/w", messages=messages))) < MAX_REQUEST_BYTES

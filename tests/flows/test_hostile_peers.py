@@ -1,0 +1,212 @@
+"""What broken and hostile peers get: a typed error or the end of the connection, while others are served."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import time
+
+import pytest
+from forged_client import framing, protocol
+from tests.support.daemon import DaemonProcess, eventually, running
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("home")) as daemon:
+        yield daemon
+
+
+@pytest.fixture(autouse=True)
+def others_are_served(daemon):
+    """After every attack the same process answers a new client."""
+    pid = daemon.pid
+    yield
+    with daemon.client(strict=True) as client:
+        assert client.ping().status == "ok"
+    assert daemon.process.poll() is None
+    assert daemon.pid == pid
+
+
+def test_garbage_is_answered_with_a_typed_error_or_closed(daemon):
+    source = random.Random(7)
+    for _ in range(300):
+        with _connect(daemon) as peer:
+            _send(peer, source.randbytes(source.randrange(1, 400)))
+            peer.shutdown(socket.SHUT_WR)
+            for body in _bodies(peer):
+                assert isinstance(framing.decode_reply(body), protocol.Failed)
+
+
+def test_valid_frames_with_flipped_bits_are_answered_or_closed(daemon):
+    source = random.Random(8)
+    frame = _frame(protocol.Retrieve(id=2, workspace="/", hypotheses=("a", "b")))
+    for _ in range(300):
+        broken = bytearray(frame)
+        broken[source.randrange(4, len(broken))] ^= 1 << source.randrange(8)
+        with _connect(daemon) as peer:
+            _send(peer, _frame(protocol.Hello(id=1)) + bytes(broken))
+            peer.shutdown(socket.SHUT_WR)
+            assert len(list(_bodies(peer))) >= 1
+
+
+@pytest.mark.parametrize("claimed", [0xFFFFFFFF, 0x80000000, protocol.MAX_CAPTURE_BYTES + 1])
+def test_a_claimed_length_over_the_limit_is_refused_at_the_header(daemon, claimed):
+    with _connect(daemon) as peer:
+        _send(peer, _frame(protocol.Hello(id=1)) + struct.pack(">I", claimed))
+
+        replies = [framing.decode_reply(body) for body in _bodies(peer)]
+
+    assert replies[-1].code == "frame_too_large"
+
+
+def test_a_request_over_one_mebibyte_is_refused_and_the_connection_goes_on(daemon):
+    big = protocol.Search(id=2, workspace="/", query="x" * (protocol.MAX_REQUEST_BYTES + 1))
+    with _connect(daemon) as peer:
+        _send(peer, _frame(protocol.Hello(id=1)) + _frame(big) + _frame(protocol.Ping(id=3)))
+        peer.shutdown(socket.SHUT_WR)
+
+        _, refused, pong = (framing.decode_reply(body) for body in _bodies(peer))
+
+    assert (refused.id, refused.code) == (2, "frame_too_large")
+    assert isinstance(pong, protocol.Pong)
+
+
+def test_a_capture_may_have_two_mebibytes(daemon):
+    window = (protocol.Message("user", "x" * (protocol.MAX_REQUEST_BYTES + 1)),)
+    with daemon.client() as client:
+        assert client.capture("/", "s", window).reason == "capture_not_available"
+
+
+def test_the_first_request_must_be_hello(daemon):
+    with _connect(daemon) as peer:
+        _send(peer, _frame(protocol.Ping(id=5)))
+        peer.shutdown(socket.SHUT_WR)
+
+        (reply,) = (framing.decode_reply(body) for body in _bodies(peer))
+
+    assert (reply.id, reply.code) == (5, "hello_required")
+
+
+def test_an_unknown_verb_gets_a_typed_error_with_its_id(daemon):
+    with _connect(daemon) as peer:
+        _send(peer, _frame(protocol.Hello(id=1)) + _packed({"type": "levitate", "id": 9}))
+        peer.shutdown(socket.SHUT_WR)
+
+        _, reply = (framing.decode_reply(body) for body in _bodies(peer))
+
+    assert (reply.id, reply.code) == (9, "unknown_verb")
+
+
+def test_a_client_of_another_protocol_is_told_so(daemon):
+    with _connect(daemon) as peer:
+        _send(peer, _frame(protocol.Hello(id=1, protocol_min=7, protocol_max=9)))
+        peer.shutdown(socket.SHUT_WR)
+
+        (reply,) = (framing.decode_reply(body) for body in _bodies(peer))
+
+    assert reply.code == "protocol_mismatch"
+
+
+def test_one_byte_a_second_is_cut_off_while_others_are_served(daemon):
+    slow = [_connect(daemon) for _ in range(50)]
+    before = _counter(daemon, "slow_senders_closed")
+    frame = _frame(protocol.Hello(id=1))
+
+    ended = time.monotonic() + 12
+    sent = 0
+    while _counter(daemon, "slow_senders_closed") < before + 50:
+        assert time.monotonic() < ended
+        for peer in slow:
+            _send(peer, frame[sent : sent + 1])
+        sent += 1
+        _wait(1.0)
+
+    for peer in slow:
+        assert _is_closed(peer)
+        peer.close()
+
+
+def test_a_client_that_never_reads_is_dropped(daemon, tmp_path):
+    directory = tmp_path / ".forge/memory"
+    directory.mkdir(parents=True)
+    for number in range(200):
+        (directory / f"mem_{number}.md").write_text("walrus " + "x" * 5000)
+    before = _counter(daemon, "slow_readers_closed")
+    request = _frame(protocol.ListMemories(id=1, workspace=str(tmp_path), limit=200))
+
+    with _connect(daemon) as peer:
+        peer.settimeout(0.5)
+        _send(peer, _frame(protocol.Hello(id=1)) + request * 200)
+        eventually(lambda: _counter(daemon, "slow_readers_closed") > before, 15)
+
+
+def test_a_thousand_idle_connections_do_not_lock_others_out(daemon):
+    idle = []
+    try:
+        for _ in range(1000):
+            idle.append(_connect(daemon))
+        with daemon.client(strict=True) as client:
+            for _ in range(20):
+                assert client.ping().status == "ok"
+            assert client.status().connections <= 128
+    finally:
+        for peer in idle:
+            peer.close()
+
+
+def _connect(daemon: DaemonProcess) -> socket.socket:
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(10)
+    peer.connect(daemon.socket)
+    return peer
+
+
+def _frame(message: protocol.Request) -> bytes:
+    return bytes(framing.encode(message))
+
+
+def _packed(value: dict[str, object]) -> bytes:
+    import msgspec
+
+    body = msgspec.msgpack.encode(value)
+    return struct.pack(">I", len(body)) + body
+
+
+def _send(peer: socket.socket, data: bytes) -> None:
+    """Send what the daemon takes; that it closes meanwhile is one of the right answers."""
+    try:
+        peer.sendall(data)
+    except (BrokenPipeError, ConnectionResetError, TimeoutError):
+        pass
+
+
+def _bodies(peer: socket.socket):
+    framer = framing.Framer(protocol.MAX_REPLY_BYTES)
+    while True:
+        try:
+            data = peer.recv(65536)
+        except ConnectionResetError:
+            return
+        if not data:
+            return
+        for body in framer.feed(data):
+            yield bytes(body)
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def _counter(daemon: DaemonProcess, name: str) -> int:
+    with daemon.client(strict=True) as client:
+        return client.status().counters[name]
+
+
+def _wait(seconds: float) -> None:
+    """The pace of a peer that drips: the behaviour under test, not a wait for something to happen."""
+    time.sleep(seconds)

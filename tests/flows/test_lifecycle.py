@@ -1,0 +1,262 @@
+"""Birth and death of the daemon: one of it, whatever kills it, and nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from tests.support.daemon import DaemonProcess, eventually
+from tests.support.provider import Answer, ScriptedProvider
+
+_AGENT = Path(__file__).parent / "agents" / "remembering.py"
+_STOP_S = 5.0
+
+
+@pytest.fixture
+def daemon(home):
+    daemon = DaemonProcess(home)
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.close()
+
+
+def test_nothing_acknowledged_is_lost_when_the_daemon_is_killed(daemon, repo):
+    """1,000 calls by four agents at once, and kill -9 in the middle of each quarter."""
+    acknowledged: dict[str, str] = {}
+    for quarter in range(4):
+        agents = [_agent(daemon, repo, 63 if n else 61, f"q{quarter}a{n}") for n in range(4)]
+        first = agents[0].stdout
+        assert first is not None
+        for _ in range(20):
+            acknowledged.update([first.readline().rstrip("\n").split("\t")])
+        daemon.kill()
+        for agent in agents:
+            lines = agent.communicate(timeout=60)[0].splitlines()
+            acknowledged.update(line.split("\t") for line in lines)
+        assert _processes_of(daemon) == []
+        daemon.start()
+
+    directory = repo / ".forge/memory"
+    assert len(acknowledged) >= 80
+    for memory_id, text in acknowledged.items():
+        assert text in (directory / f"{memory_id}.md").read_text() + " "
+    with daemon.client(strict=True) as client:
+        found = client.get(str(repo), list(acknowledged))
+    assert found.missing == ()
+    assert len(found.memories) == len(acknowledged)
+
+
+def test_twenty_starts_at_once_give_one_daemon(home):
+    daemon = DaemonProcess(home)
+    starts = [
+        subprocess.Popen(
+            [sys.executable, "-m", "forged", "serve"],
+            env=daemon.env,
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(20)
+    ]
+    try:
+        eventually(lambda: sum(start.poll() is not None for start in starts) == 19, 60)
+        with daemon.client(strict=True) as client:
+            (alive,) = (start for start in starts if start.poll() is None)
+            assert client.status().pid == alive.pid
+        assert {start.returncode for start in starts if start is not alive} == {os.EX_TEMPFAIL}
+    finally:
+        for start in starts:
+            start.kill()
+            start.wait(10)
+        daemon.close()
+
+
+def test_what_a_killed_daemon_leaves_behind_does_not_stop_the_next(daemon):
+    for _ in range(5):
+        daemon.kill()
+        assert os.path.exists(daemon.socket)
+        daemon.start()
+        with daemon.client(strict=True) as client:
+            assert client.ping().status == "ok"
+
+
+def test_a_second_daemon_leaves_the_first_alone(daemon):
+    second = subprocess.run(
+        [sys.executable, "-m", "forged", "serve"], env=daemon.env, cwd="/", capture_output=True, timeout=30
+    )
+
+    assert second.returncode == os.EX_TEMPFAIL
+    assert str(daemon.pid) in second.stderr.decode()
+    with daemon.client(strict=True) as client:
+        assert client.ping().status == "ok"
+
+
+def test_a_wrong_configuration_ends_with_78_and_names_the_key(home):
+    daemon = DaemonProcess(home, config="[memory]\nretrieval_top_k = 900\n")
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "forged", "serve"], env=daemon.env, capture_output=True, timeout=30
+        )
+        assert ended.returncode == os.EX_CONFIG
+        assert "memory.retrieval_top_k" in ended.stderr.decode()
+        assert "900" in ended.stderr.decode()
+    finally:
+        daemon.close()
+
+
+def test_socket_and_directory_are_closed_to_others(daemon):
+    assert os.stat(daemon.socket).st_mode & 0o777 == 0o600 | (os.stat(daemon.socket).st_mode & 0o100)
+    assert os.stat(daemon.socket).st_mode & 0o077 == 0
+    assert os.stat(os.path.dirname(daemon.socket)).st_mode & 0o777 == 0o700
+
+
+def test_sigterm_ends_an_idle_daemon_and_removes_the_socket(daemon):
+    assert daemon.stop(_STOP_S) == 0
+    assert not os.path.exists(daemon.socket)
+
+
+def test_sigterm_ends_a_daemon_with_many_clients(daemon):
+    peers = [socket.socket(socket.AF_UNIX) for _ in range(64)]
+    try:
+        for peer in peers:
+            peer.connect(daemon.socket)
+        assert daemon.stop(_STOP_S) == 0
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def test_sigterm_ends_a_daemon_in_the_middle_of_a_rebuild(daemon, repo):
+    directory = repo / ".forge/memory"
+    directory.mkdir(parents=True)
+    for number in range(5000):
+        (directory / f"mem_{number}.md").write_text(f"memory number {number}")
+    with daemon.client(strict=True) as client:
+        client.rebuild(str(repo))
+
+        assert daemon.stop(_STOP_S) == 0
+
+
+def test_sigterm_ends_a_daemon_whose_provider_hangs(home, repo):
+    (repo / ".forge/memory").mkdir(parents=True)
+    (repo / ".forge/memory/mem_a.md").write_text("text")
+    with ScriptedProvider() as provider:
+        provider.embeddings = Answer(hold=threading.Event())
+        config = f'[memory]\nembedding_model = "m"\nembedding_base_url = "{provider.base_url}"\n'
+        daemon = DaemonProcess(home, config=config)
+        try:
+            daemon.start()
+            with daemon.client(strict=True) as client:
+                client.status(str(repo))
+                provider.wait_for(1, timeout=10)
+
+                assert daemon.stop(_STOP_S) == 0
+        finally:
+            daemon.close()
+
+
+def test_the_executable_is_recorded_for_clients_to_start(daemon, home):
+    recorded = (home / ".local/state/forged/executable").read_text().strip()
+
+    assert os.path.isabs(recorded)
+    assert os.access(recorded, os.X_OK)
+
+
+def test_a_write_is_visible_to_a_reader_that_names_its_generation(daemon, repo):
+    with daemon.client(strict=True) as writer, daemon.client(strict=True) as reader:
+        for number in range(50):
+            written = writer.remember(str(repo), f"the walrus number {number} sings")
+            found = reader.search(
+                str(repo), f"walrus number {number}", limit=50, min_generation=written.generation
+            )
+            assert written.memory_id in [hit.id for hit in found.memories]
+
+
+def test_a_generation_of_a_daemon_that_is_gone_counts_as_reached(daemon, repo):
+    with daemon.client(strict=True) as client:
+        token = client.remember(str(repo), "the walrus sings").generation
+    daemon.kill()
+    daemon.start()
+
+    with daemon.client(strict=True) as client:
+        found = client.search(str(repo), "walrus", min_generation=token)
+
+    assert found.status == "ok"
+    assert found.generation.partition(":")[0] != token.partition(":")[0]
+
+
+def test_forgotten_memories_are_gone_from_answers_and_wait_in_the_trash(daemon, repo, home):
+    with daemon.client(strict=True) as client:
+        first = client.remember(str(repo), "the walrus sings")
+        second = client.remember(str(repo), "the walrus hums", supersedes=first.memory_id)
+        turn = {"session_id": "s", "turn_id": "t"}
+        message = [{"role": "user", "content": "what does the walrus do?"}]
+        before = client.retrieve(str(repo), message, min_generation=second.generation, **turn)
+
+        receipt = client.forget(str(repo), first.memory_id)
+
+        after = client.retrieve(str(repo), message, **turn)
+    assert "walrus hums" in before.text
+    assert set(receipt.ids) == {first.memory_id, second.memory_id}
+    assert (after.status, after.text) == ("empty", "")
+    assert len(list((home / ".local/state/forged/trash").rglob("*.md"))) == 2
+    assert any("version control" in place for place in receipt.unreachable)
+
+
+def test_concurrent_new_versions_of_one_memory_make_one_chain(daemon, repo):
+    with daemon.client(strict=True) as client:
+        first = client.remember(str(repo), "version one")
+    agents = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import sys; from forged_client import Client\n"
+                "with Client(sys.argv[1], timeout_s=20, strict=True) as c:\n"
+                "    c.remember(sys.argv[2], f'from {sys.argv[4]}', supersedes=sys.argv[3])",
+                daemon.socket,
+                str(repo),
+                first.memory_id,
+                str(number),
+            ]
+        )
+        for number in range(6)
+    ]
+    assert [agent.wait(60) for agent in agents] == [0] * 6
+
+    with daemon.client(strict=True) as client:
+        client.rebuild(str(repo), wait=True)
+        chain = client.history(str(repo), first.memory_id)
+
+    assert [record.version for record in chain.memories] == list(range(1, 8))
+    assert chain.flags == ()
+
+
+def _agent(daemon: DaemonProcess, repo: Path, count: int, tag: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(_AGENT), daemon.socket, str(repo), str(count), tag],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _processes_of(daemon: DaemonProcess) -> list[int]:
+    """Living processes that carry the daemon's socket in their environment and run forged."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                tagged = daemon.socket.encode() in (entry / "environ").read_bytes()
+                forged = b"forged" in (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if tagged and forged:
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,137 @@
+from pathlib import Path
+
+import pytest
+
+from forged.forgectl import checks
+from forged_client.protocol import Hello, Status, Welcome
+from tests.support import reports
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / ".forge/memory").mkdir(parents=True)
+    return tmp_path
+
+
+def levels(outcome):
+    found = {}
+    for check in outcome.json["checks"]:
+        found.setdefault(check["name"], []).append(check)
+    return found
+
+
+def test_a_sound_installation_has_no_failure(daemon, forgectl, root):
+    daemon.answers[Status] = reports.status(roots=(reports.root(root=str(root)),))
+
+    shown = forgectl("doctor")
+
+    assert shown.code == 0
+    assert "FAIL" not in shown.out
+    assert f"ok    repo memories: {root}/.forge/memory, 2,000 memories, ready" in shown.out
+
+
+def test_without_a_daemon_doctor_fails_and_says_what_to_do(no_daemon, forgectl):
+    shown = forgectl("doctor", "--no-autostart")
+
+    assert shown.code == 69
+    assert "FAIL  daemon: forged is not running" in shown.out
+    assert "      fix: " in shown.out
+
+
+def test_a_daemon_of_another_protocol_is_named_as_such(daemon, forgectl):
+    daemon.answers[Hello] = Welcome(protocol=9)
+
+    (check,) = levels(forgectl("doctor", "--json"))["daemon"]
+
+    assert check["level"] == "FAIL"
+    assert "version 9" in check["detail"]
+
+
+def test_a_wrong_configuration_is_exit_code_78(daemon, forgectl, monkeypatch):
+    daemon.answers[Status] = reports.status(roots=())
+    monkeypatch.setenv("FORGED_MEMORY__RETRIEVAL_TOP_K", "0")
+
+    shown = forgectl("doctor", "--json")
+
+    assert shown.code == 78
+    (check,) = levels(shown)["configuration"]
+    assert "memory.retrieval_top_k" in check["detail"]
+
+
+def test_a_key_that_is_needed_and_missing_fails(daemon, forgectl, monkeypatch):
+    daemon.answers[Status] = reports.status(roots=())
+    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", "text-embedding-3-small")
+
+    shown = forgectl("doctor", "--json")
+
+    assert shown.code == 78
+    assert "OPENAI_API_KEY is not set" in levels(shown)["embedding key"][0]["detail"]
+
+
+def test_a_key_that_only_this_shell_has_is_a_warning_and_never_shown(daemon, forgectl, monkeypatch):
+    daemon.answers[Status] = reports.status(roots=())
+    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", "text-embedding-3-small")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+
+    shown = forgectl("doctor", "--json")
+
+    assert levels(shown)["embedding key"][0]["level"] == "warn"
+    assert "sk-secret" not in shown.out
+
+
+def test_a_loopback_endpoint_needs_no_key(daemon, forgectl, monkeypatch):
+    daemon.answers[Status] = reports.status(roots=())
+    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", "nomic-embed-text")
+    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_BASE_URL", "http://localhost:11434/v1")
+
+    assert levels(forgectl("doctor", "--json"))["embedding key"][0]["level"] == "ok"
+
+
+def test_problem_files_and_warnings_of_the_daemon_are_warnings(daemon, forgectl, root):
+    report = reports.root(
+        root=str(root), problems=reports.problems(1), last_error="unreachable", quarantined=2
+    )
+    daemon.answers[Status] = reports.status(version="0.0.9", warnings=("no key",), roots=(report,))
+
+    shown = forgectl("doctor", "--json")
+
+    assert shown.code == 0
+    found = levels(shown)
+    for name in ("file", "build", "quarantine", "daemon warning", "version"):
+        assert [(check["level"], bool(check["fix"])) for check in found[name]] == [("warn", True)]
+
+
+def test_a_memory_directory_that_is_a_file_fails(daemon, forgectl, tmp_path):
+    (tmp_path / ".forge").mkdir()
+    (tmp_path / ".forge/memory").write_text("")
+    daemon.answers[Status] = reports.status(roots=(reports.root(root=str(tmp_path)),))
+
+    assert levels(forgectl("doctor", "--json"))["repo memories"][0]["level"] == "FAIL"
+
+
+def test_a_socket_directory_that_others_can_read_is_a_warning(tmp_path):
+    (tmp_path / "open").mkdir(mode=0o755)
+
+    found = list(checks.address({"FORGED_SOCKET": f"{tmp_path}/open/s"}))
+
+    assert [check.level for check in found] == ["ok", "warn"]
+
+
+def test_a_socket_path_that_cannot_be_is_a_failure():
+    (found,) = checks.address({"FORGED_SOCKET": "relative"})
+
+    assert found.level == "FAIL"
+
+
+def test_low_inotify_limits_are_named(tmp_path):
+    (tmp_path / "max_user_watches").write_text("100\n")
+    (tmp_path / "max_user_instances").write_text("128\n")
+
+    watches, instances = checks.inotify(str(tmp_path))
+
+    assert (watches.level, instances.level) == ("warn", "ok")
+    assert "max_user_watches=8192" in watches.fix
+
+
+def test_a_system_without_inotify_is_not_judged(tmp_path):
+    assert list(checks.inotify(str(tmp_path / "none"))) == []

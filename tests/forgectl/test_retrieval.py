@@ -1,0 +1,155 @@
+import io
+
+import pytest
+
+from forged_client.protocol import Explained, Found, Message, Retrieve, Retrieved, Search, Why
+from tests.support import reports
+
+
+def test_search_lists_hits_with_scores_by_leg_and_older_versions(daemon, forgectl):
+    daemon.answers[Search] = Found(memories=(reports.hit(),))
+
+    shown = forgectl("search", "errors", "--limit", "3", "--min-generation", "e:4")
+
+    assert shown.out.splitlines() == [
+        "0.900  mem_a  repo/patterns  v2  2026-05-01  cosine 0.800  lexical 3.250",
+        "       Wrap errors.",
+        "       older: v1 2026-01-01 mem_old  Ignore errors.",
+    ]
+    asked = daemon.asked(Search)
+    assert (asked.workspace, asked.query, asked.limit, asked.min_generation) == ("/w", "errors", 3, "e:4")
+
+
+def test_finding_nothing_is_no_failure_and_prints_no_data(daemon, forgectl):
+    daemon.answers[Search] = Found(status="empty")
+
+    shown = forgectl("search", "x")
+
+    assert (shown.code, shown.out, shown.err) == (0, "", "nothing found\n")
+
+
+def test_memory_text_cannot_reach_the_terminal_raw(daemon, forgectl):
+    daemon.answers[Search] = Found(memories=(reports.hit("mem_\x1b", content="\x1b]52;c;x\x07\u202e"),))
+
+    assert "\x1b" not in forgectl("search", "x").out
+    assert "\u202e" not in forgectl("search", "x", "--json").out
+
+
+def test_retrieve_prints_the_injection_exactly(daemon, forgectl):
+    daemon.answers[Retrieve] = Retrieved(text="<memory>\n  a\n</memory>", included=1)
+
+    assert forgectl("retrieve", "hi", "--turn", "t1").out == "<memory>\n  a\n</memory>"
+
+
+def test_retrieve_passes_everything_on(daemon, forgectl):
+    daemon.answers[Retrieve] = Retrieved(status="empty")
+
+    forgectl(
+        *("retrieve", "hi", "--session", "s", "--turn", "t", "--budget", "99"),
+        *("--hypothesis", "one", "--hypothesis", "two"),
+    )
+
+    asked = daemon.asked(Retrieve)
+    assert (asked.session_id, asked.turn_id, asked.token_budget) == ("s", "t", 99)
+    assert asked.hypotheses == ("one", "two")
+    assert asked.messages == (Message("user", "hi"),)
+
+
+def test_retrieve_reads_a_conversation_from_stdin(daemon, forgectl, monkeypatch):
+    daemon.answers[Retrieve] = Retrieved(status="empty")
+    monkeypatch.setattr("sys.stdin", io.StringIO('[{"role":"user","content":"a"},{"role":"assistant"}]'))
+
+    forgectl("retrieve", "--stdin-json")
+
+    assert daemon.asked(Retrieve).messages[0] == Message("user", "a")
+
+
+def test_a_message_of_one_dash_is_read_from_stdin(daemon, forgectl, monkeypatch):
+    daemon.answers[Retrieve] = Retrieved(status="empty")
+    monkeypatch.setattr("sys.stdin", io.StringIO("from a pipe"))
+
+    forgectl("retrieve", "-")
+
+    assert daemon.asked(Retrieve).messages == (Message("user", "from a pipe"),)
+
+
+@pytest.mark.parametrize("stdin", ["", "{}", "[1]", '[{"content":"x"}]'])
+def test_a_conversation_that_is_none_is_wrong_usage(daemon, forgectl, monkeypatch, stdin):
+    monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+
+    shown = forgectl("retrieve", "--stdin-json")
+
+    assert shown.code == 2
+    assert "not a JSON array of messages" in shown.err
+
+
+@pytest.mark.parametrize("arguments", [(), ("hi", "--stdin-json"), (" ",)], ids=str)
+def test_retrieve_needs_one_question(daemon, forgectl, arguments):
+    assert forgectl("retrieve", *arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [("ok", 0), ("empty", 0), ("disabled", 0), ("timeout", 75), ("not_ready", 75), ("error", 69)],
+)
+def test_the_exit_code_of_a_read_says_what_happened(daemon, forgectl, status, code):
+    daemon.answers[Retrieve] = Retrieved(status=status, reason="because")
+
+    shown = forgectl("retrieve", "hi")
+
+    assert (shown.code, shown.out) == (code, "")
+    assert "because" in shown.err
+
+
+def test_a_failed_read_is_an_error_object_under_json(daemon, forgectl):
+    daemon.answers[Retrieve] = Retrieved(status="timeout", reason="2 s passed")
+
+    assert forgectl("retrieve", "hi", "--json").json["error"] == {"code": "timeout", "message": "2 s passed"}
+
+
+def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgectl):
+    hop = reports.hit("mem_hop", score=0.4, cosine=None, lexical=None, via="hop")
+    daemon.answers[Why] = Explained(
+        session_id="s1",
+        turn_id="t1",
+        at="2026-05-01T10:00:00Z",
+        strategy="hyde",
+        legs=("lexical", "dense"),
+        hypotheses=("Errors are wrapped.",),
+        memories=(reports.hit(), hop),
+        included=1,
+        omitted_ids=("mem_hop",),
+    )
+
+    shown = forgectl("why", "--session", "s1")
+
+    assert shown.out.splitlines() == [
+        "session s1, turn t1, injected 2026-05-01T10:00:00Z: 1 of 2 memories fit",
+        "strategy hyde, legs lexical+dense",
+        "",
+        "hypotheses",
+        "  1. Errors are wrapped.",
+        "",
+        "score  cosine  lexical  via     budget  memory",
+        "0.900  0.800   3.250    search  fits    mem_a    Wrap errors.",
+        "0.400  -       -        hop     cut     mem_hop  Wrap errors.",
+    ]
+    assert daemon.asked(Why).session_id == "s1"
+
+
+def test_why_of_a_query_says_that_it_was_asked_now(daemon, forgectl):
+    daemon.answers[Why] = Explained(at="2026-05-01T10:00:00Z", memories=(reports.hit(),), included=1)
+
+    shown = forgectl("why", "errors")
+
+    assert shown.out.startswith("asked now for 'errors': 1 of 1 memories fit\n")
+    assert daemon.asked(Why).query == "errors"
+
+
+def test_why_before_any_injection_says_so(daemon, forgectl):
+    daemon.answers[Why] = Explained(status="empty", reason="nothing was injected yet")
+
+    shown = forgectl("why")
+
+    assert (shown.code, shown.out) == (0, "")
+    assert "nothing was injected yet" in shown.err

@@ -1,0 +1,123 @@
+"""One example of every message of this version, and the golden frames made from them.
+
+`python -m tests.support.frames`, from the repository root, writes the frames that are not there yet. One
+that exists is never rewritten: it is what released clients send, so what breaks it breaks them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+from forged_client import protocol as p
+from forged_client.framing import HEADER_BYTES, encode
+from forged_client.version import __version__
+
+FOLDER = Path(__file__).parents[1] / "data" / "frames"
+
+_EDGE = p.Edge(id="mem_b", relationship="refines")
+_HIT = p.Hit(
+    id="mem_a",
+    scope="repo",
+    category="user-facts",
+    version=2,
+    content="naïve 你好",
+    created_at="2026-01-02T03:04:05Z",
+    score=1.5,
+    cosine=0.25,
+    lexical=3.0,
+    via="hop",
+    older=(p.Version(id="mem_0", version=1, created_at="2026-01-01T00:00:00Z", first_line="old"),),
+)
+_RECORD = p.MemoryRecord(
+    id="mem_a",
+    scope="user",
+    category="user-facts",
+    version=1,
+    content="text",
+    created_at="2026-01-02T03:04:05Z",
+    updated_at="2026-01-02T03:04:05Z",
+    session_id="s",
+    trigger="explicit",
+    root="/r",
+    supersedes="mem_0",
+    related=(_EDGE,),
+    is_head=False,
+)
+_ROOT = p.RootReport(
+    root="/r",
+    scope="repo",
+    state="ready",
+    memories=3,
+    problems=(p.FileProblem(path="/r/x.md", reason="bad"),),
+)
+_MESSAGES = (p.Message("user", "q"), p.Message("assistant", (p.Part(text="a"),)), p.Message("tool"))
+
+EXAMPLES: tuple[p.Request | p.Reply, ...] = (
+    p.Hello(id=1, client="agent", version="0.1.0", pid=42),
+    p.Ping(id=2),
+    p.Status(id=3, workspace="/w"),
+    p.Retrieve(
+        id=4,
+        workspace="/w",
+        session_id="s",
+        turn_id="t",
+        messages=_MESSAGES,
+        last_summary_index=1,
+        hypotheses=("h",),
+        token_budget=100,
+        timeout_s=1.5,
+        min_generation="e:1",
+        known_digest="d",
+    ),
+    p.Search(id=5, workspace="/w", query="q", limit=3),
+    p.Why(id=6, workspace="/w", session_id="s"),
+    p.Remember(id=7, workspace="/w", content="text", scope="user", related=(_EDGE,)),
+    p.Capture(id=8, workspace="/w", session_id="s", kind="compaction", messages=_MESSAGES),
+    p.GetMemories(id=9, workspace="/w", ids=("mem_a",)),
+    p.ListMemories(id=10, workspace="/w", scope="repo", all_versions=True, limit=5, offset=5),
+    p.History(id=11, workspace="/w", memory_id="mem_a"),
+    p.Forget(id=12, workspace="/w", memory_id="mem_a", erase_now=True),
+    p.Rebuild(id=13, workspace="/w", full=True, wait=True),
+    p.Events(id=14, workspace="/w"),
+    p.Failed(id=2, code="invalid", message="no"),
+    p.Welcome(id=1, protocol=1, version="0.1.0", pid=43, epoch="e"),
+    p.Pong(id=2),
+    p.StatusReport(id=3, version="0.1.0", roots=(_ROOT,), counters={"retrieves": 1}, warnings=("w",)),
+    p.Retrieved(id=4, text="block", memories=(_HIT,), included=1, digest="d", legs=("lexical",)),
+    p.Found(id=5, memories=(_HIT,), legs=("lexical", "dense"), generation="e:1", elapsed_ms=0.5),
+    p.Explained(id=6, session_id="s", turn_id="t", memories=(_HIT,), omitted_ids=("mem_c",)),
+    p.Remembered(id=7, memory_id="mem_a", version=1, path="/r/mem_a.md", generation="e:2"),
+    p.Captured(id=8, outcome="durable"),
+    p.Memories(id=9, memories=(_RECORD,), total=1, missing=("mem_x",)),
+    p.Chain(id=11, memories=(_RECORD,), flags=("fork",)),
+    p.Forgotten(id=12, ids=("mem_a",), trash="/t", unreachable=("backups",)),
+    p.Rebuilt(id=13, status="not_ready", generation="e:3", roots=(_ROOT,)),
+    p.Progress(id=14, event="embedding", root="/r", done=1, total=2),
+)
+
+
+def name_of(message: p.Request | p.Reply) -> str:
+    side = "request" if isinstance(message, p.Request) else "reply"
+    return f"{side}-{type(message).__struct_config__.tag}"
+
+
+def body_of(message: p.Request | p.Reply) -> bytes:
+    return bytes(encode(message)[HEADER_BYTES:])
+
+
+def message_types() -> set[type]:
+    return {*get_args(p.AnyRequest), *get_args(p.AnyReply)}
+
+
+def write_missing() -> None:
+    folder = FOLDER / __version__
+    folder.mkdir(parents=True, exist_ok=True)
+    for message in EXAMPLES:
+        file = folder / f"{name_of(message)}.hex"
+        if not file.exists():
+            file.write_text(bytes(encode(message)).hex() + "\n")
+
+
+if __name__ == "__main__":
+    write_missing()

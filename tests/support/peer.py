@@ -1,0 +1,198 @@
+"""A real Unix-socket server that behaves as a test tells it, well or badly; one thread per connection."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from forged_client import protocol
+from forged_client.framing import Framer, decode_request, encode
+
+# Longer than any test may take, so that a broken test ends and a working one never waits for it.
+PATIENCE_S = 20.0
+
+
+class Talk:
+    """One accepted connection, as its script sees it."""
+
+    def __init__(self, sock: socket.socket, peer: Peer) -> None:
+        self.sock = sock
+        self.number = len(peer.talks)
+        self._peer = peer
+        self._framer = Framer(protocol.MAX_CAPTURE_BYTES)
+        self._pending: list[protocol.AnyRequest] = []
+
+    def next_request(self) -> protocol.AnyRequest | None:
+        """The next request; None when the client has hung up."""
+        while not self._pending:
+            data = self.sock.recv(1 << 16)
+            if not data:
+                return None
+            for body in self._framer.feed(data):
+                self._pending.append(decode_request(body))
+        request = self._pending.pop(0)
+        self._peer.requests.append(request)
+        return request
+
+    def greet(self, **welcome: object) -> None:
+        hello = self.next_request()
+        if hello is None:
+            raise ConnectionResetError
+        assert isinstance(hello, protocol.Hello)
+        self.reply(protocol.Welcome(id=hello.id, **welcome))
+
+    def reply(self, message: protocol.Reply) -> None:
+        self.sock.sendall(encode(message))
+
+    def wait_for_hang_up(self) -> None:
+        while self.sock.recv(1 << 16):
+            pass
+
+
+Script = Callable[[Talk], None]
+
+
+class Peer:
+    """Listens at `path` until it is stopped; `requests` and `talks` are what it has seen."""
+
+    def __init__(self, path: str, script: Script) -> None:
+        self.path = path
+        self.requests: list[protocol.AnyRequest] = []
+        self.talks: list[Talk] = []
+        self._script = script
+        self._stopping = False
+        self._threads: list[threading.Thread] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(path)
+        self._listener.listen(64)
+        self._accepting = threading.Thread(target=self._accept)
+        self._accepting.start()
+
+    def stop(self) -> None:
+        """Hang up on everybody and free the path, as a daemon that ends."""
+        self._stopping = True
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wake_up:
+            wake_up.connect(self.path)
+        self._accepting.join(PATIENCE_S)
+        self._listener.close()
+        for talk in self.talks:
+            with suppress(OSError):
+                talk.sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+        with suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    def asked(self, kind: type[protocol.Request]) -> list[protocol.Request]:
+        return [request for request in self.requests if isinstance(request, kind)]
+
+    def _accept(self) -> None:
+        while True:
+            sock, _ = self._listener.accept()
+            if self._stopping:
+                sock.close()
+                return
+            talk = Talk(sock, self)
+            self.talks.append(talk)
+            thread = threading.Thread(target=self._converse, args=(talk,))
+            self._threads.append(thread)
+            thread.start()
+
+    def _converse(self, talk: Talk) -> None:
+        with suppress(OSError), talk.sock:
+            self._script(talk)
+
+
+def answering(answer: Callable[[protocol.AnyRequest], protocol.Reply | None]) -> Script:
+    """A well-behaved daemon: greets, then answers each request with `answer(request)` and its id."""
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        while (request := talk.next_request()) is not None:
+            reply = answer(request)
+            if reply is not None:
+                talk.reply(with_id(reply, request.id))
+
+    return script
+
+
+def with_id(reply: protocol.Reply, number: int) -> protocol.Reply:
+    from msgspec.structs import replace
+
+    return replace(reply, id=number)
+
+
+def any_answer(request: protocol.AnyRequest) -> protocol.Reply:
+    """An empty, successful reply of the type that belongs to the request."""
+    return REPLY_OF[type(request)]()
+
+
+REPLY_OF: dict[type[protocol.Request], type[protocol.Reply]] = {
+    protocol.Ping: protocol.Pong,
+    protocol.Status: protocol.StatusReport,
+    protocol.Retrieve: protocol.Retrieved,
+    protocol.Search: protocol.Found,
+    protocol.Why: protocol.Explained,
+    protocol.Remember: protocol.Remembered,
+    protocol.Capture: protocol.Captured,
+    protocol.GetMemories: protocol.Memories,
+    protocol.ListMemories: protocol.Memories,
+    protocol.History: protocol.Chain,
+    protocol.Forget: protocol.Forgotten,
+    protocol.Rebuild: protocol.Rebuilt,
+    protocol.Events: protocol.Progress,
+}
+
+_NEVER_ACCEPTS = """
+import socket, sys
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+listener.bind(sys.argv[1])
+listener.listen(int(sys.argv[2]))
+print("listening", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def stopped_server(path: str, backlog: int) -> Iterator[None]:
+    """A process that listens at `path` and is SIGSTOPped: the kernel still connects callers to it."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _NEVER_ACCEPTS, path, str(backlog)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], PATIENCE_S)[0]
+        process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)
+        yield
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+
+
+@contextmanager
+def full_backlog(path: str) -> Iterator[None]:
+    """Connections that take every place a listener has, until it refuses one more."""
+    callers = []
+    try:
+        while True:
+            caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            callers.append(caller)
+            caller.setblocking(False)
+            try:
+                caller.connect(path)
+            except BlockingIOError:
+                break
+        yield
+    finally:
+        for caller in callers:
+            caller.close()

@@ -1,0 +1,132 @@
+"""A scripted provider, a real daemon that calls it, and workspaces with memories on disk.
+
+`staged` starts both once; tests that share them take a workspace of their own and say what the provider
+does. Whatever a test scripts is gone after `Scene.reset`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from forged_client import Client
+from forged_client.protocol import Rebuilt, Retrieved, RootReport
+
+from forged.frontmatter import render
+from forged.memory import Memory, Related
+from tests.support.daemon import DaemonProcess, running
+from tests.support.provider import CHAT, EMBEDDINGS, Request, ScriptedProvider
+
+CREATED = "2025-03-04T05:06:07Z"
+
+
+def memory(
+    memory_id: str,
+    content: str,
+    *,
+    related: Sequence[str] = (),
+    supersedes: str | None = None,
+    version: int = 1,
+    scope: str = "repo",
+    created_at: str = CREATED,
+) -> Memory:
+    """Return a memory with unimportant fields filled in."""
+    return Memory(
+        id=memory_id,
+        content=content,
+        created_at=created_at,
+        updated_at=created_at,
+        version=version,
+        scope=scope,
+        category="patterns",
+        session_id="s",
+        trigger="explicit",
+        supersedes=supersedes,
+        related=tuple(Related(other, "relates-to") for other in related),
+    )
+
+
+def put(top: Path, *memories: Memory, folder: str = ".forge/memory") -> None:
+    """Write memories as an editor does that renames; existing files are replaced."""
+    directory = top / folder
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in memories:
+        fresh = directory / f".{each.id}.fresh"
+        fresh.write_bytes(render(each))
+        fresh.rename(directory / f"{each.id}.md")
+
+
+def configuration(provider: ScriptedProvider, **settings: object) -> str:
+    """Return a config.toml in which every model is at the provider; None leaves a setting out."""
+    chosen = {"embedding_model": "m", "embedding_base_url": provider.base_url, **settings}
+    lines = [f"{key} = {_toml(value)}" for key, value in chosen.items() if value is not None]
+    return "\n".join(["[memory]", *lines, "[llm]", f'base_url = "{provider.base_url}"', ""])
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+@dataclass
+class Scene:
+    """A daemon and its provider. `user` and `chat_texts` read what the provider was sent."""
+
+    provider: ScriptedProvider
+    daemon: DaemonProcess
+    client: Client
+
+    def reset(self) -> None:
+        """Take back every script and forget the log."""
+        self.provider.embeddings = self.provider.chat = None
+        self.provider.vectors.clear()
+        self.provider.chat_lines = ("a hypothesis",)
+        self.provider.received.clear()
+
+    def load(self, top: Path) -> Rebuilt:
+        """Build the workspace's maps from what is on disk now."""
+        built = self.client.rebuild(str(top), wait=True, timeout_s=20)
+        assert built.status == "ok", built
+        return built
+
+    def ask(self, top: Path, text: str = "what now", turn: str = "t1", **options: object) -> Retrieved:
+        return self.client.retrieve(
+            str(top),
+            [{"role": "user", "content": text}],
+            turn_id=turn,
+            session_id=str(options.pop("session_id", "s")),
+            **options,  # type: ignore[arg-type]
+        )
+
+    def report(self, top: Path) -> RootReport:
+        return next(r for r in self.client.status(str(top)).roots if r.root == os.path.realpath(top))
+
+    @property
+    def chats(self) -> list[Request]:
+        return self.provider.requests(CHAT)
+
+    @property
+    def embeds(self) -> list[Request]:
+        return self.provider.requests(EMBEDDINGS)
+
+    @property
+    def embedded(self) -> list[str]:
+        """All texts that were sent to be embedded."""
+        return [text for request in self.embeds for text in request.inputs]
+
+
+@contextlib.contextmanager
+def staged(home: Path, *, dimension: int = 3, **settings: object) -> Iterator[Scene]:
+    """A provider and a daemon that is configured to use it."""
+    with (
+        ScriptedProvider(dimension=dimension) as provider,
+        running(home, config=configuration(provider, **settings)) as daemon,
+        daemon.client() as client,
+    ):
+        yield Scene(provider, daemon, client)
+
+
+def ids(reply: Retrieved) -> list[str]:
+    return [hit.id for hit in reply.memories]
