@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from forged import scan as scanning
 from forged.frontmatter import MAX_FILE_BYTES
 from forged.scan import GRACE_S, QUIET_S, Snapshot
 from forged.store import MemoryStore
@@ -111,17 +111,20 @@ def test_nothing_changed_gives_the_same_snapshot(store, directory):
     assert store.scan(before) is before
 
 
-def test_unchanged_files_are_not_opened(store, directory):
-    path = put(directory, "a")
+def test_only_changed_files_are_opened(store, directory):
+    for name in ("a", "b"):
+        put(directory, name)
     before = store.scan()
-    os.utime(path, ns=(0, path.stat().st_mtime_ns))  # a read would renew this old access time
-    settled = store.scan(before)
-    os.utime(path, ns=(0, path.stat().st_mtime_ns))
-    accessed = path.stat().st_atime_ns
+    put(directory, "b", "new")
+    opened: list[object] = []
+    # An audit hook stays for ever; emptying `listening` makes it deaf.
+    listening = [opened]
+    sys.addaudithook(lambda event, args: [heard.append(args[0]) for heard in listening if event == "open"])
 
-    store.scan(settled)
+    store.scan(before)
+    listening.clear()
 
-    assert path.stat().st_atime_ns == accessed
+    assert [name for name in opened if str(name).endswith(".md")] == ["b.md"]
 
 
 def test_memory_that_did_not_change_stays_the_same_object(store, directory):
@@ -441,14 +444,3 @@ def test_file_that_grows_while_it_is_read_is_looked_at_again(store, directory, m
 
     assert (during.memories, during.unsettled) == ((), True)
     assert (bodies(after), after.unsettled) == (["text"], False)
-
-
-def test_module_has_no_state(store, directory):
-    put(directory, "a")
-
-    assert store.scan().memories == store.scan().memories
-    assert not [
-        name
-        for name, value in vars(scanning).items()
-        if isinstance(value, dict | list | set) and name[0] != "_"
-    ]

@@ -44,7 +44,7 @@ def _awaited(
 
     @wraps(verb)
     async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await client._ask(verb(client, *args, **kwargs))
+        return await client.ask(verb(client, *args, **kwargs))
 
     return method
 
@@ -85,6 +85,18 @@ class AsyncClient:
     forget = _awaited(verbs.forget)
     rebuild = _awaited(verbs.rebuild)
 
+    async def ask(self, call: verbs.Call[R]) -> R:
+        """Carry out a call that was made beforehand, by a function of verbs.py."""
+        deadline = Deadline(self._timeout_s if call.timeout_s is None else call.timeout_s)
+        try:
+            return settled(await self._deliver(call.request, deadline), call.kind)
+        except ClientError as error:
+            if isinstance(error, DeadlineExceeded) and self._wire is not None and self._wire.is_idle():
+                self._drop(str(error))
+            if self._strict:
+                raise
+            return failure(call.kind, error)
+
     async def events(
         self, workspace: str = "", *, timeout_s: float | None = None
     ) -> AsyncGenerator[Progress, None]:
@@ -119,17 +131,6 @@ class AsyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-    async def _ask(self, call: verbs.Call[R]) -> R:
-        deadline = Deadline(self._timeout_s if call.timeout_s is None else call.timeout_s)
-        try:
-            return settled(await self._deliver(call.request, deadline), call.kind)
-        except ClientError as error:
-            if isinstance(error, DeadlineExceeded) and self._wire is not None and self._wire.is_idle():
-                self._drop(str(error))
-            if self._strict:
-                raise
-            return failure(call.kind, error)
 
     async def _deliver(self, request: Request, deadline: Deadline) -> Reply:
         try:

@@ -42,7 +42,7 @@ def _blocking(verb: Callable[Concatenate[object, P], verbs.Call[R]]) -> Callable
 
     @wraps(verb)
     def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return client._ask(verb(client, *args, **kwargs))
+        return client.ask(verb(client, *args, **kwargs))
 
     return method
 
@@ -88,6 +88,16 @@ class Client:
     forget = _blocking(verbs.forget)
     rebuild = _blocking(verbs.rebuild)
 
+    def ask(self, call: verbs.Call[R]) -> R:
+        """Carry out a call that was made beforehand, by a function of verbs.py."""
+        deadline = Deadline(self._timeout_s if call.timeout_s is None else call.timeout_s)
+        try:
+            return settled(self._take_turn(call.request, deadline), call.kind)
+        except ClientError as error:
+            if self._strict:
+                raise
+            return failure(call.kind, error)
+
     def events(
         self, workspace: str = "", *, timeout_s: float | None = None
     ) -> Generator[Progress, None, None]:
@@ -123,15 +133,6 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _ask(self, call: verbs.Call[R]) -> R:
-        deadline = Deadline(self._timeout_s if call.timeout_s is None else call.timeout_s)
-        try:
-            return settled(self._take_turn(call.request, deadline), call.kind)
-        except ClientError as error:
-            if self._strict:
-                raise
-            return failure(call.kind, error)
 
     def _take_turn(self, request: Request, deadline: Deadline) -> Reply:
         lock, doing = self._lock(), "waiting for another thread's call"

@@ -14,11 +14,9 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from forged_client.client import Client
-from forged_client.protocol import Captured, Message
-from forged_client.window import CAPTURE_BYTES, window
+from forged_client.protocol import Capture, Captured
+from forged_client.verbs import Call, capture
 
 MAX_COMPACTIONS = 16
 
@@ -28,10 +26,7 @@ _FIRST_RETRY_S = 1.0
 _LAST_RETRY_S = 60.0
 
 
-class _Event(msgspec.Struct, frozen=True):
-    kind: str
-    messages: tuple[Message, ...]
-    last_summary_index: int
+_Event = Call[Captured]
 
 
 class Observer:
@@ -67,7 +62,7 @@ class Observer:
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The window as it is now; `messages` may be changed afterwards."""
-        event = _Event("turn", window(messages, last_summary_index, CAPTURE_BYTES), last_summary_index)
+        event = self._event("turn", messages, last_summary_index)
         self._revive_after_fork()
         with self._changed:
             if self._turn is not None:
@@ -77,7 +72,7 @@ class Observer:
 
     def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The messages that are about to be replaced by a summary."""
-        event = _Event("compaction", window(messages, last_summary_index, CAPTURE_BYTES), last_summary_index)
+        event = self._event("compaction", messages, last_summary_index)
         self._revive_after_fork()
         with self._changed:
             if len(self._compactions) >= MAX_COMPACTIONS:
@@ -94,6 +89,17 @@ class Observer:
             self._changed.notify_all()
             ended = self._changed.wait_for(lambda: self._sender is None, timeout_s)
             return ended and not self._waits()
+
+    def _event(self, kind: str, messages: Iterable[object], last_summary_index: int) -> _Event:
+        # All conversion is done here: in the background it would hold the interpreter against the agent.
+        return capture(
+            self,
+            self._workspace,
+            self._session_id,
+            messages,
+            kind=kind,
+            last_summary_index=last_summary_index,
+        )
 
     def _revive_after_fork(self) -> None:
         # A forked child has neither the thread nor, perhaps, an open lock; its parent sends what waited.
@@ -115,14 +121,7 @@ class Observer:
     def _send_all(self) -> None:
         retry_s = _FIRST_RETRY_S
         while (event := self._taken()) is not None:
-            reply = self._client.capture(
-                self._workspace,
-                self._session_id,
-                event.messages,
-                kind=event.kind,
-                last_summary_index=event.last_summary_index,
-            )
-            if self._is_settled(event, reply):
+            if self._is_settled(event, self._client.ask(event)):
                 retry_s = _FIRST_RETRY_S
                 continue
             if not self._may_retry_after(retry_s):
@@ -147,7 +146,7 @@ class Observer:
             self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
             if reply.status != "unavailable":
                 return True
-            if event.kind == "compaction":
+            if _is_compaction(event):
                 self._compactions.appendleft(event)
             elif self._turn is None:
                 self._turn = event
@@ -168,3 +167,7 @@ class Observer:
         self._client.close()
         self._sender = None
         self._changed.notify_all()
+
+
+def _is_compaction(event: _Event) -> bool:
+    return isinstance(event.request, Capture) and event.request.kind == "compaction"

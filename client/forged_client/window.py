@@ -68,11 +68,10 @@ def _read(given: object) -> tuple[Message | None, int]:
         role = _role(given)
         if role not in _READ_ROLES:
             return None, 0
-        parts = tuple(_parts(_field(given, "content")))
+        sized = tuple(_sized_parts(_field(given, "content")))
     except Exception:  # noqa: BLE001 - as above
         return None, 0
-    size = sum(len(part.text) if part.text.isascii() else len(part.text.encode()) for part in parts)
-    return Message(role=role, content=_content(parts)), size
+    return Message(role=role, content=_content(tuple(part for part, _ in sized))), sum(n for _, n in sized)
 
 
 def _content(parts: tuple[Part, ...]) -> Content:
@@ -81,8 +80,8 @@ def _content(parts: tuple[Part, ...]) -> Content:
     return parts or None
 
 
-def _parts(content: object) -> Iterable[Part]:
-    """Text parts only, private spans cut also where they reach over several."""
+def _sized_parts(content: object) -> Iterable[tuple[Part, int]]:
+    """Text parts only, with their bytes; private spans are cut also where they reach over several."""
     depth = 0
     for part in content if isinstance(content, (list, tuple)) else (content,):
         if isinstance(part, str):
@@ -92,22 +91,23 @@ def _parts(content: object) -> Iterable[Part]:
             kind, text = _field(part, "type") or "text", _field(part, "text")
         if isinstance(text, str) and kind in _TEXT_TYPES:
             public, depth = without_private(text, depth)
-            yield Part(type=str(kind), text=_encodable(public))
+            encodable, size = _encodable(public)
+            yield Part(type=str(kind), text=encodable), size
 
 
 def _field(given: object, name: str) -> object:
     return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
 
 
-def _encodable(text: str) -> str:
-    """The text without lone surrogates, which come from broken input and cannot be UTF-8."""
+def _encodable(text: str) -> tuple[str, int]:
+    """The text without lone surrogates, which come from broken input and cannot be UTF-8, and its bytes."""
     if text.isascii():
-        return str(text)
+        return text, len(text)
     try:
-        text.encode()
+        return text, len(text.encode())
     except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return str(text)
+        repaired = text.encode("utf-8", "replace")
+        return repaired.decode(), len(repaired)
 
 
 def _shortened(message: Message, limit_bytes: int) -> Message:

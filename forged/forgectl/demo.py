@@ -24,6 +24,7 @@ from forged_client import Client
 from forged.forgectl.demo_agent import Read, Written
 from forged.forgectl.escape import escape
 from forged.forgectl.status import status_lines
+from forged.forgectl.invocation import Invocation
 from forged.forgectl.output import Painter
 
 _VISIBLE_S = 5.0
@@ -42,10 +43,11 @@ class DemoFailed(click.ClickException):
 
 
 @click.command("demo")
-def demo_command() -> None:
+@click.pass_obj
+def demo_command(call: Invocation) -> None:
     """Show in a scratch directory what forged does, with a real daemon."""
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="forged-demo-") as scratch, _Stage(Path(scratch)) as stage:
+    with tempfile.TemporaryDirectory(prefix="forged-demo-") as scratch, _Stage(Path(scratch), call) as stage:
         _play(stage)
     _say(f"\nDone in {time.perf_counter() - began:.1f} s; the scratch directory is gone again.")
 
@@ -157,7 +159,7 @@ def _ask(stage: _Stage, message: str) -> Read:
 class _Stage:
     """Scratch HOME, repository, daemon and a client; everything ends with the `with` block."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, call: Invocation) -> None:
         self.home = scratch / "home"
         self.repo = scratch / "repo"
         self.stopped_ms = 0.0
@@ -165,7 +167,7 @@ class _Stage:
         self._log = scratch / "daemon.log"
         self._env = {
             "HOME": str(self.home),
-            "PATH": os.environ.get("PATH", ""),
+            "PATH": call.environ.get("PATH", ""),
             "LANG": "C.UTF-8",
             "FORGED_SOCKET": self._socket,
             "GIT_CONFIG_NOSYSTEM": "1",

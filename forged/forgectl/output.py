@@ -13,7 +13,7 @@ from typing import TextIO
 
 import msgspec
 
-from forged.forgectl.escape import escape, escape_json
+from forged.forgectl.escape import escape, escape_json, escape_line
 from forged.forgectl.exits import BROKEN_PIPE, Stop
 from forged.forgectl.invocation import Invocation
 from forged_client.protocol import Reply
@@ -58,7 +58,7 @@ def say_json(value: msgspec.Struct | Mapping[str, object]) -> None:
 
 def tell(message: str) -> None:
     """A line for the person, never part of the data."""
-    _write(sys.stderr, escape(message) + "\n")
+    _write(sys.stderr, escape_line(message) + "\n")
 
 
 def report(stop: Stop, *, as_json: bool) -> int:

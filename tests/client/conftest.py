@@ -60,7 +60,7 @@ def ask(request: pytest.FixtureRequest, socket_file: str) -> Ask:
         pool = ThreadPoolExecutor(1)
         try:
             call = pool.submit(once, socket_file, verb, args, timeout_s, strict)
-            return call.result(MARGIN_S + (timeout_s if timeout_s > 0 else 0))
+            return call.result(MARGIN_S + (max(0, timeout_s)))
         finally:
             pool.shutdown(wait=False)
 
