@@ -148,8 +148,8 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
     def build(cls, docs: Sequence[Terms]) -> LexicalLeg:
         """Assemble the leg of memories 0 to n - 1 from their terms."""
         found, rows, counts = _postings(np.arange(len(docs), dtype=np.int32), docs)
-        unique, frequency = np.unique(found, return_counts=True)
-        return cls(unique, _offsets(frequency), rows, counts, _lengths(docs))
+        first = _first_of_each(found)
+        return cls(found[first], np.append(first, np.int32(len(rows))), rows, counts, _lengths(docs))
 
     def splice(
         self, *, kept_old: Ints, kept_new: Ints, added_new: Ints, added: Sequence[Terms], size: int
@@ -201,11 +201,12 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
         target[kept_old] = kept_new
         rows, counts = target.take(self.rows), self.counts  # twice as fast as indexing
         frequency = np.diff(self.offsets).astype(np.int64)
-        gone = np.flatnonzero(rows < 0)
+        stays = rows >= 0
+        gone = np.flatnonzero(~stays)
         if len(gone):
             term = np.searchsorted(self.offsets, gone, side="right") - 1
             frequency -= np.bincount(term, minlength=len(self.terms))
-            rows, counts = np.delete(rows, gone), np.delete(counts, gone)
+            rows, counts = rows[stays], counts[stays]
         return self.terms, frequency, rows, counts
 
 
@@ -292,19 +293,27 @@ def _find(names: Terms, wanted: Terms) -> NDArray[np.int64]:
 
 
 def _postings(rows: Ints, docs: Sequence[Terms]) -> tuple[Terms, Ints, NDArray[np.uint8]]:
-    """Sorted by term and row: term, row and number of occurrences of each pair."""
-    pairs = np.concatenate([*docs, _NO_TERMS]).astype(np.uint64)
+    """Sorted by term and row: term, row and number of occurrences of each pair.
+
+    Works in place on one array of 64-bit pairs, because what this holds for a moment stays with the process.
+    """
+    pairs = np.concatenate([*docs, _NO_TERMS], dtype=np.uint64)
     pairs <<= np.uint64(32)
-    pairs |= np.repeat(rows.astype(np.uint64), _lengths(docs))
+    pairs |= np.repeat(rows.astype(np.uint32), _lengths(docs))
     pairs.sort()
-    first = np.flatnonzero(np.diff(pairs, prepend=~pairs[:1]))
-    counts = np.diff(first, append=len(pairs))
+    first = _first_of_each(pairs)
+    counts = np.minimum(np.diff(first, append=np.int32(len(pairs))), _MAX_TF).astype(np.uint8)
     pairs = pairs[first]
-    return (
-        (pairs >> np.uint64(32)).astype(np.uint32),
-        (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32),
-        np.minimum(counts, _MAX_TF).astype(np.uint8),
-    )
+    own_rows = pairs.astype(np.uint32).view(np.int32)  # the lower half
+    pairs >>= np.uint64(32)
+    return pairs.astype(np.uint32), own_rows, counts
+
+
+def _first_of_each(ascending: NDArray[np.uint32] | NDArray[np.uint64]) -> Ints:
+    """Positions where a new value begins."""
+    begins = np.ones(len(ascending), np.bool_)
+    np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
+    return np.flatnonzero(begins).astype(np.int32)
 
 
 def _insertion_points(

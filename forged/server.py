@@ -127,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stuck_since: float | None = None  # when the peer stopped taking replies
         self._unsent = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._streams: set[asyncio.Task[None]] = set()
 
     # --- asyncio's side ---
 
@@ -142,8 +143,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._server.connections.discard(self)
         self._transport = None
-        for task in self._tasks:
-            task.cancel()
+        # A request that was begun is carried out: a write half done helps nobody. A stream has no end.
+        for stream in self._streams:
+            stream.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._view[self._have :]
@@ -244,7 +246,9 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self.greeted = True
         if isinstance(request, protocol.Events):
-            self._start(self._stream(request))
+            stream = self._start(self._stream(request))
+            self._streams.add(stream)
+            stream.add_done_callback(self._streams.discard)
             return
         try:
             answer = self._server.service.handle(request)
@@ -256,13 +260,14 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._start(self._finish(request, answer))
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         self.in_flight += 1
         task.add_done_callback(self._done)
         if self.in_flight == _IN_FLIGHT and self._transport is not None:
             self._transport.pause_reading()
+        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -25,7 +25,6 @@ _SEND_TIMEOUT_S = 10.0
 _FIRST_RETRY_S = 1.0
 _LAST_RETRY_S = 60.0
 
-
 _Event = Call[Captured]
 
 

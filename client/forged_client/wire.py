@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 
 from forged_client.dial import is_gone
 from forged_client.errors import ClientError, ConnectionLost, ReplyLost
@@ -36,20 +37,16 @@ class Wire(asyncio.BufferedProtocol):
 
     async def ask(self, request: Request) -> Reply:
         """The reply to one request. Raises ClientError, and ReplyLost when the connection ends before it."""
-        number, mailbox = await self._post(request)
-        try:
+        with self._waiting_for(request) as (mailbox, frame):
+            await self._write(frame)
             return await _taken(mailbox)
-        finally:
-            del self._waiting[number]
 
     async def stream(self, request: Request) -> AsyncGenerator[Reply, None]:
         """Every reply to one request, until the connection ends, which is raised."""
-        number, mailbox = await self._post(request)
-        try:
+        with self._waiting_for(request) as (mailbox, frame):
+            await self._write(frame)
             while True:
                 yield await _taken(mailbox)
-        finally:
-            del self._waiting[number]
 
     def is_usable(self) -> bool:
         if self._ended or self._loop is not asyncio.get_running_loop():
@@ -73,15 +70,21 @@ class Wire(asyncio.BufferedProtocol):
         else:
             self._sock.close()
 
-    async def _post(self, request: Request) -> tuple[int, Mailbox]:
+    @contextmanager
+    def _waiting_for(self, request: Request) -> Iterator[tuple[Mailbox, bytearray]]:
+        number, frame = self._exchange.request(request)
+        mailbox = self._waiting[number] = asyncio.Queue()
+        try:
+            yield mailbox, frame
+        finally:
+            del self._waiting[number]
+
+    async def _write(self, frame: bytearray) -> None:
         # Behind a daemon that does not read, requests wait here and not in an ever growing buffer.
         await self._writable.wait()
         if self._ended or self._transport is None:
             raise ConnectionLost("the connection ended before the request was sent")
-        number, frame = self._exchange.request(request)
-        mailbox = self._waiting[number] = asyncio.Queue()
         self._transport.write(frame)
-        return number, mailbox
 
     # Called by the loop.
 

@@ -57,11 +57,11 @@ async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
     index = context.daemon.indexer.open(next(root for root in place.roots if root.top == home.root))
     ids = (request.memory_id,) if request.version_only else home.chains.chain(request.memory_id)
     gone = await context.daemon.writer.remove(index, ids, erase=request.erase_now)
-    context.daemon.retriever.cache.purge()
-    context.daemon.ledger.purge()
     context.daemon.metrics.forgotten += len(gone.ids)
     generation = index.mark()
     await index.reach(generation, time.monotonic() + PATIENCE_S)
+    context.daemon.retriever.cache.purge()
+    context.daemon.ledger.purge()
     return wire.Forgotten(
         id=request.id,
         ids=gone.ids,

@@ -89,10 +89,13 @@ class Retriever:
         """Start the one pipeline of a turn; whoever asks for the same turn meanwhile shares it (bug 13)."""
         flight = asyncio.create_task(self._pipeline(ask, see))
         self._flights[key, ask.min_generation] = flight
+        purges = self.cache.purges
 
         def landed(task: asyncio.Task[Answer]) -> None:
             self._flights.pop((key, ask.min_generation), None)
-            if not task.cancelled() and task.exception() is None and task.result().status != "not_ready":
+            if task.cancelled() or task.exception() is not None or self.cache.purges != purges:
+                return
+            if task.result().status != "not_ready":
                 self.cache.put(key, task.result())
 
         flight.add_done_callback(landed)

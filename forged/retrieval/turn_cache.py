@@ -26,6 +26,7 @@ class TurnCache:
         self._clock = clock
         self._size = size
         self._answers: OrderedDict[TurnKey, tuple[Answer, float]] = OrderedDict()
+        self.purges = 0  # whoever began before the last purge must not put what it found then
 
     def get(self, key: TurnKey, min_generation: int) -> Answer | None:
         """Return the answer of a turn if it is still good and new enough."""
@@ -49,3 +50,4 @@ class TurnCache:
     def purge(self) -> None:
         """Drop everything; a `forget` must not be answered from here."""
         self._answers.clear()
+        self.purges += 1
