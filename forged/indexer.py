@@ -218,12 +218,19 @@ class Indexer:
         index.progress.build_ms = (time.monotonic() - started) * 1000
         index.visible = index.attempted = goal
         index.moved()
+        logger.debug("build done root=%s took_ms=%.1f", index.root.top, index.progress.build_ms)
         return False
 
     def _failed(self, index: RootIndex, error: BaseException, goal: int) -> None:
         reason = f"{error.reason}: {error}" if isinstance(error, ProviderError) else f"{error}"
         if index.progress.error != reason:  # once per change, not once per retry
-            logger.warning("build failed root=%s error=%s", index.root.top, reason)
+            logger.warning(
+                "build failed root=%s texts=%d embedder=%s error=%s",
+                index.root.top,
+                index.progress.to_embed,
+                " ".join(self._embedder.key.split()) if self._embedder is not None else "none",
+                reason,
+            )
         index.progress.state, index.progress.error = "failed", reason
         index.attempted = goal
         self._metrics.rebuild_failures += 1

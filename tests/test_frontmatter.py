@@ -125,8 +125,13 @@ pieces = st.sampled_from(
 )
 near = st.lists(pieces, max_size=4).map("".join)
 lines = st.one_of(
-    near, st.sampled_from(["mem_1", "repo", "1", "2026-02-24T23:32:58.5+11:00", '"12"', "'a b'"])
-)
+    near,
+    st.sampled_from(
+        ["mem_1", "1", "2026-02-24T23:32:58.5+11:00", '"12"', "'a b'", "a:", "a:b:", "null", "NULL", "~",
+         "a: b", "a #b", "'it''s'", '"a\\n"', '""', "-", "- a", "[a]", "*a", "2026-02-24", "0", "01", "1.9",
+         " a", "a "]
+    ),
+)  # fmt: skip
 OPTIONAL = [
     "supersedes: {}\n",
     "related:\n    - id: {}\n      relationship: {}\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -153,13 +154,14 @@ def test_full_disk_is_explained():
     script = """
 import errno, tempfile
 from forged.errors import StoreError
+from forged.memory import Memory
 from forged.store import MemoryStore
 from tests.support.syscalls import fail
-from tests.test_store import memory
+memory = Memory("mem_1", "text", "", "", 1, "repo", "patterns", "", "explicit")
 with tempfile.TemporaryDirectory() as top:
     fail(fsync=errno.ENOSPC)
     try:
-        MemoryStore(top, "repo").write(memory())
+        MemoryStore(top, "repo").write(memory)
     except StoreError as error:
         assert "free some and try again" in str(error), error
     else:
@@ -188,14 +190,13 @@ def test_one_of_many_writers_of_an_id_wins(store, top):
 
 WRITE_FOR_EVER = """
 import sys
-from forged.memory import new_id
+from forged.memory import Memory, new_id
 from forged.store import MemoryStore
-from tests.test_store import memory
 store = MemoryStore(sys.argv[1], "repo")
 while True:
-    id_ = new_id()
-    store.write(memory(id_, "first line\\n" * 2000 + "last line"))
-    print(id_, flush=True)
+    memory = Memory(new_id(), "line\\n" * 4000 + "last line", "", "", 1, "repo", "patterns", "", "explicit")
+    store.write(memory)
+    print(memory.id, flush=True)
 """
 
 
@@ -228,10 +229,8 @@ def killed(writer: subprocess.Popen[str], after_s: float) -> list[str]:
     """Kill a writer that has begun, at a time of the caller's choice; what it acknowledged."""
     assert writer.stdout is not None
     first = writer.stdout.readline()
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         writer.wait(after_s)
-    except subprocess.TimeoutExpired:
-        pass
     writer.kill()
     rest, _ = writer.communicate(timeout=10)
     whole = [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]

@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from forged_client import framing, protocol
 from measuring import HERE, Broken, directory, plain_environment, process
+
+from forged_client import framing, protocol
 
 READY_S = 30.0
 
@@ -70,24 +71,33 @@ class Caller:
         self._socket = _dialled(path, ready_s)
         self._buffer = bytearray(1 << 20)
         self._view = memoryview(self._buffer)
+        self._have = self._used = 0
         self.ask(framing.encode(protocol.Hello(id=1, client="bench", pid=os.getpid())))
 
     def ask(self, frame: bytes | bytearray) -> memoryview:
-        """Send one frame; the body of the next, valid until the next call."""
-        self._socket.sendall(frame)
+        """Send one frame; the body of the next that comes, valid until the next call."""
+        self.send(frame)
         return self.next()
 
+    def send(self, frame: bytes | bytearray) -> None:
+        self._socket.sendall(frame)
+
     def next(self) -> memoryview:
-        have, receive, view = 0, self._socket.recv_into, self._view
-        need = framing.HEADER_BYTES
-        while have < need:
-            got = receive(view[have:])
+        """The body of the next frame."""
+        rest = self._have - self._used
+        if rest:  # a stream's frames come together
+            self._buffer[:rest] = self._buffer[self._used : self._have]
+        have, need, view = rest, framing.HEADER_BYTES, self._view
+        while True:
+            if have >= framing.HEADER_BYTES:
+                need = framing.HEADER_BYTES + int.from_bytes(view[: framing.HEADER_BYTES], "big")
+            if have >= need:
+                self._have, self._used = have, need
+                return view[framing.HEADER_BYTES : need]
+            got = self._socket.recv_into(view[have:])
             if not got:
                 raise Broken("the daemon closed the connection")
             have += got
-            if have >= framing.HEADER_BYTES:
-                need = framing.HEADER_BYTES + int.from_bytes(view[: framing.HEADER_BYTES], "big")
-        return view[framing.HEADER_BYTES : need]
 
     def call(self, request: protocol.Request) -> protocol.Reply:
         """The typed reply to a typed request."""

@@ -49,7 +49,9 @@ class Figure(msgspec.Struct, frozen=True):
 Measurement = Callable[[], Sequence[Figure]]
 
 
-def in_turn(cases: Mapping[str, Callable[[], object]], rounds: int, *, calls: int = 1) -> dict[str, list[float]]:
+def in_turn(
+    cases: Mapping[str, Callable[[], object]], rounds: int, *, calls: int = 1
+) -> dict[str, list[float]]:
     """Seconds of every call: all cases once to warm up, then A, B, C, A, B, C, ... `calls` at a time."""
     taken: dict[str, list[float]] = {name: [] for name in cases}
     for call in cases.values():

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from daemons import Caller, prepared, serving
-from forged_client import framing, protocol
 from measuring import HERE, Broken, Figure, Missing, directory, in_turn, needs, on_one_core, p50, process, us
+
+from forged_client import framing, protocol
 
 _ROUNDS, _CALLS = 15, 300
 _PING = framing.encode(protocol.Ping(id=2))

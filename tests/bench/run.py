@@ -11,8 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 # Set on some shared machines; with foreign kernels the figures say nothing about forged. Only the benchmarks
 # drop them: what a user sets for OpenBLAS is his own affair. They are read when numpy is loaded, hence here.
@@ -60,9 +59,12 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
+Printed = Callable[[Line], None]
+
+
 def main() -> int:
     options = _options()
-    printed = _as_json if options.json else _as_text
+    printed: Printed = _as_json if options.json else _as_text
     if options.json:
         print(msgspec.json.encode({"environment": environment()}).decode(), flush=True)
     else:
@@ -103,4 +105,42 @@ def _verdict(promise: str, figures: Sequence[Figure], printed: Printed) -> int:
     return not best.holds
 
 
-Printed = type(lambda line: None)  # placeholder, replaced below
+def _as_text(line: Line) -> None:
+    if line.verdict:
+        best = f"best {line.best:.2f}x, limit {line.limit}x" if line.limit else ""
+        print(
+            f"{line.promise:>7}  {line.verdict}: {'; '.join(filter(None, (line.reason, best)))}", flush=True
+        )
+    elif line.figure is None:
+        print(f"{line.promise:>7}  {line.reason}", flush=True)
+    else:
+        raw = ", ".join(f"{name} {value}" for name, value in line.figure.raw.items())
+        print(
+            f"{line.promise:>7}  run {line.run}  {line.figure.name}  {line.figure.ratio:.2f}x  ({raw})",
+            flush=True,
+        )
+
+
+def _as_json(line: Line) -> None:
+    print(msgspec.json.encode(line).decode(), flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure what forged promises about its speed.")
+    known = ", ".join(MEASUREMENTS)
+    parser.add_argument("--only", type=_promises, default=list(MEASUREMENTS), help=f"some of {known}")
+    parser.add_argument("--runs", type=int, default=3, help="how often each is measured; the best counts")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    return parser.parse_args()
+
+
+def _promises(text: str) -> list[str]:
+    wanted = text.split(",")
+    unknown = [name for name in wanted if name not in MEASUREMENTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; use {', '.join(MEASUREMENTS)}")
+    return wanted
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -38,12 +38,16 @@ def unchanged() -> Sequence[Figure]:
         before = store.scan()
         if store.scan(before) is not before:
             raise Broken("a rescan of unchanged files made a new snapshot")
-        taken = in_turn({"forged": lambda: store.scan(before), "floor": lambda: _look_at_all(place)}, 2 * _ROUNDS)
+        taken = in_turn(
+            {"forged": lambda: store.scan(before), "floor": lambda: _look_at_all(place)}, 2 * _ROUNDS
+        )
     return [_figure("rescan / scandir + stat", taken, 1.4)]
 
 
 def _figure(name: str, taken: dict[str, list[float]], limit: float) -> Figure:
-    ratio = statistics.median(ours / floor for ours, floor in zip(taken["forged"], taken["floor"], strict=True))
+    ratio = statistics.median(
+        ours / floor for ours, floor in zip(taken["forged"], taken["floor"], strict=True)
+    )
     return Figure(name, ratio, limit, {"forged": ms(p50(taken["forged"])), "floor": ms(p50(taken["floor"]))})
 
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 import corpus
 import numpy as np
 from daemons import Caller, prepared, serving
-from forged_client import framing, protocol
 from measuring import HERE, Broken, Figure, in_turn, ms, needs, p50, plain_environment
 
 from forged import graph, vector_map
 from forged.dense import DenseLeg
 from forged.vector_map import VectorMap
+from forged_client import framing, protocol
 
 _MEMORIES = 10_000
 _QUERIES, _TOP = 5, 10
@@ -26,7 +26,9 @@ _ROUNDS, _CALLS = 20, 16
 def against_faiss() -> Sequence[Figure]:
     """P4, in a process of its own: faiss brings an OpenMP and an OpenBLAS, and forged's runs on one thread."""
     needs(package="faiss")
-    env = plain_environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(sys.path))
+    env = plain_environment(
+        OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(sys.path)
+    )
     command = [sys.executable, HERE / "searches.py"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     if done.returncode:

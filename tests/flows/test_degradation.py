@@ -1,0 +1,453 @@
+"""Every row of the degradation table (behaviours.md B60-B67 as design.md D3-D8 has them), from outside.
+
+Explicit `hyde` with plain cosine answers a failure with nothing and a reason; `auto` as forged comes falls
+back to the direct strategy, then to words, and says so. No failure is an exception for the agent, none
+outlives its cause, and an answer is there in time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.daemon import eventually
+from tests.support.provider import CLOSE, HTML, RESET, Answer, completion, poisoned
+from tests.support.scene import Scene, ids, memory, put, staged
+
+# What an answer may take beyond its time limit on a busy machine.
+MARGIN_S = 1.0
+NEVER = Answer(delay_s=25)
+REFUSED = Answer({"error": {"message": "no"}}, status=401)
+
+CHAT_FAILURES = [
+    pytest.param(Answer({"error": {"message": "boom"}}, status=500), "server", id="500"),
+    pytest.param(RESET, "unreachable", id="reset"),
+    pytest.param(HTML, "bad_reply", id="html"),
+    pytest.param(REFUSED, "auth", id="401"),
+]
+
+
+@pytest.fixture(scope="module")
+def hyde_scene(tmp_path_factory) -> Iterator[Scene]:
+    """ADR-0047 to the letter: explicit hyde, plain cosine."""
+    with staged(
+        tmp_path_factory.mktemp("home"),
+        retrieval_strategy="hyde",
+        retrieval_model="chat",
+        retrieval_lexical_weight=0,
+    ) as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def auto_scene(tmp_path_factory) -> Iterator[Scene]:
+    """As forged comes, with a model for each purpose."""
+    with staged(tmp_path_factory.mktemp("home"), retrieval_model="chat") as scene:
+        yield scene
+
+
+@pytest.fixture
+def hyde(hyde_scene) -> Scene:
+    hyde_scene.reset()
+    return hyde_scene
+
+
+@pytest.fixture
+def auto(auto_scene) -> Scene:
+    auto_scene.reset()
+    return auto_scene
+
+
+def _walrus(scene: Scene, repo: Path) -> None:
+    put(repo, memory("m0", "walrus facts"), memory("m1", "something else"))
+    scene.provider.vectors.update({"walrus": (1, 0, 0), "something": (0, 1, 0), "a hypothesis": (1, 0, 0)})
+    scene.load(repo)
+    scene.provider.received.clear()
+
+
+# --- HyDE fails (B64) --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("answer", "reason"), CHAT_FAILURES)
+def test_hyde_that_fails_gives_nothing_but_a_reason(hyde, repo, answer, reason):
+    _walrus(hyde, repo)
+    hyde.provider.chat = answer
+
+    reply = hyde.ask(repo, "the walrus")
+
+    assert (reply.status, reply.reason, reply.text, reply.memories) == ("error", f"provider: {reason}", "", ())
+    assert hyde.embeds == []
+
+
+@pytest.mark.parametrize(("answer", "reason"), CHAT_FAILURES)
+def test_auto_without_hyde_asks_directly_and_says_so(auto, repo, answer, reason):
+    _walrus(auto, repo)
+    auto.provider.chat = answer
+
+    reply = auto.ask(repo, "the walrus")
+
+    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", f"hyde: {reason}")
+    assert reply.legs == ("lexical", "dense")
+    assert ids(reply)[0] == "m0"
+    assert auto.embedded == ["the walrus"]
+
+
+def test_the_turn_after_a_failed_one_is_normal(hyde, repo):
+    _walrus(hyde, repo)
+    hyde.provider.chat = REFUSED
+    assert hyde.ask(repo, "the walrus", "t1").status == "error"
+    hyde.provider.chat = None
+
+    reply = hyde.ask(repo, "the walrus", "t2")
+
+    assert (reply.status, reply.strategy, ids(reply)[0]) == ("ok", "hyde", "m0")
+
+
+def test_a_failure_does_not_mute_its_own_turn_for_long(hyde, repo):
+    _walrus(hyde, repo)
+    hyde.provider.chat = REFUSED
+    assert hyde.ask(repo, "the walrus").status == "error"
+    hyde.provider.chat = None
+
+    assert eventually(lambda: hyde.ask(repo, "the walrus").status == "ok", 8)
+
+
+def test_a_failure_is_not_asked_for_again_at_once(hyde, repo):
+    _walrus(hyde, repo)
+    hyde.provider.chat = REFUSED
+    hyde.ask(repo, "the walrus")
+
+    again = hyde.ask(repo, "the walrus")
+
+    assert (again.status, again.cached, len(hyde.chats)) == ("error", True, 1)
+
+
+def test_an_empty_hyde_reply_costs_no_embeddings_call_and_gives_nothing(hyde, repo):
+    _walrus(hyde, repo)
+    hyde.provider.chat = completion("")
+
+    reply = hyde.ask(repo, "the walrus")
+
+    assert (reply.status, reply.reason, reply.text) == ("empty", "no_hypotheses", "")
+    assert hyde.embeds == []
+
+
+def test_auto_asks_directly_after_an_empty_hyde_reply(auto, repo):
+    _walrus(auto, repo)
+    auto.provider.chat = completion(" \n")
+
+    reply = auto.ask(repo, "the walrus")
+
+    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "hyde: no_hypotheses")
+
+
+# --- nobody answers: the time limit (B56, B67, D6) ---------------------------------------------------
+
+
+def test_hyde_that_never_answers_is_a_timeout_in_time(hyde, repo):
+    _walrus(hyde, repo)
+    hyde.provider.chat = NEVER
+
+    started = time.monotonic()
+    reply = hyde.ask(repo, "the walrus", timeout_s=0.3)
+
+    assert (reply.status, reply.text) == ("timeout", "")
+    assert time.monotonic() - started < 0.3 + MARGIN_S
+
+
+def test_the_configured_limit_holds_without_a_limit_in_the_request(hyde, repo):
+    _walrus(hyde, repo)
+    hyde.provider.chat = NEVER
+
+    started = time.monotonic()
+    reply = hyde.ask(repo, "the walrus")
+
+    assert reply.status == "timeout"
+    assert time.monotonic() - started < 2.0 + MARGIN_S
+
+
+def test_a_request_may_shorten_the_limit_but_not_lengthen_it(hyde, repo):
+    _walrus(hyde, repo)
+    hyde.provider.chat = NEVER
+
+    started = time.monotonic()
+    reply = hyde.ask(repo, "the walrus", timeout_s=20.0)
+
+    assert reply.status == "timeout"
+    assert time.monotonic() - started < 2.0 + MARGIN_S
+
+
+def test_auto_whose_hyde_never_answers_asks_directly_in_time(auto, repo):
+    _walrus(auto, repo)
+    auto.provider.chat = NEVER
+
+    started = time.monotonic()
+    reply = auto.ask(repo, "the walrus", timeout_s=0.6)
+
+    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "hyde: timeout")
+    assert reply.legs == ("lexical", "dense")
+    assert ids(reply)[0] == "m0"
+    assert time.monotonic() - started < 0.6 + MARGIN_S
+
+
+def test_auto_with_nobody_there_answers_with_words_in_time(auto, repo):
+    _walrus(auto, repo)
+    auto.provider.chat = NEVER
+    auto.provider.embeddings = NEVER
+
+    started = time.monotonic()
+    reply = auto.ask(repo, "the walrus", timeout_s=0.6)
+
+    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "provider: timeout")
+    assert (reply.legs, ids(reply)) == (("lexical",), ["m0"])
+    assert time.monotonic() - started < 0.6 + MARGIN_S
+
+
+def test_a_late_pipeline_runs_on_and_fills_the_turn_cache(hyde, repo):
+    _walrus(hyde, repo)
+    written = threading.Event()
+    hyde.provider.chat = [Answer(completion("a hypothesis").json, hold=written)]
+    assert hyde.ask(repo, "the walrus", timeout_s=0.1).status == "timeout"
+
+    written.set()
+    reply = eventually(lambda: _ok(hyde.ask(repo, "the walrus", timeout_s=0.1)), 5)
+
+    assert ids(reply)[0] == "m0"
+    assert (len(hyde.chats), len(hyde.embeds)) == (1, 1)
+
+
+def test_a_late_pipeline_of_auto_replaces_its_fallback(auto, repo):
+    _walrus(auto, repo)
+    written = threading.Event()
+    auto.provider.chat = [Answer(completion("a hypothesis").json, hold=written)]
+    assert auto.ask(repo, "the walrus", timeout_s=0.4).strategy == "direct"
+
+    written.set()
+
+    assert eventually(lambda: auto.ask(repo, "the walrus", timeout_s=0.4).strategy == "hyde", 5)
+    assert len(auto.chats) == 1
+
+
+def test_embeddings_that_are_slow_for_the_query_are_a_timeout_and_then_an_answer(hyde, repo):
+    _walrus(hyde, repo)
+    written = threading.Event()
+    hyde.provider.embeddings = poisoned("the walrus", Answer(status=503))
+    hyde.provider.embeddings = [lambda provider, request: _held(provider, request, written)]
+
+    late = hyde.ask(repo, "the walrus", timeout_s=0.1)
+    written.set()
+    reply = eventually(lambda: _ok(hyde.ask(repo, "the walrus", timeout_s=0.1)), 5)
+
+    assert late.status == "timeout"
+    assert ids(reply)[0] == "m0"
+    assert (len(hyde.chats), len(hyde.embeds)) == (1, 1)
+
+
+def _held(provider, request, event: threading.Event) -> Answer:
+    data = [{"index": i, "embedding": provider.vector(text)} for i, text in enumerate(request.inputs)]
+    return Answer({"data": data}, hold=event)
+
+
+def _ok(reply):
+    return reply if reply.status == "ok" else None
+
+
+# --- the query's embedding fails (B65) ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        pytest.param(Answer({"error": {"message": "boom"}}, status=500), "server", id="500"),
+        pytest.param(RESET, "unreachable", id="reset"),
+        pytest.param(HTML, "bad_reply", id="html"),
+    ],
+)
+def test_a_query_that_cannot_be_embedded_gives_nothing_but_a_reason(hyde, repo, answer, reason):
+    _walrus(hyde, repo)
+    hyde.provider.embeddings = poisoned("a hypothesis", answer)
+
+    reply = hyde.ask(repo, "the walrus")
+
+    assert (reply.status, reply.reason, reply.text) == ("error", f"provider: {reason}", "")
+
+
+def test_auto_asks_directly_when_only_the_hypotheses_cannot_be_embedded(auto, repo):
+    _walrus(auto, repo)
+    auto.provider.embeddings = poisoned("a hypothesis", REFUSED)
+
+    reply = auto.ask(repo, "the walrus")
+
+    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "hyde: auth")
+    assert (reply.legs, ids(reply)[0]) == (("lexical", "dense"), "m0")
+
+
+@pytest.mark.parametrize("status", [401, 500])
+def test_auto_answers_with_words_when_no_query_can_be_embedded(auto, repo, status):
+    _walrus(auto, repo)
+    auto.provider.embeddings = Answer({"error": {"message": "no"}}, status=status)
+
+    reply = auto.ask(repo, "the walrus")
+
+    assert (reply.status, reply.strategy) == ("ok", "direct")
+    assert reply.reason in {"provider: auth", "provider: server", "provider: timeout"}
+    assert (reply.legs, ids(reply)) == (("lexical",), ["m0"])
+
+
+def test_a_fallback_is_counted(auto, repo):
+    _walrus(auto, repo)
+    auto.provider.chat = REFUSED
+    before = auto.client.status().counters["retrieve_fallbacks"]
+
+    auto.ask(repo, "the walrus")
+
+    assert auto.client.status().counters["retrieve_fallbacks"] == before + 1
+
+
+# --- builds fail (B43, B62, B63) ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("answer", "reason"), [(REFUSED, "auth"), (CLOSE, "unreachable"), (HTML, "bad_reply")])
+def test_a_first_build_that_fails_is_an_error_and_heals_by_itself(hyde, repo, answer, reason):
+    hyde.provider.embeddings = poisoned("walrus", answer)
+    put(repo, memory("m0", f"walrus {reason}"))
+
+    built = hyde.client.rebuild(str(repo), wait=True, timeout_s=20)
+    broken = hyde.ask(repo, "what")
+    seen = hyde.report(repo)
+    hyde.provider.embeddings = None
+
+    assert (built.status, reason in built.reason) == ("error", True)
+    assert (broken.status, broken.text, reason in broken.reason) == ("error", "", True)
+    assert (seen.state, reason in seen.last_error) == ("failed", True)
+    assert eventually(lambda: ids(hyde.ask(repo, "what", "t2")) == ["m0"], 12)
+
+
+def test_a_turn_that_met_a_failed_first_build_is_answered_once_it_is_healed(hyde, repo):
+    hyde.provider.embeddings = poisoned("walrus", REFUSED)
+    put(repo, memory("m0", "walrus"))
+    hyde.client.rebuild(str(repo), wait=True, timeout_s=20)
+    hyde.ask(repo, "what", "t1")
+    hyde.provider.embeddings = None
+
+    assert eventually(lambda: ids(hyde.ask(repo, "what", "t1")) == ["m0"], 12)
+
+
+def test_words_are_found_while_the_first_build_fails(auto, repo):
+    auto.provider.embeddings = poisoned("walrus facts", REFUSED)
+    put(repo, memory("m0", "walrus facts"))
+
+    built = auto.client.rebuild(str(repo), wait=True, timeout_s=20)
+    reply = auto.ask(repo, "the walrus")
+
+    assert (built.status, "auth" in built.reason) == ("error", True)
+    assert (reply.status, ids(reply), reply.legs) == ("ok", ["m0"], ("lexical",))
+    auto.provider.embeddings = None
+    assert eventually(lambda: auto.ask(repo, "the walrus", "t2").legs == ("lexical", "dense"), 8)
+
+
+def test_a_rebuild_that_fails_keeps_the_old_answers(hyde, repo):
+    _walrus(hyde, repo)
+    hyde.provider.embeddings = poisoned("rewritten", REFUSED)
+    put(repo, memory("m0", "rewritten walrus"))
+
+    built = hyde.client.rebuild(str(repo), wait=True, timeout_s=20)
+    reply = hyde.ask(repo, "the walrus")
+
+    assert (built.status, hyde.report(repo).state) == ("error", "failed")
+    assert (reply.status, reply.memories[0].content) == ("ok", "walrus facts")
+    hyde.provider.embeddings = None
+    assert eventually(lambda: "rewritten" in hyde.ask(repo, "the walrus", "t2").text, 12)
+
+
+def test_the_provider_being_down_at_start_needs_no_restart(tmp_path_factory, repo):
+    put(repo, memory("m0", "walrus facts"))
+    settings = {"retrieval_strategy": "direct", "retrieval_lexical_weight": 0}
+    with staged(tmp_path_factory.mktemp("home"), **settings) as scene:
+        scene.provider.embeddings = REFUSED
+        assert scene.client.rebuild(str(repo), wait=True, timeout_s=20).status == "error"
+        assert scene.client.status().state == "degraded"
+
+        scene.provider.embeddings = None
+
+        assert eventually(lambda: ids(scene.ask(repo, "walrus", "t2")) == ["m0"], 12)
+        assert scene.client.status().state == "ok"
+        assert scene.daemon.log().count("build failed") == 1
+
+
+# --- one bad text (H5, bugs 6, 7) --------------------------------------------------------------------
+
+
+def test_one_poisonous_text_among_200_is_named_and_the_other_199_are_found(hyde, repo):
+    hyde.provider.embeddings = poisoned("poison", Answer({"error": {"message": "cannot"}}, status=400))
+    put(repo, *(memory(f"m{n:03}", f"text number {n}") for n in range(200) if n != 77))
+    put(repo, memory("m077", "poison"))
+
+    hyde.load(repo)
+
+    report = hyde.report(repo)
+    assert (report.memories, report.quarantined) == (200, 1)
+    assert [(p.path, "bad_input" in p.reason) for p in report.problems] == [("m077", True)]
+    assert len(hyde.embeds) <= 4 + 14
+    hyde.provider.embeddings = None
+    hyde.provider.vectors.update({"ahead": (1, 0, 0), "behind": (-1, 0, 0)})
+    found = [hyde.client.search(str(repo), text, limit=100).memories for text in ("ahead", "behind")]
+    assert {hit.id for hits in found for hit in hits} == {f"m{n:03}" for n in range(200) if n != 77}
+
+
+def test_a_poisonous_text_is_tried_again_when_a_person_asks(hyde, repo):
+    hyde.provider.embeddings = poisoned("poison", Answer({"error": {"message": "cannot"}}, status=400))
+    put(repo, memory("m0", "poison"), memory("m1", "fine"))
+    hyde.load(repo)
+    assert hyde.report(repo).quarantined == 1
+    hyde.provider.embeddings = None
+
+    hyde.load(repo)
+
+    assert hyde.report(repo).quarantined == 0
+    assert sorted(ids(hyde.ask(repo))) == ["m0", "m1"]
+
+
+def test_poison_in_every_chunk_does_not_look_like_an_outage(hyde, repo):
+    hyde.provider.embeddings = poisoned("poison", Answer({"error": {"message": "cannot"}}, status=400))
+    put(repo, *(memory(f"m{n:03}", f"poison {n}" if n % 64 == 0 else f"text {n}") for n in range(320)))
+
+    built = hyde.client.rebuild(str(repo), wait=True, timeout_s=20)
+
+    assert (built.status, hyde.report(repo).quarantined) == ("ok", 5)
+
+
+def test_a_blank_memory_and_a_very_long_one_sink_nothing(hyde, repo):
+    put(repo, memory("m0", " \n"), memory("m1", "long " * 40_000), memory("m2", "fine"))
+
+    hyde.load(repo)
+
+    assert sorted(ids(hyde.ask(repo))) == ["m1", "m2"]
+    assert all(len(text) <= 32_000 for text in hyde.embedded)
+
+
+# --- odds ---------------------------------------------------------------------------------------------
+
+
+def test_a_hop_into_nothing_is_left_out(hyde, repo):
+    put(repo, memory("m0", "walrus", related=["gone", "m1"]), memory("m1", "something"))
+    hyde.provider.vectors.update({"walrus": (1, 0, 0), "something": (0, 1, 0)})
+    hyde.load(repo)
+
+    reply = hyde.ask(repo)
+
+    assert (reply.status, sorted(ids(reply))) == ("ok", ["m0", "m1"])
+
+
+def test_no_failure_writes_a_line_per_turn_into_the_log(hyde, repo):
+    _walrus(hyde, repo)
+    hyde.provider.chat = REFUSED
+    before = hyde.daemon.log().count("\n")
+
+    for turn in range(5):
+        assert hyde.ask(repo, "the walrus", f"t{turn}").status == "error"
+
+    assert hyde.daemon.log().count("\n") == before
