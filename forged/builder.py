@@ -39,8 +39,7 @@ Rows = NDArray[np.int32]
 class Draft(msgspec.Struct, frozen=True, eq=False):
     """A map without its dense leg. `hashes` are those of the texts, b"" for a blank one.
 
-    `missing` are the texts, by hash, that have to be embedded; `unsettled` tells that a file was in the
-    middle of being written, so the scan should be repeated soon.
+    `missing` are the texts, by hash, that have to be embedded.
     """
 
     memories: tuple[Memory, ...]
@@ -48,7 +47,6 @@ class Draft(msgspec.Struct, frozen=True, eq=False):
     lexical: LexicalLeg | None
     chains: Chains
     missing: dict[bytes, str]
-    unsettled: bool
 
 
 class Builder:
@@ -71,6 +69,11 @@ class Builder:
         self._complete = False
 
     @property
+    def unsettled(self) -> bool:
+        """Whether the last scan met a file in the middle of being saved: look again soon."""
+        return self.snapshot is not None and self.snapshot.unsettled
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """Files that are not indexed, and memories whose text was refused by the endpoint."""
         files = self.snapshot.problems if self.snapshot is not None else ()
@@ -86,12 +89,14 @@ class Builder:
     def draft(self) -> Draft | None:
         """Scan and index; None when the map already shows what is on disk. Runs in a thread."""
         before, scan = self.snapshot, self.store.scan(self.snapshot, self._pause)
-        if scan is before and self._complete and not scan.unsettled:
+        self.snapshot = scan
+        # A touched file gives a new snapshot of the same memories.
+        if self._complete and (scan is before or not scan.changed):
             return None
-        self.snapshot, self._complete = scan, False
-        return self._drafted(scan.memories, unsettled=scan.unsettled)
+        self._complete = False
+        return self._drafted(scan.memories)
 
-    def _drafted(self, memories: tuple[Memory, ...], *, unsettled: bool = False) -> Draft:
+    def _drafted(self, memories: tuple[Memory, ...]) -> Draft:
         old = self._map.memories if self._map is not None else ()
         kept_old, kept_new, added = _compare(old, memories)
         hashes = self._hash(memories, kept_old, kept_new, added)
@@ -101,7 +106,6 @@ class Builder:
             self._index(memories, kept_old, kept_new, added) if self._lexical else None,
             graph.link(memories),
             self._missing(memories, hashes),
-            unsettled,
         )
 
     def _hash(

@@ -242,10 +242,10 @@ class Indexer:
         index.progress.state = "building" if index.map is not None else "loading"
         self._tell(Event("scanning", index.root.top, generation=goal))
         draft = await asyncio.to_thread(index.builder.draft)
+        if index.builder.unsettled:
+            asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
         if draft is None:
             return
-        if draft.unsettled:
-            asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
         if not draft.missing:
             await self._swap(index, draft, goal)
             return
