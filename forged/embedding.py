@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
@@ -23,6 +24,16 @@ _MAY_BE_ONE_TEXT = {"bad_input", "server", "bad_reply"}
 _OUTAGE_AFTER = 12
 
 
+class _Chunk(msgspec.Struct):
+    """What goes out as one request at first; chunks run side by side, so each has its own count."""
+
+    failed_in_a_row: int = 0
+
+    @property
+    def is_outage(self) -> bool:
+        return self.failed_in_a_row > _OUTAGE_AFTER
+
+
 class EmbeddingRun:
     """One pass over the texts that have no vector yet.
 
@@ -34,7 +45,6 @@ class EmbeddingRun:
         self._progress = progress
         self.vectors: dict[bytes, Vectors] = {}
         self.culprits: dict[bytes, str] = {}
-        self._failed_in_a_row = 0
 
     async def run(self, texts: Mapping[bytes, str]) -> None:
         """Embed `texts` by hash. Raises ProviderError when the endpoint, not a text, is at fault."""
@@ -43,10 +53,10 @@ class EmbeddingRun:
 
         async def chunk(part: list[tuple[bytes, str]]) -> None:
             async with gate:
-                await self._embed(part)
+                await self._embed(part, _Chunk())
 
         # The first chunk goes alone: an endpoint that is down is asked once, not four times.
-        await self._embed(items[:CHUNK])
+        await self._embed(items[:CHUNK], _Chunk())
         tasks = [
             asyncio.create_task(chunk(items[at : at + CHUNK])) for at in range(CHUNK, len(items), CHUNK)
         ]
@@ -57,16 +67,16 @@ class EmbeddingRun:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _embed(self, part: list[tuple[bytes, str]]) -> None:
+    async def _embed(self, part: list[tuple[bytes, str]], chunk: _Chunk) -> None:
         if not part:
             return
         try:
             rows = await self._embedder.embed([text for _, text in part], "passage")
         except ProviderError as error:
-            self._failed_in_a_row += 1
-            await self._blame(part, error)
+            chunk.failed_in_a_row += 1
+            await self._blame(part, error, chunk)
             return
-        self._failed_in_a_row = 0
+        chunk.failed_in_a_row = 0
         self._keep(part, rows)
         self._progress(len(part))
 
@@ -74,9 +84,9 @@ class EmbeddingRun:
         for (key, _), row in zip(part, rows, strict=True):
             self.vectors[key] = np.asarray(row)
 
-    async def _blame(self, part: list[tuple[bytes, str]], error: ProviderError) -> None:
+    async def _blame(self, part: list[tuple[bytes, str]], error: ProviderError, chunk: _Chunk) -> None:
         """Halve a failing chunk, or quarantine the one text it holds."""
-        if error.reason not in _MAY_BE_ONE_TEXT or self._failed_in_a_row > _OUTAGE_AFTER:
+        if error.reason not in _MAY_BE_ONE_TEXT or chunk.is_outage:
             raise error
         if len(part) == 1:
             # A lone text that fails with a server error is a culprit only if others get through.
@@ -89,15 +99,14 @@ class EmbeddingRun:
         failed: ProviderError | None = None
         for half in (part[:middle], part[middle:]):
             try:
-                await self._embed(half)
+                await self._embed(half, chunk)
             except ProviderError as again:
-                outage = self._failed_in_a_row > _OUTAGE_AFTER
-                if failed is not None or outage or again.reason not in _MAY_BE_ONE_TEXT:
+                if failed is not None or chunk.is_outage or again.reason not in _MAY_BE_ONE_TEXT:
                     raise
                 failed = again
         if failed is not None:
             # One half went through, so the other's lone texts can be blamed now.
-            await self._embed([item for item in part if not self._settled(item[0])])
+            await self._embed([item for item in part if not self._settled(item[0])], chunk)
 
     def _settled(self, key: bytes) -> bool:
         return key in self.vectors or key in self.culprits

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -68,6 +68,7 @@ class RootIndex:
         self.wanted = next_generation()
         self.visible = 0  # greatest generation that the map shows
         self.attempted = 0  # greatest generation that a build tried to show
+        self.ended = 0  # greatest generation whose build is over, vectors and all
         self.used_at = time.monotonic()
         self.dirty = asyncio.Event()
         self.dirty.set()
@@ -86,14 +87,18 @@ class RootIndex:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    def has(self, generation: int) -> bool:
-        return self.attempted >= min(generation, self.wanted) and self.attempted > 0
+    def has(self, generation: int, *, whole: bool = False) -> bool:
+        reached = self.ended if whole else self.attempted
+        return reached >= min(generation, self.wanted) and reached > 0
 
-    async def reach(self, generation: int, deadline: float) -> None:
-        """Wait until a build has tried to show `generation`, at most until `deadline`; never raises."""
+    async def reach(self, generation: int, deadline: float, *, whole: bool = False) -> None:
+        """Wait until a build has tried to show `generation`, at most until `deadline`; never raises.
+
+        With `whole` until that build is over: words are searchable before the vectors are there.
+        """
         try:
             async with asyncio.timeout_at(deadline):
-                while not self.has(generation):
+                while not self.has(generation, whole=whole):
                     await self._moved.wait()
         except TimeoutError:
             pass
@@ -149,7 +154,7 @@ class Indexer:
         broken = next((i.progress.error for i in indexes if i.map is None and i.attempted), "")
         return View(
             maps=tuple(i.map for i in indexes if i.map is not None),
-            generation=max((i.visible for i in indexes), default=0),
+            generation=_shown_by_all(indexes),
             waiting=any(i.map is None and not i.attempted for i in indexes),
             problem=broken or (f"stale: {stale}" if stale else ""),
         )
@@ -216,7 +221,7 @@ class Indexer:
             return True
         index.progress.state, index.progress.error = "ready", ""
         index.progress.build_ms = (time.monotonic() - started) * 1000
-        index.visible = index.attempted = goal
+        index.visible = index.attempted = index.ended = goal
         index.moved()
         logger.debug("build done root=%s took_ms=%.1f", index.root.top, index.progress.build_ms)
         return False
@@ -232,14 +237,15 @@ class Indexer:
                 reason,
             )
         index.progress.state, index.progress.error = "failed", reason
-        index.attempted = goal
+        index.attempted = index.ended = goal
         self._metrics.rebuild_failures += 1
         self._tell(Event("failed", index.root.top, generation=goal))
         index.moved()
 
     async def _build(self, index: RootIndex, goal: int) -> None:
         """Scan, draft, embed, swap. Raises ProviderError when vectors are missing at the end."""
-        index.progress.state = "building" if index.map is not None else "loading"
+        if not index.progress.error:  # what failed is shown as failed until it has gone well
+            index.progress.state = "building" if index.map is not None else "loading"
         self._tell(Event("scanning", index.root.top, generation=goal))
         draft = await asyncio.to_thread(index.builder.draft)
         if index.builder.unsettled:
@@ -295,3 +301,8 @@ class Indexer:
         for listener in tuple(self._listeners):
             listener(event)
 
+
+def _shown_by_all(indexes: Sequence[RootIndex]) -> int:
+    """Greatest generation of which nothing is missing: a root that lags behind holds the others back."""
+    lagging = [index.visible for index in indexes if index.visible < index.wanted]
+    return min(lagging) if lagging else max((index.visible for index in indexes), default=0)

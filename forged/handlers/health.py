@@ -103,9 +103,10 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt:
     goals = [index.mark() for index in indexes]
     if request.wait:
         deadline = time.monotonic() + _REBUILD_PATIENCE_S
-        await asyncio.gather(*(i.reach(goal, deadline) for i, goal in zip(indexes, goals, strict=True)))
+        waits = (i.reach(goal, deadline, whole=True) for i, goal in zip(indexes, goals, strict=True))
+        await asyncio.gather(*waits)
     failed = next((index.progress.error for index in indexes if index.progress.error), "")
-    done = all(index.visible >= goal for index, goal in zip(indexes, goals, strict=True))
+    done = all(index.has(goal, whole=True) for index, goal in zip(indexes, goals, strict=True))
     return wire.Rebuilt(
         id=request.id,
         status="error" if request.wait and failed else "ok" if done else "not_ready",

@@ -33,6 +33,7 @@ LATE_S = 15.0
 _RESERVE, _RESERVE_S = 0.25, 0.5
 # Multiply-adds that are searched on the event loop, about 2 ms; more goes to the search thread.
 _INLINE_WORK = 50_000_000
+_FIRST_BUILD = "first build is running"
 
 See = Callable[[float], Awaitable[View]]
 
@@ -126,7 +127,7 @@ class Retriever:
     async def _late(self, see: See) -> Answer:
         view = await see(0.0)
         if view.waiting:
-            return Answer(status="not_ready", reason="first build is running")
+            return Answer(status="not_ready", reason=_FIRST_BUILD)
         return Answer(status="timeout", reason="retrieval_timeout_s is over", generation=view.generation)
 
     async def _pipeline(self, ask: Ask, see: See) -> Answer:
@@ -138,7 +139,7 @@ class Retriever:
                 if not queries:
                     return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
                 vectors = await self._embed(queries, limit)
-                return await self._search(ask, await see(ask.deadline), queries, vectors, strategy=strategy)
+                return await self._search(ask, await see(limit), queries, vectors, strategy=strategy)
         except (ProviderError, TimeoutError) as error:
             reason = error.reason if isinstance(error, ProviderError) else "timeout"
             logger.debug("retrieval failed reason=%s", reason)
@@ -168,6 +169,7 @@ class Retriever:
 
     async def _fallback(self, ask: Ask, see: See, reason: str) -> Answer | None:
         """`auto` without what failed: the direct strategy if HyDE was in the way, else the lexical leg."""
+        self._metrics.retrieve_fallbacks += 1
         queries = (ask.message,) if ask.message.strip() else ask.hypotheses
         if self._chat is not None and self._embedder is not None and not ask.hypotheses:
             deadline = max(ask.deadline, time.monotonic() + _RESERVE_S)
@@ -188,7 +190,6 @@ class Retriever:
         if "lexical" not in view.legs:
             return None
         queries = (ask.message,) if ask.message.strip() else ask.hypotheses
-        self._metrics.retrieve_fallbacks += 1
         return await self._search(ask, view, queries, None, strategy="direct", reason=f"provider: {reason}")
 
     async def _search(
@@ -201,19 +202,21 @@ class Retriever:
         strategy: str,
         reason: str = "",
     ) -> Answer:
-        """Rank, walk and render. `reason` is set when this is a fallback, whose answer is not kept long."""
-        if view.waiting and not view.maps:
-            return Answer(status="not_ready", reason="first build is running")
-        if not view.maps and view.problem:
-            return Answer(status="error", reason=view.problem)
+        """Rank, walk and render. `reason` is set when this is a fallback.
+
+        What a fallback found, or a view that lacks a root, is not kept for the turn.
+        """
+        lacking = _FIRST_BUILD if view.waiting else view.problem
         candidates = await self._candidates(view, queries, vectors, _with_room(ask.top_k, view))
         ranked = rank(view, candidates, top_k=ask.top_k, hop_depth=ask.hop_depth)
+        if lacking and not ranked:
+            return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
         block = injection.render(
             [injection.Entry(r.memory, r.older, r.via) for r in ranked], ask.budget_tokens
         )
         return Answer(
             status="ok" if block.text else "empty",
-            reason=reason or view.problem or _why_empty(view, ranked, block),
+            reason=reason or lacking or _why_empty(view, ranked, block),
             ranked=ranked,
             text=block.text,
             digest=block.digest,
@@ -223,7 +226,7 @@ class Retriever:
             legs=tuple(leg for leg in view.legs if leg == "lexical" or vectors is not None),
             hypotheses=tuple(queries) if strategy != "direct" else (),
             generation=view.generation,
-            degraded=bool(reason),
+            degraded=bool(reason or lacking),
         )
 
     async def _candidates(

@@ -27,21 +27,24 @@ static int64_t now(void) {
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* Frames are small: the first read nearly always has all of one. */
-static size_t receive(int peer, char *into) {
-    size_t have = 0, need = 4;
-    while (have < need) {
-        ssize_t got = read(peer, into + have, LARGEST - have);
+static size_t take(int peer, char *into, size_t size) {
+    size_t have = 0;
+    while (have < size) {
+        ssize_t got = read(peer, into + have, size - have);
         if (got <= 0) return 0;
         have += got;
-        if (have >= 4) {
-            uint32_t size;
-            memcpy(&size, into, 4);
-            need = 4 + ntohl(size);
-            if (need > LARGEST) fail("frame too large");
-        }
     }
     return have;
+}
+
+/* The length, then the body, as a C program without a buffer of its own does it. */
+static size_t receive(int peer, char *into) {
+    uint32_t size;
+    if (!take(peer, into, 4)) return 0;
+    memcpy(&size, into, 4);
+    size = ntohl(size);
+    if (size > LARGEST - 4) fail("frame too large");
+    return take(peer, into + 4, size) ? 4 + size : 0;
 }
 
 static void put(int peer, const char *from, size_t size) {
