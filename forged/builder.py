@@ -9,6 +9,7 @@ and make every ping wait (performance-anchors.md 1c: p99 x 94).
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Sequence
 
@@ -29,11 +30,15 @@ from forged.store import MemoryStore, Snapshot
 from forged.vector_map import VectorMap
 
 _TEXTS_A_SLICE = 8
+_ROWS_A_SLICE = 1024
 # Beside a map that serves, a build is patient; before the first map, someone is waiting for it.
-_PAUSE_S, _FIRST_PAUSE_S = 0.0005, 0.00005
+_PAUSE_S, _FIRST_PAUSE_S = 0.0001, 0.00005
 _QUARANTINE_S = 3600.0
 
+_ID = operator.attrgetter("id")
+
 Rows = NDArray[np.int32]
+Known = Callable[[bytes], Vectors | None]
 
 
 class Draft(msgspec.Struct, frozen=True, eq=False):
@@ -65,8 +70,10 @@ class Builder:
         self._map: VectorMap | None = None
         self._hashes: tuple[bytes, ...] = ()
         self._memo = VectorMemo()
+        self._older: VectorMemo | None = None  # serves until everything is embedded anew
         self._run: EmbeddingRun | None = None
         self._complete = False
+        self._renew = self._retry = False  # asked for; heeded by the next draft
 
     @property
     def unsettled(self) -> bool:
@@ -77,17 +84,20 @@ class Builder:
     def problems(self) -> tuple[Problem, ...]:
         """Files that are not indexed, and memories whose text was refused by the endpoint."""
         files = self.snapshot.problems if self.snapshot is not None else ()
-        if self._map is None or not self.quarantined:
+        held = self.quarantined  # replaced, never changed, as a build in its thread looks at it too
+        if self._map is None or not held:
             return files
         texts = tuple(
-            Problem(memory.id, f"not embedded: {self.quarantined[key][0]}")
-            for memory, key in zip(self._map.memories, self._hashes, strict=True)
-            if key in self.quarantined
+            Problem(memory.id, f"not embedded: {held[key][0]}")
+            # Not strict: a build in its thread may be swapping the two just now.
+            for memory, key in zip(self._map.memories, self._hashes, strict=False)
+            if key in held
         )
         return files + texts
 
     def draft(self) -> Draft | None:
         """Scan and index; None when the map already shows what is on disk. Runs in a thread."""
+        self._heed()
         before, scan = self.snapshot, self.store.scan(self.snapshot, self._pause)
         self.snapshot = scan
         # A touched file gives a new snapshot of the same memories.
@@ -95,6 +105,17 @@ class Builder:
             return None
         self._complete = False
         return self._drafted(scan.memories)
+
+    def _heed(self) -> None:
+        """Do what was asked for since the last draft; not sooner, as a build may be under way."""
+        if self._renew:
+            self._older, self._memo, self._run = self._older or self._memo, VectorMemo(), None
+            self._renew = self._complete = False
+        now = time.monotonic()
+        held = {} if self._retry else {k: v for k, v in self.quarantined.items() if v[1] > now}
+        if len(held) < len(self.quarantined):
+            self.quarantined, self._complete = held, False
+        self._retry = False
 
     def _drafted(self, memories: tuple[Memory, ...]) -> Draft:
         old = self._map.memories if self._map is not None else ()
@@ -113,17 +134,14 @@ class Builder:
     ) -> tuple[bytes, ...]:
         if self._embedder is None:
             return (b"",) * len(memories)
-        hashes = [b""] * len(memories)
-        for old, new in zip(kept_old.tolist(), kept_new.tolist(), strict=True):
-            hashes[new] = self._hashes[old]
+        hashes = np.full(len(memories), b"", object)
+        hashes[kept_new] = np.array(self._hashes, object)[kept_old]
         for new in added.tolist():
             text = memories[new].content
             hashes[new] = text_hash(text) if text.strip() else b""
-        return tuple(hashes)
+        return tuple(hashes.tolist())
 
-    def _index(
-        self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, added: Rows
-    ) -> LexicalLeg:
+    def _index(self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, added: Rows) -> LexicalLeg:
         docs = self._tokenised([memories[row].content for row in added.tolist()])
         before = self._map.lexical if self._map is not None else None
         if before is None:
@@ -143,26 +161,27 @@ class Builder:
     def _missing(self, memories: Sequence[Memory], hashes: Sequence[bytes]) -> dict[bytes, str]:
         if self._embedder is None:
             return {}
-        now = time.monotonic()
-        held = {key for key, (_, until) in self.quarantined.items() if until > now}
         return {
-            key: memory.content
-            for memory, key in zip(memories, hashes, strict=True)
-            if key and key not in held and self._memo.get(key) is None
+            hashes[row]: memories[row].content
+            for row in np.flatnonzero(self._memo.places(hashes) < 0).tolist()
+            if hashes[row] and hashes[row] not in self.quarantined and self._vector(hashes[row]) is None
         }
 
     async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
         """Get the missing vectors; what failed as a whole is returned, because `finish` comes all the same."""
         assert self._embedder is not None, "without an embedder nothing is missing"
-        self._run = EmbeddingRun(self._embedder, progress)
+        run, before = EmbeddingRun(self._embedder, progress), self._run
+        if before is not None:
+            run.vectors.update(before.vectors)  # what got through before an outage
+        self._run = run
         try:
-            await self._run.run(draft.missing)
+            await run.run(draft.missing)
         except ProviderError as error:
             return error
         finally:
             until = time.monotonic() + _QUARANTINE_S
-            self.quarantined.update((k, (why, until)) for k, why in self._run.culprits.items())
-        return None
+            self.quarantined = self.quarantined | {k: (why, until) for k, why in run.culprits.items()}
+        return self._of_another_dimension(run)
 
     def finish(self, draft: Draft, generation: int) -> VectorMap | None:
         """Freeze the next map from a draft and the vectors known by now. Runs in a thread.
@@ -170,29 +189,46 @@ class Builder:
         Without a lexical leg a memory that has no vector cannot be found, so its older text is kept (B43);
         None when there is no older map either.
         """
-        unknown = {key for key in draft.missing if self._vector(key) is None} - set(self.quarantined)
-        if unknown and not self._lexical:
+        unknown = self._unknown(draft, self._vector)
+        # All vectors of a map are of one time: old ones until the last new one is there.
+        memo = self._memo if self._older is None or not unknown else self._older
+        known = self._vector if memo is self._memo else memo.get
+        lost = self._unknown(draft, known)
+        if lost and not self._lexical:
             if self._map is None:
                 return None
-            draft = self._with_older_texts(draft, unknown)
-        rows = self._rows(draft.hashes) if self._embedder is not None else None
+            draft = self._with_older_texts(draft, lost)
+        dense = self._dense(draft.hashes, memo, known)
         new = VectorMap(
             root=self._top,
             scope=self._scope,
             generation=generation,
             memories=draft.memories,
-            row_of={memory.id: row for row, memory in enumerate(draft.memories)},
+            row_of=dict(zip(map(_ID, draft.memories), range(len(draft.memories)), strict=True)),
             lexical=draft.lexical,
-            dense=DenseLeg.build(self._embedder.key, rows) if self._embedder and rows is not None else None,
+            dense=dense,
             chains=draft.chains,
         )
-        if rows is not None:
-            self._memo.adopt(draft.hashes, rows)
+        if dense is not None and memo is self._memo:
+            memo.adopt(draft.hashes, dense.rows)
         self._map, self._hashes = new, draft.hashes
         self._complete = not unknown
         if self._complete:
-            self._run = None  # its vectors stand in the map now
+            self._run = self._older = None  # the vectors stand in the map now
         return new
+
+    def _unknown(self, draft: Draft, known: Known) -> set[bytes]:
+        return {key for key in draft.missing if known(key) is None} - set(self.quarantined)
+
+    def _of_another_dimension(self, run: EmbeddingRun) -> ProviderError | None:
+        """The model was replaced behind its name: what is known is worth nothing, so embed all anew."""
+        fresh, dimension = next(iter(run.vectors.values()), None), self._memo.dimension
+        if fresh is None or dimension in {0, len(fresh)}:
+            return None
+        self._renew = True
+        run.vectors.clear()  # never two dimensions in one map
+        message = f"vectors have {len(fresh)} numbers after {dimension}; all texts are embedded anew"
+        return ProviderError(message, reason="bad_reply")
 
     def _with_older_texts(self, draft: Draft, unknown: set[bytes]) -> Draft:
         before = self._map
@@ -209,31 +245,46 @@ class Builder:
         fresh = self._run.vectors.get(key) if self._run is not None else None
         return fresh if fresh is not None else self._memo.get(key)
 
-    def _rows(self, hashes: Sequence[bytes]) -> Vectors | None:
-        """Unit rows in the order of `hashes`, zero where there is no vector; None if there is none at all."""
-        vectors = [self._vector(key) if key else None for key in hashes]
-        dimension = next((len(vector) for vector in reversed(vectors) if vector is not None), 0)
-        if dimension == 0:
+    def _dense(self, hashes: Sequence[bytes], memo: VectorMemo, known: Known) -> DenseLeg | None:
+        """The dense leg of texts by hash: the memo's live rows and what else is known; None without any."""
+        if self._embedder is None:
+            return None
+        places, live = memo.places(hashes), memo.live
+        fresh = {
+            row: vector
+            for row in np.flatnonzero(places < 0).tolist()
+            if hashes[row] and (vector := known(hashes[row])) is not None
+        }
+        dimension = len(next(reversed(fresh.values()))) if fresh else memo.dimension
+        if not fresh and not (places >= 0).any():
             return None
         rows = np.zeros((len(hashes), dimension), np.float32)
-        for row, vector in enumerate(vectors):
-            if vector is not None and len(vector) == dimension:
+        if live is not None and len(live) and memo.dimension == dimension:
+            self._take_over(live, places, rows)
+        for count, (row, vector) in enumerate(fresh.items(), 1):
+            if len(vector) == dimension:
                 rows[row] = vector
-            if row % 256 == 0:
+            if count % _ROWS_A_SLICE == 0:
                 self._pause()
-        return rows
+        return DenseLeg.build(self._embedder.key, rows)
+
+    def _take_over(self, live: Vectors, places: NDArray[np.int64], rows: Vectors) -> None:
+        """Copy the live row of each place; rows at no place stay zero."""
+        for start in range(0, len(rows), _ROWS_A_SLICE):
+            part = slice(start, start + _ROWS_A_SLICE)
+            np.take(live, places[part], axis=0, out=rows[part], mode="clip")
+            rows[part][places[part] < 0] = 0
+            self._pause()
 
     def forget_vectors(self) -> None:
-        """The next build embeds everything anew: `rebuild --full`."""
-        self._memo.clear()
-        self._run = None
-        self._complete = False
+        """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
+        self._renew = True
+        if self._embedder is not None:
+            self._embedder.forget()
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
-        if self.quarantined:
-            self.quarantined.clear()
-            self._complete = False
+        self._retry = True
 
     def _pause(self) -> None:
         time.sleep(_FIRST_PAUSE_S if self._map is None else _PAUSE_S)
@@ -242,15 +293,34 @@ class Builder:
 def _compare(old: Sequence[Memory], new: Sequence[Memory]) -> tuple[Rows, Rows, Rows]:
     """Rows of texts that stay, in the old and in the new order, and new rows of texts that do not.
 
-    Both are ordered by id, so the rows that stay ascend in both.
+    Both are ordered by id, so the rows that stay ascend in both. Most rebuilds are for one memory, and all
+    others are the very same objects: what is before and behind the difference is not looked at one by one.
     """
-    row_of = {memory.id: row for row, memory in enumerate(old)}
+    head = _alike(old, new)
+    most = min(len(old), len(new)) - head
+    tail = min(_alike(old[::-1], new[::-1]), most)
     kept_old, kept_new, added = [], [], []
-    for row, memory in enumerate(new):
-        before = row_of.get(memory.id)
+    row_of = {old[row].id: row for row in range(head, len(old) - tail)}
+    for row in range(head, len(new) - tail):
+        memory, before = new[row], row_of.get(new[row].id)
         if before is not None and (old[before] is memory or old[before].content == memory.content):
             kept_old.append(before)
             kept_new.append(row)
         else:
             added.append(row)
-    return np.array(kept_old, np.int32), np.array(kept_new, np.int32), np.array(added, np.int32)
+    return _framed(head, kept_old, len(old), tail), _framed(head, kept_new, len(new), tail), _rows(added)
+
+
+def _alike(old: Sequence[Memory], new: Sequence[Memory]) -> int:
+    """How many memories, from the front, are the same objects in both."""
+    same = list(map(operator.is_, old, new))
+    return same.index(False) if False in same else len(same)
+
+
+def _framed(head: int, middle: list[int], size: int, tail: int) -> Rows:
+    """The first `head` rows, those in the middle, and the last `tail` of `size`."""
+    return np.concatenate((np.arange(head), _rows(middle), np.arange(size - tail, size)), dtype=np.int32)
+
+
+def _rows(rows: list[int]) -> Rows:
+    return np.array(rows, np.int32)

@@ -97,9 +97,11 @@ class _Life:
         settings = loaded.config.memory
         self.metrics = Metrics()
         self.watcher = Watcher(self._changed)
+        self.disabled = disabled(loaded, models)
         self.indexer = Indexer(
-            embedder=models.embedder,
-            lexical=settings.retrieval_lexical_weight > 0 and settings.embedding_model != "",
+            # What is switched off may still be listed, but calls nobody (B2).
+            embedder=None if self.disabled else models.embedder,
+            lexical=settings.retrieval_lexical_weight > 0 and not self.disabled,
             metrics=self.metrics,
             on_roots=self.watcher.set_roots,
         )
@@ -115,7 +117,6 @@ class _Life:
             metrics=self.metrics,
         )
         self._writer = Writer(os.path.join(self._state_dir, "trash"))
-        self.disabled = disabled(loaded, models)
         self._home = Root(os.path.realpath(address.home(env)), Scope.USER)
         self.handlers = Handlers(
             Daemon(

@@ -23,6 +23,10 @@ from forged.providers import Vectors
 # OpenBLAS leaves its small-matrix kernels above this many multiplications.
 _SMALL_PRODUCT = 1_000_000
 _BLOCK_ROWS = 128
+# How much is brought into cache before it is multiplied; about a second-level cache.
+_AHEAD_BYTES = 1 << 20
+_LINE_FLOATS = 16
+_STAYS_CACHED_BYTES = 4 << 20
 # With fewer vectors than this their mean says more about them than about the model.
 _CENTRED_FROM = 50
 # Unit rows that came through float16 or text are off by this much.
@@ -97,9 +101,23 @@ def cosines_into(out: Vectors, rows: Vectors, queries: Vectors) -> None:
         np.matmul(rows, queries[0], out=out[0])
         return
     step = block_rows(len(queries), rows.shape[1])
-    for start in range(0, len(rows), step):
-        stop = start + step
-        np.matmul(queries, rows[start:stop].T, out=out[:, start:stop])
+    ahead = max(1, _AHEAD_BYTES * len(rows) // max(1, rows.nbytes * step)) * step
+    for start in range(0, len(rows), ahead):
+        stretch = rows[start : start + ahead]
+        if rows.nbytes > _STAYS_CACHED_BYTES:
+            _fetch(stretch)
+        for first in range(start, start + len(stretch), step):
+            np.matmul(queries, rows[first : first + step].T, out=out[:, first : first + step])
+
+
+def _fetch(stretch: Vectors) -> None:
+    """Bring a stretch of rows into the second-level cache by reading one number of each cache line.
+
+    The product reads 128 rows at once, too many streams for the processor to foresee: from main memory it
+    takes twice as long as this reading in order and the product from cache together.
+    """
+    lines = stretch.reshape(-1)[::_LINE_FLOATS]
+    np.dot(lines, lines)
 
 
 def block_rows(queries: int, dimension: int) -> int:

@@ -8,7 +8,7 @@ id), which is defined for all of those shapes (design.md D11).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -41,12 +41,12 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
 NO_CHAINS = Chains({}, {}, {})
 
 
-def link(memories: Iterable[Memory]) -> Chains:
+def link(memories: Collection[Memory]) -> Chains:
     """Find the version chains of one root. Ids are unique; links across roots do not count (bug 26)."""
-    everyone = {memory.id: memory for memory in memories}
-    successors = [memory for memory in everyone.values() if memory.supersedes]
+    successors = [memory for memory in memories if memory.supersedes]
     if not successors:
         return NO_CHAINS
+    everyone = {memory.id: memory for memory in memories}
     head_of: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
     flags: dict[str, tuple[str, ...]] = {}

@@ -34,7 +34,6 @@ _K1 = 1.2
 _B = 0.75
 _MAX_TF = 255
 _NO_TERMS = np.empty(0, np.uint32)
-_NO_ROWS = np.empty(0, np.int32)
 # Most pieces of text are met again; the long ones are not, and would fill memory.
 _CACHED_CHUNKS = 8192
 _CACHED_LENGTH = 24
@@ -264,13 +263,15 @@ class _Asked(msgspec.Struct, frozen=True, eq=False):
         self, leg: LexicalLeg, weight: NDArray[np.float64], norm: NDArray[np.float32] | None
     ) -> Scores:
         """Add the weights of the terms that match, (queries, rows), damped by `norm` (rows,) if given."""
+        if not len(self.terms):
+            return np.zeros((self.queries, len(leg)), np.float32)
         start, stop = leg.spans(self.terms)
         spans = list(map(slice, start.tolist(), stop.tolist()))
         found = stop - start
-        rows = np.concatenate([leg.rows[span] for span in spans] or [_NO_ROWS]).astype(np.intp)
+        rows = np.concatenate([leg.rows[span] for span in spans]).astype(np.intp)
         value = np.repeat(weight.astype(np.float32), found)
         if norm is not None:
-            tf = np.concatenate([leg.counts[span] for span in spans] or [_NO_ROWS]).astype(np.float32)
+            tf = np.concatenate([leg.counts[span] for span in spans]).astype(np.float32)
             value *= tf
             tf += norm.take(rows)
             value /= tf

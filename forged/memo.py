@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import compress, filterfalse, repeat
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forged.providers import Vectors
 
@@ -38,22 +40,29 @@ class VectorMemo:
             return np.asarray(self._rows[row])
         return self._retired.get(key)
 
+    @property
+    def dimension(self) -> int:
+        """Length of the live rows, 0 if there are none."""
+        return 0 if self._rows is None else int(self._rows.shape[1])
+
+    @property
+    def live(self) -> Vectors | None:
+        """The rows that `places` tells of."""
+        return self._rows
+
+    def places(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
+        """Where in `live` the row of each text hash is, -1 where it is not."""
+        return np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
+
     def adopt(self, keys: Sequence[bytes], rows: Vectors) -> None:
         """Make `rows`, shape (len(keys), dimension), the live ones; zero rows are unknown texts."""
-        known = np.abs(rows).sum(axis=1) > 0 if len(rows) else np.zeros(0, bool)
-        live = {key: row for row, key in enumerate(keys) if known[row]}
+        known = np.einsum("ij,ij->i", rows, rows) > 0
+        live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
         if self._rows is not None:
-            for key, row in self._row_of.items():
-                if key not in live:
-                    self._retired[key] = self._rows[row].copy()
-        for key in live:
-            self._retired.pop(key, None)
+            for key in filterfalse(live.__contains__, self._row_of):
+                self._retired[key] = self._rows[self._row_of[key]].copy()
+        for key in self._retired.keys() & live.keys():
+            del self._retired[key]
         while len(self._retired) > max(len(live), _KEPT_AT_LEAST):
             self._retired.popitem(last=False)
         self._rows, self._row_of = rows, live
-
-    def clear(self) -> None:
-        """Forget everything: `rebuild --full`, or vectors of another dimension."""
-        self._rows = None
-        self._row_of.clear()
-        self._retired.clear()

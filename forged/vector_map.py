@@ -13,6 +13,7 @@ than k rows do, so it is in that query's top k.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 import numpy as np
@@ -127,16 +128,18 @@ def search(
     best: NDArray[np.float32] = scores.max(axis=0)
     if min_score is not None:
         best[_gate_score(dense, words) < min_score - _SAME] = -np.inf
+    chosen = visible.selected(best, k)
+    columns = [column for _, _, column, _ in chosen]
+    nothing = [None] * len(chosen)
     return [
-        Candidate(
-            map_index=place,
-            row=row,
-            score=score,
-            cosine=dense.best_cosine(column) if dense else None,
-            lexical=words.best_score(column) if words else None,
-            query=int(scores[:, column].argmax()),
+        Candidate(place, row, score, cosine, word, query)
+        for (place, row, _, score), cosine, word, query in zip(
+            chosen,
+            dense.best_cosines(columns) if dense else nothing,
+            words.best_scores(columns) if words else nothing,
+            scores[:, columns].argmax(axis=0).tolist(),
+            strict=True,
         )
-        for place, row, column, score in visible.selected(best, k)
     ]
 
 
@@ -149,7 +152,7 @@ class _Visible(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, maps: Sequence[VectorMap]) -> _Visible:
-        ends = np.cumsum([0, *map(len, maps)]).tolist()
+        ends = list(accumulate(map(len, maps), initial=0))
         return cls(tuple(maps), tuple(map(slice, ends[:-1], ends[1:])), ends[-1])
 
     def selected(self, best: NDArray[np.float32], k: int) -> list[tuple[int, int, int, float]]:
@@ -201,8 +204,8 @@ class _Words(msgspec.Struct, frozen=True, eq=False):
         best: NDArray[np.float32] = shares.max(axis=0)
         return best
 
-    def best_score(self, column: int) -> float | None:
-        return float(self.scores[:, column].max()) or None
+    def best_scores(self, columns: list[int]) -> list[float | None]:
+        return [score or None for score in self.scores[:, columns].max(axis=0).tolist()]
 
 
 class _Dense(msgspec.Struct, frozen=True, eq=False):
@@ -245,8 +248,9 @@ class _Dense(msgspec.Struct, frozen=True, eq=False):
             centre.apply(leg, self.cosines[:, own], self.queries, out=centred[:, own])
         return _standardised(centred, np.flatnonzero(self.missing))
 
-    def best_cosine(self, column: int) -> float | None:
-        return None if self.missing[column] else float(self.cosines[:, column].max())
+    def best_cosines(self, columns: list[int]) -> list[float | None]:
+        best, missing = self.cosines[:, columns].max(axis=0).tolist(), self.missing[columns].tolist()
+        return [None if none else cosine for cosine, none in zip(best, missing, strict=True)]
 
 
 def _scores(dense: _Dense | None, words: _Words | None, weight: float) -> NDArray[np.float32] | None:

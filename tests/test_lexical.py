@@ -32,9 +32,6 @@ def ranked(texts, query):
     return [i for i in np.argsort(-row, kind="stable").tolist() if row[i] > 0]
 
 
-# --- terms ---
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -161,8 +158,6 @@ def test_threads_agree_on_terms():
     assert together == alone * 3
 
 
-# --- the leg ---
-
 WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "rust", "cargo", "main", "branch"]
 DOCS = st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), max_size=12)
 
@@ -220,9 +215,6 @@ def test_a_word_repeated_without_end_is_counted_up_to_255():
 
     assert leg.counts.tolist() == [255]
     assert leg.lengths.tolist() == [1000]
-
-
-# --- scores ---
 
 
 def bm25(texts, query, k1=1.2, b=0.75):

@@ -53,9 +53,6 @@ def cosine_search(maps, queries, k=10, **options):
     return search(maps, texts=[], vectors=np.asarray(queries, np.float32), k=k, lexical_weight=0, **options)
 
 
-# --- plain cosine (weight 0) ---
-
-
 def union_of_top_k(maps, queries, k):
     """Design.md D10, word for word: each query's top k, union with the best score, sort, cap."""
     best = {}
@@ -105,22 +102,24 @@ def test_weight_zero_without_vectors_finds_nothing():
 
 
 def test_best_of_several_queries_decides():
-    one = map_of({"weak": "", "strong": ""}, [[0, 1], [0.6, 0.8]])
+    one = map_of({"a-weak": "", "b-strong": ""}, [[0, 1], [0.6, 0.8]])
 
     hits = cosine_search([one], [[1, 0], [0.8, 0.6]])
 
-    assert found([one], hits) == ["strong", "weak"] or hits[0].score == pytest.approx(0.96)
-    assert hits[0].query == 1
+    assert [(hit.query, hit.score) for hit in hits] == [(1, pytest.approx(0.96)), (1, pytest.approx(0.6))]
+    assert found([one], hits) == ["b-strong", "a-weak"]
 
 
-@pytest.mark.parametrize("count", [2, 6, 17, 130, 1000])
+@pytest.mark.parametrize("count", [2, 6, 17, 130])
 def test_equal_memories_come_in_the_order_of_their_ids(count):
-    one = map_of(numbered(count), np.repeat(unit_rows(1, 384), count, axis=0))
+    # Many vectors, because only some of them round differently from place to place in a block.
+    for seed in range(30):
+        one = map_of(numbered(count), np.repeat(unit_rows(1, 384, seed), count, axis=0), with_words=False)
 
-    hits = cosine_search([one], unit_rows(5, 384, seed=1), k=6)
+        hits = cosine_search([one], unit_rows(2, 384, seed=seed + 100), k=6)
 
-    assert found([one], hits) == [f"m{i:04d}" for i in range(min(6, count))]
-    assert len({hit.score for hit in hits}) == 1
+        assert found([one], hits) == [f"m{i:04d}" for i in range(min(6, count))]
+        assert len({hit.score for hit in hits}) == 1
 
 
 def test_k_beyond_the_store_returns_all_rows_that_have_a_vector():
@@ -147,9 +146,6 @@ def test_no_query_finds_nothing():
 
     assert search([one], texts=[], vectors=None, k=5, lexical_weight=0.3) == []
     assert cosine_search([one], np.empty((0, 2))) == []
-
-
-# --- several maps ---
 
 
 def test_id_in_two_maps_is_the_first_maps_memory():
@@ -194,9 +190,6 @@ def test_vectors_of_another_model_count_as_none(other):
 
     assert found([repo, user], plain) == ["a"]
     assert {hit.cosine is None for hit in fused if hit.map_index == 1} == {True}
-
-
-# --- both legs ---
 
 
 def standardised(values, present):
@@ -328,9 +321,6 @@ def test_small_unrelated_map_does_not_crowd_out_the_repo():
     assert recall_of_targets([repo, user], asked, vectors, map_by_map) < alone - 0.02
 
 
-# --- words alone ---
-
-
 def test_without_vectors_the_words_rank_alone():
     one = map_of({"a": "pytest socket", "b": "ruff and socket", "c": "daemon"})
 
@@ -366,9 +356,6 @@ def test_map_without_words_does_not_stop_the_others():
     hits = search([one, other], texts=["ruff"], vectors=None, k=5, lexical_weight=0.3)
 
     assert found([one, other], hits) == ["a"]
-
-
-# --- min_score ---
 
 
 def test_min_score_gates_on_the_raw_cosine():
@@ -408,9 +395,6 @@ def test_gate_comes_before_the_cap():
 
     assert found([one], search([one], **query)) == ["a"]
     assert found([one], search([one], **query, min_score=0.7)) == ["b"]
-
-
-# --- lexical_leg ---
 
 
 TEXTS = st.dictionaries(st.integers(0, 20).map("m{:02d}".format), st.sampled_from(WORDS), max_size=12)

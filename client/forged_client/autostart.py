@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from forged_client.address import environment, home, socket_path, state_dir
 from forged_client.deadline import Deadline
-from forged_client.errors import AddressError, DaemonUnavailable
+from forged_client.errors import AddressError, DaemonEnded, DaemonUnavailable
 
 if TYPE_CHECKING:  # importing it costs 10 ms, and nearly every call finds a daemon
     import subprocess
@@ -44,10 +44,10 @@ class Starting:
             _thread.start_new_thread(process.wait, ())
 
     def check(self) -> None:
-        """Raises DaemonUnavailable when it has already given up (bad configuration, missing package)."""
+        """Raises DaemonEnded when it has already given up (bad configuration, missing package)."""
         code = self._process.poll() if self._process else None
         if code not in (None, 0, _ANOTHER_WON):
-            raise DaemonUnavailable(f"the daemon ended with exit code {code}; see {self._log}")
+            raise DaemonEnded(f"the daemon ended with exit code {code}; see {self._log}", code)
 
 
 def start(

@@ -4,6 +4,7 @@ ClientError
 ├── AddressError             no usable socket path; the message says what to set
 ├── DaemonUnavailable        the daemon could not be reached, or not for long enough
 │   ├── DaemonAbsent         nobody listens at the address: a daemon may be started
+│   ├── DaemonEnded          the daemon was started and gave up at once (exit code)
 │   ├── DeadlineExceeded     the call's total deadline passed
 │   └── ConnectionLost       the connection ended before the whole request was sent: nothing was done
 │       └── ReplyLost        it ended after the request was sent: it may have been carried out
@@ -39,6 +40,14 @@ class DaemonUnavailable(ClientError):  # noqa: N818 - reads as the state it name
 
 class DaemonAbsent(DaemonUnavailable):
     """No socket at the address, or a stale one."""
+
+
+class DaemonEnded(DaemonUnavailable):
+    """The daemon that was started has given up; `exit_code` is one of sysexits (78: configuration)."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class DeadlineExceeded(DaemonUnavailable):

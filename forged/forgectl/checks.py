@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from forged import __version__
+from forged.forgectl.spans import counted
 from forged_client.address import socket_path
 from forged_client.errors import AddressError
 from forged_client.protocol import RootReport, StatusReport
@@ -85,7 +86,7 @@ def roots(report: StatusReport) -> Iterator[Check]:
                 "build", failed, f"{root.root}: {root.last_error}", "mend it, then `forgectl rebuild`"
             )
         if root.quarantined:
-            detail = f"{root.root}: {root.quarantined} texts are refused by the embedding model"
+            detail = f"{root.root}: {counted(root.quarantined, 'text')} that the embedding model refuses"
             yield Check("quarantine", WARN, detail, "shorten them; the daemon's log names them")
         for problem in root.problems:
             yield Check("file", WARN, f"{problem.path}: {problem.reason}", "edit or remove the file")
@@ -134,4 +135,4 @@ def _directory(root: RootReport) -> Check:
         return Check(name, WARN, f"{path} cannot be written", f"chmod u+w {path}")
     if mode & stat.S_IWOTH:
         return Check(name, WARN, f"{path} can be written by everybody", f"chmod o-w {path}")
-    return Check(name, OK, f"{path}, {root.memories:,} memories, {root.state}")
+    return Check(name, OK, f"{path}, {counted(root.memories, 'memory', 'memories')}, {root.state}")

@@ -7,8 +7,10 @@ VERBS, and in its module a click command named `<verb>_command`.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -43,10 +45,19 @@ _PLACE = (
     click.option("--no-autostart", is_flag=True, help="Do not start a daemon that is not running."),
     click.option("--workspace", metavar="PATH", help="Directory to work in (default: the current one)."),
 )
+
+
+def _number(_context: click.Context, _option: click.Parameter, seconds: float | None) -> float | None:
+    if seconds is not None and math.isnan(seconds):  # no range leaves it out
+        raise click.BadParameter("say a number of seconds")
+    return seconds
+
+
 _TIMEOUT = click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0.05),
+    callback=_number,
     metavar="SECONDS",
     help="For the whole call (default: 10).",
 )
@@ -67,6 +78,14 @@ class Verbs(click.Group):
         module = importlib.import_module(f"forged.forgectl.{VERBS[cmd_name][0]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = difflib.get_close_matches(args[0], VERBS, 1)
+        if near and near[0] != args[0]:
+            ctx.fail(f"there is no verb {args[0]!r}; did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Verbs"):

@@ -23,7 +23,7 @@ def config_command() -> None:
     """Show, locate, start or check the configuration."""
 
 
-@config_command.command("show")
+@config_command.command("show", short_help="Print every key and its value.")
 @click.option("--origin", is_flag=True, help="Also say where each value comes from.")
 @reads
 def show_command(call: Invocation, origin: bool) -> None:
@@ -37,7 +37,7 @@ def show_command(call: Invocation, origin: bool) -> None:
     _tell_warnings(loaded)
 
 
-@config_command.command("path")
+@config_command.command("path", short_help="Print where the file is.")
 @reads
 def path_command(call: Invocation) -> None:
     """Print where the configuration file is, whether or not there is one."""
@@ -48,7 +48,7 @@ def path_command(call: Invocation) -> None:
         say(escape_line(str(path)))
 
 
-@config_command.command("init")
+@config_command.command("init", short_help="Write a commented configuration file, once.")
 @reads
 def init_command(call: Invocation) -> None:
     """Write a commented configuration file, once; an existing one is never touched."""
@@ -60,7 +60,7 @@ def init_command(call: Invocation) -> None:
         say(f"wrote {escape_line(str(path))}")
 
 
-@config_command.command("check")
+@config_command.command("check", short_help="Say whether the configuration is valid.")
 @reads
 def check_command(call: Invocation) -> None:
     """Check the configuration: exit code 78 with key, value, range and origin when it is wrong."""

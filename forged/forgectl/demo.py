@@ -16,16 +16,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Self
 
 import click
 import msgspec
-from forged_client import Client
 
 from forged.forgectl.demo_agent import Read, Written
 from forged.forgectl.escape import escape
-from forged.forgectl.status import status_lines
 from forged.forgectl.invocation import Invocation
 from forged.forgectl.output import Painter
+from forged.forgectl.status import status_lines
+from forged_client import Client
 
 _VISIBLE_S = 5.0
 _BRANCH_MEMORY = """\
@@ -148,10 +149,9 @@ def _ask(stage: _Stage, message: str) -> Read:
     _say(f"  user: {message}\n")
     for line in asked.text.splitlines():
         _say(f"    {escape(line)}")
-    _say(
-        f"\n  {asked.milliseconds:.2f} ms in the agent, strategy {asked.strategy}, legs {', '.join(asked.legs)}"
-    )
-    _expect(asked.status == "ok", f"status is ok ({asked.status} {asked.reason})")
+    how = f"strategy {asked.strategy}, legs {', '.join(asked.legs)}"
+    _say(f"\n  {asked.milliseconds:.2f} ms in the agent, {how}")
+    _expect(asked.status == "ok", "the reply's status is ok" + (asked.reason and f" ({asked.reason})"))
     _expect(asked.cached, "the sub-turn of the same message came from the turn cache")
     return asked
 
@@ -173,7 +173,7 @@ class _Stage:
             "GIT_CONFIG_NOSYSTEM": "1",
         }
 
-    def __enter__(self) -> _Stage:
+    def __enter__(self) -> Self:
         self.home.mkdir()
         self.repo.mkdir()
         if shutil.which("git") is not None:

@@ -10,6 +10,7 @@ import sys
 import time
 
 import msgspec
+
 from forged_client import Client
 from forged_client.protocol import Edge, Retrieved
 

@@ -27,7 +27,7 @@ def doctor_command(call: Invocation) -> None:
 
     Exit code 0 when nothing failed, 78 when the configuration is to blame, else 69.
     """
-    found = tuple(examine(call))
+    found = _once(examine(call))
     if call.as_json:
         say_json({"checks": found})
     else:
@@ -65,6 +65,11 @@ def _daemon(call: Invocation) -> Iterator[Check]:
         return
     yield from checks.reached(report)
     yield from checks.roots(report)
+
+
+def _once(found: Iterator[Check]) -> tuple[Check, ...]:
+    """Without findings that were made before: the daemon warns of the same file that was just read."""
+    return tuple({(check.level, check.detail): check for check in reversed(tuple(found))}.values())[::-1]
 
 
 def _lines(check: Check, paint: Painter) -> Iterator[str]:

@@ -22,7 +22,7 @@ def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
     try:
         loaded = config.load(environ)
     except ConfigError as error:
-        yield Check("configuration", FAIL, str(error), f"edit {path}; `forgectl config check` tells more")
+        yield Check("configuration", FAIL, str(error), f"edit {path}")
         return
     there = path.exists()
     yield Check("configuration", OK, str(path) if there else f"no file at {path}: defaults hold")

@@ -6,9 +6,11 @@ notice is exactly what a person at a terminal wants to read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from forged.errors import ConfigError
 from forged.forgectl.exits import Stop
 from forged.forgectl.invocation import Invocation
 from forged.forgectl.output import tell
@@ -17,6 +19,7 @@ from forged_client.errors import (
     AddressError,
     ClientError,
     DaemonAbsent,
+    DaemonEnded,
     DeadlineExceeded,
     FrameTooLarge,
     ProtocolMismatch,
@@ -47,15 +50,32 @@ def daemon(call: Invocation) -> Iterator[Client]:
         ) as client:
             yield client
     except ClientError as error:
-        raise stop_of(error) from error
+        raise stop_of(error, call) from error
 
 
-def stop_of(error: ClientError) -> Stop:
+def stop_of(error: ClientError, call: Invocation) -> Stop:
     """The ending that a client's exception means."""
     if isinstance(error, RequestFailed):
+        if not call.workspace:
+            return Stop(error.code, "the current directory is gone; say --workspace PATH")
         return Stop(error.code, error.message)
+    if isinstance(error, DaemonEnded) and error.exit_code == os.EX_CONFIG:
+        return Stop("configuration", _complaint(call) or str(error))
     word = next((word for kind, word in _WORDS if isinstance(error, kind)), "unavailable")
-    return Stop(word, f"forged is not running: {error}" if word == "not_running" else str(error))
+    if word == "not_running":
+        return Stop(word, f"forged is not running, `forgectl ping` starts it: {error}")
+    return Stop(word, str(error))
+
+
+def _complaint(call: Invocation) -> str:
+    """What is wrong with the configuration, as the daemon said it to its log."""
+    from forged import config  # noqa: PLC0415 - the fast verbs do without it
+
+    try:
+        config.load(call.environ)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def check_read(reply: Reply) -> None:
@@ -64,12 +84,20 @@ def check_read(reply: Reply) -> None:
     `disabled` is a state and no failure (B13): the verb goes on with nothing to show.
     """
     if reply.status not in {"ok", "empty", "disabled"}:
-        raise Stop(reply.status, reply.reason or reply.status.replace("_", " "))
+        raise Stop(reply.status, remark(reply))
     if reply.status == "disabled" or reply.reason:
-        tell(f"forgectl: {reply.status}: {reply.reason}" if reply.reason else f"forgectl: {reply.status}")
+        tell(f"forgectl: {remark(reply)}")
 
 
 def check_done(reply: Reply) -> None:
     """End a writing verb that did not do what it was told, whatever the state is called."""
     if reply.status != "ok":
-        raise Stop(reply.status, reply.reason or reply.status.replace("_", " "))
+        raise Stop(reply.status, remark(reply))
+
+
+def remark(reply: Reply) -> str:
+    """What a person is told beside an answer, or instead of one."""
+    told = reply.reason or reply.status.replace("_", " ")
+    if reply.status == "ok":
+        return f"answered, though not in full: {told}"
+    return f"memory is disabled: {told}" if reply.status == "disabled" else told

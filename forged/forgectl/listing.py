@@ -33,11 +33,15 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     """A memory whole: its fields, an empty line, its text."""
     yield paint("strong", escape_line(memory.id)) + ("" if memory.is_head else "  (superseded)")
     yield f"{escape_line(memory.scope)}/{escape_line(memory.category)}, version {memory.version}"
-    yield f"created {escape_line(memory.created_at)}, updated {escape_line(memory.updated_at)}"
-    yield f"session {escape_line(memory.session_id)}, trigger {escape_line(memory.trigger)}"
-    yield f"root {escape_line(memory.root)}"
-    if memory.supersedes:
-        yield f"supersedes {escape_line(memory.supersedes)}"
+    fields = {
+        "created": memory.created_at,
+        "updated": memory.updated_at,
+        "session": memory.session_id,
+        "trigger": memory.trigger,
+        "root": memory.root,
+        "supersedes": memory.supersedes or "",
+    }
+    yield from (f"{name} {escape_line(value)}" for name, value in fields.items() if value)
     for edge in memory.related:
         yield f"{escape_line(edge.relationship)} {escape_line(edge.id)}"
     yield ""
@@ -64,12 +68,16 @@ def chain_table(chain: Chain) -> Iterator[str]:
 def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
     """Each hit: score, id and scores by leg; below it what it says and its older versions."""
     for hit in hits:
-        legs = "".join(f"  {name} {value}" for name, value in _legs(hit) if value != "-")
-        via = "" if hit.via == "search" else f"  via {escape_line(hit.via)}"
-        yield (
-            f"{hit.score:.3f}  {paint('strong', escape_line(hit.id))}  "
-            f"{escape_line(f'{hit.scope}/{hit.category}')}  v{hit.version}  {_day(hit.created_at)}{legs}{via}"
+        facts = (
+            f"{hit.score:.3f}",
+            paint("strong", escape_line(hit.id)),
+            escape_line(f"{hit.scope}/{hit.category}"),
+            f"v{hit.version}",
+            _day(hit.created_at),
+            *(f"{name} {value}" for name, value in _legs(hit) if value != "-"),
+            "" if hit.via == "search" else f"via {escape_line(hit.via)}",
         )
+        yield "  ".join(filter(None, facts))
         yield f"       {_gist(hit.content)}"
         for older in hit.older:
             gist = _shortened(escape_line(older.first_line))

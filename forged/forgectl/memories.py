@@ -54,7 +54,7 @@ def list_command(
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.total:
-        tell("no memories")
+        tell("no memory of this scope and category" if scope or category else "no memories")
 
 
 @click.command("show")
@@ -85,7 +85,7 @@ def history_command(call: Invocation, *, memory_id: str, min_generation: str) ->
     check_read(chain)
     if call.as_json:
         say_json(chain)
-    else:
+    elif chain.memories:
         say("\n".join(chain_table(chain)))
 
 

@@ -16,7 +16,7 @@ from forged.forgectl.cli import asks
 from forged.forgectl.escape import escape_line
 from forged.forgectl.exits import INTERRUPTED, Stop
 from forged.forgectl.invocation import Invocation
-from forged.forgectl.link import daemon
+from forged.forgectl.link import daemon, remark
 from forged.forgectl.output import painter, say, say_json, tell
 from forged.forgectl.status import root_lines
 from forged_client.client import Client
@@ -40,7 +40,8 @@ def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
         tell("detached: the rebuild goes on, `forgectl status` shows it")
         sys.exit(INTERRUPTED)
     if reply.status not in ({"ok"} if wait else {"ok", "not_ready"}):
-        raise Stop(reply.status, reply.reason or "the rebuild is not done yet; `forgectl status` shows it")
+        not_done = "the rebuild is not done yet; `forgectl status` shows it"
+        raise Stop(reply.status, remark(reply) if reply.reason else not_done)
     if call.as_json:
         say_json(reply)
     else:
@@ -118,7 +119,7 @@ def _step(event: Progress) -> str:
 
 def _say_outcome(call: Invocation, reply: Rebuilt) -> None:
     if reply.status == "ok":
-        say(f"rebuilt, generation {escape_line(reply.generation)}")
+        say(f"up to date with the disk, generation {escape_line(reply.generation)}")
     else:
         say(f"rebuild started, generation {escape_line(reply.generation)}; `forgectl status` follows it")
     for root in reply.roots:

@@ -37,8 +37,7 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
     yield f"  {_size(root)}"
     if root.to_embed:
         yield f"  embedding {root.embedded:,} of {root.to_embed:,}"
-    if root.watch:
-        yield f"  watched by {escape_line(root.watch)}, {counted(root.watches, 'watch', 'watches')}"
+    yield f"  {_watching(root)}"
     if root.last_error:
         yield f"  {paint('bad', 'last error:')} {escape_line(root.last_error)}"
     if root.quarantined:
@@ -75,6 +74,12 @@ def _size(root: RootReport) -> str:
     built = f", built {span(root.built_age_s)} ago in {root.build_ms:,.0f} ms" if root.build_ms else ""
     count = counted(root.memories, "memory", "memories")
     return f"{count}, legs {legs}, generation {escape_line(root.generation) or 'none'}{built}"
+
+
+def _watching(root: RootReport) -> str:
+    if root.watch in {"", "stopped"}:
+        return "not watched"
+    return f"watched by {escape_line(root.watch)}, {counted(root.watches, 'watch', 'watches')}"
 
 
 def _problems(root: RootReport, paint: Painter) -> Iterator[str]:

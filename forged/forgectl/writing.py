@@ -83,11 +83,17 @@ def _ask(call: Invocation, client: Client, memory_id: str, version_only: bool, e
     if not call.interactive:
         raise Stop("usage", "forget asks first; where nobody can answer it needs --yes")
     chain = client.history(call.workspace, memory_id)
+    check_done(chain)
     for line in chain_table(chain):
         click.echo(line, err=True)
     what = "this version" if version_only else counted(len(chain.memories), "version")
     where = "erase it for ever" if erase_now else "move it to the trash for 7 days"
-    if not click.confirm(f"Forget {escape_line(memory_id)} ({what}) and {where}?", err=True):
+    try:
+        agreed = click.confirm(f"Forget {escape_line(memory_id)} ({what}) and {where}?", err=True)
+    except click.Abort:  # Ctrl-C or the end of input leaves the cursor behind the question
+        click.echo(err=True)
+        raise
+    if not agreed:
         raise Stop("declined", "nothing was forgotten")
 
 

@@ -41,7 +41,7 @@ def status(context: Context, request: wire.Status) -> wire.StatusReport:
     if request.workspace:
         place = context.workplace(request.workspace)
         warnings += place.warnings
-        if not daemon.disabled:
+        if not daemon.disabled and not place.off:
             for root in place.roots:
                 daemon.indexer.open(root)
     reports = tuple(_report(context, index) for index in daemon.indexer.indexes())
@@ -95,6 +95,8 @@ def _report(context: Context, index: RootIndex) -> wire.RootReport:
 async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt:
     """Rescan; with `full` embed everything anew, with `wait` answer when it is done or has failed."""
     place = context.workplace(request.workspace)
+    if place.off:
+        return wire.Rebuilt(id=request.id, status="disabled", reason=place.off)
     indexes = [context.daemon.indexer.open(root) for root in place.roots]
     for index in indexes:
         if request.full:

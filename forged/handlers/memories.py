@@ -53,6 +53,8 @@ def capture(context: Context, request: wire.Capture) -> wire.Captured:
 async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
     place = context.workplace(request.workspace)
+    if place.off:
+        return wire.Forgotten(id=request.id, status="disabled", reason=place.off)
     home, _ = _must_find(await context.view(place, ""), request.memory_id)
     index = context.daemon.indexer.open(next(root for root in place.roots if root.top == home.root))
     ids = (request.memory_id,) if request.version_only else home.chains.chain(request.memory_id)
@@ -73,7 +75,10 @@ async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
 
 async def get(context: Context, request: wire.GetMemories) -> wire.Memories:
     """Memories by id, in the order asked; ids that are not visible are named."""
-    view = await context.view(context.workplace(request.workspace), request.min_generation)
+    place = context.workplace(request.workspace)
+    if place.off:
+        return wire.Memories(id=request.id, status="disabled", reason=place.off)
+    view = await context.view(place, request.min_generation)
     found = [(wanted, view.find(wanted)) for wanted in request.ids[:_MOST_IN_REPLY]]
     return wire.Memories(
         id=request.id,
@@ -87,7 +92,12 @@ async def get(context: Context, request: wire.GetMemories) -> wire.Memories:
 
 async def list_page(context: Context, request: wire.ListMemories) -> wire.Memories:
     """One page of what the workspace sees, newest first."""
-    view = await context.view(context.workplace(request.workspace), request.min_generation)
+    place = context.workplace(request.workspace)
+    if request.scope not in ("", *Scope):
+        raise InvalidRequest(f"unknown scope {request.scope[:64]!r}; use repo or user")
+    if place.off:
+        return wire.Memories(id=request.id, status="disabled", reason=place.off)
+    view = await context.view(place, request.min_generation)
     chosen = _chosen(view, request)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
     page = fitting([record(*item) for item in chosen[start : start + count]])
@@ -115,7 +125,10 @@ def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, Mem
 
 async def history(context: Context, request: wire.History) -> wire.Chain:
     """A memory's version chain, oldest first, with what is odd about it."""
-    view = await context.view(context.workplace(request.workspace), request.min_generation)
+    place = context.workplace(request.workspace)
+    if place.off:
+        return wire.Chain(id=request.id, status="disabled", reason=place.off)
+    view = await context.view(place, request.min_generation)
     home, _ = _must_find(view, request.memory_id)
     head = home.chains.head(request.memory_id)
     return wire.Chain(

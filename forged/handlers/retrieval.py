@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from forged_client import protocol as wire
@@ -52,6 +53,7 @@ async def retrieve(context: Context, request: wire.Retrieve) -> wire.Retrieved:
 def _ask(context: Context, request: wire.Retrieve, place: Workplace, started: float) -> Ask:
     settings = place.settings
     limit = settings.retrieval_timeout_s
+    asked = request.timeout_s or limit
     budget = settings.injection_token_budget if request.token_budget is None else request.token_budget
     return Ask(
         session_id=request.session_id,
@@ -61,7 +63,7 @@ def _ask(context: Context, request: wire.Retrieve, place: Workplace, started: fl
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
         budget_tokens=max(budget, 0),
-        deadline=started + min(request.timeout_s or limit, limit),
+        deadline=started + (limit if math.isnan(asked) else min(asked, limit)),
         min_generation=context.generation(request.min_generation),
     )
 
@@ -84,7 +86,8 @@ async def search(context: Context, request: wire.Search) -> wire.Found:
         return wire.Found(id=request.id, status="disabled", reason=off)
     if not request.query.strip():
         raise InvalidRequest("the query is empty; say what to look for")
-    answer = await _look_up(context, place, request.query, request.limit, request.min_generation)
+    ask = _question(context, place, request.query, top_k=request.limit, token=request.min_generation)
+    answer = await _look_up(context, place, ask)
     return wire.Found(
         id=request.id,
         status=answer.status,
@@ -96,21 +99,26 @@ async def search(context: Context, request: wire.Search) -> wire.Found:
     )
 
 
-async def _look_up(context: Context, place: Workplace, text: str, limit: int, token: str) -> Answer:
+def _question(
+    context: Context, place: Workplace, text: str, *, top_k: int, budget: int = 0, token: str = ""
+) -> Ask:
     settings = place.settings
-    ask = Ask(
+    return Ask(
         session_id="",
         turn_id="",
         window=(Utterance("user", text),),
         hypotheses=(),
-        top_k=min(max(limit, 1), _MOST_ASKED),
+        top_k=min(max(top_k, 1), _MOST_ASKED),
         hop_depth=settings.retrieval_hop_depth,
-        budget_tokens=settings.injection_token_budget,
+        budget_tokens=budget,
         deadline=time.monotonic() + settings.retrieval_timeout_s,
         min_generation=context.generation(token),
     )
+
+
+async def _look_up(context: Context, place: Workplace, ask: Ask) -> Answer:
     view = await context.daemon.indexer.view(place.roots, ask.min_generation, ask.deadline)
-    return await context.daemon.retriever.search(ask, view, text)
+    return await context.daemon.retriever.search(ask, view)
 
 
 async def why(context: Context, request: wire.Why) -> wire.Explained:
@@ -119,11 +127,13 @@ async def why(context: Context, request: wire.Why) -> wire.Explained:
     if off := context.daemon.disabled or place.off:
         return wire.Explained(id=request.id, status="disabled", reason=off)
     if request.query.strip():
-        answer = await _look_up(context, place, request.query, place.settings.retrieval_top_k, "")
+        top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
+        ask = _question(context, place, request.query, top_k=top_k, budget=budget)
+        answer = await _look_up(context, place, ask)
         return _explained(context, request, answer, at=memory.utc_now())
     found = context.daemon.ledger.last(request.session_id, place.tops)
     if found is None:
-        return wire.Explained(id=request.id, status="empty", reason="no injection of this session is on record")
+        return wire.Explained(id=request.id, status="empty", reason="no injection is on record")
     return _explained(
         context, request, found.answer, at=found.at, session_id=found.session_id, turn_id=found.turn_id
     )

@@ -18,9 +18,12 @@ _TEXT_PARTS = {"text", "input_text", "output_text"}
 
 
 def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance, ...]:
-    """User and assistant text since the summary; tool content and empty texts are left out (B46, B47)."""
+    """User and assistant text since the summary; tool content and empty texts are left out (B46, B47).
+
+    A `start` that is no place in `messages` means all of them, as it does in the client's window.
+    """
     found = []
-    for message in messages[max(start, 0) :]:
+    for message in messages[start:] if start in range(len(messages) + 1) else messages:
         text = _text(message)
         if message.role in {"user", "assistant"} and text.strip():
             found.append(Utterance("user" if message.role == "user" else "assistant", text))

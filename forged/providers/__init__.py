@@ -38,6 +38,10 @@ class Embedder(Protocol):
         """
         ...
 
+    def forget(self) -> None:
+        """Accept vectors of another dimension from now on: `rebuild --full`."""
+        ...
+
     async def aclose(self) -> None: ...
 
 

@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from forged.conversation import Utterance, last_user_text
+from forged.conversation import WINDOW_LIMIT, Utterance, last_user_text
 from forged.memory import Memory
 
 
@@ -28,8 +28,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        """The last user message: the direct strategy's query."""
-        return last_user_text(self.window)
+        """The last user message, of a very long one the end: the direct strategy's query."""
+        return last_user_text(self.window)[-WINDOW_LIMIT:]
 
     def digest(self) -> bytes:
         """Tells two requests of one turn apart."""

@@ -24,6 +24,7 @@ they were known, not descriptions of the question. One sentence per line. No num
 # A marker is one only if a space follows: "3.12 is the newest" must stay whole.
 _MARKER = re.compile(r"^(?:[-*•‣–]|\(?\d{1,2}[.)])\s+")  # noqa: RUF001
 _NOISE = re.compile(r"^(?:```.*|</?[a-z_]+>|(?:here|sure|certainly|okay|ok)\b.*:)$", re.IGNORECASE)
+_WORD = re.compile(r"\w")
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
 
 
@@ -47,4 +48,4 @@ def parse(reply: str, count: int) -> tuple[str, ...]:
     """Return at most `count` sentences of a model's reply, in order, none twice."""
     lines = (line.strip() for line in _THINKING.sub("", reply).splitlines())
     sentences = (_MARKER.sub("", line).strip() for line in lines if not _NOISE.match(line))
-    return tuple(dict.fromkeys(s for s in sentences if s))[:count]
+    return tuple(dict.fromkeys(s for s in sentences if _WORD.search(s)))[:count]

@@ -82,7 +82,8 @@ def _entry(number: int, entry: Entry) -> str:
     facts = [memory.category, memory.scope, f"v{memory.version}", memory.created_at[:10], memory.id]
     if entry.via != "search":
         facts.append(f"via {entry.via}")
-    lines = [f"\n## {number}. [{' | '.join(_label(fact) for fact in facts)}]", _escape(memory.content.rstrip())]
+    told = " | ".join(_label(fact) for fact in facts if fact)
+    lines = [f"\n## {number}. [{told}]", _escape(memory.content.rstrip())]
     lines += [f"(replaces {_older(older)})" for older in entry.older[:_OLDER_LIMIT]]
     if len(entry.older) > _OLDER_LIMIT:
         lines.append(f"(and {len(entry.older) - _OLDER_LIMIT} older versions)")

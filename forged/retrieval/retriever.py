@@ -206,7 +206,7 @@ class Retriever:
 
         What a fallback found, or a view that lacks a root, is not kept for the turn.
         """
-        lacking = _FIRST_BUILD if view.waiting else view.problem
+        lacking = _FIRST_BUILD if view.waiting else view.problem or _odd_sized(view, vectors)
         candidates = await self._candidates(view, queries, vectors, _with_room(ask.top_k, view))
         ranked = rank(view, candidates, top_k=ask.top_k, hop_depth=ask.hop_depth)
         if lacking and not ranked:
@@ -248,17 +248,18 @@ class Retriever:
             return search()
         return await asyncio.get_running_loop().run_in_executor(self._search_thread, search)
 
-    async def search(self, ask: Ask, view: View, text: str) -> Answer:
-        """Ranked memories for one query text, without hypotheses, cache or fallback to the window."""
+    async def search(self, ask: Ask, view: View) -> Answer:
+        """Ranked memories for the message of `ask`, without hypotheses and cache."""
+        queries = (ask.message,)
         try:
             async with asyncio.timeout_at(ask.deadline):
-                vectors = await self._embed((text,), ask.deadline)
-            return await self._search(ask, view, (text,), vectors, strategy="direct")
+                vectors = await self._embed(queries, ask.deadline)
+            return await self._search(ask, view, queries, vectors, strategy="direct")
         except (ProviderError, TimeoutError) as error:
             reason = error.reason if isinstance(error, ProviderError) else "timeout"
             if self._falls_back and "lexical" in view.legs:
                 return await self._search(
-                    ask, view, (text,), None, strategy="direct", reason=f"provider: {reason}"
+                    ask, view, queries, None, strategy="direct", reason=f"provider: {reason}"
                 )
             return Answer(status="error", reason=f"provider: {reason}", generation=view.generation)
 
@@ -300,6 +301,14 @@ def _with_room(top_k: int, view: View) -> int:
     """Candidates to take so that chains that collapse to their head still leave top_k."""
     superseded = sum(len(m.chains.head_of) for m in view.maps)
     return top_k + min(superseded, 3 * top_k)
+
+
+def _odd_sized(view: View, vectors: Vectors | None) -> str:
+    """Say that some map cannot be compared with the queries: the model was replaced behind its name."""
+    sizes = {m.dense.dimension for m in view.maps if m.dense is not None}
+    if vectors is None or sizes <= {vectors.shape[1]}:
+        return ""
+    return "vectors of another dimension; forgectl rebuild --full embeds anew"
 
 
 def _why_empty(view: View, ranked: Sequence[Ranked], block: injection.Injection) -> str:

@@ -69,15 +69,16 @@ def write(top: Path, count: int, edition: int = 0, folder: str = ".forge/memory"
 
 
 def hypotheses(number: int, count: int = 5) -> tuple[str, ...]:
-    """Sentences of a dozen words, of which one is in the words of a memory."""
+    """Sentences of a dozen words; the first is about the memory of this number."""
     source = random.Random(-number - 1)
-    own = " ".join(memory(number).content.split()[1:13])
+    own = " ".join(memory(number).content.split()[:12])
     return (own, *(" ".join(words(source, 12)) for _ in range(count - 1)))
 
 
 def vector(text: str) -> Vectors:
-    """A unit vector that depends on the text alone."""
-    seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+    """A unit vector that depends on the first word alone: whoever begins alike means the same."""
+    first = text.partition(" ")[0]
+    seed = int.from_bytes(hashlib.blake2b(first.encode(), digest_size=8).digest())
     row = np.random.default_rng(seed).standard_normal(DIMENSION, dtype=np.float32)
     return row / np.linalg.norm(row)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 import corpus
 from daemons import Caller, Daemon, prepared, serving
@@ -50,7 +51,7 @@ def _imported_by(daemon: Daemon) -> list[str]:
         _retrieved(daemon)
     tops = {name.partition(".")[0] for name in _IMPORTED.findall(log.read_text())}
     ours = {"forged", "forged_client", "sitecustomize", "usercustomize"}
-    return sorted(top for top in tops - sys.stdlib_module_names - ours if not top.startswith("_"))
+    return sorted(top for top in tops - sys.stdlib_module_names - ours if top[0] != "_" and find_spec(top))
 
 
 def _retrieved(daemon: Daemon) -> None:

@@ -82,7 +82,7 @@ def _spent(story: Story, before: str, after: str) -> tuple[int, int]:
 def test_a_build_covers_the_three_memories(story):
     repo = next(root for root in story.built.roots if root.scope == "repo")
 
-    assert (repo.memories, repo.state, repo.problems) == (3, "ready", ())
+    assert (story.built.status, repo.memories, repo.problems) == ("ok", 3, ())
 
 
 def test_an_edited_file_is_a_new_generation(story):

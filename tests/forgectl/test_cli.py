@@ -61,6 +61,14 @@ def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments):
     assert "Error:" in shown.err
 
 
+def test_a_mistyped_verb_is_answered_with_the_nearest_one(forgectl):
+    assert "did you mean 'search'?" in forgectl("serch").err
+
+
+def test_not_a_number_is_no_time_limit(forgectl):
+    assert forgectl("search", "x", "--timeout", "nan").code == 2
+
+
 def test_wrong_usage_under_json_is_an_error_object(forgectl):
     assert forgectl("search", "--json").json["error"]["code"] == "usage"
 
@@ -86,7 +94,7 @@ def test_without_a_daemon_and_without_autostart_the_exit_code_is_3(no_daemon, fo
 def test_a_verb_starts_the_daemon_that_belongs_to_this_forgectl(no_daemon, forgectl, tmp_path):
     started = tmp_path / "started"
     script = tmp_path / "forged"
-    script.write_text(f'#!/bin/sh\necho "$1" > {started}\nexit 78\n')
+    script.write_text(f'#!/bin/sh\necho "$1" > {started}\nexit 1\n')
     script.chmod(0o700)
 
     shown = forgectl("search", "x", executable=str(script))

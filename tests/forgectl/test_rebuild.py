@@ -36,7 +36,7 @@ def test_waiting_ends_with_the_new_map_of_every_root(daemon, forgectl):
     shown = forgectl("rebuild", "--wait")
 
     assert shown.code == 0
-    assert shown.out.startswith("rebuilt, generation e:5\nready  repo  /w\n  2,000 memories")
+    assert shown.out.startswith("up to date with the disk, generation e:5\nready  repo  /w\n  2,000 memories")
     assert daemon.asked(Rebuild).wait
 
 

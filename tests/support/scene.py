@@ -7,9 +7,10 @@ does. Whatever a test scripts is gone after `Scene.reset`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from forged_client import Client
@@ -72,11 +73,12 @@ def _toml(value: object) -> str:
 
 @dataclass
 class Scene:
-    """A daemon and its provider. `user` and `chat_texts` read what the provider was sent."""
+    """A daemon, a client of it, and the provider it calls."""
 
     provider: ScriptedProvider
     daemon: DaemonProcess
     client: Client
+    _turns: Iterator[int] = field(default_factory=itertools.count)
 
     def reset(self) -> None:
         """Take back every script and forget the log."""
@@ -91,7 +93,9 @@ class Scene:
         assert built.status == "ok", built
         return built
 
-    def ask(self, top: Path, text: str = "what now", turn: str = "t1", **options: object) -> Retrieved:
+    def ask(self, top: Path, text: str = "what now", turn: str | None = None, **options: object) -> Retrieved:
+        """Retrieve; every call is a turn of its own unless one is named."""
+        turn = f"turn {next(self._turns)}" if turn is None else turn
         return self.client.retrieve(
             str(top),
             [{"role": "user", "content": text}],

@@ -1,0 +1,498 @@
+"""forgectl as people and scripts use it: a process of its own against a real daemon."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import DaemonProcess, eventually, running
+from tests.support.provider import Answer, ScriptedProvider, items
+from tests.support.scene import configuration, memory, put
+from tests.support.shell import FORGECTL, Shell, processes_with
+
+# Everything that moves a cursor, sets a title, hides text or turns its direction; newline and tab do not.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_HOSTILE = "walrus\x1b]0;owned\x07\x1b[2J\r\x08\x9b31m \u202egnp.exe\u200b\ufeff \x7fend"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
+    with running(tmp_path_factory.mktemp("home")) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def shell(daemon, repo) -> Shell:
+    """A shell in a repository of its own; the daemon and its user's memories are shared by these tests."""
+    return Shell(daemon.home, daemon.socket, repo)
+
+
+@pytest.fixture
+def alone(home, repo) -> Iterator[Shell]:
+    """A shell without a daemon; one that a test starts is stopped."""
+    with tempfile.TemporaryDirectory(prefix="fg") as directory:
+        shell = Shell(home, f"{directory}/s/forged.sock", repo)
+        try:
+            yield shell
+        finally:
+            shell.stop_daemon()
+
+
+def _configure(home: Path, text: str) -> None:
+    (home / ".config/forged").mkdir(parents=True, exist_ok=True)
+    (home / ".config/forged/config.toml").write_text(text)
+
+
+def _remember(shell: Shell, *arguments: str) -> tuple[str, str]:
+    """Id and generation of a new memory."""
+    written = shell.run("remember", *arguments, "--json").json
+    return written["memory_id"], written["generation"]
+
+
+# --- a memory from its birth to the trash ------------------------------------------------------------
+
+
+def test_a_memory_goes_through_every_verb(shell):
+    told = shell.run("remember", "Migrations run with goose.", "--category", "project-conventions")
+    first = re.match(r"remembered (mem_\S+), version 1\npath (.+)\n", told.out)
+    assert told.code == 0
+    assert Path(first[2]).read_text().endswith("---\nMigrations run with goose.")
+
+    listed = shell.run("list")
+    assert re.match(rf"{first[1]}  repo/project-conventions  v1  \d{{4}}-\d\d-\d\d  Migr", listed.out)
+    assert shell.run("show", first[1]).out.endswith(f"root {shell.directory}\n\nMigrations run with goose.\n")
+
+    second, generation = _remember(shell, "Migrations run with atlas.", "--supersedes", first[1])
+    found = shell.run("search", "migrations", "--min-generation", generation)
+    assert f"  {second}  repo/user-facts  v2  " in found.out
+    assert f"older: v1 {listed.out.split()[3]} {first[1]}  Migrations run with goose." in found.out
+
+    asked = shell.run("retrieve", "how do migrations run?", "--session", "s1", "--turn", "t1")
+    assert re.match(r"<forged-memories [0-9a-f]{16}>\n", asked.out)
+    assert "\nMigrations run with atlas.\n" in asked.out
+    assert "session s1, turn t1, injected" in shell.run("why", "--session", "s1").out
+    assert second in shell.run("why", "migrations").out
+
+    versions = [line.split()[:3] for line in shell.run("history", first[1]).out.splitlines()]
+    assert versions == [["v1", first[1], versions[0][2]], ["*", "v2", second]]
+
+    gone = shell.run("forget", first[1], "--yes")
+    trash = re.search(r"in the trash for 7 days: (.+)\n", gone.out)
+    assert gone.out.startswith("forgotten: ")
+    assert "not reached: copies in version control history" in gone.out
+    assert len(list(Path(trash[1]).rglob(f"*{second}*"))) == 1
+    left = shell.run("list")
+    assert (left.code, left.out, left.err) == (0, "", "no memories\n")
+
+
+def test_text_comes_from_stdin_where_a_dash_stands(shell):
+    written, _ = _remember_from_stdin(shell, "two\nlines\n")
+
+    assert shell.run("show", written).out.endswith("\n\ntwo\nlines\n")
+    assert "two\nlines" in shell.run("retrieve", "-", stdin="lines, two of them").out
+
+
+def _remember_from_stdin(shell: Shell, text: str) -> tuple[str, str]:
+    written = shell.run("remember", "-", "--json", stdin=text).json
+    return written["memory_id"], written["generation"]
+
+
+def test_an_erased_memory_is_not_in_the_trash(shell):
+    written, _ = _remember(shell, "a secret walrus")
+
+    assert "erased\n" in shell.run("forget", written, "--yes", "--now").out
+    assert list(shell.home.rglob(f"*{written}*")) == []
+    assert list(shell.directory.rglob(f"*{written}*")) == []
+
+
+@pytest.mark.parametrize(("key", "code"), [("y\n", 0), ("n\n", 1), ("\x03", 130), ("\x04", 130)], ids=repr)
+def test_forget_asks_a_person_and_does_only_what_was_answered(shell, key, code):
+    written, _ = _remember(shell, "the walrus sings")
+
+    def answer(terminal):
+        terminal.wait_for("[y/N]: ")
+        terminal.type(key)
+
+    ended, text = shell.on_terminal("forget", written, act=answer)
+
+    assert ended == code
+    assert text.endswith("\n")
+    assert bool(list(shell.directory.rglob(f"{written}.md"))) is (code != 0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("ping",),
+        ("list",),
+        ("show", "ID"),
+        ("history", "ID"),
+        ("search", "walrus"),
+        ("retrieve", "walrus"),
+        ("retrieve", "walrus", "--turn", "t"),
+        ("why", "walrus"),
+        ("why",),
+        ("rebuild",),
+        ("rebuild", "--wait"),
+        ("doctor",),
+        ("config", "show"),
+        ("config", "path"),
+        ("config", "check"),
+    ],
+    ids=" ".join,
+)
+def test_json_is_one_versioned_object_on_stdout(shell, arguments):
+    written, generation = _remember(shell, "the walrus sings")
+    shell.run("retrieve", "walrus", "--session", "s")
+
+    shown = shell.run(*(written if word == "ID" else word for word in arguments), "--json")
+
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.json["schema_version"] == 1
+    assert "error" not in shown.json
+    assert generation
+
+
+# --- exit codes --------------------------------------------------------------------------------------
+
+
+def test_status_without_a_daemon_is_3_and_starts_none(alone):
+    shown = alone.run("status")
+
+    assert (shown.code, shown.out) == (3, "")
+    assert shown.err.startswith("forgectl: forged is not running, `forgectl ping` starts it: no daemon")
+    assert alone.run("status", "--json").json["error"]["code"] == "not_running"
+    assert list(alone.home.rglob("*")) == []
+    assert not os.path.exists(alone.socket)
+
+
+@pytest.mark.parametrize("verb", [("show", "mem_x"), ("history", "mem_x"), ("forget", "mem_x", "--yes")])
+def test_a_memory_that_is_not_there_is_1(shell, verb):
+    shown = shell.run(*verb)
+
+    assert (shown.code, shown.out) == (1, "")
+    assert shown.err.startswith("forgectl: no memory ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["serch"], "did you mean 'search'?"),
+        (["remember", " \n"], "the content is blank"),
+        (["remember", "x", "--scope", "banana"], "unknown scope 'banana'; use repo or user"),
+        (
+            ["remember", "x", "--category", "banana"],
+            "unknown category 'banana'; use one of coding-preferences",
+        ),
+        (["list", "--scope", "banana"], "unknown scope 'banana'; use repo or user"),
+        (["search", ""], "the query is empty"),
+        (["retrieve", "--stdin-json"], "not a JSON array of messages"),
+        (["forget", "mem_x"], "needs --yes"),
+        (["list", "--workspace", "/does/not/exist"], "No such file or directory"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_nonsense_is_2_and_says_what_to_change(shell, arguments, complaint):
+    shown = shell.run(*arguments)
+
+    assert (shown.code, shown.out) == (2, "")
+    assert complaint in shown.err
+    assert "Traceback" not in shown.err
+
+
+def test_a_directory_that_is_gone_is_named_as_the_trouble(shell, tmp_path):
+    def from_nowhere(verb):
+        place = tmp_path / verb
+        place.mkdir()
+        script = 'rmdir "$PWD" && exec "$0" "$1"'
+        return subprocess.run(
+            ["sh", "-c", script, FORGECTL, verb],
+            env=shell.env,
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+
+    listed, pinged = from_nowhere("list"), from_nowhere("ping")
+
+    assert (listed.returncode, listed.stdout) == (2, "")
+    assert listed.stderr == "forgectl: the current directory is gone; say --workspace PATH\n"
+    assert (pinged.returncode, pinged.stdout) == (0, "pong\n")
+
+
+def test_a_daemon_that_may_not_be_started_is_69(alone, tmp_path):
+    program = tmp_path / "forged"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o777)
+
+    shown = Shell(alone.home, alone.socket, alone.directory, {"FORGED_EXECUTABLE": str(program)}).run("ping")
+
+    assert shown.code == 69
+    assert "not writable by others" in shown.err
+
+
+def test_a_provider_that_refuses_is_69_where_nothing_else_can_answer(home, repo):
+    put(repo, memory("mem_a", "the walrus sings"))
+    with ScriptedProvider() as provider:
+        config = configuration(provider, retrieval_lexical_weight=0)
+        with running(home, config=config) as daemon:
+            shell = Shell(home, daemon.socket, repo)
+            assert shell.run("rebuild", "--wait").code == 0
+            provider.embeddings = Answer({"error": {"message": "no"}}, status=401)
+
+            shown = shell.run("search", "walrus")
+
+    assert (shown.code, shown.out, shown.err) == (69, "", "forgectl: provider: auth\n")
+
+
+def test_a_daemon_that_does_not_answer_is_75_and_works_when_it_goes_on(home, repo):
+    with running(home) as daemon:
+        shell = Shell(home, daemon.socket, repo)
+        os.kill(daemon.pid, signal.SIGSTOP)
+        shown = [shell.run(verb, "--timeout", "0.3") for verb in ("ping", "status", "list")]
+        os.kill(daemon.pid, signal.SIGCONT)
+
+        assert [(each.code, each.out) for each in shown] == [(75, "")] * 3
+        assert all("no answer within 0.3 s" in each.err for each in shown)
+        assert shell.run("ping").out == "pong\n"
+
+
+def test_a_first_build_that_hangs_is_75(home, repo):
+    put(repo, memory("mem_a", "the walrus sings"))
+    with ScriptedProvider() as provider:
+        provider.embeddings = Answer(hold=threading.Event())
+        config = configuration(provider, retrieval_lexical_weight=0, retrieval_timeout_s=0.3)
+        with running(home, config=config) as daemon:
+            shell = Shell(home, daemon.socket, repo)
+            shown = [shell.run("search", "walrus"), shell.run("retrieve", "walrus")]
+            report = shell.run("status")
+
+    assert [(each.code, each.out) for each in shown] == [(75, "")] * 2
+    assert report.code == 0
+    assert "embedding 0 of 1" in report.out
+
+
+def test_a_wrong_configuration_is_78_wherever_it_is_met(alone):
+    _configure(alone.home, "[memory]\nretrieval_top_k = 900\n")
+
+    shown = [
+        alone.run(*verb) for verb in (("ping",), ("remember", "x"), ("config", "check"), ("config", "show"))
+    ]
+
+    for each in shown:
+        assert (each.code, each.out) == (78, "")
+        assert "memory.retrieval_top_k = 900 (file " in each.err
+        assert "must be a whole number from 1 to 100" in each.err
+    assert alone.run("status").code == 3
+    assert Shell(alone.home, "relative.sock", alone.directory).run("ping").code == 78
+
+
+# --- what is wrong is shown --------------------------------------------------------------------------
+
+
+def test_a_broken_memory_is_named_by_status_and_doctor_and_breaks_nothing(shell):
+    put(shell.directory, memory("mem_a", "the walrus sings"))
+    broken = shell.directory / ".forge/memory/mem_b.md"
+    broken.write_text("---\nid: [1, 2\n---\ntext\n")
+    shell.run("rebuild", "--wait")
+
+    report, findings = shell.run("status"), shell.run("doctor")
+
+    assert report.out.startswith("degraded: ")
+    assert f"    {broken}: the front matter is not YAML near its line 2" in report.out
+    assert f"warn  file: {broken}: the front matter is not YAML" in findings.out
+    assert f"ok    repo memories: {broken.parent}, 1 memory, ready\n" in findings.out
+    assert (report.code, findings.code) == (0, 0)
+    assert "mem_a" in shell.run("search", "walrus").out
+    broken.unlink()
+    assert eventually(lambda: shell.run("status").out.startswith("ok\n"))
+
+
+def test_doctor_names_a_wrong_key_though_the_daemon_still_runs(home, repo):
+    with running(home) as daemon:
+        _configure(home, "[memory]\nretrieval_top_k = 900\n")
+
+        findings = Shell(home, daemon.socket, repo).run("doctor")
+
+    assert findings.code == 78
+    assert "FAIL  configuration: memory.retrieval_top_k = 900" in findings.out
+    assert "ok    daemon: forged " in findings.out
+
+
+def test_doctor_says_a_warning_of_the_configuration_once(home, repo):
+    with running(home, config='[memory]\nretrieval_modle = "m"\n') as daemon:
+        findings = Shell(home, daemon.socket, repo).run("doctor")
+
+    assert findings.code == 0
+    assert findings.out.count("did you mean memory.retrieval_model?") == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("enabled = false", "memory.enabled is false"),
+        ('embedding_model = ""', "memory.embedding_model is empty"),
+    ],
+)
+def test_disabled_is_loud_and_no_failure(home, repo, setting, reason):
+    put(repo, memory("mem_a", "the walrus sings"))
+    with running(home, config=f"[memory]\n{setting}\n") as daemon:
+        shell = Shell(home, daemon.socket, repo)
+        report = shell.run("status")
+        asked = [
+            shell.run(*verb) for verb in (("search", "walrus"), ("retrieve", "walrus"), ("why", "walrus"))
+        ]
+        findings = shell.run("doctor")
+
+    assert report.code == 0
+    assert report.out.startswith(f"disabled: {reason}\n")
+    assert {(each.code, each.out, each.err) for each in asked} == {
+        (0, "", f"forgectl: memory is disabled: {reason}\n")
+    }
+    assert findings.code == 0
+    assert f"warn  state: disabled: {reason}\n" in findings.out
+
+
+@pytest.mark.parametrize("place", ["user", "repo"])
+def test_where_memory_is_not_enabled_no_verb_reads_sends_or_writes_anything(home, repo, place):
+    put(repo, memory("mem_a", "the walrus sings"))
+    if place == "repo":
+        (repo / ".forge/config.toml").write_text("[memory]\nenabled = false\n")
+    with ScriptedProvider() as provider:
+        config = configuration(provider, **({"enabled": False} if place == "user" else {}))
+        with running(home, config=config) as daemon:
+            shell = Shell(home, daemon.socket, repo)
+            reads = [("list",), ("show", "mem_a"), ("history", "mem_a"), ("status",), ("retrieve", "walrus")]
+            read = [shell.run(*verb) for verb in reads]
+            writes = [("remember", "x"), ("forget", "mem_a", "--yes"), ("rebuild", "--wait", "--full")]
+            written = [shell.run(*verb) for verb in writes]
+            assert [
+                root for root in shell.run("status", "--json").json["roots"] if root["scope"] == "repo"
+            ] == []
+
+    assert [each.code for each in read] == [0] * 5
+    assert all("mem_a" not in each.out for each in read)
+    assert {(each.code, each.out) for each in written} == {(69, "")}
+    assert all(each.err == "forgectl: memory is disabled: memory.enabled is false\n" for each in written)
+    assert provider.requests() == []
+    assert [path.name for path in (repo / ".forge/memory").iterdir()] == ["mem_a.md"]
+
+
+def test_no_control_of_a_hostile_memory_reaches_the_terminal(shell):
+    put(shell.directory, memory("mem_evil", _HOSTILE), memory("mem_b", "b", supersedes="mem_old\x1b[2J"))
+    fields = "\n".join(f"{name}: {_yaml(_HOSTILE)}" for name in ("category", "session_id", "created_at"))
+    (shell.directory / ".forge/memory/plain.md").write_text(f"---\n{fields}\n---\nwalrus")
+    (shell.directory / ".forge/memory/\x1b[2Jevil\u202e.md").write_text("---\nid: [\n---\nx")
+    shell.run("rebuild", "--wait")
+
+    verbs = [
+        *(("list",), ("show", "mem_evil", "plain", "mem_b"), ("history", "mem_evil"), ("search", "walrus")),
+        *(("why", "walrus" + _HOSTILE.replace("\x00", "")), ("retrieve", "walrus"), ("status",), ("doctor",)),
+        *(("rebuild", "--wait"), ("show", _HOSTILE), ("search", "walrus", "--workspace", "\x1b[2J")),
+    ]
+    for verb in verbs:
+        for form in ((), ("--json",)):
+            shown = shell.run(*verb, *form)
+            assert shown.out + shown.err
+            assert _UNSAFE.search(shown.out + shown.err) is None, verb
+
+
+def _yaml(text: str) -> str:
+    return '"' + "".join(f"\\u{ord(letter):04x}" for letter in text) + '"'
+
+
+# --- what takes a while ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow(home, repo) -> Iterator[tuple[Shell, Callable[..., None]]]:
+    """A shell in a repository of 300 memories, and what lets the provider answer once somebody watches."""
+    put(repo, *(memory(f"mem_{number}", f"text number {number}") for number in range(300)))
+    with ScriptedProvider() as provider, running(home, config=configuration(provider)) as daemon:
+        shell = Shell(home, daemon.socket, repo)
+        assert shell.run("rebuild", "--wait").code == 0
+        asked, watched = len(provider.requests()), threading.Event()
+        provider.embeddings = lambda p, request: Answer({"data": items(p, request)}, hold=watched)
+
+        def release(*_):
+            """With one connection for the rebuild, one for its events and one of ours."""
+            provider.wait_for(asked + 1)
+            with daemon.client() as client:
+                eventually(lambda: client.status().connections == 3)
+            watched.set()
+
+        yield shell, release
+
+
+def test_on_a_terminal_a_rebuild_draws_a_bar_and_wipes_it(slow):
+    shell, release = slow
+
+    code, text = shell.on_terminal("rebuild", "--full", "--wait", act=release)
+
+    assert code == 0
+    assert re.search(r"\r\[#+\.*\] embedding \d+/300\x1b\[K", text)
+    assert re.search(r"\r\x1b\[Kup to date with the disk, generation \S+\r\n", text)
+
+
+def test_in_a_pipe_a_rebuild_adds_plain_lines_on_stderr(slow):
+    shell, release = slow
+
+    with shell.start("rebuild", "--full", "--wait") as process:
+        release()
+        out, err = process.communicate(timeout=30)
+
+    assert process.returncode == 0
+    assert f"embedding 300/300  {shell.directory}\n" in err
+    assert "\r" not in err
+    assert "\x1b" not in err
+    assert out.startswith("up to date with the disk, generation ")
+
+
+def test_watching_status_ends_on_ctrl_c_as_a_success(shell):
+    with shell.start("status", "--watch") as process:
+        assert process.stdout.readline() == "ok\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+
+    assert (process.returncode, err) == (0, "")
+    assert "Traceback" not in out
+
+
+def test_config_init_writes_once_and_never_again(alone):
+    first = alone.run("config", "init")
+    path = Path(alone.run("config", "path").out.rstrip("\n"))
+    fresh = path.read_text()
+    path.write_text("# mine\n")
+
+    second = alone.run("config", "init")
+
+    assert (first.code, first.out) == (0, f"wrote {path}\n")
+    assert "# retrieval_top_k = 10\n" in fresh
+    assert (second.code, second.out) == (1, "")
+    assert path.read_text() == "# mine\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_demo_succeeds_and_leaves_neither_process_nor_directory(home, repo):
+    scratch = tempfile.mkdtemp(prefix="fd")
+    try:
+        shown = Shell(home, "/tmp/forged-nobody/forged.sock", repo, {"TMPDIR": scratch}).run("demo")
+
+        assert (shown.code, shown.err) == (0, "")
+        assert "\nDone in " in shown.out
+        assert os.listdir(scratch) == []
+        assert processes_with(scratch) == []
+        assert list(home.iterdir()) == []
+    finally:
+        shutil.rmtree(scratch)

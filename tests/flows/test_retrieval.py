@@ -1,0 +1,708 @@
+"""Retrieval as agents meet it: the turn cache, the window, generations, first builds, scopes and switches.
+
+All of it through the real daemon; the provider's log tells what a retrieval costs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from forged_client.protocol import Message, Part, Retrieve
+from tests.support.daemon import eventually, running
+from tests.support.provider import Answer, ScriptedProvider, poisoned
+from tests.support.scene import Scene, configuration, ids, memory, put, staged
+
+REFUSED = Answer({"error": {"message": "no"}}, status=401)
+
+
+@pytest.fixture(scope="module")
+def shared_scene(tmp_path_factory) -> Iterator[Scene]:
+    with staged(
+        tmp_path_factory.mktemp("home"),
+        retrieval_strategy="hyde",
+        retrieval_model="chat",
+        retrieval_lexical_weight=0,
+        query_prefix="ask: ",
+    ) as scene:
+        yield scene
+
+
+@pytest.fixture
+def scene(shared_scene) -> Scene:
+    """Explicit hyde with plain cosine, shared; every test has a repo of its own and no user memories."""
+    shared_scene.reset()
+    return shared_scene
+
+
+@pytest.fixture(scope="module")
+def shared_plain(tmp_path_factory) -> Iterator[Scene]:
+    with staged(tmp_path_factory.mktemp("home"), dimension=4) as scene:
+        yield scene
+
+
+@pytest.fixture
+def plain(shared_plain) -> Scene:
+    """Both legs and no chat model: the direct strategy."""
+    shared_plain.reset()
+    return shared_plain
+
+
+def _two(scene: Scene, repo: Path) -> None:
+    put(repo, memory("m0", "walrus"), memory("m1", "something"))
+    scene.provider.vectors.update({"walrus": (1, 0, 0), "something": (0, 1, 0), "a hypothesis": (1, 0, 0)})
+    scene.load(repo)
+    scene.provider.received.clear()
+
+
+def _other_repo(tmp_path: Path) -> Path:
+    top = tmp_path / "other"
+    (top / ".git").mkdir(parents=True)
+    return top
+
+
+# --- the turn cache (B53-B55, bugs 11-14) ------------------------------------------------------------
+
+
+def test_parallel_calls_of_one_turn_share_one_pipeline(scene, repo):
+    _two(scene, repo)
+    go = threading.Event()
+    scene.provider.chat = lambda provider, request: Answer(
+        {"choices": [{"message": {"content": "a hypothesis"}}]}, hold=go
+    )
+    before = scene.client.status().counters["requests"]
+
+    def call(_: int):
+        with scene.daemon.client() as client:
+            return client.retrieve(
+                str(repo), [{"role": "user", "content": "q"}], turn_id="t", session_id="s"
+            )
+
+    with ThreadPoolExecutor(10) as threads:
+        replies = threads.map(call, range(10))
+        eventually(lambda: scene.client.status().counters["requests"] >= before + 11)
+        go.set()
+        texts = {(reply.status, reply.text) for reply in replies}
+
+    assert len(texts) == 1
+    assert texts.pop()[0] == "ok"
+    assert (len(scene.chats), len(scene.embeds)) == (1, 1)
+
+
+def test_an_empty_answer_is_kept_for_its_turn(scene, repo):
+    scene.load(repo)
+    scene.provider.received.clear()
+
+    replies = [scene.ask(repo, "q", "t") for _ in range(3)]
+
+    assert [(reply.status, reply.cached) for reply in replies] == [
+        ("empty", False),
+        ("empty", True),
+        ("empty", True),
+    ]
+    assert len(scene.chats) == 1
+
+
+def test_a_turn_without_a_name_is_never_cached(scene, repo):
+    _two(scene, repo)
+
+    replies = [scene.ask(repo, "q", "") for _ in range(2)]
+
+    assert [(reply.status, reply.cached) for reply in replies] == [("ok", False)] * 2
+    assert len(scene.chats) == 2
+
+
+def test_sessions_with_equal_turn_ids_do_not_share_and_do_not_evict_each_other(scene, repo, tmp_path):
+    other = _other_repo(tmp_path)
+    _two(scene, repo)
+    put(other, memory("n0", "walrus elsewhere"))
+    scene.load(other)
+    scene.provider.received.clear()
+
+    first = scene.ask(repo, "q", "t", session_id="a")
+    second = scene.ask(other, "q", "t", session_id="b")
+    again = scene.ask(repo, "q", "t", session_id="a")
+
+    assert (ids(first), ids(second), ids(again)) == (["m0", "m1"], ["n0"], ["m0", "m1"])
+    assert again.cached
+    assert len(scene.chats) == 2
+
+
+def test_one_session_in_two_repos_does_not_share_a_turn(scene, repo, tmp_path):
+    other = _other_repo(tmp_path)
+    _two(scene, repo)
+    put(other, memory("n0", "walrus elsewhere"))
+    scene.load(other)
+
+    assert ids(scene.ask(repo, "q", "t")) == ["m0", "m1"]
+    assert ids(scene.ask(other, "q", "t")) == ["n0"]
+
+
+def test_another_request_of_the_same_turn_is_not_answered_from_the_cache(scene, repo):
+    _two(scene, repo)
+
+    scene.ask(repo, "q", "t")
+    reply = scene.ask(repo, "q", "t", token_budget=60)
+
+    assert not reply.cached
+    assert len(reply.text.encode()) <= 240
+
+
+def test_a_caller_that_hangs_up_does_not_spoil_its_turn(scene, repo):
+    _two(scene, repo)
+    go = threading.Event()
+    scene.provider.chat = [Answer({"choices": [{"message": {"content": "a hypothesis"}}]}, hold=go)]
+    with scene.daemon.client(timeout_s=0.2) as client:
+        left = client.retrieve(str(repo), [{"role": "user", "content": "q"}], turn_id="t", session_id="s")
+
+    go.set()
+    reply = scene.ask(repo, "q", "t")
+
+    assert left.status == "timeout"
+    assert (reply.status, ids(reply)) == ("ok", ["m0", "m1"])
+    assert len(scene.chats) == 1
+
+
+def test_a_cached_answer_older_than_the_generation_asked_for_is_a_miss(scene, repo):
+    _two(scene, repo)
+    scene.ask(repo, "q", "t")
+    written = scene.client.remember(str(repo), "walrus again")
+
+    old = scene.ask(repo, "q", "t")
+    new = scene.ask(repo, "q", "t", min_generation=written.generation)
+
+    assert (old.cached, len(old.memories)) == (True, 2)
+    assert (new.cached, len(new.memories)) == (False, 3)
+
+
+def test_a_root_that_lags_behind_does_not_pass_for_a_generation_of_another_root(tmp_path_factory, repo):
+    """The user's memory is written later and visible sooner; the repo's must not be missed for it."""
+    with staged(
+        tmp_path_factory.mktemp("home"), retrieval_strategy="direct", retrieval_lexical_weight=0
+    ) as scene:
+        put(repo, memory("m0", "walrus"))
+        scene.load(repo)
+        go = threading.Event()
+        scene.provider.embeddings = poisoned("slow", _held(scene.provider, go))
+        slow = scene.client.remember(str(repo), "slow to embed")
+        fast = scene.client.remember(str(repo), "soon there", scope="user")
+        early = scene.ask(repo, "q", "t", timeout_s=0.3)
+        eventually(lambda: len(scene.client.list(str(repo), scope="user").memories) == 1)
+        early = scene.ask(repo, "q", "t")
+
+        go.set()
+        late = scene.ask(repo, "q", "t", min_generation=slow.generation)
+
+    assert _number(fast.generation) > _number(slow.generation)
+    assert slow.memory_id not in ids(early)
+    assert slow.memory_id in ids(late)
+
+
+def _held(provider: ScriptedProvider, event: threading.Event) -> Answer:
+    data = [{"index": 0, "embedding": [0, 0, 1]}]
+    return Answer({"data": data}, hold=event)
+
+
+def _number(generation: str) -> int:
+    return int(generation.partition(":")[2])
+
+
+def test_what_was_forgotten_is_not_in_the_cache_of_its_turn(scene, repo):
+    _two(scene, repo)
+    assert ids(scene.ask(repo, "q", "t")) == ["m0", "m1"]
+
+    scene.client.forget(str(repo), "m0")
+
+    assert ids(scene.ask(repo, "q", "t")) == ["m1"]
+
+
+def test_a_known_block_is_not_sent_again(scene, repo):
+    _two(scene, repo)
+    first = scene.ask(repo, "q")
+
+    again = scene.ask(repo, "q", known_digest=first.digest)
+
+    assert first.digest in first.text
+    assert (again.status, again.unchanged, again.text, again.digest) == ("ok", True, "", first.digest)
+
+
+def test_twenty_clients_at_once_get_what_they_asked_for(scene, repo):
+    put(repo, *(memory(f"m{n:02}", f"topic-{n:02}") for n in range(20)))
+    scene.load(repo)
+
+    def call(number: int):
+        with scene.daemon.client() as client:
+            return client.retrieve(
+                str(repo),
+                [{"role": "user", "content": "q"}],
+                hypotheses=[f"topic-{number:02}"],
+                turn_id="t",
+                session_id=f"s{number}",
+            )
+
+    # The prefix makes the query another text than the memory; its vector is the memory's own.
+    scene.provider.vectors.update(
+        {f"ask: topic-{n:02}": scene.provider.vector(f"topic-{n:02}") for n in range(20)}
+    )
+    with ThreadPoolExecutor(20) as threads:
+        replies = list(threads.map(call, range(20)))
+
+    assert [ids(reply)[0] for reply in replies] == [f"m{n:02}" for n in range(20)]
+
+
+# --- the window and the hypotheses (B46-B50, B9, B19, B109, D4) --------------------------------------
+
+
+def _window(scene: Scene) -> str:
+    return scene.chats[-1].json["messages"][1]["content"]
+
+
+def test_the_window_starts_after_the_summary_and_holds_no_tool_content(scene, repo):
+    scene.load(repo)
+
+    scene.client.retrieve(
+        str(repo),
+        [
+            {"role": "user", "content": "before the summary"},
+            {"role": "assistant", "content": "summary itself"},
+            {"role": "user", "content": "after it"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": "thinking aloud"},
+                    {"type": "tool_use", "name": "sh", "input": {"x": "secret-argument"}, "text": "secret-x"},
+                ],
+            },
+            {"role": "tool", "content": "secret-output"},
+            {"role": "user", "content": [{"type": "tool_result", "text": "secret-result"}]},
+            {"role": "system", "content": "secret-system"},
+            {"role": "user", "content": "  \n"},
+            {"role": "user", "content": [{"type": "text", "text": "and now"}]},
+        ],
+        last_summary_index=2,
+    )
+
+    assert "user: after it\n---\nassistant: thinking aloud\n---\nuser: and now" in _window(scene)
+    assert not [word for word in ("before", "summary itself", "secret") if word in _window(scene)]
+
+
+def test_the_daemon_cuts_tool_parts_of_a_client_that_did_not(scene, repo):
+    scene.load(repo)
+    parts = (Part("text", "said"), Part("tool_use", "secret-input"), Part("thinking", "secret-thought"))
+
+    scene.client._take_turn(
+        Retrieve(workspace=str(repo), messages=(Message("user", parts), Message("tool", "secret-output"))),
+        _no_deadline(),
+    )
+
+    assert "user: said" in _window(scene)
+    assert "secret" not in _window(scene)
+
+
+def _no_deadline():
+    from forged_client.deadline import Deadline
+
+    return Deadline(10.0)
+
+
+def test_a_boundary_beyond_the_last_message_means_all_of_them(scene, repo):
+    scene.load(repo)
+
+    reply = scene.ask(repo, "still here", last_summary_index=7)
+
+    assert reply.reason != "empty_window"
+    assert "user: still here" in _window(scene)
+
+
+@pytest.mark.parametrize("messages", [[], [{"role": "tool", "content": "x"}], [{"role": "user", "content": " "}]])
+def test_an_empty_window_costs_no_call(scene, repo, messages):
+    _two(scene, repo)
+
+    reply = scene.client.retrieve(str(repo), messages, turn_id="t")
+
+    assert (reply.status, reply.reason) == ("empty", "empty_window")
+    assert scene.provider.received == []
+
+
+def test_a_long_conversation_is_sent_as_its_newest_whole_messages(scene, repo):
+    scene.load(repo)
+    said = [{"role": "user", "content": f"message {n} " + "é" * 900} for n in range(40)]
+
+    scene.client.retrieve(str(repo), said)
+
+    sent = _window(scene)
+    assert "message 39 " in sent
+    assert len(sent) < 18_000
+    assert sent.count("é" * 900) == sent.count("message ")
+
+
+def test_the_model_is_asked_for_five_and_no_more_are_embedded(scene, repo):
+    _two(scene, repo)
+    scene.provider.chat_lines = [f" {n}. fact {n}  " if n % 2 else "" for n in range(1, 40)]
+
+    scene.ask(repo, "q")
+
+    assert "Write 5 " in _window(scene)
+    assert scene.embeds[0].inputs == [f"ask: fact {n}" for n in (1, 3, 5, 7, 9)] + ["ask: q"]
+    assert len(scene.embeds) == 1
+
+
+def test_only_queries_get_the_query_prefix(scene, repo):
+    put(repo, memory("m0", "walrus"))
+    scene.load(repo)
+
+    scene.ask(repo, "q")
+
+    assert scene.embedded == ["walrus", "ask: a hypothesis", "ask: q"]
+
+
+def test_hypotheses_of_the_caller_cost_no_chat_call(scene, repo):
+    _two(scene, repo)
+
+    reply = scene.ask(repo, "q", hypotheses=["one", " ", "two"])
+
+    assert (reply.status, reply.strategy, scene.chats) == ("ok", "caller", [])
+    assert scene.embedded == ["ask: one", "ask: two"]
+
+
+def test_without_a_chat_model_the_last_user_message_is_the_query(plain, repo):
+    put(repo, memory("m0", "walrus"))
+    plain.load(repo)
+    plain.provider.received.clear()
+
+    reply = plain.client.retrieve(
+        str(repo),
+        [
+            {"role": "user", "content": "first"},
+            {"role": "user", "content": "about the walrus"},
+            {"role": "assistant", "content": "hm"},
+        ],
+    )
+
+    assert (reply.strategy, reply.legs, ids(reply)) == ("direct", ("lexical", "dense"), ["m0"])
+    assert plain.embedded == ["about the walrus"]
+
+
+def test_a_question_as_long_as_a_log_file_is_answered_in_time(plain, repo):
+    put(repo, memory("m0", "walrus"))
+    plain.load(repo)
+
+    reply = plain.ask(repo, "noise-%d " * 60_000 + "walrus")
+
+    assert (reply.status, ids(reply)) == ("ok", ["m0"])
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
+def test_a_time_limit_that_makes_no_sense_is_the_configured_one_or_none_at_all(scene, repo, seconds):
+    _two(scene, repo)
+
+    reply = scene.client._take_turn(
+        Retrieve(workspace=str(repo), messages=(Message("user", "q"),), timeout_s=seconds), _no_deadline()
+    )
+
+    assert reply.status in {"ok", "timeout"}
+    assert scene.client.ping().status == "ok"
+
+
+# --- ranking as it shows (B7, B8, B58, bugs 4, 5) ----------------------------------------------------
+
+
+def test_equal_memories_come_in_one_order_in_every_turn(scene, repo):
+    put(repo, *(memory(f"m{n}", f"same {n}") for n in (3, 1, 5, 0, 4, 2)))
+    scene.provider.vectors["same"] = (0.6, 0.8, 0)
+    scene.load(repo)
+
+    orders = {tuple(ids(scene.ask(repo, "q"))) for _ in range(50)}
+
+    assert orders == {("m0", "m1", "m2", "m3", "m4", "m5")}
+
+
+def test_ten_of_twelve_are_returned(scene, repo):
+    put(repo, *(memory(f"m{n:02}", f"text {n}") for n in range(12)))
+    scene.load(repo)
+
+    assert len(scene.ask(repo).memories) == 10
+
+
+@pytest.mark.parametrize(("depth", "reached"), [(0, []), (1, ["b"]), (2, ["b", "c"]), (3, ["b", "c"])])
+def test_hops_go_as_deep_as_the_repo_says(scene, repo, depth, reached):
+    put(
+        repo,
+        memory("a", "walrus", related=["b"]),
+        memory("b", "text b", related=["c", "a"]),
+        memory("c", "text c", related=["a", "d"]),
+        memory("x", "walrus too"),
+    )
+    settings = f"[memory]\nretrieval_top_k = 2\nretrieval_hop_depth = {depth}\n"
+    (repo / ".forge/config.toml").write_text(settings)
+    scene.provider.vectors.update({"walrus": (1, 0, 0), "text": (0, 1, 0), "a hypothesis": (1, 0, 0)})
+    scene.provider.vectors["ask: what now"] = (1, 0, 0)
+    scene.load(repo)
+
+    reply = scene.ask(repo)
+
+    assert [hit.id for hit in reply.memories if hit.via == "hop"] == reached
+    assert [hit.id for hit in reply.memories if hit.via == "search"] == ["a", "x"]
+
+
+def test_a_superseded_memory_is_replaced_by_its_newest_version_with_the_older_ones_listed(scene, repo):
+    put(
+        repo,
+        memory("v1", "walrus, the first"),
+        memory("v2", "second", supersedes="v1", version=2),
+        memory("v3", "third", supersedes="v2", version=3),
+    )
+    scene.provider.vectors.update({"walrus": (1, 0, 0), "second": (0, 1, 0), "third": (0, 0, 1)})
+    scene.provider.vectors.update({"a hypothesis": (1, 0, 0), "ask: what now": (1, 0, 0)})
+    scene.load(repo)
+
+    reply = scene.ask(repo)
+
+    (hit,) = reply.memories
+    assert (hit.id, hit.content, hit.cosine) == ("v3", "third", pytest.approx(1))
+    assert [older.id for older in hit.older] == ["v2", "v1"]
+    assert "(replaces v1 of 2025-03-04, v1: walrus, the first)" in reply.text
+
+
+def test_why_names_what_was_asked_and_what_the_budget_cut(scene, repo):
+    _two(scene, repo)
+    scene.ask(repo, "q", session_id="told", token_budget=80)
+
+    told = scene.client.why(str(repo), session_id="told")
+
+    assert (told.status, told.strategy, told.hypotheses) == ("ok", "hyde", ("a hypothesis", "q"))
+    assert ([hit.id for hit in told.memories], told.included, told.omitted_ids) == (["m0", "m1"], 1, ("m1",))
+
+
+def test_a_search_is_not_cut_by_the_injection_budget(tmp_path_factory, repo):
+    put(repo, memory("m0", "walrus " * 50))
+    with running(tmp_path_factory.mktemp("home"), config="[memory]\ninjection_token_budget = 5\n") as daemon:
+        with daemon.client() as client:
+            found = client.search(str(repo), "walrus")
+            injected = client.retrieve(str(repo), [{"role": "user", "content": "walrus"}])
+
+    assert (found.status, [hit.id for hit in found.memories]) == ("ok", ["m0"])
+    assert (injected.status, injected.text) == ("empty", "")
+
+
+# --- builds (B24, B25, B28, B29, B41, B44, D7) -------------------------------------------------------
+
+
+def test_a_first_look_embeds_both_folders_of_repo_and_user(tmp_path_factory, repo):
+    home = tmp_path_factory.mktemp("home")
+    for top, names in ((repo, ("r0", "r1")), (home, ("u0", "u1"))):
+        put(top, memory(names[0], f"text {names[0]}"))
+        put(top, memory(names[1], f"text {names[1]}"), folder=".forge/memories")
+    with staged(home, retrieval_strategy="direct", retrieval_lexical_weight=0) as scene:
+        scene.load(repo)
+
+        assert sorted(scene.embedded) == ["text r0", "text r1", "text u0", "text u1"]
+        assert sorted(ids(scene.ask(repo))) == ["r0", "r1", "u0", "u1"]
+
+
+def test_nothing_but_memory_files_is_ever_written_beside_them(scene, repo):
+    _two(scene, repo)
+    for number in range(3):
+        scene.client.remember(str(repo), f"fact {number}")
+    scene.load(repo)
+    scene.ask(repo)
+
+    written = [path for path in (repo / ".forge").rglob("*") if path.is_file()]
+    assert len(written) == 5
+    assert all(path.parent.name == "memory" and path.suffix == ".md" for path in written)
+    assert not [path for path in written if "embedding" in path.read_text()]
+
+
+def test_deleting_every_file_empties_the_map(scene, repo):
+    _two(scene, repo)
+    for path in (repo / ".forge/memory").iterdir():
+        path.unlink()
+
+    scene.load(repo)
+
+    reply = scene.ask(repo)
+    assert (scene.report(repo).memories, reply.status, reply.reason) == (0, "empty", "no memories yet")
+
+
+def test_a_retrieve_waits_for_a_slow_first_build_inside_its_own_deadline(scene, repo):
+    go = threading.Event()
+    scene.provider.embeddings = poisoned("walrus", _held(scene.provider, go))
+    put(repo, memory("m0", "walrus"))
+
+    early = scene.ask(repo, "q", "t", timeout_s=0.2)
+    go.set()
+    late = scene.ask(repo, "q", "t")
+
+    assert (early.status, early.reason, early.text) == ("not_ready", "first build is running", "")
+    assert (late.status, ids(late)) == ("ok", ["m0"])
+
+
+def test_a_retrieve_that_began_before_the_first_build_ended_gets_its_memories(scene, repo):
+    go = threading.Event()
+    scene.provider.embeddings = poisoned("walrus", _held(scene.provider, go))
+    put(repo, memory("m0", "walrus"))
+
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(scene.ask, repo)
+        scene.provider.wait_until(lambda: bool(scene.chats))
+        go.set()
+        reply = asked.result()
+
+    assert (reply.status, ids(reply)) == ("ok", ["m0"])
+
+
+def test_the_old_map_serves_while_a_new_one_is_built(scene, repo):
+    _two(scene, repo)
+    go = threading.Event()
+    scene.provider.embeddings = poisoned("newest", _held(scene.provider, go))
+    put(repo, memory("m2", "newest"))
+
+    started = scene.client.rebuild(str(repo))
+    during = scene.ask(repo)
+    go.set()
+
+    assert started.status == "not_ready"
+    assert ids(during) == ["m0", "m1"]
+    assert eventually(lambda: sorted(ids(scene.ask(repo))) == ["m0", "m1", "m2"])
+
+
+def test_a_rebuild_that_is_waited_for_ends_with_the_vectors_and_not_with_the_words(plain, repo):
+    go = threading.Event()
+    plain.provider.embeddings = poisoned("walrus", Answer({"data": [{"embedding": [1, 0, 0, 0]}]}, hold=go))
+    put(repo, memory("m0", "walrus tusks"))
+
+    def build():
+        with plain.daemon.client() as client:
+            return client.rebuild(str(repo), wait=True)
+
+    with ThreadPoolExecutor(1) as thread:
+        built = thread.submit(build)
+        words = eventually(lambda: _ok(plain.ask(repo, "tusks")))
+        still_running = not built.done()
+        go.set()
+        report = built.result().roots[0]
+
+    assert (words.legs, still_running) == (("lexical",), True)
+    assert report.legs == ("lexical", "dense")
+
+
+def _ok(reply):
+    return reply if reply.status == "ok" else None
+
+
+# --- rebuild --full (D12) ----------------------------------------------------------------------------
+
+
+def test_a_full_rebuild_embeds_everything_anew_and_a_plain_one_only_what_changed(scene, repo):
+    _two(scene, repo)
+    put(repo, memory("m1", "something else"))
+    scene.load(repo)
+    assert scene.embedded == ["something else"]
+
+    scene.client.rebuild(str(repo), full=True, wait=True)
+
+    assert sorted(scene.embedded) == ["something else", "something else", "walrus"]
+
+
+def test_vectors_of_another_dimension_are_welcome_after_a_full_rebuild(tmp_path_factory, repo):
+    put(repo, memory("m0", "walrus"), memory("m1", "something"))
+    with staged(
+        tmp_path_factory.mktemp("home"), retrieval_strategy="direct", retrieval_lexical_weight=0
+    ) as scene:
+        scene.load(repo)
+        scene.provider.dimension = 5
+        changed = scene.ask(repo, "q")
+
+        built = scene.client.rebuild(str(repo), full=True, wait=True)
+        reply = scene.ask(repo, "q")
+
+    assert changed.status == "error"
+    assert (built.status, reply.status, sorted(ids(reply))) == ("ok", "ok", ["m0", "m1"])
+
+
+def test_a_full_rebuild_during_a_build_breaks_neither(scene, repo):
+    go = threading.Event()
+    scene.provider.embeddings = poisoned("walrus", _held(scene.provider, go))
+    put(repo, memory("m0", "walrus"))
+    scene.client.rebuild(str(repo))
+    scene.provider.wait_until(lambda: bool(scene.embeds))
+
+    scene.client.rebuild(str(repo), full=True)
+    go.set()
+    scene.load(repo)
+
+    assert ids(scene.ask(repo)) == ["m0"]
+    assert "build broke" not in scene.daemon.log()
+
+
+@pytest.mark.parametrize("kind", ["scene", "plain"])
+def test_a_full_rebuild_that_fails_keeps_the_old_vectors(request, repo, kind):
+    scene = request.getfixturevalue(kind)
+    put(repo, memory("m0", "walrus"), memory("m1", "something"))
+    scene.load(repo)
+    scene.provider.embeddings = lambda provider, sent: (
+        REFUSED if {"walrus", "something"} & set(sent.inputs) else _good(provider, sent)
+    )
+
+    built = scene.client.rebuild(str(repo), full=True, wait=True)
+    reply = scene.ask(repo, "a question")
+
+    assert built.status == "error"
+    assert (reply.status, sorted(ids(reply)), "dense" in reply.legs) == ("ok", ["m0", "m1"], True)
+
+
+def _good(provider: ScriptedProvider, request) -> Answer:
+    return Answer({"data": [{"embedding": provider.vector(text)} for text in request.inputs]})
+
+
+# --- switches (B2, D3, B20) --------------------------------------------------------------------------
+
+SWITCHED_OFF = {
+    "memory.enabled is false": {"enabled": False, "retrieval_model": "chat"},
+    "memory.embedding_model is empty": {"embedding_model": "", "retrieval_model": "chat"},
+    "memory.retrieval_strategy is hyde and there is no retrieval_model": {"retrieval_strategy": "hyde"},
+    "memory.retrieval_lexical_weight is 0 and there is no embedding model": {
+        "embedding_model": "auto",
+        "retrieval_lexical_weight": 0,
+    },
+}
+
+
+@pytest.mark.parametrize("reason", SWITCHED_OFF)
+def test_what_is_switched_off_calls_nobody_and_touches_nothing(tmp_path_factory, repo, reason):
+    home = tmp_path_factory.mktemp("home")
+    put(home, memory("u0", "walrus", scope="user"))
+    with staged(home, **SWITCHED_OFF[reason]) as scene:
+        lines = scene.daemon.log().count("\n")
+        replies = [scene.ask(repo, "walrus") for _ in range(3)]
+        searched = scene.client.search(str(repo), "walrus")
+        status = scene.client.status(str(repo))
+        quiet = scene.daemon.log().count("\n") == lines
+        scene.client.rebuild(str(repo), wait=True)
+        scene.client.list(str(repo))
+
+        assert {(r.status, r.reason, r.text) for r in replies} == {("disabled", reason, "")}
+        assert (searched.status, status.state, status.status) == ("disabled", "disabled", "ok")
+        assert quiet
+        assert scene.provider.received == []
+    assert os.listdir(repo) == [".git"]
+    assert os.listdir(home / ".forge") == ["memory"]
+
+
+def test_chat_and_embeddings_may_be_at_two_places(tmp_path_factory, repo):
+    put(repo, memory("m0", "walrus"))
+    with ScriptedProvider() as chat, ScriptedProvider() as embeddings:
+        config = configuration(embeddings, retrieval_model="chat").replace(
+            f'[llm]\nbase_url = "{embeddings.base_url}"', f'[llm]\nbase_url = "{chat.base_url}"'
+        )
+        with running(tmp_path_factory.mktemp("home"), config=config) as daemon, daemon.client() as client:
+            client.rebuild(str(repo), wait=True)
+            reply = client.retrieve(str(repo), [{"role": "user", "content": "q"}])
+
+        assert reply.strategy == "hyde"
+        assert {request.path for request in chat.requests()} == {"/v1/chat/completions"}
+        assert {request.path for request in embeddings.requests()} == {"/v1/embeddings"}

@@ -1,0 +1,85 @@
+"""Embedders that do as a test says: vectors from a hash of the text, and failures by script."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Coroutine
+from typing import TypeVar
+
+import numpy as np
+
+from forged.errors import ProviderError
+from forged.providers import Kind, Vectors
+
+# Longer than any test may take, so that a broken test ends and a working one never waits for it.
+PATIENCE_S = 10.0
+T = TypeVar("T")
+
+
+class FakeEmbedder:
+    """Unit rows that depend on the text alone; `calls` holds the texts of every call, failed ones too.
+
+    `poison` maps a text to the reason for which any call that holds it fails; `down` is a reason for which
+    every call fails; `failures` are reasons for the next calls, one each; `hold`, when set, keeps every call
+    waiting; `called` is set by every call.
+    """
+
+    key = "fake"
+
+    def __init__(self, dimension: int = 8) -> None:
+        self.dimension = dimension
+        self.calls: list[tuple[str, ...]] = []
+        self.poison: dict[str, str] = {}
+        self.failures: list[str] = []
+        self.down = ""
+        self.hold: asyncio.Event | None = None
+        self.called = asyncio.Event()
+        self.closed = False
+        self.forgotten = 0
+
+    @property
+    def texts(self) -> list[str]:
+        """Every text that was asked for, in order."""
+        return [text for call in self.calls for text in call]
+
+    async def embed(
+        self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
+    ) -> Vectors:
+        self.calls.append(tuple(texts))
+        self.called.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        reason = self._reason(texts)
+        await asyncio.sleep(0)  # a real endpoint never answers within the same turn of the loop
+        if reason:
+            raise ProviderError(f"scripted {reason}", reason=reason)
+        return np.stack([vector(text, self.dimension) for text in texts])
+
+    def _reason(self, texts: list[str]) -> str:
+        if self.failures:
+            return self.failures.pop(0)
+        return self.down or next((self.poison[text] for text in texts if text in self.poison), "")
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def vector(text: str, dimension: int = 8) -> Vectors:
+    """The unit row of a text, shape (dimension,)."""
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    row = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
+    return row / np.linalg.norm(row)
+
+
+def run(work: Coroutine[None, None, T]) -> T:
+    """Run one async test, which fails when it hangs."""
+
+    async def limited() -> T:
+        async with asyncio.timeout(PATIENCE_S):
+            return await work
+
+    return asyncio.run(limited())

@@ -1,0 +1,167 @@
+"""forgectl as a process of its own, in a pipe or on a terminal: what a person at a shell sees."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from forged_client import Client
+
+FORGECTL = os.path.join(os.path.dirname(sys.executable), "forgectl")
+FORGED = os.path.join(os.path.dirname(sys.executable), "forged")
+
+_PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, object]:
+        """The one object on stdout."""
+        assert self.out.startswith('{"schema_version":1,'), (self.out, self.err)
+        assert self.out.count("\n") == 1
+        return msgspec.json.decode(self.out)
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A person's shell: `home`, the daemon's address, and the directory the person stands in."""
+
+    home: Path
+    socket: str
+    directory: Path
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.home),
+            "PATH": os.environ.get("PATH", ""),
+            "LANG": "C.UTF-8",
+            "FORGED_SOCKET": self.socket,
+            **self.extra,
+        }
+
+    def run(self, *arguments: str, stdin: str = "") -> Outcome:
+        """Run forgectl to its end."""
+        done = subprocess.run(
+            [FORGECTL, *arguments],
+            env=self.env,
+            cwd=self.directory,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [FORGECTL, *arguments],
+            env=self.env,
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def on_terminal(
+        self, *arguments: str, act: Callable[[Terminal], None] = lambda _: None
+    ) -> tuple[int, str]:
+        """Run forgectl on a terminal of its own; `act` may wait and type. Exit code and all it wrote."""
+        pid, descriptor = pty.fork()
+        if pid == 0:
+            os.chdir(self.directory)
+            os.execve(FORGECTL, [FORGECTL, *arguments], {**self.env, "TERM": "xterm"})
+        terminal = Terminal(descriptor)
+        try:
+            act(terminal)
+            while terminal.read():
+                pass
+            _, status = os.waitpid(pid, 0)
+            return os.waitstatus_to_exitcode(status), terminal.text
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def stop_daemon(self) -> None:
+        """SIGTERM to whichever daemon answers at the address; returns when it is gone."""
+        with Client(self.socket) as client:
+            pid = client.status().pid
+        if pid:
+            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGTERM)
+            wait_for_end(pid)
+
+
+class Terminal:
+    """The other end of a terminal."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.text = ""
+        self._descriptor = descriptor
+        self._until = time.monotonic() + _PATIENCE_S
+
+    def read(self) -> bool:
+        """Take what was written; false at the end."""
+        ready, _, _ = select.select([self._descriptor], [], [], max(self._until - time.monotonic(), 0))
+        assert ready, f"nothing more came: {self.text!r}"
+        with contextlib.suppress(OSError):  # Linux answers a terminal without writers with EIO
+            data = os.read(self._descriptor, 1 << 16)
+            self.text += data.decode()
+            return bool(data)
+        return False
+
+    def wait_for(self, part: str) -> None:
+        while part not in self.text:
+            assert self.read(), f"ended without {part!r}: {self.text!r}"
+
+    def type(self, keys: str) -> None:
+        os.write(self._descriptor, keys.encode())
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that only waits for its parent does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in {"Z", "X"}
+
+
+def wait_for_end(pid: int, timeout_s: float = 10.0) -> None:
+    until = time.monotonic() + timeout_s
+    while alive(pid):
+        assert time.monotonic() < until, f"process {pid} does not end"
+        time.sleep(0.02)
+
+
+def processes_with(text: str) -> list[int]:
+    """Living processes that have `text` in their environment or on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid() and alive(int(entry.name)):
+            with contextlib.suppress(OSError):
+                told = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+                if text.encode() in told:
+                    found.append(int(entry.name))
+    return found
