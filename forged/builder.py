@@ -76,6 +76,11 @@ class Builder:
         self._renew = self._retry = False  # asked for; heeded by the next draft
 
     @property
+    def complete(self) -> bool:
+        """Whether the last map shows all that the last scan found, but for what is quarantined."""
+        return self._complete
+
+    @property
     def unsettled(self) -> bool:
         """Whether the last scan met a file in the middle of being saved: look again soon."""
         return self.snapshot is not None and self.snapshot.unsettled
@@ -95,10 +100,13 @@ class Builder:
         )
         return files + texts
 
-    def draft(self) -> Draft | None:
-        """Scan and index; None when the map already shows what is on disk. Runs in a thread."""
+    def draft(self, files: frozenset[str] = frozenset()) -> Draft | None:
+        """Scan and index; None when the map already shows what is on disk. Runs in a thread.
+
+        With `files`, paths that are known to have changed, only these are looked at.
+        """
         self._heed()
-        before, scan = self.snapshot, self.store.scan(self.snapshot, self._pause)
+        before, scan = self.snapshot, self.store.scan(self.snapshot, self._pause, files)
         self.snapshot = scan
         # A touched file gives a new snapshot of the same memories.
         if self._complete and (scan is before or not scan.changed):
@@ -168,7 +176,7 @@ class Builder:
         }
 
     async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
-        """Get the missing vectors; what failed as a whole is returned, because `finish` comes all the same."""
+        """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same."""
         assert self._embedder is not None, "without an embedder nothing is missing"
         run, before = EmbeddingRun(self._embedder, progress), self._run
         if before is not None:

@@ -91,6 +91,7 @@ class _Life:
         self._env = env
         self._path = path
         self._models = models
+        self._ours: tuple[int, int] | None = None  # the socket that is ours to remove
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._state_dir = address.state_dir(env)
@@ -156,20 +157,21 @@ class _Life:
             self._begin(self._housekeeping())
             self.indexer.open(self._home)
         if inherited is None:
+            self._ours = listening.identity(self._path)
             self._begin(self._keep_socket())
         self._begin(self._notify())
         logger.info("serving socket=%s pid=%d", self._path, os.getpid())
         await self._stopping.wait()
-        await self._stop(owns_socket=inherited is None)
+        await self._stop()
 
-    async def _stop(self, *, owns_socket: bool) -> None:
+    async def _stop(self) -> None:
         """End everything; a thread that is stuck on a disk cannot hold the process."""
         logger.info("stopping")
         hard = threading.Timer(_HARD_STOP_S, os._exit, (0,))
         hard.daemon = True
         hard.start()
         sd_notify.notify(self._env, "STOPPING=1")
-        if owns_socket and listening.identity(self._path) is not None:
+        if self._ours is not None and listening.identity(self._path) == self._ours:
             os.unlink(self._path)
         try:
             async with asyncio.timeout(STOP_S):
@@ -197,8 +199,8 @@ class _Life:
         self._tasks.add(task)
         task.add_done_callback(ended)
 
-    def _changed(self, top: str) -> None:
-        self.indexer.mark(top)
+    def _changed(self, top: str, files: frozenset[str]) -> None:
+        self.indexer.mark(top, files)
 
     async def _housekeeping(self) -> None:
         """Once a day: what was forgotten 7 days ago is gone for good."""
@@ -216,7 +218,6 @@ class _Life:
 
     async def _keep_socket(self) -> None:
         """Bind again when a cleaner took our socket away; give up when another daemon has the place (B4)."""
-        ours = listening.identity(self._path)
         while True:
             await asyncio.sleep(_OWN_SOCKET_S)
             there = listening.identity(self._path)
@@ -224,8 +225,8 @@ class _Life:
                 logger.warning("socket was removed, binding again path=%s", self._path)
                 listening.private_directory(os.path.dirname(self._path))
                 await self.server.replace(listening.bind(self._path))
-                ours = listening.identity(self._path)
-            elif there != ours:
+                self._ours = listening.identity(self._path)
+            elif there != self._ours:
                 raise ForgedError(f"another socket stands at {self._path}")
 
     def _record_executable(self) -> None:

@@ -48,9 +48,7 @@ class EmbeddingRun:
 
         # The first chunk goes alone: an endpoint that is down is asked once, not four times.
         await self._embed(items[:CHUNK])
-        tasks = [
-            asyncio.create_task(chunk(items[at : at + CHUNK])) for at in range(CHUNK, len(items), CHUNK)
-        ]
+        tasks = [asyncio.create_task(chunk(items[at : at + CHUNK])) for at in range(CHUNK, len(items), CHUNK)]
         try:
             await asyncio.gather(*tasks)
         finally:

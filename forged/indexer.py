@@ -69,18 +69,32 @@ class RootIndex:
         self.visible = 0  # greatest generation that the map shows
         self.attempted = 0  # greatest generation that a build tried to show
         self.ended = 0  # greatest generation whose build is over, vectors and all
+        self.goal = 0  # what the build that is under way will show
         self.used_at = time.monotonic()
         self.dirty = asyncio.Event()
         self.dirty.set()
+        self._whole = True  # not only these files have to be looked at
+        self._files: set[str] = set()
         self.task: asyncio.Task[None] | None = None
         self._moved = asyncio.Event()
         self._next_generation = next_generation
 
-    def mark(self) -> int:
-        """Ask for a rescan; return the generation in which what is on disk now will be visible."""
+    def mark(self, files: frozenset[str] = frozenset()) -> int:
+        """Ask for a rescan; return the generation in which what is on disk now will be visible.
+
+        With `files`, paths of memory files that are known to have changed, only they are looked at.
+        """
+        self._whole = self._whole or not files
+        self._files |= files
         self.wanted = self._next_generation()
         self.dirty.set()
         return self.wanted
+
+    def marked(self) -> frozenset[str]:
+        """The files that the next build has to look at, or nothing for all; asked once for each build."""
+        files = frozenset() if self._whole else frozenset(self._files)
+        self._whole, self._files = False, set()
+        return files
 
     def moved(self) -> None:
         """Wake everyone who waits for this root."""
@@ -138,11 +152,11 @@ class Indexer:
         index.used_at = time.monotonic()
         return index
 
-    def mark(self, top: str) -> None:
-        """Something under this top may have changed."""
+    def mark(self, top: str, files: frozenset[str] = frozenset()) -> None:
+        """Something under this top may have changed: these files, or anything."""
         for root, index in self._roots.items():
             if root.top == top:
-                index.mark()
+                index.mark(files)
 
     async def view(self, roots: Iterable[Root], generation: int, deadline: float) -> View:
         """What is visible of `roots`, after waiting for `generation` (0: a first build) or `deadline`."""
@@ -209,19 +223,20 @@ class Indexer:
 
     async def _attempt(self, index: RootIndex) -> bool:
         """One build; true when it must be tried again. What was served before is served on (B43)."""
-        goal, started = index.wanted, time.monotonic()
+        index.goal, started = index.wanted, time.monotonic()
         try:
-            await self._build(index, goal)
+            await self._build(index, index.goal)
         except (ForgedError, OSError) as error:
-            self._failed(index, error, goal)
+            self._failed(index, error, index.goal)
             return True
         except Exception as error:
             logger.exception("build broke root=%s", index.root.top)
-            self._failed(index, error, goal)
+            self._failed(index, error, index.goal)
             return True
         index.progress.state, index.progress.error = "ready", ""
         index.progress.build_ms = (time.monotonic() - started) * 1000
-        index.visible = index.attempted = index.ended = goal
+        index.visible, index.attempted = max(index.visible, index.goal), max(index.attempted, index.goal)
+        index.ended = index.goal
         index.moved()
         logger.debug("build done root=%s took_ms=%.1f", index.root.top, index.progress.build_ms)
         return False
@@ -247,7 +262,7 @@ class Indexer:
         if not index.progress.error:  # what failed is shown as failed until it has gone well
             index.progress.state = "building" if index.map is not None else "loading"
         self._tell(Event("scanning", index.root.top, generation=goal))
-        draft = await asyncio.to_thread(index.builder.draft)
+        draft = await asyncio.to_thread(index.builder.draft, index.marked())
         if index.builder.unsettled:
             asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
         if draft is None:
@@ -274,12 +289,33 @@ class Indexer:
                 await asyncio.wait({run}, timeout=_PATIENCE_S if index.map is not None else 0)
                 if not run.done():
                     await self._swap(index, draft, goal)
+            while await _marked_before(run, index):
+                draft = await self._follow(index, draft)
             error = await run
         finally:
             run.cancel()
-        await self._swap(index, draft, goal)
+        await self._swap(index, draft, index.goal)
         if error is not None:
             raise error
+        if not index.builder.complete:  # what changed meanwhile is still to be embedded
+            index.goal = goal
+            index.dirty.set()
+
+    async def _follow(self, index: RootIndex, draft: Draft) -> Draft:
+        """Show what changed on disk while texts are on their way, which may take minutes.
+
+        What is removed goes at once; what is new has words, and waits for its vector without them.
+        """
+        index.dirty.clear()
+        index.goal, before = index.wanted, index.builder.snapshot
+        newer = await asyncio.to_thread(index.builder.draft, index.marked())
+        if index.builder.unsettled:
+            asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
+        if newer is None or index.builder.snapshot is before:
+            self._words_shown(index, index.goal)
+            return draft
+        await self._swap(index, newer, index.goal)
+        return newer
 
     async def _swap(self, index: RootIndex, draft: Draft, goal: int) -> None:
         """Replace the map by one assignment (B27)."""
@@ -288,18 +324,29 @@ class Indexer:
             return
         index.map = new
         index.progress.built_at = time.monotonic()
-        if self._lexical:
-            index.visible = index.attempted = goal
+        self._words_shown(index, goal)
         self._metrics.rebuilds += 1
         self._tell(Event("swapped", index.root.top, len(new.memories), len(new.memories), goal))
-        logger.info(
-            "map swapped root=%s memories=%d generation=%d", index.root.top, len(new.memories), goal
-        )
+        logger.info("map swapped root=%s memories=%d generation=%d", index.root.top, len(new.memories), goal)
+
+    def _words_shown(self, index: RootIndex, goal: int) -> None:
+        if self._lexical:
+            index.visible = index.attempted = goal
         index.moved()
 
     def _tell(self, event: Event) -> None:
         for listener in tuple(self._listeners):
             listener(event)
+
+
+async def _marked_before(run: asyncio.Task[ProviderError | None], index: RootIndex) -> bool:
+    """Whether the root is marked before the run is over."""
+    marked = asyncio.create_task(index.dirty.wait())
+    try:
+        await asyncio.wait({run, marked}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        marked.cancel()
+    return not run.done()
 
 
 def _shown_by_all(indexes: Sequence[RootIndex]) -> int:

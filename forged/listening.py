@@ -28,8 +28,12 @@ class AddressUnusable(ForgedError):
 
 def private_directory(path: str) -> None:
     """Make a directory 0700, or accept one that is ours and closed to others. Raises AddressUnusable."""
-    os.makedirs(path, mode=0o700, exist_ok=True)
-    found = os.lstat(path)
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        found = os.lstat(path)
+    except OSError as error:
+        told = f"{path} cannot be made: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(told) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise AddressUnusable(f"{path} is not a directory of ours; set FORGED_SOCKET to another place")
     if stat.S_IMODE(found.st_mode) & 0o077:

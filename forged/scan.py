@@ -4,6 +4,9 @@ The files are the interface: people, git, the Go program and any number of daemo
 A scan compares change keys (inode, size, mtime, ctime) and opens only what changed. Whatever is odd about an
 entry is a `Problem` in the snapshot, never an exception and never a wait.
 
+With the names of the files that changed, only they are looked at: a watcher's word makes an edit cheap in a
+large store. It is only a hint, so scans of everything go on beside it.
+
 A file that is being saved in place is not a deletion: as long as it was good before and is still moving, its
 last good memory stays and the snapshot says `unsettled`, so that the caller looks again soon.
 """
@@ -18,6 +21,7 @@ import re
 import stat
 import time
 from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 
@@ -81,6 +85,7 @@ def scan(
     folders: tuple[str, ...],
     scope: str,
     previous: Snapshot | None,
+    files: frozenset[str] = frozenset(),
     *,
     pause: Callable[[], None],
     clock: Callable[[], float],
@@ -89,9 +94,11 @@ def scan(
 
     `folders` are relative to the absolute `top`; the earlier one wins between equals. `pause` is called after
     every 0.25 ms of work, `clock` gives seconds since the epoch. Never raises for what is on disk.
+
+    `files`, if there are any, are paths of files in the folders; everything else is taken to be as it was.
     """
     before = {listing.path: listing for listing in previous.listings} if previous else {}
-    one = _Pass(scope, pause, clock)
+    one = _Pass(scope, pause, clock, files if previous is not None else frozenset())
     listings = tuple(
         one.directory(top, folder, before.get(path) or Listing(path, {}))
         for folder in folders
@@ -111,12 +118,32 @@ def scan(
     return Snapshot(memories, paths, problems, changed, one.unsettled, listings)
 
 
+class _Named:
+    """An entry of a directory whose name is known, in place of what `os.scandir` would give."""
+
+    def __init__(self, directory: int, name: str) -> None:
+        self.name = name
+        self._directory = directory
+
+    def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+        return os.stat(self.name, dir_fd=self._directory, follow_symlinks=follow_symlinks)
+
+    def is_file(self, *, follow_symlinks: bool) -> bool:
+        return stat.S_ISREG(self.stat(follow_symlinks=follow_symlinks).st_mode)
+
+
+Entry: TypeAlias = "os.DirEntry[str] | _Named"
+
+
 class _Pass:
     """One pass over the directories of a root."""
 
-    def __init__(self, scope: str, pause: Callable[[], None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, scope: str, pause: Callable[[], None], clock: Callable[[], float], files: frozenset[str]
+    ) -> None:
         self.unsettled = False
         self._scope = scope
+        self._files = files
         self._clock = clock
         self._pause = pause
         self._slice_ends = time.perf_counter() + SLICE_S
@@ -146,7 +173,10 @@ class _Pass:
             os.close(directory)
 
     def _entries(self, directory: int, before: Listing) -> Listing:
-        files, fresh = self._compare(directory, before.files)
+        if self._files and not before.reason:
+            files, fresh = self._compare_some(directory, before)
+        else:
+            files, fresh = self._compare(directory, before.files)
         for entry in fresh:
             name = entry.name
             seen = self._look(directory, entry, before.files.get(name))
@@ -158,12 +188,24 @@ class _Pass:
         held = all(files.get(entry.name) is before.files.get(entry.name) for entry in fresh)
         return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")
 
-    def _compare(
-        self, directory: int, known: dict[str, Seen]
-    ) -> tuple[dict[str, Seen], list[os.DirEntry[str]]]:
+    def _compare_some(self, directory: int, before: Listing) -> tuple[dict[str, Seen], list[Entry]]:
+        """Take everything over but those of the files in question that have changed."""
+        same = before.files.copy()
+        fresh: list[Entry] = []
+        for path in sorted(self._files):
+            folder, _, name = path.rpartition("/")
+            if folder == before.path:
+                entry, seen = _Named(directory, name), same.pop(name, None)
+                if seen is not None and seen.key == _key_of(entry):
+                    same[name] = seen
+                else:
+                    fresh.append(entry)
+        return same, fresh
+
+    def _compare(self, directory: int, known: dict[str, Seen]) -> tuple[dict[str, Seen], list[Entry]]:
         """Split the entries into those seen before and those to look at. The loop is the cost of a rescan."""
         same: dict[str, Seen] = {}
-        fresh: list[os.DirEntry[str]] = []
+        fresh: list[Entry] = []
         with os.scandir(directory) as entries:
             while batch := list(itertools.islice(entries, _BATCH)):
                 for entry in batch:
@@ -178,7 +220,7 @@ class _Pass:
                 self.breathe()
         return same, fresh
 
-    def _look(self, directory: int, entry: os.DirEntry[str], old: Seen | None) -> Seen | None:
+    def _look(self, directory: int, entry: Entry, old: Seen | None) -> Seen | None:
         """Judge one changed entry; None if it is gone."""
         try:
             if not entry.is_file(follow_symlinks=False):  # not opened: a device may act on that
@@ -240,7 +282,7 @@ def _key(status: os.stat_result) -> Key:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _key_of(entry: os.DirEntry[str]) -> Key | None:
+def _key_of(entry: Entry) -> Key | None:
     try:
         return _key(entry.stat(follow_symlinks=False))
     except FileNotFoundError:
@@ -276,7 +318,7 @@ def _read(directory: int, name: str) -> tuple[os.stat_result, bytes]:
         os.close(fd)
 
 
-def _unreadable(entry: os.DirEntry[str], error: OSError) -> Seen:
+def _unreadable(entry: Entry, error: OSError) -> Seen:
     """Keep what only its owner can change until the key does; try anything else (too many files) again."""
     lasting = error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}
     key = _key_of(entry) if lasting else None

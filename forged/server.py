@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import socket
 import struct
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import Protocol
@@ -32,6 +34,8 @@ MAX_CONNECTIONS = 128
 FRAME_TIMEOUT_S = 5.0
 READER_TIMEOUT_S = 5.0
 SWEEP_S = 1.0
+# What was begun when the daemon is told to stop has this long to be answered.
+_GRACE_S = 1.0
 _BUFFER_BYTES = 1 << 16
 _IN_FLIGHT = 64
 _HEADER = framing.HEADER_BYTES
@@ -71,16 +75,22 @@ class Server:
 
     async def _accept(self, listening: socket.socket) -> asyncio.Server:
         loop = asyncio.get_running_loop()
+        if sys.version_info < (3, 13):
+            return await loop.create_unix_server(lambda: Connection(self), sock=listening, backlog=BACKLOG)
+        # Who bound the path removes it: it may be the service manager's.
         return await loop.create_unix_server(
-            lambda: Connection(self), sock=listening, backlog=BACKLOG
+            lambda: Connection(self), sock=listening, backlog=BACKLOG, cleanup_socket=False
         )
 
     async def stop(self) -> None:
-        """Stop accepting, then end every connection."""
+        """Stop accepting, let what was begun be answered for a moment, then end every connection."""
         if self._server is not None:
             self._server.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
+        begun = [task for connection in self.connections for task in connection.begun]
+        if begun:
+            await asyncio.wait(begun, timeout=_GRACE_S)
         for connection in tuple(self.connections):
             connection.end()
         await asyncio.sleep(0)
@@ -125,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         self._have = 0
         self._began: float | None = None  # when the first byte of an unfinished frame came
         self._stuck_since: float | None = None  # when the peer stopped taking replies
+        self._ended = False  # the peer will send no more
         self._unsent = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams: set[asyncio.Task[None]] = set()
@@ -153,8 +164,12 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._have += nbytes
         self.last_heard = time.monotonic()
+        self._receive_whole_frames()
+
+    def _receive_whole_frames(self) -> None:
+        """Begin what has arrived, as far as there is room for it; the rest stays in the buffer."""
         start, received = 0, False
-        while self._have - start >= _HEADER and self._transport is not None:
+        while self._have - start >= _HEADER and self._has_room:
             size = int.from_bytes(self._buffer[start : start + _HEADER], "big")
             if size > protocol.MAX_CAPTURE_BYTES:
                 self._server.metrics.bad_frames += 1
@@ -169,7 +184,12 @@ class Connection(asyncio.BufferedProtocol):
             start, received = end, True
         self._compact(start)
         if received or self._began is None or not self._have:
-            self._began = self.last_heard if self._have else None
+            self._began = time.monotonic() if self._have else None
+
+    def eof_received(self) -> bool:
+        """Keep the connection of a peer that only says that it will ask no more, until it has its replies."""
+        self._ended, self._began = True, None
+        return self.in_flight > 0 and self._transport is not None and not _has_left(self._transport)
 
     def pause_writing(self) -> None:
         self._stuck_since = time.monotonic()
@@ -183,23 +203,31 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the server's side ---
 
+    @property
+    def begun(self) -> set[asyncio.Task[None]]:
+        """Requests that are being carried out; streams are not, as they have no end."""
+        return self._tasks - self._streams
+
     def end(self) -> None:
         if self._transport is not None:
             self._transport.close()
 
     def refuse(self, code: str, message: str) -> None:
-        """Say why, then close. A peer that does not read is cut by the sweep."""
+        """Say why, then close; a peer that does not read it is cut off after 5 s."""
         self.send(Failed(status="error", reason=code, code=code, message=message))
         if self._transport is not None:
             self._server.connections.discard(self)
             self._transport.close()
+            asyncio.get_running_loop().call_later(READER_TIMEOUT_S, self._transport.abort)
             self._transport = None
 
     def check(self, now: float) -> None:
         """Cut a peer that took more than 5 s for one frame, or took no reply for 5 s."""
         if self._transport is None:
             return
-        if self._began is not None and now - self._began > FRAME_TIMEOUT_S:
+        # While it is we who do not read, nobody can finish a frame.
+        reading = self._has_room and self._transport.is_reading()
+        if reading and self._began is not None and now - self._began > FRAME_TIMEOUT_S:
             self._server.metrics.slow_senders_closed += 1
             self._transport.abort()
             return
@@ -214,17 +242,22 @@ class Connection(asyncio.BufferedProtocol):
     def send(self, reply: Reply) -> None:
         if self._transport is None:
             return
-        frame = framing.encode(reply)
-        if len(frame) > protocol.MAX_REPLY_BYTES + _HEADER:
-            message = "the reply is over 4 MiB; ask for less"
-            frame = framing.encode(
-                Failed(id=reply.id, status="error", reason=message, code="invalid", message=message)
-            )
+        frame = self._encoded(reply)
         if self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
             self._server.metrics.slow_readers_closed += 1
             self._transport.abort()
             return
         self._transport.write(frame)
+
+    def _encoded(self, reply: Reply) -> bytearray:
+        """The reply's frame, or that of a typed error when it has none."""
+        try:
+            frame = framing.encode(reply)
+        except (TypeError, ValueError, OverflowError) as error:
+            return framing.encode(self._broken(reply.id, type(reply).__name__, error))
+        if len(frame) <= protocol.MAX_REPLY_BYTES + _HEADER:
+            return frame
+        return framing.encode(_failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less"))
 
     # --- requests ---
 
@@ -238,11 +271,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         if len(body) > protocol.MAX_REQUEST_BYTES and not isinstance(request, protocol.Capture):
             self._server.metrics.bad_frames += 1
-            self.send(_failed(request, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
+            self.send(_failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
             return
         if not self.greeted:
             if not isinstance(request, protocol.Hello):
-                self.send(_failed(request, "hello_required", "the first request is hello"))
+                self.send(_failed(request.id, "hello_required", "the first request is hello"))
                 return
             self.greeted = True
         if isinstance(request, protocol.Events):
@@ -272,15 +305,22 @@ class Connection(asyncio.BufferedProtocol):
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self.in_flight -= 1
+        if self._ended and not self.in_flight:
+            self.end()
         self._listen_again()
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether one more request may be begun: not with 64 in flight or a peer that takes no replies."""
+        open_ = self._transport is not None and not self._transport.is_closing()
+        return open_ and self._stuck_since is None and self.in_flight < _IN_FLIGHT
+
     def _listen_again(self) -> None:
-        if (
-            self._transport is not None
-            and not self._transport.is_closing()
-            and self._stuck_since is None
-            and self.in_flight < _IN_FLIGHT
-        ):
+        if self._has_room:
+            self._receive_whole_frames()
+        if self._has_room and self._transport is not None:
+            if self._began is not None:
+                self._began = time.monotonic()
             self._transport.resume_reading()
 
     async def _finish(self, request: AnyRequest, answer: Awaitable[Reply]) -> None:
@@ -299,10 +339,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _guarded(self, request: AnyRequest, error: Exception) -> Reply:
         if isinstance(error, ForgedError):
-            return _failed(request, self._server.service.code_of(error), str(error))
+            return _failed(request.id, self._server.service.code_of(error), str(error))
+        return self._broken(request.id, type(request).__name__, error)
+
+    def _broken(self, number: int, verb: str, error: Exception) -> Failed:
         self._server.metrics.internal_errors += 1
-        logger.error("request failed verb=%s", type(request).__name__, exc_info=error)
-        return _failed(request, "internal", "the daemon's log says more")
+        logger.error("request failed verb=%s", verb, exc_info=error)
+        return _failed(number, "internal", "the daemon's log says more")
 
     # --- the buffer ---
 
@@ -325,8 +368,8 @@ class Connection(asyncio.BufferedProtocol):
             self._view = memoryview(self._buffer)
 
 
-def _failed(request: AnyRequest, code: str, message: str) -> Failed:
-    return Failed(id=request.id, status="error", reason=f"{code}: {message}", code=code, message=message)
+def _failed(number: int, code: str, message: str) -> Failed:
+    return Failed(id=number, status="error", reason=f"{code}: {message}", code=code, message=message)
 
 
 def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
@@ -341,6 +384,13 @@ def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
     else:
         code, message = "invalid", str(error)
     return Failed(id=head.id, status="error", reason=f"{code}: {message}", code=code, message=message)
+
+
+def _has_left(transport: asyncio.Transport) -> bool:
+    """Whether the peer closed altogether, and not only the way from it to us."""
+    hung_up = select.poll()
+    hung_up.register(transport.get_extra_info("socket"), 0)
+    return bool(hung_up.poll(0))
 
 
 def _peer_uid(peer: socket.socket) -> int:

@@ -53,9 +53,14 @@ class MemoryStore:
         self.directories = tuple(os.path.join(top, folder) for folder in folders)
         self._clock = clock
 
-    def scan(self, previous: Snapshot | None = None, pause: Callable[[], None] = lambda: None) -> Snapshot:
+    def scan(
+        self,
+        previous: Snapshot | None = None,
+        pause: Callable[[], None] = lambda: None,
+        files: frozenset[str] = frozenset(),
+    ) -> Snapshot:
         """Read what changed since `previous`, which is returned if nothing did; see `scan.scan`."""
-        return scan(self.top, self.folders, self.scope, previous, pause=pause, clock=self._clock)
+        return scan(self.top, self.folders, self.scope, previous, files, pause=pause, clock=self._clock)
 
     def write(self, memory: Memory) -> str:
         """Put a new memory on stable storage and return its path; its scope is that of the store.

@@ -23,7 +23,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -56,13 +56,15 @@ class Watched(msgspec.Struct, frozen=True, order=True):
 
 
 class Watcher:
-    """Calls `on_change(top)` in the event loop for each root that may have changed.
+    """Calls `on_change(top, files)` in the event loop for each root that may have changed.
+
+    `files` are the paths of the memory files that did, or nothing when it may be any of them.
 
     `state` is for status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is
     reported each 2 s) or "restarting: <cause>". `restarts` counts failures since the start.
     """
 
-    def __init__(self, on_change: Callable[[str], None]) -> None:
+    def __init__(self, on_change: Callable[[str, frozenset[str]], None]) -> None:
         self.state = "stopped"
         self.restarts = 0
         self._on_change = on_change
@@ -145,18 +147,18 @@ class Watcher:
                 step_ms = _BUSY_STEP_MS if time.monotonic() < self._busy_until else _IDLE_STEP_MS
                 changes = notify.watch(_DEBOUNCE_MS, step_ms, _LOOK_MS, self._ended)
                 if isinstance(changes, set):
-                    tops, swapped = places.affected(changes)
+                    touched, swapped = places.affected(changes)
                     if swapped:
                         return
-                    if tops:
+                    if touched:
                         self.wake()  # one change is seldom alone
-                        loop.call_soon_threadsafe(self._report, tops)
+                        loop.call_soon_threadsafe(self._report, touched)
                 elif changes == "stop" or places.on_disk() != watched:
                     return
 
     def _began(self, watched: frozenset[Watched]) -> None:
         self._enter("inotify", watched)
-        self._report(root.top for root in self._roots)
+        self._report(self._all_roots())
 
     def _failed(self, error: Exception, pause_s: float) -> float:
         """Note a failure, report every root, and return the seconds until the next attempt."""
@@ -164,7 +166,7 @@ class Watcher:
         limited = any(words in cause for words in _LIMITS)
         self.restarts += 1
         self._enter(f"polling: {cause}" if limited else f"restarting: {cause}")
-        self._report(root.top for root in self._roots)
+        self._report(self._all_roots())
         return _POLL_S if limited else pause_s
 
     def _enter(self, state: str, watched: frozenset[Watched] = frozenset()) -> None:
@@ -174,9 +176,12 @@ class Watcher:
             logger.log(level, "watcher state=%r watches=%d", state, len(watched))
         self.state = state
 
-    def _report(self, tops: Iterable[str]) -> None:
-        for top in tops:
-            self._on_change(top)
+    def _all_roots(self) -> dict[str, frozenset[str]]:
+        return {root.top: frozenset() for root in self._roots}
+
+    def _report(self, touched: Mapping[str, frozenset[str]]) -> None:
+        for top, files in touched.items():
+            self._on_change(top, files)
 
 
 class _Places:
@@ -199,18 +204,23 @@ class _Places:
             found.update(directory for directory in candidates if directory is not None)
         return frozenset(found)
 
-    def affected(self, changes: set[tuple[int, str]]) -> tuple[frozenset[str], bool]:
-        """Tops of the roots that the changes touch, and whether a watched directory came or went."""
-        tops = set[str]()
+    def affected(self, changes: set[tuple[int, str]]) -> tuple[dict[str, frozenset[str]], bool]:
+        """Roots that the changes touch, by top, and whether a watched directory came or went.
+
+        With each root its files that changed, or none when it was more than files.
+        """
+        files: dict[str, set[str]] = {}
+        whole = set[str]()
         swapped = False
         for change, path in changes:
             directory, _, name = path.rpartition("/")
             if path in self._structure:
-                tops |= self._structure[path]
+                whole |= self._structure[path]
                 swapped = swapped or change != Change.modified
             elif directory in self._memories and name.endswith(".md") and not name.startswith("."):
-                tops.add(self._memories[directory])
-        return frozenset(tops), swapped
+                files.setdefault(self._memories[directory], set()).add(path)
+        touched = {top: frozenset(paths) for top, paths in files.items()}
+        return touched | dict.fromkeys(whole, frozenset()), swapped
 
 
 def _below(root: Root) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Writing and removing memories on request: versions, links, and the directory they go to.
 
-A write is serialised per root, because a new version is based on its chain's head, and the head is known
-only when what was written before it is visible (behaviours.md bugs 25, 26). The file is durable when `add`
-returns (design.md D14); the map follows by the ordinary way, a scan.
+A write is serialised per root, because a new version is based on its chain's head (behaviours.md bugs 25,
+26). What the head is, and what is removed, is looked up on disk and not in the map: the map follows by the
+ordinary way, a scan, and may wait for a provider meanwhile. The file is durable when `add` returns
+(design.md D14).
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ import asyncio
 import contextlib
 import os
 import shutil
-import time
 
 import msgspec
 
+from forged import graph
 from forged.errors import MemoryNotFound
 from forged.indexer import RootIndex
 from forged.memory import Memory
 from forged.roots import Root
+from forged.store import Snapshot
 
-# How long a new version waits for the ones before it to be visible.
-_PATIENCE_S = 5.0
 TRASH_S = 7 * 24 * 3600.0
 _GIT_NOTE = "copies in version control history, clones and backups"
 
@@ -56,12 +56,18 @@ class Writer:
             index.mark()
             return written, path
 
-    async def remove(self, index: RootIndex, ids: tuple[str, ...], *, erase: bool) -> Gone:
-        """Take every file of `ids` away, to the trash or for good. Raises StoreError, MemoryNotFound."""
+    async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
+        """Ids of the versions of a memory that are on disk, oldest first; none if it is not in this root."""
         async with self._lock(index.root):
-            snapshot = index.builder.snapshot
-            if snapshot is None:
-                raise MemoryNotFound("the memories of this workspace are not loaded yet; try again")
+            snapshot = await asyncio.to_thread(_on_disk, index)
+            if all(memory.id != memory_id for memory in snapshot.memories):
+                return ()
+            return graph.link(snapshot.memories).chain(memory_id)
+
+    async def remove(self, index: RootIndex, ids: tuple[str, ...], *, erase: bool) -> Gone:
+        """Take every file of `ids` away, to the trash or for good. Raises StoreError."""
+        async with self._lock(index.root):
+            snapshot = await asyncio.to_thread(_on_disk, index)
             if erase:
                 removed = await asyncio.to_thread(index.builder.store.erase, snapshot, ids)
             else:
@@ -78,15 +84,20 @@ class Writer:
                     shutil.rmtree(entry.path, ignore_errors=True)
 
     async def _next_version(self, index: RootIndex, draft: Memory) -> Memory:
-        await index.reach(index.wanted, time.monotonic() + _PATIENCE_S)
-        current = index.map
         wanted = draft.supersedes or ""
-        if current is None or wanted not in current.row_of:
+        snapshot = await asyncio.to_thread(_on_disk, index)
+        current = {memory.id: memory for memory in snapshot.memories}
+        if wanted not in current:
             raise MemoryNotFound(
                 f"no memory {wanted!r} in this scope to supersede; `forgectl list` shows what is there"
             )
-        head = current.memories[current.row_of[current.chains.head(wanted)]]
+        head = current[graph.link(snapshot.memories).head(wanted)]
         return msgspec.structs.replace(draft, supersedes=head.id, version=head.version + 1)
 
     def _lock(self, root: Root) -> asyncio.Lock:
         return self._locks.setdefault(root, asyncio.Lock())
+
+
+def _on_disk(index: RootIndex) -> Snapshot:
+    """What is there now; only what changed since the last scan is read. Runs in a thread."""
+    return index.builder.store.scan(index.builder.snapshot)

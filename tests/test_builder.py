@@ -10,7 +10,8 @@ import pytest
 
 from forged.builder import Builder
 from forged.store import MemoryStore
-from tests.support.embedders import FakeEmbedder, run, vector
+from tests.support.embedders import FakeEmbedder, vector
+from tests.support.loops import run
 from tests.support.scene import memory, put
 
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
@@ -499,7 +500,7 @@ def test_other_threads_may_look_at_problems_during_builds(repo, bench, embedder)
 
     looking = threading.Thread(target=look)
     looking.start()
-    for number in range(10):
+    for number in range(3):
         put(repo, memory(f"n{number}", f"new {number}"))
         bench.builder.retry_quarantined()
         bench.build()

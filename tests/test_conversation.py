@@ -46,7 +46,9 @@ def test_a_window_is_the_longest_end_of_the_conversation_that_fits(said, limit):
 
 
 def test_text_is_role_and_words():
-    assert as_text([Utterance("user", "a\nb"), Utterance("assistant", "c")]) == "user: a\nb\n---\nassistant: c"
+    assert (
+        as_text([Utterance("user", "a\nb"), Utterance("assistant", "c")]) == "user: a\nb\n---\nassistant: c"
+    )
 
 
 def test_the_last_user_text_is_the_newest_of_the_user():

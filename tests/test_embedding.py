@@ -9,7 +9,8 @@ import pytest
 
 from forged.embedding import CHUNK, EmbeddingRun
 from forged.errors import ProviderError
-from tests.support.embedders import FakeEmbedder, run, vector
+from tests.support.embedders import FakeEmbedder, vector
+from tests.support.loops import run, turns, until
 
 COUNT = 300
 CHUNKS = -(-COUNT // CHUNK)
@@ -70,10 +71,8 @@ def test_at_most_four_chunks_are_out_at_once_after_the_first():
         first = len(embedder.calls)
         embedder.hold.set()
         embedder.hold = hold = asyncio.Event()
-        while len(embedder.calls) < 5:
-            await asyncio.sleep(0)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await until(lambda: len(embedder.calls) >= 5)
+        await turns()
         out = len(embedder.calls) - first
         hold.set()
         await task
@@ -216,8 +215,7 @@ def test_cancelling_a_run_leaves_no_task_behind():
         task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of()))
         await embedder.called.wait()
         embedder.hold = asyncio.Event()
-        while len(embedder.calls) < 5:
-            await asyncio.sleep(0)
+        await until(lambda: len(embedder.calls) >= 5)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return asyncio.all_tasks() - before

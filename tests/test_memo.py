@@ -23,7 +23,7 @@ def numbered(count, start=0):
 
 
 def filled(count, start=0):
-    return np.ones((count, 2), np.float32) * np.arange(start + 1, start + count + 1, dtype=np.float32)[:, None]
+    return rows(*range(start + 1, start + count + 1))
 
 
 def test_a_live_vector_is_the_row_itself_and_no_copy():

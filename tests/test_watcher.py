@@ -27,11 +27,13 @@ class Heard:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.files: dict[str, frozenset[str]] = {}
         self.on_report: Callable[[str], None] = lambda _: None
         self._heard = asyncio.Event()
 
-    def __call__(self, top: str) -> None:
+    def __call__(self, top: str, files: frozenset[str]) -> None:
         self.counts[top] += 1
+        self.files[top] = files
         self.on_report(top)
         self._heard.set()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from forged.forgectl.escape import escape, escape_line
 from forged.forgectl.output import Painter
-from forged.forgectl.spans import columns
+from forged.forgectl.spans import columns, counted
 from forged_client.protocol import Chain, Explained, Hit, MemoryRecord
 
 _CELL_CHARS = 80
@@ -114,7 +114,8 @@ def _occasion(found: Explained, query: str) -> str:
 
 
 def _fitted(found: Explained) -> str:
-    return f"{found.included} of {found.included + len(found.omitted_ids)} memories fit"
+    total = found.included + len(found.omitted_ids)
+    return f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
 
 
 def _ranking(found: Explained) -> list[str]:

@@ -29,6 +29,10 @@ class InvalidRequest(ForgedError):  # noqa: N818 - reads as the state it names
     """The request cannot be carried out as it is; the message says what to change."""
 
 
+class NotReady(ForgedError):  # noqa: N818
+    """The answer is not known yet, because a root is being read for the first time."""
+
+
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that `daemon` wired. `disabled` is why retrieval is off, or nothing."""
 
@@ -122,4 +126,6 @@ def code_of(error: ForgedError) -> str:
             return "storage_error"
         case InvalidRequest() | WorkspaceError():
             return "invalid"
+        case NotReady():
+            return "busy"
     return "internal"

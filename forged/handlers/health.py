@@ -112,7 +112,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt:
     return wire.Rebuilt(
         id=request.id,
         status="error" if request.wait and failed else "ok" if done else "not_ready",
-        reason=failed if request.wait else "",
+        reason=failed if request.wait else "" if done else "the build is running",
         generation=context.token(max(goals)),
         roots=tuple(_report(context, index) for index in indexes),
     )

@@ -8,9 +8,11 @@ from forged_client import protocol as wire
 
 from forged import memory
 from forged.errors import MemoryNotFound
-from forged.handlers.context import PATIENCE_S, Context, InvalidRequest, Workplace
+from forged.handlers.context import PATIENCE_S, Context, InvalidRequest, NotReady, Workplace
 from forged.handlers.translation import draft, fitting, record
+from forged.indexer import RootIndex
 from forged.memory import Memory, Scope
+from forged.retrieval.retriever import FIRST_BUILD
 from forged.roots import Root
 from forged.vector_map import VectorMap
 from forged.view import View
@@ -55,9 +57,8 @@ async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
     place = context.workplace(request.workspace)
     if place.off:
         return wire.Forgotten(id=request.id, status="disabled", reason=place.off)
-    home, _ = _must_find(await context.view(place, ""), request.memory_id)
-    index = context.daemon.indexer.open(next(root for root in place.roots if root.top == home.root))
-    ids = (request.memory_id,) if request.version_only else home.chains.chain(request.memory_id)
+    index, chain = await _on_disk(context, place, request.memory_id)
+    ids = (request.memory_id,) if request.version_only else chain
     gone = await context.daemon.writer.remove(index, ids, erase=request.erase_now)
     context.daemon.metrics.forgotten += len(gone.ids)
     generation = index.mark()
@@ -73,6 +74,15 @@ async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
     )
 
 
+async def _on_disk(context: Context, place: Workplace, memory_id: str) -> tuple[RootIndex, tuple[str, ...]]:
+    """The root that holds a memory, and its chain; whether it is in a map already does not matter."""
+    for root in place.roots:
+        index = context.daemon.indexer.open(root)
+        if chain := await context.daemon.writer.chain(index, memory_id):
+            return index, chain
+    raise _not_found(memory_id)
+
+
 async def get(context: Context, request: wire.GetMemories) -> wire.Memories:
     """Memories by id, in the order asked; ids that are not visible are named."""
     place = context.workplace(request.workspace)
@@ -82,7 +92,8 @@ async def get(context: Context, request: wire.GetMemories) -> wire.Memories:
     found = [(wanted, view.find(wanted)) for wanted in request.ids[:_MOST_IN_REPLY]]
     return wire.Memories(
         id=request.id,
-        status="ok" if any(item for _, item in found) else "empty",
+        status=_status(view, any(item for _, item in found)),
+        reason=FIRST_BUILD if view.waiting else "",
         memories=fitting([record(*item) for _, item in found if item is not None]),
         total=sum(item is not None for _, item in found),
         missing=tuple(wanted for wanted, item in found if item is None),
@@ -103,12 +114,18 @@ async def list_page(context: Context, request: wire.ListMemories) -> wire.Memori
     page = fitting([record(*item) for item in chosen[start : start + count]])
     return wire.Memories(
         id=request.id,
-        status="ok" if page else "empty",
-        reason=view.problem,
+        status=_status(view, bool(page)),
+        reason=FIRST_BUILD if view.waiting else view.problem,
         memories=page,
         total=len(chosen),
         generation=context.token(view.generation),
     )
+
+
+def _status(view: View, found: bool) -> str:
+    if found:
+        return "ok"
+    return "not_ready" if view.waiting else "empty"
 
 
 def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, Memory]]:
@@ -141,8 +158,14 @@ async def history(context: Context, request: wire.History) -> wire.Chain:
 
 def _must_find(view: View, memory_id: str) -> tuple[VectorMap, Memory]:
     found = view.find(memory_id)
+    if found is None and view.waiting:
+        raise NotReady(FIRST_BUILD)
     if found is None:
-        raise MemoryNotFound(
-            f"no memory {memory_id[:80]!r} in this workspace; `forgectl list` shows what is there"
-        )
+        raise _not_found(memory_id)
     return found
+
+
+def _not_found(memory_id: str) -> MemoryNotFound:
+    return MemoryNotFound(
+        f"no memory {memory_id[:80]!r} in this workspace; `forgectl list` shows what is there"
+    )

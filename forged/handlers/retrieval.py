@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import time
 
-from forged_client import protocol as wire
-
 from forged import memory
 from forged.conversation import Utterance
 from forged.handlers.context import Context, InvalidRequest, Workplace
 from forged.handlers.translation import hit, utterances
 from forged.retrieval.answer import Answer, Ask
 from forged.view import View
+from forged_client import protocol as wire
 
 _MOST_ASKED = 100
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forged_client import protocol as wire
-
 from forged import memory
 from forged.conversation import Utterance
 from forged.handlers.context import InvalidRequest
@@ -13,6 +11,7 @@ from forged.memory import Category, Memory, Related, Relationship, Trigger
 from forged.retrieval.answer import Ranked
 from forged.roots import Root
 from forged.vector_map import VectorMap
+from forged_client import protocol as wire
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 
@@ -62,7 +61,7 @@ def draft(request: wire.Remember, root: Root) -> Memory:
     )
 
 
-def _check(field: str, value: str, allowed: type[Category] | type[Relationship]) -> None:
+def _check(field: str, value: str, allowed: type[Category | Relationship]) -> None:
     if value not in list(allowed):
         raise InvalidRequest(f"unknown {field} {value[:64]!r}; use one of {', '.join(allowed)}")
 

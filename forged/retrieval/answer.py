@@ -50,10 +50,10 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. `status` is one of design.md D8; `degraded` marks a fallback of `auto` (D5), or that
-    a root could not be seen.
+    """What came of it.
 
-    `ranked` holds everything found, best first; the first `included` of them are in `text`.
+    `status` is one of design.md D8; `degraded` marks a fallback of `auto` (D5), or that a root could not be
+    seen. `ranked` holds everything found, best first; the first `included` of them are in `text`.
     """
 
     status: str

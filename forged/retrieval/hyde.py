@@ -22,7 +22,7 @@ they were known, not descriptions of the question. One sentence per line. No num
 """
 
 # A marker is one only if a space follows: "3.12 is the newest" must stay whole.
-_MARKER = re.compile(r"^(?:[-*•‣–]|\(?\d{1,2}[.)])\s+")  # noqa: RUF001
+_MARKER = re.compile(r"^(?:[-*•‣–]|\(?\d{1,2}[.)])(?:\s+|$)")
 _NOISE = re.compile(r"^(?:```.*|</?[a-z_]+>|(?:here|sure|certainly|okay|ok)\b.*:)$", re.IGNORECASE)
 _WORD = re.compile(r"\w")
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)

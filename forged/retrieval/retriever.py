@@ -33,7 +33,7 @@ LATE_S = 15.0
 _RESERVE, _RESERVE_S = 0.25, 0.5
 # Multiply-adds that are searched on the event loop, about 2 ms; more goes to the search thread.
 _INLINE_WORK = 50_000_000
-_FIRST_BUILD = "first build is running"
+FIRST_BUILD = "first build is running"
 
 See = Callable[[float], Awaitable[View]]
 
@@ -127,7 +127,7 @@ class Retriever:
     async def _late(self, see: See) -> Answer:
         view = await see(0.0)
         if view.waiting:
-            return Answer(status="not_ready", reason=_FIRST_BUILD)
+            return Answer(status="not_ready", reason=FIRST_BUILD)
         return Answer(status="timeout", reason="retrieval_timeout_s is over", generation=view.generation)
 
     async def _pipeline(self, ask: Ask, see: See) -> Answer:
@@ -154,12 +154,10 @@ class Retriever:
         if self._chat is None:
             return "direct", message
         window = conversation.window(ask.window)
-        found = await hyde.hypotheses(
-            self._chat, window, count=self._tuning.hypothesis_count, deadline=limit
-        )
+        found = await hyde.hypotheses(self._chat, window, count=self._tuning.hypothesis_count, deadline=limit)
         if not found and self._falls_back:
             raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
-        # The message itself is one more query: hypotheses of a weak model alone lose recall (feasibility 1.2).
+        # The message is one more query: hypotheses of a weak model alone lose recall (feasibility 1.2).
         return "hyde", (*found, *message) if found else ()
 
     async def _embed(self, queries: Sequence[str], limit: float) -> Vectors | None:
@@ -206,9 +204,8 @@ class Retriever:
 
         What a fallback found, or a view that lacks a root, is not kept for the turn.
         """
-        lacking = _FIRST_BUILD if view.waiting else view.problem or _odd_sized(view, vectors)
-        candidates = await self._candidates(view, queries, vectors, _with_room(ask.top_k, view))
-        ranked = rank(view, candidates, top_k=ask.top_k, hop_depth=ask.hop_depth)
+        lacking = FIRST_BUILD if view.waiting else view.problem or _odd_sized(view, vectors)
+        ranked = await self._ranked(ask, view, queries, vectors)
         if lacking and not ranked:
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
         block = injection.render(
@@ -228,6 +225,18 @@ class Retriever:
             generation=view.generation,
             degraded=bool(reason or lacking),
         )
+
+    async def _ranked(
+        self, ask: Ask, view: View, queries: Sequence[str], vectors: Vectors | None
+    ) -> tuple[Ranked, ...]:
+        """Look further until top_k chains are found: versions of one memory may take all first places."""
+        k = _with_room(ask.top_k, view)
+        while True:
+            candidates = await self._candidates(view, queries, vectors, k)
+            ranked = rank(view, candidates, top_k=ask.top_k, hop_depth=ask.hop_depth)
+            if len(candidates) < k or sum(r.via == "search" for r in ranked) == ask.top_k:
+                return ranked
+            k *= 4
 
     async def _candidates(
         self, view: View, queries: Sequence[str], vectors: Vectors | None, k: int
@@ -261,7 +270,10 @@ class Retriever:
                 return await self._search(
                     ask, view, queries, None, strategy="direct", reason=f"provider: {reason}"
                 )
-            return Answer(status="error", reason=f"provider: {reason}", generation=view.generation)
+            if view.waiting:
+                return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
+            status = "timeout" if reason == "timeout" else "error"
+            return Answer(status=status, reason=f"provider: {reason}", generation=view.generation)
 
     def close(self) -> None:
         """Stop what runs late."""
@@ -321,5 +333,3 @@ def _why_empty(view: View, ranked: Sequence[Ranked], block: injection.Injection)
 
 def _left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.0)
-
-

@@ -40,8 +40,13 @@ class TurnCache:
         return answer
 
     def put(self, key: TurnKey, answer: Answer) -> None:
-        """Keep an answer: for good, or for a short while if it is a failure or a fallback."""
+        """Keep an answer: for good, or for a short while if it is a failure or a fallback.
+
+        Those never replace a good one, which still serves whoever asks for no newer generation.
+        """
         lasting = answer.status in {"ok", "empty"} and not answer.degraded
+        if not lasting and self._answers.get(key, (answer, 0.0))[1] == float("inf"):
+            return
         self._answers[key] = (answer, float("inf") if lasting else self._clock() + FAILURE_TTL_S)
         self._answers.move_to_end(key)
         while len(self._answers) > self._size:

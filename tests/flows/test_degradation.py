@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.support.daemon import eventually
 from tests.support.provider import CLOSE, HTML, RESET, Answer, completion, poisoned
-from tests.support.scene import Scene, ids, memory, put, staged
+from tests.support.scene import Scene, embedded, ids, memory, put, staged
 
 # What an answer may take beyond its time limit on a busy machine.
 MARGIN_S = 1.0
@@ -78,7 +79,12 @@ def test_hyde_that_fails_gives_nothing_but_a_reason(hyde, repo, answer, reason):
 
     reply = hyde.ask(repo, "the walrus")
 
-    assert (reply.status, reply.reason, reply.text, reply.memories) == ("error", f"provider: {reason}", "", ())
+    assert (reply.status, reply.reason, reply.text, reply.memories) == (
+        "error",
+        f"provider: {reason}",
+        "",
+        (),
+    )
     assert hyde.embeds == []
     assert len(hyde.chats) <= 2  # while an agent waits, at most one retry (design.md section 7)
 
@@ -235,7 +241,7 @@ def test_a_late_pipeline_of_auto_replaces_its_fallback(auto, repo):
 def test_embeddings_that_are_slow_for_the_query_are_a_timeout_and_then_an_answer(hyde, repo):
     _walrus(hyde, repo)
     written = threading.Event()
-    hyde.provider.embeddings = [lambda provider, request: _held(provider, request, written)]
+    hyde.provider.embeddings = [lambda provider, request: embedded(provider, request, hold=written)]
 
     late = hyde.ask(repo, "the walrus", "t1", timeout_s=0.1)
     written.set()
@@ -244,11 +250,6 @@ def test_embeddings_that_are_slow_for_the_query_are_a_timeout_and_then_an_answer
     assert late.status == "timeout"
     assert ids(reply)[0] == "m0"
     assert (len(hyde.chats), len(hyde.embeds)) == (1, 1)
-
-
-def _held(provider, request, event: threading.Event) -> Answer:
-    data = [{"index": i, "embedding": provider.vector(text)} for i, text in enumerate(request.inputs)]
-    return Answer({"data": data}, hold=event)
 
 
 def _ok(reply):
@@ -310,9 +311,13 @@ def test_a_fallback_is_counted(auto, repo):
 # --- builds fail (B43, B62, B63) ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("answer", "reason"), [(REFUSED, "auth"), (CLOSE, "unreachable"), (HTML, "bad_reply")])
+@pytest.mark.parametrize(
+    ("answer", "reason"), [(REFUSED, "auth"), (CLOSE, "unreachable"), (HTML, "bad_reply")]
+)
 def test_a_first_build_that_fails_is_an_error_and_heals_by_itself(hyde, repo, answer, reason):
-    hyde.provider.embeddings = poisoned("walrus", answer)
+    hyde.provider.embeddings = lambda provider, request: (
+        embedded(provider, request) if "a hypothesis" in request.inputs else answer
+    )
     put(repo, memory("m0", f"walrus {reason}"))
 
     built = hyde.client.rebuild(str(repo), wait=True, timeout_s=20)

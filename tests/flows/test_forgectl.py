@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ def test_a_memory_goes_through_every_verb(shell):
     trash = re.search(r"in the trash for 7 days: (.+)\n", gone.out)
     assert gone.out.startswith("forgotten: ")
     assert "not reached: copies in version control history" in gone.out
-    assert len(list(Path(trash[1]).rglob(f"*{second}*"))) == 1
+    assert len(list(Path(trash[1]).rglob(f"{second}.md"))) == 1
     left = shell.run("list")
     assert (left.code, left.out, left.err) == (0, "", "no memories\n")
 
@@ -275,12 +276,18 @@ def test_a_first_build_that_hangs_is_75(home, repo):
         config = configuration(provider, retrieval_lexical_weight=0, retrieval_timeout_s=0.3)
         with running(home, config=config) as daemon:
             shell = Shell(home, daemon.socket, repo)
-            shown = [shell.run("search", "walrus"), shell.run("retrieve", "walrus")]
+            verbs = [("search", "walrus"), ("retrieve", "walrus"), ("list",), ("show", "mem_a")]
+            verbs += [("history", "mem_a")]
+            with ThreadPoolExecutor(len(verbs)) as threads:
+                shown = list(threads.map(lambda verb: shell.run(*verb), verbs))
             report = shell.run("status")
+            gone = shell.run("forget", "mem_a", "--yes")  # which asks the disk
 
-    assert [(each.code, each.out) for each in shown] == [(75, "")] * 2
+    assert [(each.code, each.out) for each in shown] == [(75, "")] * 5
+    assert {each.err for each in shown} == {"forgectl: first build is running\n"}
     assert report.code == 0
     assert "embedding 0 of 1" in report.out
+    assert (gone.code, gone.out.partition("\n")[0]) == (0, "forgotten: mem_a")
 
 
 def test_a_wrong_configuration_is_78_wherever_it_is_met(alone):
@@ -461,7 +468,7 @@ def test_in_a_pipe_a_rebuild_adds_plain_lines_on_stderr(slow):
 
 def test_watching_status_ends_on_ctrl_c_as_a_success(shell):
     with shell.start("status", "--watch") as process:
-        assert process.stdout.readline() == "ok\n"
+        assert process.stdout.readline().startswith(("ok", "degraded"))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
 

@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from forged_client.protocol import Message, Part, Retrieve
 from tests.support.daemon import eventually, running
 from tests.support.provider import Answer, ScriptedProvider, poisoned
-from tests.support.scene import Scene, configuration, ids, memory, put, staged
+from tests.support.scene import Scene, configuration, embedded, ids, memory, put, staged
 
 REFUSED = Answer({"error": {"message": "no"}}, status=401)
 
@@ -78,9 +79,7 @@ def test_parallel_calls_of_one_turn_share_one_pipeline(scene, repo):
 
     def call(_: int):
         with scene.daemon.client() as client:
-            return client.retrieve(
-                str(repo), [{"role": "user", "content": "q"}], turn_id="t", session_id="s"
-            )
+            return client.retrieve(str(repo), [{"role": "user", "content": "q"}], turn_id="t", session_id="s")
 
     with ThreadPoolExecutor(10) as threads:
         replies = threads.map(call, range(10))
@@ -190,7 +189,6 @@ def test_a_root_that_lags_behind_does_not_pass_for_a_generation_of_another_root(
         scene.provider.embeddings = poisoned("slow", _held(scene.provider, go))
         slow = scene.client.remember(str(repo), "slow to embed")
         fast = scene.client.remember(str(repo), "soon there", scope="user")
-        early = scene.ask(repo, "q", "t", timeout_s=0.3)
         eventually(lambda: len(scene.client.list(str(repo), scope="user").memories) == 1)
         early = scene.ask(repo, "q", "t")
 
@@ -318,7 +316,9 @@ def test_a_boundary_beyond_the_last_message_means_all_of_them(scene, repo):
     assert "user: still here" in _window(scene)
 
 
-@pytest.mark.parametrize("messages", [[], [{"role": "tool", "content": "x"}], [{"role": "user", "content": " "}]])
+@pytest.mark.parametrize(
+    "messages", [[], [{"role": "tool", "content": "x"}], [{"role": "user", "content": " "}]]
+)
 def test_an_empty_window_costs_no_call(scene, repo, messages):
     _two(scene, repo)
 
@@ -480,10 +480,10 @@ def test_why_names_what_was_asked_and_what_the_budget_cut(scene, repo):
 
 def test_a_search_is_not_cut_by_the_injection_budget(tmp_path_factory, repo):
     put(repo, memory("m0", "walrus " * 50))
-    with running(tmp_path_factory.mktemp("home"), config="[memory]\ninjection_token_budget = 5\n") as daemon:
-        with daemon.client() as client:
-            found = client.search(str(repo), "walrus")
-            injected = client.retrieve(str(repo), [{"role": "user", "content": "walrus"}])
+    config = "[memory]\ninjection_token_budget = 5\n"
+    with running(tmp_path_factory.mktemp("home"), config=config) as daemon, daemon.client() as client:
+        found = client.search(str(repo), "walrus")
+        injected = client.retrieve(str(repo), [{"role": "user", "content": "walrus"}])
 
     assert (found.status, [hit.id for hit in found.memories]) == ("ok", ["m0"])
     assert (injected.status, injected.text) == ("empty", "")
@@ -645,7 +645,7 @@ def test_a_full_rebuild_that_fails_keeps_the_old_vectors(request, repo, kind):
     put(repo, memory("m0", "walrus"), memory("m1", "something"))
     scene.load(repo)
     scene.provider.embeddings = lambda provider, sent: (
-        REFUSED if {"walrus", "something"} & set(sent.inputs) else _good(provider, sent)
+        REFUSED if {"walrus", "something"} & set(sent.inputs) else embedded(provider, sent)
     )
 
     built = scene.client.rebuild(str(repo), full=True, wait=True)
@@ -653,10 +653,6 @@ def test_a_full_rebuild_that_fails_keeps_the_old_vectors(request, repo, kind):
 
     assert built.status == "error"
     assert (reply.status, sorted(ids(reply)), "dense" in reply.legs) == ("ok", ["m0", "m1"], True)
-
-
-def _good(provider: ScriptedProvider, request) -> Answer:
-    return Answer({"data": [{"embedding": provider.vector(text)} for text in request.inputs]})
 
 
 # --- switches (B2, D3, B20) --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from forged_client.protocol import Rebuilt, Retrieved
 from tests.support.scene import Scene, ids, memory, put, staged
 

@@ -142,7 +142,7 @@ def test_why_of_a_query_says_that_it_was_asked_now(daemon, forgectl):
 
     shown = forgectl("why", "errors")
 
-    assert shown.out.startswith("asked now for 'errors': 1 of 1 memories fit\n")
+    assert shown.out.startswith("asked now for 'errors': 1 of 1 memory fit\n")
     assert daemon.asked(Why).query == "errors"
 
 

@@ -17,7 +17,7 @@ REPLIES = {
     "windows line ends": ("one\r\ntwo\r\n", ["one", "two"]),
     "numbers": ("1. one\n2. two\n10. ten", ["one", "two", "ten"]),
     "numbers in brackets": ("1) one\n(2) two", ["one", "two"]),
-    "dashes, stars and bullets": ("- one\n* two\n• three\n– four", ["one", "two", "three", "four"]),  # noqa: RUF001
+    "dashes, stars and bullets": ("- one\n* two\n• three\n– four", ["one", "two", "three", "four"]),
     "a number that is no marker": ("3.12 is the newest Python", ["3.12 is the newest Python"]),
     "a letter and a dot": ("a.fact stays", ["a.fact stays"]),
     "a dash that is a sign": ("-1 is returned on failure", ["-1 is returned on failure"]),
@@ -59,7 +59,10 @@ def test_whatever_a_model_writes_gives_a_few_distinct_lines_with_words_in_them(r
 SENTENCE = st.from_regex(r"The [a-z]{2,8} uses [a-z]{2,8}", fullmatch=True)
 
 
-@given(st.lists(SENTENCE, min_size=1, max_size=10, unique=True), st.sampled_from(["", "- ", "* ", "{}. ", "{}) "]))
+@given(
+    st.lists(SENTENCE, min_size=1, max_size=10, unique=True),
+    st.sampled_from(["", "- ", "* ", "{}. ", "{}) "]),
+)
 def test_markers_never_change_the_sentences(sentences, marker):
     reply = "\n".join(marker.format(number) + s for number, s in enumerate(sentences, 1))
 

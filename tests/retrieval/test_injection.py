@@ -8,9 +8,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.scene import memory
 
 from forged.retrieval.injection import Entry, Injection, render
+from tests.support.scene import memory
 
 MARKER = re.compile(r"<\s*(/?)\s*forged-memories", re.IGNORECASE)
 
@@ -135,18 +135,16 @@ def test_the_digest_is_that_of_the_block_between_the_markers():
     assert hashlib.sha256(body.encode()).hexdigest()[:16] == block.digest
 
 
-ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=100)
 HOSTILE = st.one_of(ANY_TEXT, st.sampled_from(LOOKALIKES), st.from_regex(r"<\s*/?\s*forged-memories.{0,20}"))
 ENTRIES = st.lists(
     st.builds(
-        lambda name, content, older: Entry(
-            memory(name, content), tuple(memory("o", text) for text in older)
-        ),
+        lambda name, content, older: Entry(memory(name, content), tuple(memory("o", text) for text in older)),
         st.from_regex(r"mem_[a-z]{1,8}", fullmatch=True),
         HOSTILE,
-        st.lists(HOSTILE, max_size=7),
+        st.lists(HOSTILE, max_size=2),
     ),
-    max_size=12,
+    max_size=6,
 )
 
 
@@ -160,8 +158,9 @@ def test_a_block_is_never_over_budget_never_splits_and_never_loses_count(found, 
     assert bool(block.text) == bool(block.included)
     # The first `included` memories stand in it as they do without a budget, and nothing of the others.
     whole = render(found[: block.included])
-    assert block.text.partition("\n\n## 1. ")[2].rpartition("</")[0] == (
-        whole.text.partition("\n\n## 1. ")[2].rpartition("</")[0]
+    assert (
+        block.text.partition("\n\n## 1. ")[2].rpartition("</")[0]
+        == (whole.text.partition("\n\n## 1. ")[2].rpartition("</")[0])
     )
 
 

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Coroutine
-from typing import TypeVar
 
 import numpy as np
 
 from forged.errors import ProviderError
 from forged.providers import Kind, Vectors
-
-# Longer than any test may take, so that a broken test ends and a working one never waits for it.
-PATIENCE_S = 10.0
-T = TypeVar("T")
 
 
 class FakeEmbedder:
@@ -73,13 +67,3 @@ def vector(text: str, dimension: int = 8) -> Vectors:
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     row = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
     return row / np.linalg.norm(row)
-
-
-def run(work: Coroutine[None, None, T]) -> T:
-    """Run one async test, which fails when it hangs."""
-
-    async def limited() -> T:
-        async with asyncio.timeout(PATIENCE_S):
-            return await work
-
-    return asyncio.run(limited())

@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from forged_client import Client
-from forged_client.protocol import Rebuilt, Retrieved, RootReport
-
 from forged.frontmatter import render
 from forged.memory import Memory, Related
+from forged_client import Client
+from forged_client.protocol import Rebuilt, Retrieved, RootReport
 from tests.support.daemon import DaemonProcess, running
-from tests.support.provider import CHAT, EMBEDDINGS, Request, ScriptedProvider
+from tests.support.provider import CHAT, EMBEDDINGS, Answer, Request, ScriptedProvider
 
 CREATED = "2025-03-04T05:06:07Z"
 
@@ -130,6 +129,12 @@ def staged(home: Path, *, dimension: int = 3, **settings: object) -> Iterator[Sc
         daemon.client() as client,
     ):
         yield Scene(provider, daemon, client)
+
+
+def embedded(provider: ScriptedProvider, request: Request, **options: object) -> Answer:
+    """Answer an embeddings request well; `options` are those of `Answer`."""
+    data = [{"index": at, "embedding": provider.vector(text)} for at, text in enumerate(request.inputs)]
+    return Answer({"data": data}, **options)  # type: ignore[arg-type]
 
 
 def ids(reply: Retrieved) -> list[str]:

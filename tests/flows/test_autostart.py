@@ -1,0 +1,182 @@
+"""A daemon that nobody started: clients bring it up in a fresh HOME, one for all, and trust no workspace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import eventually
+from tests.support.shell import FORGED, Shell, alive, processes_with, wait_for_end
+
+_SECRET = "sk-do-not-inherit-me"
+_AGENT = """
+import sys
+from forged_client import Client
+with Client(autostart=True, timeout_s=20) as client:
+    report = client.status()
+    print(report.status, report.pid, report.reason)
+"""
+_ASYNC_AGENT = """
+import asyncio
+from forged_client import AsyncClient
+async def main():
+    async with AsyncClient(autostart=True, timeout_s=20) as client:
+        reports = await asyncio.gather(*(client.status() for _ in range(10)))
+        print(*sorted({f"{report.status} {report.pid}" for report in reports}))
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def shell(home, repo) -> Iterator[Shell]:
+    """A fresh HOME without any daemon; whichever is started is stopped, and only one may be left."""
+    with tempfile.TemporaryDirectory(prefix="fg") as directory:
+        shell = Shell(home, f"{directory}/s/forged.sock", repo, {"OPENAI_API_KEY": _SECRET, "AGENT": _SECRET})
+        try:
+            yield shell
+        finally:
+            shell.stop_daemon()
+            for left in processes_with(shell.socket):
+                os.kill(left, signal.SIGKILL)
+                pytest.fail(f"process {left} was left behind")
+
+
+def _pid(shell: Shell) -> int:
+    return shell.run("status", "--json").json["pid"]
+
+
+def _environment_of(pid: int) -> dict[str, str]:
+    variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(variable.partition("=")[::2] for variable in variables if variable)
+
+
+def _agent(shell: Shell, code: str = _AGENT) -> subprocess.Popen[str]:
+    """An agent process that knows where forged is installed; nothing of it was ever started in this HOME."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", code],
+        env={**shell.env, "FORGED_EXECUTABLE": FORGED},
+        cwd=shell.directory,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_first_call_in_a_fresh_home_is_carried_out(shell):
+    written = shell.run("remember", "the walrus sings")
+
+    assert (written.code, written.err) == (0, "")
+    assert "walrus" in shell.run("search", "walrus", "--no-autostart").out
+
+
+def test_the_daemon_gets_nothing_of_its_starter_but_what_it_needs(shell):
+    shell.run("ping")
+    pid = _pid(shell)
+
+    variables = _environment_of(pid)
+
+    assert _SECRET not in variables.values()
+    assert set(variables) <= {"HOME", "PATH", "LANG", "FORGED_SOCKET", "LC_CTYPE"}
+    assert variables["HOME"] == str(shell.home)
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert os.getsid(pid) == pid
+    assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+    assert os.readlink(f"/proc/{pid}/fd/2") == str(shell.home / ".local/state/forged/forged.log")
+
+
+def test_what_is_made_on_the_way_is_closed_to_others(shell):
+    shell.run("remember", "the walrus sings")
+    state = shell.home / ".local/state/forged"
+
+    assert (state / "forged.log").stat().st_mode & 0o777 == 0o600
+    assert state.stat().st_mode & 0o777 == 0o700
+    assert {path.name for path in state.rglob("*") if path.stat().st_mode & 0o077} == set()
+    assert "serving socket=" in (state / "forged.log").read_text()
+
+
+def test_ten_agents_at_once_get_one_daemon(shell):
+    agents = [_agent(shell) for _ in range(10)]
+
+    told = {agent.communicate(timeout=60)[0] for agent in agents}
+
+    assert told == {f"ok {_pid(shell)} \n"}
+    assert eventually(lambda: processes_with(shell.socket) == [_pid(shell)])
+
+
+def test_ten_requests_at_once_of_an_asyncio_agent_get_one_daemon(shell):
+    agent = _agent(shell, _ASYNC_AGENT)
+
+    assert agent.communicate(timeout=60)[0] == f"ok {_pid(shell)}\n"
+    assert processes_with(shell.socket) == [_pid(shell)]
+
+
+def test_a_killed_daemon_is_replaced_by_the_next_call_and_nothing_is_lost(shell):
+    shell.run("remember", "the walrus sings")
+    first = _pid(shell)
+    os.kill(first, signal.SIGKILL)
+    wait_for_end(first)
+    assert os.path.exists(shell.socket)
+
+    found = shell.run("search", "walrus")
+
+    assert (found.code, found.err) == (0, "")
+    assert "the walrus sings" in found.out
+    assert _pid(shell) != first
+
+
+def test_the_daemon_outlives_the_agent_that_started_it_and_its_terminal(shell):
+    code, _ = shell.on_terminal("ping")
+
+    assert code == 0
+    assert alive(_pid(shell))
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["never started here", "started before"])
+def test_a_workspace_cannot_choose_what_is_started(shell, before):
+    """It holds programs of the same name, stands first in PATH, and has Python modules of that name too."""
+    if not before:
+        shell.run("ping")
+        shell.stop_daemon()
+    trap = shell.directory / "trap"
+    for name in ("forged", "forgectl", "python", "python3", "git", "systemctl", "env"):
+        program = shell.directory / name
+        program.write_text(f'#!/bin/sh\necho "$0 $*" >> {trap}\nexit 1\n')
+        program.chmod(0o755)
+    for name in ("forged_client.py", "msgspec.py", "click.py"):
+        (shell.directory / name).write_text(f"open({str(trap)!r}, 'a').write(__name__)\n")
+    caught = Shell(
+        shell.home, shell.socket, shell.directory, {"PATH": f".:{shell.directory}:{os.environ['PATH']}"}
+    )
+
+    written = caught.run("remember", "the walrus sings")
+    told = _agent(caught).communicate(timeout=60)[0]
+
+    assert (written.code, written.err) == (0, "")
+    assert told == f"ok {_pid(caught)} \n"
+    assert not trap.exists()
+
+
+def test_status_starts_no_daemon_and_no_autostart_is_obeyed(shell):
+    codes = [shell.run(*verb).code for verb in (("status",), ("list", "--no-autostart"))]
+
+    assert codes == [3, 3]
+    assert processes_with(shell.socket) == []
+    assert not os.path.exists(shell.socket)
+
+
+def test_what_cannot_be_started_ends_the_call_at_once_and_says_where_to_look(shell, tmp_path):
+    program = tmp_path / "forged"
+    program.write_text("#!/bin/sh\necho cannot >&2\nexit 70\n")
+    program.chmod(0o700)
+
+    shown = Shell(shell.home, shell.socket, shell.directory, {"FORGED_EXECUTABLE": str(program)}).run("ping")
+
+    log = shell.home / ".local/state/forged/forged.log"
+    assert (shown.code, shown.err) == (69, f"forgectl: the daemon ended with exit code 70; see {log}\n")
+    assert log.read_text() == "cannot\n"

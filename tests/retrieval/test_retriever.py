@@ -1,0 +1,495 @@
+"""The pipeline over small fakes: the order of fallbacks, what is kept, chains, hops, and what never shows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.conversation import Utterance
+from forged.errors import ProviderError
+from forged.metrics import Metrics
+from forged.retrieval.answer import Answer, Ask
+from forged.retrieval.retriever import Retriever, Tuning, rank
+from forged.vector_map import Candidate
+from forged.view import View
+from tests.support.maps import vector_map
+from tests.support.scene import memory
+
+X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
+REFUSED = ProviderError("no", reason="auth")
+
+
+class Chat:
+    """Writes `lines`, raises `error`, or waits for ever if there is neither."""
+
+    def __init__(self, *lines: str, error: ProviderError | None = None) -> None:
+        self.lines, self.error = lines, error
+        self.calls = self.cancelled = 0
+        self.go = asyncio.Event()
+        if lines or error:
+            self.go.set()
+
+    async def complete(self, system, user, *, deadline, schema=None):
+        self.calls += 1
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if self.error is not None:
+            raise self.error
+        return "\n".join(self.lines)
+
+    async def aclose(self):
+        pass
+
+
+class Embedder:
+    """Vectors by text; X for any other. Texts in `refused` fail, all of them if it is None."""
+
+    key = "key"
+
+    def __init__(
+        self, vectors: Mapping[str, Sequence[float]] | None = None, refused: set[str] | None = frozenset()
+    ) -> None:
+        self.vectors, self.refused = dict(vectors or {}), refused
+        self.calls: list[list[str]] = []
+
+    async def embed(self, texts, kind="passage", *, deadline=None):
+        self.calls.append(texts)
+        if self.refused is None or self.refused & set(texts):
+            raise REFUSED
+        return np.array([self.vectors.get(text, X) for text in texts], np.float32)
+
+    def forget(self):
+        pass
+
+    async def aclose(self):
+        pass
+
+
+BOTH = vector_map([memory("a", "walrus"), memory("b", "other")], {"a": X, "b": Y})
+DENSE = vector_map(BOTH.memories, {"a": X, "b": Y}, lexical=False)
+WORDS = vector_map(BOTH.memories)
+EMPTY = vector_map([], root="/home", scope="user")
+
+
+def ask(**options) -> Ask:
+    defaults = {
+        "session_id": "s",
+        "turn_id": "t",
+        "window": (Utterance("user", "the walrus"),),
+        "hypotheses": (),
+        "top_k": 10,
+        "hop_depth": 1,
+        "budget_tokens": 0,
+        "deadline": time.monotonic() + options.pop("within", 5.0),
+    }
+    return Ask(**{**defaults, **options})
+
+
+def retriever(
+    chat: Chat | None = None, embedder: Embedder | None = None, strategy: str = "auto", weight: float = 0.3
+) -> Retriever:
+    tuning = Tuning(strategy=strategy, hypothesis_count=5, lexical_weight=weight, min_score=None)
+    return Retriever(embedder=embedder, chat=chat, tuning=tuning, metrics=Metrics())
+
+
+def retrieve(of: Retriever, view: View, **options) -> Answer:
+    async def run() -> Answer:
+        try:
+            return (await of.retrieve(ask(**options), ("/repo",), seeing(view)))[0]
+        finally:
+            of.close()
+
+    return asyncio.run(run())
+
+
+def seeing(view: View):
+    async def see(deadline: float) -> View:
+        return view
+
+    return see
+
+
+def told(answer: Answer) -> tuple[str, str, str, tuple[str, ...]]:
+    return answer.status, answer.strategy, answer.reason, answer.legs
+
+
+# --- the order of fallbacks (D5) ---------------------------------------------------------------------
+
+
+def test_auto_uses_hyde_while_it_works():
+    answer = retrieve(retriever(Chat("h"), Embedder()), View((BOTH,)))
+
+    assert told(answer) == ("ok", "hyde", "", ("lexical", "dense"))
+    assert (answer.hypotheses, answer.degraded) == (("h", "the walrus"), False)
+
+
+def test_auto_without_hyde_takes_the_message_and_its_vector():
+    embedder = Embedder()
+    answer = retrieve(retriever(Chat(error=REFUSED), embedder), View((BOTH,)))
+
+    assert told(answer) == ("ok", "direct", "hyde: auth", ("lexical", "dense"))
+    assert (embedder.calls, answer.degraded) == ([["the walrus"]], True)
+
+
+def test_auto_without_vectors_takes_words():
+    answer = retrieve(retriever(Chat("h"), Embedder(refused=None)), View((BOTH,)))
+
+    assert told(answer) == ("ok", "direct", "provider: auth", ("lexical",))
+    assert [ranked.memory.id for ranked in answer.ranked] == ["a"]
+
+
+def test_auto_without_vectors_and_without_words_is_an_error():
+    answer = retrieve(retriever(Chat("h"), Embedder(refused=None), weight=0), View((DENSE,)))
+
+    assert told(answer) == ("error", "", "provider: auth", ())
+
+
+def test_auto_without_a_chat_model_asks_nobody_twice():
+    embedder = Embedder(refused=None)
+    answer = retrieve(retriever(None, embedder), View((BOTH,)))
+
+    assert told(answer) == ("ok", "direct", "provider: auth", ("lexical",))
+    assert len(embedder.calls) == 1
+
+
+def test_auto_with_no_model_at_all_is_direct_and_no_fallback():
+    answer = retrieve(retriever(), View((WORDS,)))
+
+    assert told(answer) == ("ok", "direct", "", ("lexical",))
+    assert not answer.degraded
+
+
+def test_hypotheses_of_the_caller_fall_back_to_words():
+    answer = retrieve(
+        retriever(Chat("h"), Embedder(refused=None)), View((BOTH,)), hypotheses=("walrus",), window=()
+    )
+
+    assert told(answer) == ("ok", "direct", "provider: auth", ("lexical",))
+    assert [ranked.memory.id for ranked in answer.ranked] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "chat", "refused"),
+    [("hyde", Chat(error=REFUSED), frozenset()), ("hyde", Chat("h"), None), ("direct", None, None)],
+    ids=["hyde without chat", "hyde without vectors", "direct without vectors"],
+)
+def test_an_explicit_strategy_never_falls_back(strategy, chat, refused):
+    answer = retrieve(retriever(chat, Embedder(refused=refused), strategy), View((BOTH,)))
+
+    assert told(answer) == ("error", "", "provider: auth", ())
+    assert answer.text == ""
+
+
+def test_at_the_deadline_auto_answers_with_what_needs_no_hyde():
+    answer = retrieve(retriever(Chat(), Embedder()), View((BOTH,)), within=0.1)
+
+    assert told(answer) == ("ok", "direct", "hyde: timeout", ("lexical", "dense"))
+
+
+def test_at_the_deadline_explicit_hyde_answers_with_nothing():
+    answer = retrieve(retriever(Chat(), Embedder(), "hyde"), View((BOTH,)), within=0.05)
+
+    assert (answer.status, answer.text) == ("timeout", "")
+
+
+def test_a_message_of_blanks_is_no_query_of_its_own():
+    embedder = Embedder()
+    window = (Utterance("assistant", "x"),)
+
+    hyde = retrieve(retriever(Chat("h"), embedder), View((BOTH,)), window=window)
+    direct = retrieve(retriever(None, Embedder()), View((BOTH,)), window=window)
+
+    assert (hyde.status, embedder.calls) == ("ok", [["h"]])
+    assert (direct.status, direct.reason) == ("empty", "no_hypotheses")
+
+
+# --- first builds and broken roots (D7, D8) ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("maps", [(), (EMPTY,)], ids=["no map", "an empty map of another root"])
+def test_a_first_build_that_still_runs_is_not_ready_and_not_empty(maps):
+    of = retriever(None, Embedder())
+    answer = retrieve(of, View(maps, waiting=True))
+
+    assert (answer.status, answer.reason, answer.text) == ("not_ready", "first build is running", "")
+    assert of.cache.get(_key(), 0) is None
+
+
+@pytest.mark.parametrize("maps", [(), (EMPTY,)], ids=["no map", "an empty map of another root"])
+def test_a_root_that_cannot_be_built_is_an_error_and_not_empty(maps):
+    answer = retrieve(retriever(None, Embedder()), View(maps, problem="auth: no key"))
+
+    assert (answer.status, answer.reason) == ("error", "auth: no key")
+
+
+@pytest.mark.parametrize("lack", [{"waiting": True}, {"problem": "auth: no key"}])
+def test_what_the_other_root_holds_is_returned_but_not_kept_for_the_turn(lack):
+    answer = retrieve(retriever(None, Embedder()), View((BOTH,), **lack))
+
+    assert answer.status == "ok"
+    assert answer.reason in {"first build is running", "auth: no key"}
+    assert answer.degraded
+
+
+def test_vectors_of_another_dimension_are_named():
+    odd = vector_map([memory("a", "x")], {"a": (1.0, 0.0)}, lexical=False)
+    answer = retrieve(retriever(None, Embedder(), weight=0), View((odd,)))
+
+    assert answer.status == "error"
+    assert "dimension" in answer.reason
+
+
+def test_an_empty_answer_says_why():
+    nothing = retrieve(retriever(), View((EMPTY,)))
+    no_match = retrieve(retriever(), View((WORDS,)), window=(Utterance("user", "unheard"),))
+    too_long = retrieve(retriever(), View((WORDS,)), budget_tokens=1)
+
+    assert [(a.status, a.reason) for a in (nothing, no_match, too_long)] == [
+        ("empty", "no memories yet"),
+        ("empty", "no memory matches"),
+        ("empty", "nothing fits the token budget"),
+    ]
+
+
+# --- flights -----------------------------------------------------------------------------------------
+
+
+def _key(**options):
+    return ("s", ("/repo",), "t", ask(**options).digest())
+
+
+def test_a_turn_without_a_name_leaves_nobody_running():
+    async def run() -> Chat:
+        chat = Chat()
+        of = retriever(chat, Embedder(), "hyde")
+        await of.retrieve(ask(turn_id="", within=0.05), ("/repo",), seeing(View((BOTH,))))
+        await asyncio.sleep(0)
+        return chat
+
+    chat = asyncio.run(run())
+
+    assert (chat.calls, chat.cancelled) == (1, 1)
+
+
+def test_a_late_flight_is_joined_and_its_answer_kept():
+    async def run():
+        chat = Chat()
+        of = retriever(chat, Embedder(), "hyde")
+        see = seeing(View((BOTH,)))
+        late, _ = await of.retrieve(ask(within=0.05), ("/repo",), see)
+        joined = asyncio.create_task(of.retrieve(ask(), ("/repo",), see))
+        await asyncio.sleep(0)
+        chat.lines = ("h",)
+        chat.go.set()
+        return late, await joined, await of.retrieve(ask(), ("/repo",), see), chat.calls
+
+    late, (joined, from_cache), (kept, kept_from_cache), calls = asyncio.run(run())
+
+    assert (late.status, joined.status, kept.status) == ("timeout", "ok", "ok")
+    assert (from_cache, kept_from_cache, calls) == (False, True, 1)
+
+
+def test_a_flight_that_saw_what_was_purged_is_not_kept():
+    async def run():
+        chat = Chat()
+        of = retriever(chat, Embedder(), "hyde")
+        flying = asyncio.create_task(of.retrieve(ask(), ("/repo",), seeing(View((BOTH,)))))
+        await asyncio.sleep(0)
+        of.cache.purge()
+        chat.lines = ("h",)
+        chat.go.set()
+        answer, _ = await flying
+        return answer, of.cache.get(_key(), 0)
+
+    answer, kept = asyncio.run(run())
+
+    assert (answer.status, kept) == ("ok", None)
+
+
+def test_stopping_ends_what_runs_late():
+    async def run() -> Chat:
+        chat = Chat()
+        of = retriever(chat, Embedder(), "hyde")
+        await of.retrieve(ask(within=0.05), ("/repo",), seeing(View((BOTH,))))
+        of.close()
+        await asyncio.sleep(0)
+        return chat
+
+    assert asyncio.run(run()).cancelled == 1
+
+
+def test_a_waiting_first_build_is_waited_for_by_the_flight_and_not_by_the_caller():
+    async def run():
+        built = asyncio.Event()
+
+        async def see(deadline: float) -> View:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await built.wait()
+            except TimeoutError:
+                return View((), waiting=True)
+            return View((BOTH,))
+
+        of = retriever(None, Embedder(), "direct")
+        early, _ = await of.retrieve(ask(within=0.05), ("/repo",), see)
+        built.set()
+        late, _ = await of.retrieve(ask(), ("/repo",), see)
+        return early, late
+
+    early, late = asyncio.run(run())
+
+    assert (early.status, late.status) == ("not_ready", "ok")
+
+
+# --- chains and hops in an answer (D10, D11) ---------------------------------------------------------
+
+
+def candidates(view: View, *scored: tuple[str, float]) -> list[Candidate]:
+    found = []
+    for name, score in scored:
+        place = next(i for i, m in enumerate(view.maps) if name in m.row_of)
+        found.append(Candidate(place, view.maps[place].row_of[name], score, score, None, 0))
+    return found
+
+
+def test_a_chain_is_returned_once_as_its_head_with_its_best_score():
+    view = View(
+        (
+            vector_map(
+                [memory("v1", "x"), memory("v2", "x", supersedes="v1", version=2), memory("other", "x")]
+            ),
+        )
+    )
+
+    ranked = rank(view, candidates(view, ("v1", 0.9), ("other", 0.5), ("v2", 0.1)), top_k=10, hop_depth=0)
+
+    assert [(r.memory.id, r.score, [m.id for m in r.older]) for r in ranked] == [
+        ("v2", 0.9, ["v1"]),
+        ("other", 0.5, []),
+    ]
+
+
+def _chain(length: int) -> list:
+    first = memory("v000", "walrus walrus")
+    rest = [
+        memory(f"v{n:03}", "walrus walrus", supersedes=f"v{n - 1:03}", version=n + 1)
+        for n in range(1, length)
+    ]
+    return [first, *rest]
+
+
+@pytest.mark.parametrize("length", [5, 60, 300])
+def test_a_chain_whose_versions_all_match_leaves_room_for_others(length):
+    others = [memory(f"z{n}", f"walrus and many other words {n}") for n in range(4)]
+
+    answer = retrieve(retriever(), View((vector_map([*_chain(length), *others]),)), top_k=3)
+
+    found = [ranked.memory.id for ranked in answer.ranked]
+    assert found == [f"v{length - 1:03}", "z0", "z1"]
+
+
+def test_a_hop_leads_to_the_head_of_what_the_edge_names():
+    view = View(
+        (
+            vector_map(
+                [memory("a", "x", related=["v1"]), memory("v1", "x"), memory("v2", "x", supersedes="v1")]
+            ),
+        )
+    )
+
+    ranked = rank(view, candidates(view, ("a", 0.9)), top_k=10, hop_depth=1)
+
+    assert [(r.memory.id, r.via) for r in ranked] == [("a", "search"), ("v2", "hop")]
+
+
+def test_hops_are_at_most_as_many_as_were_asked_for():
+    spokes = [f"n{number:03}" for number in range(500)]
+    view = View((vector_map([memory("hub", "x", related=spokes), *(memory(name, "x") for name in spokes)]),))
+
+    ranked = rank(view, candidates(view, ("hub", 0.9)), top_k=7, hop_depth=3)
+
+    assert [r.via for r in ranked] == ["search"] + ["hop"] * 7
+
+
+NAMES = [f"m{number}" for number in range(7)]
+STORES = st.dictionaries(
+    st.sampled_from(NAMES),
+    st.tuples(
+        st.sampled_from([None, *NAMES, "gone"]),
+        st.integers(1, 3),
+        st.lists(st.sampled_from([*NAMES, "gone"]), max_size=3),
+        st.booleans(),
+    ),
+    min_size=1,
+)
+
+
+@given(STORES, st.randoms(), st.integers(1, 4), st.integers(0, 3))
+def test_no_superseded_memory_and_none_twice_whatever_the_links(store, random, top_k, depth):
+    everyone = {
+        name: memory(name, name, supersedes=older, version=version, related=related)
+        for name, (older, version, related, _) in store.items()
+    }
+    maps = [
+        vector_map([m for name, m in everyone.items() if store[name][3] is own], root=f"/{own}")
+        for own in (True, False)
+    ]
+    view = View(tuple(maps))
+    order = random.sample(sorted(everyone), len(everyone))
+    scored = [(name, 1 - place / 10) for place, name in enumerate(order)]
+
+    ranked = rank(view, candidates(view, *scored), top_k=top_k, hop_depth=depth)
+
+    found = [r.memory.id for r in ranked]
+    home = {name: next(m for m in maps if name in m.row_of) for name in everyone}
+    searched = [r for r in ranked if r.via == "search"]
+    assert len(set(found)) == len(found)
+    assert all(home[name].chains.is_head(name) for name in found)
+    assert [r.memory.id for r in searched] == list(
+        dict.fromkeys(home[name].chains.head(name) for name in order)
+    )[:top_k]
+    assert all(
+        r.score == max(dict(scored)[i] for i in home[r.memory.id].chains.chain(r.memory.id)) for r in searched
+    )
+    assert len(ranked) - len(searched) <= top_k
+    assert not {m.id for r in ranked for m in r.older} & set(found)
+
+
+# --- search -------------------------------------------------------------------------------------------
+
+
+def test_a_search_falls_back_to_words_in_auto_only():
+    async def run(strategy: str) -> Answer:
+        of = retriever(None, Embedder(refused=None), strategy)
+        return await of.search(ask(turn_id=""), View((BOTH,)))
+
+    auto, direct = asyncio.run(run("auto")), asyncio.run(run("direct"))
+
+    assert told(auto) == ("ok", "direct", "provider: auth", ("lexical",))
+    assert told(direct) == ("error", "", "provider: auth", ())
+
+
+def test_a_large_search_leaves_the_loop_free():
+    """Above the inline limit a search runs in its own thread; the answer is the same."""
+    many = [memory(f"m{n:05}", f"text {n}") for n in range(200)]
+    rows = {m.id: tuple(float(n == i % 50) for n in range(50)) for i, m in enumerate(many)}
+    hypotheses = tuple(f"h{n}" for n in range(6000))
+    vectors = dict.fromkeys(hypotheses, rows["m00007"])
+
+    answer = retrieve(
+        retriever(None, Embedder(vectors), weight=0),
+        View((vector_map(many, rows, lexical=False),)),
+        hypotheses=hypotheses,
+        top_k=1,
+    )
+
+    assert answer.ranked[0].memory.id == "m00007"

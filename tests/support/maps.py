@@ -1,0 +1,39 @@
+"""Vector maps of memories with given vectors, without files, builds or models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from forged.dense import DenseLeg
+from forged.graph import link
+from forged.memory import Memory
+from forged.vector_map import VectorMap, lexical_leg
+
+
+def vector_map(
+    memories: Sequence[Memory],
+    vectors: Mapping[str, Sequence[float]] | None = None,
+    *,
+    lexical: bool = True,
+    root: str = "/repo",
+    scope: str = "repo",
+) -> VectorMap:
+    """Freeze a map; `vectors` are by memory id, and None means no dense leg."""
+    ordered = tuple(sorted(memories, key=lambda m: m.id))
+    dense = None
+    if vectors:
+        dimension = len(next(iter(vectors.values())))
+        rows = [vectors.get(m.id, [0.0] * dimension) for m in ordered]
+        dense = DenseLeg.build("key", np.array(rows, np.float32).reshape(len(ordered), dimension))
+    return VectorMap(
+        root=root,
+        scope=scope,
+        generation=1,
+        memories=ordered,
+        row_of={m.id: row for row, m in enumerate(ordered)},
+        lexical=lexical_leg(ordered) if lexical else None,
+        dense=dense,
+        chains=link(ordered),
+    )

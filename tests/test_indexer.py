@@ -1,0 +1,584 @@
+"""Which map is served when: one builder per root, generations, failures, and the end of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+
+from forged.indexer import UNLOAD_AFTER_S, Indexer
+from forged.memory import Scope
+from forged.metrics import Metrics
+from forged.roots import Root
+from tests.support.embedders import FakeEmbedder
+from tests.support.loops import PATIENCE_S, run, turns, until
+from tests.support.scene import memory, put
+
+BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
+
+
+@pytest.fixture
+def embedder():
+    return FakeEmbedder()
+
+
+@pytest.fixture
+def root(repo):
+    put(repo, memory("m0", "text 0"), memory("m1", "text 1"))
+    return Root(str(repo), Scope.REPO)
+
+
+@contextlib.asynccontextmanager
+async def indexing(embedder=None, *, lexical=True, **options):
+    """An indexer, and the events it tells."""
+    indexer = Indexer(embedder=embedder, lexical=lexical, metrics=Metrics(), **options)
+    indexer.told = []
+    indexer.listen(indexer.told.append)
+    try:
+        yield indexer
+    finally:
+        await indexer.close()
+
+
+def soon():
+    return time.monotonic() + PATIENCE_S
+
+
+async def built(index):
+    """Wait for a build that began after now."""
+    await index.reach(index.mark(), soon(), whole=True)
+    return index
+
+
+async def opened(indexer, root):
+    index = indexer.open(root)
+    await index.reach(index.wanted, soon(), whole=True)
+    return index
+
+
+def shown(index):
+    return {each.id: each.content for each in index.map.memories}
+
+
+def builds(indexer):
+    return sum(event.kind == "scanning" for event in indexer.told)
+
+
+# --- one builder per root -----------------------------------------------------------------------------
+
+
+def test_an_old_slow_build_never_replaces_a_newer_one(repo, root, embedder):
+    """Bug 8: a task per trigger lets the build that began first end last."""
+
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            index = await opened(indexer, root)
+            embedder.hold, embedder.called = asyncio.Event(), asyncio.Event()
+            put(repo, memory("m0", "slow"))
+            index.mark()
+            await embedder.called.wait()
+            slow, embedder.hold = embedder.hold, None
+            put(repo, memory("m0", "fast"))
+            newest = index.mark()
+            await turns()
+            slow.set()
+            await index.reach(newest, soon(), whole=True)
+            swaps = [event.generation for event in indexer.told if event.kind == "swapped"]
+            return shown(index)["m0"], swaps == sorted(swaps)
+
+    assert run(body()) == ("fast", True)
+
+
+def test_marks_during_a_build_are_one_more_build(root, embedder):
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            embedder.hold = asyncio.Event()
+            index = indexer.open(root)
+            await embedder.called.wait()
+            last = [index.mark() for _ in range(50)][-1]
+            embedder.hold.set()
+            await index.reach(last, soon(), whole=True)
+            await turns()
+            return builds(indexer)
+
+    assert run(body()) == 2
+
+
+def test_roots_are_built_independently(repo, root, embedder, tmp_path):
+    other = tmp_path / "other"
+    put(other, memory("o", "other text"))
+
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            embedder.hold = asyncio.Event()
+            stuck = indexer.open(root)
+            await embedder.called.wait()
+            held, embedder.hold = embedder.hold, None
+            index = await opened(indexer, Root(str(other), Scope.REPO))
+            first = (stuck.map, shown(index))
+            held.set()
+            return first
+
+    assert run(body()) == (None, {"o": "other text"})
+
+
+def test_opening_a_root_again_is_no_new_build(root):
+    async def body():
+        async with indexing() as indexer:
+            index = await opened(indexer, root)
+            same = indexer.open(root) is index
+            await turns()
+            return same, builds(indexer)
+
+    assert run(body()) == (True, 1)
+
+
+def test_readers_keep_the_view_they_took(repo, root):
+    async def body():
+        async with indexing() as indexer:
+            before = await indexer.view([root], 0, soon())
+            put(repo, memory("m0", "edited"))
+            await built(indexer.open(root))
+            after = await indexer.view([root], 0, soon())
+            return before.find("m0")[1].content, after.find("m0")[1].content
+
+    assert run(body()) == ("text 0", "edited")
+
+
+# --- generations --------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_generation_is_visible_only_by_a_build_that_began_after_its_mark(repo, root, embedder, lexical):
+    async def body():
+        async with indexing(embedder, lexical=lexical) as indexer:
+            index = await opened(indexer, root)
+            embedder.hold, embedder.called = asyncio.Event(), asyncio.Event()
+            put(repo, memory("m0", "first edit"))
+            index.mark()
+            await embedder.called.wait()
+            put(repo, memory("m1", "second edit"))
+            generation = index.mark()
+            await turns()
+            early = index.has(generation, whole=True)
+            embedder.hold.set()
+            view = await indexer.view([root], generation, soon())
+            await index.reach(generation, soon(), whole=True)
+            return early, view.find("m1")[1].content, view.generation >= generation
+
+    assert run(body()) == (False, "second edit", True)
+
+
+def test_generations_of_all_roots_are_one_sequence(root, tmp_path):
+    (tmp_path / "other").mkdir()
+
+    async def body():
+        async with indexing() as indexer:
+            one, two = indexer.open(root), indexer.open(Root(str(tmp_path / "other"), Scope.REPO))
+            return [one.wanted, two.wanted, one.mark(), two.mark(), one.mark()]
+
+    assert run(body()) == [1, 2, 3, 4, 5]
+
+
+def test_a_generation_nobody_handed_out_is_not_waited_for(root):
+    async def body():
+        async with indexing() as indexer:
+            await opened(indexer, root)
+            return await indexer.view([root], 10**30, soon())
+
+    assert len(run(body())) == 2
+
+
+def test_a_view_of_several_roots_is_as_old_as_the_one_that_lags(repo, root, embedder, tmp_path):
+    put(tmp_path / "other", memory("o", "other text"))
+    other = Root(str(tmp_path / "other"), Scope.REPO)
+
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            await opened(indexer, root)
+            await opened(indexer, other)
+            embedder.down = "unreachable"
+            put(repo, memory("m0", "edited"))
+            lagging = indexer.open(root)
+            before = lagging.visible
+            failed = lagging.mark()
+            await built(indexer.open(other))
+            await lagging.reach(failed, soon(), whole=True)
+            view = await indexer.view([root, other], 0, soon())
+            return before <= view.generation < failed
+
+    assert run(body())
+
+
+def test_without_a_mark_a_view_waits_for_nothing(root, embedder):
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            await opened(indexer, root)
+            embedder.hold = asyncio.Event()
+            indexer.open(root).mark()
+            return await asyncio.wait_for(indexer.view([root], 0, soon()), 1)
+
+    assert len(run(body())) == 2
+
+
+def test_a_first_build_that_is_late_is_waited_for_until_the_deadline(root, embedder):
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            embedder.hold = asyncio.Event()
+            late = await indexer.view([root], 0, time.monotonic() + 0.02)
+            embedder.hold.set()
+            there = await indexer.view([root], 0, soon())
+            return (late.maps, late.waiting), (len(there), there.waiting)
+
+    assert run(body()) == (((), True), (2, False))
+
+
+# --- words first, vectors later -----------------------------------------------------------------------
+
+
+def test_words_serve_before_the_vectors_arrive_and_one_more_swap_brings_those(root, embedder):
+    async def body():
+        async with indexing(embedder) as indexer:
+            embedder.hold = asyncio.Event()
+            early = await indexer.view([root], 0, soon())
+            embedder.hold.set()
+            index = await opened(indexer, root)
+            swaps = sum(event.kind == "swapped" for event in indexer.told)
+            return early.legs, index.map.dense is not None, swaps
+
+    assert run(body()) == (("lexical",), True, 2)
+
+
+def test_an_edit_whose_vector_comes_quickly_is_swapped_in_once(repo, root, embedder):
+    async def body():
+        async with indexing(embedder) as indexer:
+            index = await opened(indexer, root)
+            before = len(indexer.told)
+            put(repo, memory("m0", "edited"))
+            await built(index)
+            return [event.kind for event in indexer.told[before:]].count("swapped")
+
+    assert run(body()) == 1
+
+
+def test_events_come_in_order(root, embedder):
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            index = await opened(indexer, root)
+            return [(e.kind, e.done, e.total, e.generation == index.visible) for e in indexer.told]
+
+    assert run(body()) == [
+        ("scanning", 0, 0, True),
+        ("embedding", 2, 2, True),
+        ("swapped", 2, 2, True),
+    ]
+
+
+def test_a_failed_build_ends_its_events_with_failed(root, embedder):
+    embedder.down = "unreachable"
+
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            await opened(indexer, root)
+            return [event.kind for event in indexer.told]
+
+    assert run(body()) == ["scanning", "failed"]
+
+
+def test_a_listener_that_left_hears_nothing_more(root):
+    async def body():
+        async with indexing() as indexer:
+            heard = []
+            leave = indexer.listen(heard.append)
+            leave()
+            await opened(indexer, root)
+            return heard
+
+    assert run(body()) == []
+
+
+# --- failures -----------------------------------------------------------------------------------------
+
+
+def test_reach_returns_when_the_build_failed(root, embedder):
+    embedder.down = "unreachable"
+
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            view = await indexer.view([root], 0, soon())
+            return view.maps, view.waiting, view.problem
+
+    assert run(body()) == ((), False, "unreachable: scripted unreachable")
+
+
+def test_at_weight_0_a_failed_build_keeps_the_old_map_and_says_so(repo, root, embedder):
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            index = await opened(indexer, root)
+            embedder.down = "unreachable"
+            put(repo, memory("m0", "edited"))
+            view = await indexer.view([root], index.mark(), soon())
+            return view.find("m0")[1].content, view.legs, view.problem, index.progress.state
+
+    assert run(body()) == ("text 0", ("dense",), "stale: unreachable: scripted unreachable", "failed")
+
+
+def test_at_weight_0_a_forgotten_memory_is_not_served_while_the_provider_is_down(repo, root, embedder):
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            index = await opened(indexer, root)
+            embedder.down = "unreachable"
+            put(repo, memory("m0", "edited"))
+            (repo / ".forge/memory/m1.md").unlink()
+            await index.reach(index.mark(), soon())
+            return shown(index)
+
+    assert run(body()) == {"m0": "text 0"}
+
+
+def test_with_words_a_failed_build_swaps_in_the_words_alone(repo, root, embedder):
+    async def body():
+        async with indexing(embedder) as indexer:
+            index = await opened(indexer, root)
+            embedder.down = "unreachable"
+            put(repo, memory("m0", "edited"))
+            await built(index)
+            return shown(index)["m0"], index.map.dense.missing.tolist(), index.progress.state
+
+    assert run(body()) == ("edited", [True, False], "failed")
+
+
+@BOTH
+def test_a_failed_build_heals_after_the_back_off_without_a_mark(root, embedder, lexical):
+    embedder.down = "unreachable"
+
+    async def body():
+        async with indexing(embedder, lexical=lexical) as indexer:
+            index = await opened(indexer, root)
+            failed = (index.progress.state, index.builder.problems)
+            embedder.down = ""
+            await until(lambda: index.progress.state == "ready")
+            return failed, index.map.dense.present, index.progress.error
+
+    assert run(body()) == (("failed", ()), 2, "")
+
+
+def test_a_build_that_breaks_in_an_unforeseen_way_is_a_failure_like_any_other(repo, root, embedder, caplog):
+    class Broken(FakeEmbedder):
+        async def embed(self, texts, kind="passage", *, deadline=None):
+            raise ZeroDivisionError("broken adapter")
+
+    async def body():
+        async with indexing(Broken(), lexical=False) as indexer:
+            index = await opened(indexer, root)
+            return index.progress.state, index.progress.error, index.task.done()
+
+    assert run(body()) == ("failed", "broken adapter", False)
+    assert "build broke" in caplog.text
+
+
+def test_a_failure_is_logged_once_and_not_at_every_retry(root, embedder, caplog):
+    embedder.down = "unreachable"
+
+    async def body():
+        async with indexing(embedder, lexical=False) as indexer:
+            index = await opened(indexer, root)
+            for _ in range(3):
+                await built(index)
+
+    run(body())
+
+    assert caplog.text.count("build failed") == 1
+
+
+def test_poison_in_a_root_is_a_problem_and_no_failure(repo, root, embedder):
+    embedder.poison = {"text 1": "bad_input"}
+
+    async def body():
+        async with indexing(embedder) as indexer:
+            index = await opened(indexer, root)
+            return index.progress.state, [problem.path for problem in index.builder.problems]
+
+    assert run(body()) == ("ready", ["m1"])
+
+
+def test_a_full_rebuild_in_the_middle_of_a_build_breaks_nothing(root, embedder, caplog):
+    async def body():
+        async with indexing(embedder) as indexer:
+            embedder.hold = asyncio.Event()
+            index = indexer.open(root)
+            await embedder.called.wait()
+            index.builder.forget_vectors()
+            goal = index.mark()
+            embedder.hold.set()
+            await index.reach(goal, soon(), whole=True)
+            return index.progress.state, len(embedder.texts), index.map.dense.present
+
+    assert run(body()) == ("ready", 4, 2)
+    assert "Traceback" not in caplog.text
+
+
+# --- long runs do not stand in the way ----------------------------------------------------------------
+
+
+@BOTH
+def test_a_forgotten_memory_is_gone_although_vectors_of_others_are_still_on_their_way(
+    repo, root, embedder, lexical
+):
+    """A first build against a slow model takes minutes; `forget` cannot wait for that."""
+
+    async def body():
+        async with indexing(embedder, lexical=lexical) as indexer:
+            index = await opened(indexer, root)
+            embedder.hold, embedder.called = asyncio.Event(), asyncio.Event()
+            put(repo, *(memory(f"n{number}", f"new {number}") for number in range(100)))
+            index.mark()
+            await embedder.called.wait()
+            (repo / ".forge/memory/m1.md").unlink()
+            index.mark()
+            await until(lambda: "m1" not in shown(index))
+            embedder.hold.set()
+
+    run(body())
+
+
+def test_with_words_an_edit_is_visible_although_vectors_of_others_are_still_on_their_way(
+    repo, root, embedder
+):
+    async def body():
+        async with indexing(embedder) as indexer:
+            embedder.hold = asyncio.Event()
+            index = indexer.open(root)
+            await embedder.called.wait()
+            put(repo, memory("m0", "edited"))
+            generation = index.mark()
+            view = await indexer.view([root], generation, soon())
+            early = view.find("m0")[1].content, index.has(generation, whole=True)
+            embedder.hold.set()
+            return early
+
+    assert run(body()) == ("edited", False)
+
+
+def test_with_words_a_mark_without_a_change_is_reached_during_a_long_run_too(repo, root, embedder):
+    async def body():
+        async with indexing(embedder) as indexer:
+            embedder.hold = asyncio.Event()
+            index = indexer.open(root)
+            await embedder.called.wait()
+            for _ in range(3):
+                await index.reach(index.mark(), soon())
+            swaps = sum(event.kind == "swapped" for event in indexer.told)
+            embedder.hold.set()
+            return swaps
+
+    assert run(body()) == 1
+
+
+def test_what_was_edited_during_a_long_run_gets_its_vector_too(repo, root, embedder):
+    async def body():
+        async with indexing(embedder) as indexer:
+            embedder.hold = asyncio.Event()
+            index = indexer.open(root)
+            await embedder.called.wait()
+            put(repo, memory("m0", "edited"))
+            goal = index.mark()
+            await until(lambda: index.map and shown(index)["m0"] == "edited")
+            embedder.hold.set()
+            await index.reach(goal, soon(), whole=True)
+            return sorted(embedder.texts), index.map.dense.present
+
+    assert run(body()) == (["edited", "text 0", "text 1"], 2)
+
+
+# --- unloading and the end ----------------------------------------------------------------------------
+
+
+def test_the_periodic_scan_finds_what_the_watcher_missed(repo, root):
+    async def body():
+        async with indexing(reconcile_s=0.01) as indexer:
+            index = await opened(indexer, root)
+            reconciling = asyncio.create_task(indexer.run())
+            put(repo, memory("m0", "edited"))
+            await until(lambda: shown(index)["m0"] == "edited")
+            reconciling.cancel()
+
+    run(body())
+
+
+def test_a_root_unused_for_a_day_is_unloaded_and_unwatched(root, tmp_path):
+    put(tmp_path / "other", memory("o", "other text"))
+    other, watched = Root(str(tmp_path / "other"), Scope.REPO), []
+
+    async def body():
+        async with indexing(reconcile_s=0.01, on_roots=watched.append) as indexer:
+            idle, used = await opened(indexer, root), await opened(indexer, other)
+            idle.used_at -= UNLOAD_AFTER_S + 1
+            used.used_at -= UNLOAD_AFTER_S - 60
+            reconciling = asyncio.create_task(indexer.run())
+            await until(idle.task.done)
+            reconciling.cancel()
+            return [index.root for index in indexer.indexes()], watched[-1]
+
+    assert run(body()) == ([other], frozenset({other}))
+
+
+def test_an_unloaded_root_is_loaded_again_when_it_is_asked_for(root):
+    async def body():
+        async with indexing(reconcile_s=0.01) as indexer:
+            idle = await opened(indexer, root)
+            idle.used_at -= UNLOAD_AFTER_S + 1
+            reconciling = asyncio.create_task(indexer.run())
+            await until(lambda: not indexer.indexes())
+            reconciling.cancel()
+            view = await indexer.view([root], idle.visible, soon())
+            return len(view), view.generation > idle.visible
+
+    assert run(body()) == (2, True)
+
+
+def test_asking_for_a_root_counts_as_use_and_a_mark_does_not(root):
+    async def body():
+        async with indexing() as indexer:
+            index = await opened(indexer, root)
+            index.used_at = 0.0
+            indexer.mark(root.top)
+            marked = index.used_at
+            await indexer.view([root], 0, soon())
+            return marked, index.used_at > 0
+
+    assert run(body()) == (0.0, True)
+
+
+def test_a_change_under_a_top_marks_its_roots_and_no_others(root, tmp_path):
+    put(tmp_path / "other", memory("o", "other text"))
+    other = Root(str(tmp_path / "other"), Scope.REPO)
+
+    async def body():
+        async with indexing() as indexer:
+            one, two = await opened(indexer, root), await opened(indexer, other)
+            before = one.wanted, two.wanted
+            indexer.mark(root.top)
+            indexer.mark("/nowhere")
+            return one.wanted > before[0], two.wanted == before[1]
+
+    assert run(body()) == (True, True)
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+def test_close_ends_all_tasks(root, embedder, at_work):
+    async def body():
+        async with indexing(embedder) as indexer:
+            if at_work:
+                embedder.hold = asyncio.Event()
+                indexer.open(root)
+                await embedder.called.wait()
+            else:
+                await opened(indexer, root)
+            await indexer.close()
+            await turns()
+            return asyncio.all_tasks() - {asyncio.current_task()}, indexer.indexes()
+
+    assert run(body()) == (set(), ())
