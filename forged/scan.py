@@ -23,12 +23,10 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-import msgspec
-
 from forged import durable
 from forged.errors import MemoryFormatError, StoreError
 from forged.frontmatter import MAX_FILE_BYTES, read
-from forged.memory import Memory, Problem, time_ns
+from forged.snapshot import Key, Listing, Seen, Snapshot, edited, made, printable
 
 logger = logging.getLogger(__name__)
 
@@ -37,47 +35,8 @@ QUIET_S = 0.25  # a file saved in place is read once it has not moved for so lon
 GRACE_S = 2.0  # a file that was good and is not any more keeps its last good memory for so long
 _BATCH = 64
 _UNDECODED = re.compile("[\ud800-\udfff]")
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-Key = tuple[int, int, int, int]
-"""Inode, size, mtime and ctime in nanoseconds: equal means unchanged."""
-
 _NEVER: Key = (0, 0, 0, 0)  # of a file to be read again at the next scan
-
-
-class Seen(msgspec.Struct, frozen=True, gc=False):
-    """A `.md` entry as last read. With a memory, `reason` is what should be put right; without, why not."""
-
-    key: Key
-    memory: Memory | None
-    reason: str = ""
-
-
-class Listing(msgspec.Struct, frozen=True, eq=False):
-    """One directory as last read: its entries by name, and why it could not be read if so."""
-
-    path: str
-    files: dict[str, Seen]
-    reason: str = ""
-
-
-class Snapshot(msgspec.Struct, frozen=True, eq=False):
-    """All memories of a root at one time.
-
-    memories: one per id, sorted by id.
-    paths: the file of each, same order.
-    problems: sorted by path.
-    changed: whether memories or problems differ from the snapshot before.
-    unsettled: whether some file is being saved right now; scan again in about `QUIET_S`.
-    listings: what the next scan compares with.
-    """
-
-    memories: tuple[Memory, ...]
-    paths: tuple[str, ...]
-    problems: tuple[Problem, ...]
-    changed: bool
-    unsettled: bool
-    listings: tuple[Listing, ...]
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def scan(
@@ -104,18 +63,13 @@ def scan(
         for folder in folders
         for path in (os.path.join(top, folder),)
     )
-    if (
-        previous is not None
-        and previous.unsettled == one.unsettled
-        and all(new is old for new, old in zip(listings, previous.listings, strict=True))
-    ):
+    if previous is None:
+        return made(listings, None, unsettled=one.unsettled, breathe=one.breathe)
+    same = all(new is old for new, old in zip(listings, previous.listings, strict=True))
+    if same and previous.unsettled == one.unsettled:
         return previous
-    chosen, problems = _choose(listings, one.breathe)
-    ids = sorted(chosen)
-    memories = tuple(chosen[id_].memory for id_ in ids)
-    paths = tuple(chosen[id_].path for id_ in ids)
-    changed = previous is None or (memories, problems) != (previous.memories, previous.problems)
-    return Snapshot(memories, paths, problems, changed, one.unsettled, listings)
+    few = edited(previous, listings, files, unsettled=one.unsettled) if files else None
+    return few or made(listings, previous, unsettled=one.unsettled, breathe=one.breathe)
 
 
 class _Named:
@@ -183,7 +137,7 @@ class _Pass:
             if seen is not None:
                 files[name] = seen
                 if seen.reason:
-                    logger.debug("questionable memory file=%s reason=%s", _printable(name), seen.reason)
+                    logger.debug("questionable memory file=%s reason=%s", printable(name), seen.reason)
             self.breathe()
         held = all(files.get(entry.name) is before.files.get(entry.name) for entry in fresh)
         return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")
@@ -323,49 +277,3 @@ def _unreadable(entry: Entry, error: OSError) -> Seen:
     lasting = error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}
     key = _key_of(entry) if lasting else None
     return Seen(key or _NEVER, None, f"cannot be read: {durable.why(error)}")
-
-
-class _Choice(msgspec.Struct, frozen=True, gc=False):
-    """A memory and where it was found; `rank` orders directories."""
-
-    memory: Memory
-    path: str
-    rank: int
-
-
-def _choose(
-    listings: tuple[Listing, ...], breathe: Callable[[], None]
-) -> tuple[dict[str, _Choice], tuple[Problem, ...]]:
-    """Pick one memory per id, and collect what is wrong, sorted by path."""
-    chosen: dict[str, _Choice] = {}
-    losers: list[_Choice] = []
-    problems = [Problem(_printable(listing.path), listing.reason) for listing in listings if listing.reason]
-    for rank, listing in enumerate(listings):
-        for name, seen in listing.files.items():
-            path = f"{listing.path}/{name}"
-            if seen.reason:
-                problems.append(Problem(_printable(path), seen.reason))
-            if seen.memory is not None:
-                choice = _Choice(seen.memory, path, rank)
-                rival = chosen.setdefault(seen.memory.id, choice)
-                if rival is not choice:
-                    chosen[seen.memory.id], loser = sorted((rival, choice), key=_newest_first)
-                    losers.append(loser)
-            breathe()
-    for loser in losers:
-        winner = chosen[loser.memory.id]
-        problems.append(Problem(loser.path, f"has the same id as {winner.path}, which is used"))
-    return chosen, tuple(sorted(problems, key=_path_and_reason))
-
-
-def _newest_first(choice: _Choice) -> tuple[int, int, int, str]:
-    memory = choice.memory
-    return (-time_ns(memory.updated_at), -time_ns(memory.created_at), choice.rank, choice.path)
-
-
-def _path_and_reason(problem: Problem) -> tuple[str, str]:
-    return (problem.path, problem.reason)
-
-
-def _printable(path: str) -> str:
-    return path.encode("utf-8", "backslashreplace").decode()

@@ -19,7 +19,8 @@ from forged import durable
 from forged.errors import MemoryExists, MemoryFormatError, StoreError
 from forged.frontmatter import parse, render
 from forged.memory import Memory, is_valid_id
-from forged.scan import Snapshot, scan
+from forged.scan import scan
+from forged.snapshot import Snapshot
 
 __all__ = ["FOLDERS", "MemoryStore", "Removed", "Snapshot"]
 

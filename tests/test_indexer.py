@@ -582,3 +582,17 @@ def test_close_ends_all_tasks(root, embedder, at_work):
             return asyncio.all_tasks() - {asyncio.current_task()}, indexer.indexes()
 
     assert run(body()) == (set(), ())
+
+
+def test_named_files_do_not_narrow_a_rescan_of_everything(repo, root):
+    async def body():
+        async with indexing() as indexer:
+            index = await opened(indexer, root)
+            put(repo, memory("m0", "first edit"))
+            put(repo, memory("m1", "second edit"))
+            index.mark()
+            index.mark(frozenset({f"{repo}/.forge/memory/m0.md"}))
+            view = await indexer.view([root], index.wanted, soon())
+            return view.find("m0")[1].content, view.find("m1")[1].content
+
+    assert run(body()) == ("first edit", "second edit")

@@ -24,7 +24,7 @@ LAYERS = """
     view
     vector_map
     scan
-    lexical | dense | graph | frontmatter | memo | durable | trust | secrets | transcripts
+    lexical | dense | graph | frontmatter | memo | durable | snapshot | trust | secrets | transcripts
     english | plain_yaml
     conversation | roots | config | providers=
     models | metrics

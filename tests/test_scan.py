@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from forged.frontmatter import MAX_FILE_BYTES
 from forged.scan import GRACE_S, QUIET_S, Snapshot
@@ -445,3 +447,104 @@ def test_file_that_grows_while_it_is_read_is_looked_at_again(store, directory, m
 
     assert (during.memories, during.unsettled) == ((), True)
     assert (bodies(after), after.unsettled) == (["text"], False)
+
+
+# Scans of the files that a watcher named.
+
+
+def test_only_named_files_are_looked_at(store, directory):
+    put(directory, "a", "one")
+    put(directory, "b", "two")
+    before = store.scan()
+    path = put(directory, "a", "one more")
+    put(directory, "b", "two more")
+
+    after = store.scan(before, files=frozenset({str(path)}))
+
+    assert after.changed
+    assert bodies(after) == ["one more", "two"]
+    assert bodies(store.scan(after)) == ["one more", "two more"]
+
+
+def test_named_file_that_did_not_change_gives_the_same_snapshot(store, directory):
+    path = put(directory, "a")
+    before = store.scan()
+
+    assert store.scan(before, files=frozenset({str(path)})) is before
+
+
+def test_first_scan_reads_everything_whatever_was_named(store, directory):
+    path = put(directory, "a")
+    put(directory, "b")
+
+    assert len(store.scan(None, files=frozenset({str(path)})).memories) == 2
+
+
+def test_directory_that_could_not_be_listed_before_is_read_whole(store, directory):
+    directory.rmdir()
+    directory.write_text("in the way")
+    before = store.scan()
+    directory.unlink()
+    directory.mkdir()
+    path = put(directory, "a")
+    put(directory, "b")
+
+    assert len(store.scan(before, files=frozenset({str(path)})).memories) == 2
+
+
+NAMES = ("a", "b", "c", "d")
+ACTIONS = st.sampled_from(
+    (
+        "write",
+        "write other id",
+        "break",
+        "questionable",
+        "touch",
+        "remove",
+        "link",
+        "write in the other folder",
+    )
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(ACTIONS, st.sampled_from(NAMES)), max_size=6), st.sets(st.sampled_from(NAMES)))
+def test_naming_the_changed_files_tells_the_same_as_looking_at_all(tmp_path_factory, changes, there):
+    top = tmp_path_factory.mktemp("repo")
+    folders = [top / ".forge/memory", top / ".forge/memories"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    store = MemoryStore(str(top), "repo", clock=lambda: time.time() + LATER)
+    for name in sorted(there):
+        put(folders[0], name)
+    before = store.scan()
+    for action, name in changes:
+        change(action, name, folders)
+
+    named = frozenset(str(folder / f"{name}.md") for folder in folders for _, name in changes)
+    some, every = store.scan(before, files=named), store.scan(before)
+
+    assert (some.memories, some.paths, some.problems) == (every.memories, every.paths, every.problems)
+    assert some.changed == every.changed
+
+
+def change(action: str, name: str, folders: list[Path]) -> None:
+    path = folders[0] / f"{name}.md"
+    match action:
+        case "write":
+            put(folders[0], name, "new")
+        case "write other id":
+            put(folders[0], name, id="a")
+        case "break":
+            (folders[0] / f"{name}.md").write_bytes(b"---\nid: a\n")
+        case "questionable":
+            put(folders[0], name, scope="user")
+        case "touch" if path.is_file():
+            os.utime(path, (1, 1))
+        case "remove":
+            path.unlink(missing_ok=True)
+        case "link":
+            path.unlink(missing_ok=True)
+            path.symlink_to("elsewhere")
+        case "write in the other folder":
+            put(folders[1], name, "elsewhere")

@@ -94,6 +94,26 @@ def kernel_watches() -> int:
     return count
 
 
+def test_changed_files_are_named(root):
+    async def flow():
+        async with watching(root) as (_, heard):
+            await heard.after(lambda: save(root), root)
+
+            assert heard.files[root.top] == {os.path.join(root.directories[0], "mem_1.md")}
+
+    asyncio.run(flow())
+
+
+def test_no_file_is_named_when_a_directory_comes(root):
+    async def flow():
+        async with watching(root) as (_, heard):
+            await heard.after(lambda: os.mkdir(root.directories[1]), root)
+
+            assert heard.files[root.top] == frozenset()
+
+    asyncio.run(flow())
+
+
 def test_root_is_reported_once_its_watches_stand(root):
     async def flow():
         seen: list[int] = []

@@ -112,7 +112,8 @@ class Context:
     def generation(self, token: str) -> int:
         """The number in a token; one of another epoch counts as reached after the first scan."""
         epoch, _, number = token.partition(":")
-        return int(number) if epoch == self.daemon.epoch and number.isdecimal() else 0
+        ours = epoch == self.daemon.epoch and number.isdecimal() and len(number) < 20
+        return int(number) if ours else 0
 
 
 def code_of(error: ForgedError) -> str:

@@ -11,6 +11,7 @@ from forged.memory import Category, Memory, Related, Relationship, Trigger
 from forged.retrieval.answer import Ranked
 from forged.roots import Root
 from forged.vector_map import VectorMap
+import msgspec
 from forged_client import protocol as wire
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
@@ -109,7 +110,7 @@ def fitting(records: Sequence[wire.MemoryRecord]) -> tuple[wire.MemoryRecord, ..
     room = wire.MAX_REPLY_BYTES // 2
     kept = []
     for item in records:
-        room -= len(item.content.encode()) + 512
+        room -= len(msgspec.msgpack.encode(item))
         if room < 0:
             break
         kept.append(item)

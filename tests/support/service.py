@@ -10,13 +10,12 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
-from forged_client import protocol as wire
-from forged_client.framing import Framer, decode_reply, encode
-
 from forged import listening
 from forged.errors import ForgedError
 from forged.metrics import Metrics
 from forged.server import Server
+from forged_client import protocol as wire
+from forged_client.framing import Framer, decode_reply, encode
 
 
 class ScriptedService:

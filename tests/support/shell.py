@@ -89,7 +89,7 @@ class Shell:
         if pid == 0:
             os.chdir(self.directory)
             os.execve(FORGECTL, [FORGECTL, *arguments], {**self.env, "TERM": "xterm"})
-        terminal = Terminal(descriptor)
+        terminal = Terminal(descriptor, pid)
         try:
             act(terminal)
             while terminal.read():
@@ -116,8 +116,9 @@ class Shell:
 class Terminal:
     """The other end of a terminal."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, pid: int) -> None:
         self.text = ""
+        self._pid = pid
         self._descriptor = descriptor
         self._until = time.monotonic() + _PATIENCE_S
 
@@ -136,16 +137,23 @@ class Terminal:
             assert self.read(), f"ended without {part!r}: {self.text!r}"
 
     def type(self, keys: str) -> None:
+        """Type once the process sleeps: Python loses a Ctrl-C that comes just before it begins to read."""
+        while _state(self._pid) == "R":
+            time.sleep(0.005)
         os.write(self._descriptor, keys.encode())
 
 
 def alive(pid: int) -> bool:
     """Whether the process runs; one that only waits for its parent does not."""
+    return _state(pid) not in {"Z", "X", ""}
+
+
+def _state(pid: int) -> str:
+    """The kernel's letter for what the process does; empty when there is none."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
-    return state not in {"Z", "X"}
+        return ""
 
 
 def wait_for_end(pid: int, timeout_s: float = 10.0) -> None:
