@@ -273,11 +273,9 @@ class Connection(asyncio.BufferedProtocol):
             self._server.metrics.bad_frames += 1
             self.send(_failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
             return
-        if not self.greeted:
-            if not isinstance(request, protocol.Hello):
-                self.send(_failed(request.id, "hello_required", "the first request is hello"))
-                return
-            self.greeted = True
+        if not self.greeted and not isinstance(request, protocol.Hello):
+            self.send(_failed(request.id, "hello_required", "the first request is hello"))
+            return
         if isinstance(request, protocol.Events):
             stream = self._start(self._stream(request))
             self._streams.add(stream)
@@ -289,6 +287,7 @@ class Connection(asyncio.BufferedProtocol):
             self.send(self._guarded(request, error))
             return
         if isinstance(answer, Reply):
+            self.greeted = self.greeted or isinstance(answer, protocol.Welcome)
             self.send(answer)
         else:
             self._start(self._finish(request, answer))

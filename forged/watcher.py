@@ -35,7 +35,7 @@ from forged.roots import Root
 logger = logging.getLogger(__name__)
 
 _DEBOUNCE_MS = 10
-_BUSY_STEP_MS = 5
+_BUSY_STEP_MS = 2
 _IDLE_STEP_MS = 50
 _BUSY_S = 30.0
 _LOOK_MS = 500  # between two checks that the watched directories are still the ones at their paths

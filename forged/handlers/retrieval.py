@@ -8,12 +8,15 @@ import time
 from forged import memory
 from forged.conversation import Utterance
 from forged.handlers.context import Context, InvalidRequest, Workplace
-from forged.handlers.translation import hit, utterances
+from forged.handlers.translation import fitting, hit, utterances
 from forged.retrieval.answer import Answer, Ask
 from forged.view import View
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
+_MOST_HYPOTHESES = 32
+# "No limit" still has to fit into a reply, which holds each memory twice: 1 MiB of injection.
+_MOST_TOKENS = 256 << 10
 
 
 async def retrieve(context: Context, request: wire.Retrieve) -> wire.Retrieved:
@@ -58,10 +61,10 @@ def _ask(context: Context, request: wire.Retrieve, place: Workplace, started: fl
         session_id=request.session_id,
         turn_id=request.turn_id,
         window=utterances(request.messages, request.last_summary_index),
-        hypotheses=tuple(text for text in request.hypotheses if text.strip()),
+        hypotheses=tuple(text for text in request.hypotheses if text.strip())[:_MOST_HYPOTHESES],
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
-        budget_tokens=max(budget, 0),
+        budget_tokens=min(budget, _MOST_TOKENS) if budget > 0 else _MOST_TOKENS,
         deadline=started + (limit if math.isnan(asked) else min(asked, limit)),
         min_generation=context.generation(request.min_generation),
     )
@@ -91,7 +94,7 @@ async def search(context: Context, request: wire.Search) -> wire.Found:
         id=request.id,
         status=answer.status,
         reason=answer.reason,
-        memories=tuple(hit(ranked) for ranked in answer.ranked if ranked.via == "search"),
+        memories=fitting([hit(ranked) for ranked in answer.ranked if ranked.via == "search"]),
         legs=answer.legs,
         generation=context.token(answer.generation),
         elapsed_ms=_since(started),
@@ -157,7 +160,7 @@ def _explained(
         strategy=answer.strategy,
         legs=answer.legs,
         hypotheses=answer.hypotheses,
-        memories=tuple(hit(ranked) for ranked in answer.ranked),
+        memories=fitting([hit(ranked) for ranked in answer.ranked]),
         included=answer.included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),
         generation=context.token(answer.generation),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from forged import memory
 from forged.conversation import Utterance
@@ -105,11 +106,14 @@ def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
     )
 
 
-def fitting(records: Sequence[wire.MemoryRecord]) -> tuple[wire.MemoryRecord, ...]:
-    """As many records as a reply frame surely holds; the caller pages on."""
+_Item = TypeVar("_Item", bound=msgspec.Struct)
+
+
+def fitting(items: Sequence[_Item]) -> tuple[_Item, ...]:
+    """As many items, from the front, as a reply frame surely holds; the caller pages on."""
     room = wire.MAX_REPLY_BYTES // 2
     kept = []
-    for item in records:
+    for item in items:
         room -= len(msgspec.msgpack.encode(item))
         if room < 0:
             break

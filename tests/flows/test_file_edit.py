@@ -5,6 +5,7 @@ The oracle is the directory itself: ids and texts of what the daemon lists again
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -200,7 +201,8 @@ def _status_of(client, top: Path):
 def _inotify_watches(pid: int) -> int:
     watches = 0
     for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
-        watches += sum(line.startswith("inotify ") for line in entry.read_text().splitlines())
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            watches += sum(line.startswith("inotify ") for line in entry.read_text().splitlines())
     return watches
 
 

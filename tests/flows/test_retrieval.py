@@ -702,3 +702,17 @@ def test_chat_and_embeddings_may_be_at_two_places(tmp_path_factory, repo):
         assert reply.strategy == "hyde"
         assert {request.path for request in chat.requests()} == {"/v1/chat/completions"}
         assert {request.path for request in embeddings.requests()} == {"/v1/embeddings"}
+
+
+def test_memories_that_do_not_fit_into_one_reply_are_left_out_and_counted(home, repo):
+    """Twenty memories of 200 KB are more than a reply may have; what fits is answered all the same."""
+    for number in range(20):
+        put(repo, memory(f"m{number:02d}", f"walrus {number} " + "x" * 200_000))
+
+    with running(home) as daemon, daemon.client(strict=True) as client:
+        asked = client.retrieve(str(repo), [{"role": "user", "content": "walrus"}])
+        found = client.search(str(repo), "walrus", limit=20)
+
+    assert asked.status == "ok"
+    assert 0 < asked.included < asked.included + asked.omitted
+    assert 0 < len(found.memories) < 20
