@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             stream.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return self._view[self._have :]
+        return self._view[self._have :] if self._have else self._view
 
     def buffer_updated(self, nbytes: int) -> None:
         self._have += nbytes
@@ -249,7 +249,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._transport.write(frame)
 
-    def _encoded(self, reply: Reply) -> bytearray:
+    def _encoded(self, reply: Reply) -> bytes:
         """The reply's frame, or that of a typed error when it has none."""
         try:
             frame = framing.encode(reply)

@@ -55,7 +55,7 @@ class Connection:
         # No shutdown(): in a forked child that would end the parent's connection too.
         self._sock.close()
 
-    def _send(self, frame: bytearray, deadline: Deadline) -> None:
+    def _send(self, frame: bytes, deadline: Deadline) -> None:
         doing = "sending the request"
         try:
             self._sock.settimeout(deadline.left(doing))

@@ -55,7 +55,7 @@ class Exchange:
         self._framer = Framer(MAX_REPLY_BYTES)
         self._last_id = 0
 
-    def request(self, request: Request) -> tuple[int, bytearray]:
+    def request(self, request: Request) -> tuple[int, bytes]:
         """The id the request was given and the bytes to send, hello in front of the first.
 
         Raises RequestFailed("invalid") for values msgpack cannot hold, FrameTooLarge above the verb's limit.
@@ -75,7 +75,7 @@ class Exchange:
         arrived = [decode_reply(body) for body in self._framer.feed(data)]
         return [reply for reply in arrived if not self._concerns_connection(reply)]
 
-    def _hello(self) -> bytearray:
+    def _hello(self) -> bytes:
         return encode(Hello(id=_HELLO_ID, client=self._name, version=__version__, pid=os.getpid()))
 
     def _concerns_connection(self, reply: Reply) -> bool:
@@ -117,7 +117,7 @@ def with_id(replies: Iterable[Reply], number: int) -> list[Reply]:
     return [reply for reply in replies if reply.id == number]
 
 
-def _framed(request: Request) -> bytearray:
+def _framed(request: Request) -> bytes:
     try:
         frame = encode(request)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -71,7 +71,7 @@ class Wire(asyncio.BufferedProtocol):
             self._sock.close()
 
     @contextmanager
-    def _waiting_for(self, request: Request) -> Iterator[tuple[Mailbox, bytearray]]:
+    def _waiting_for(self, request: Request) -> Iterator[tuple[Mailbox, bytes]]:
         number, frame = self._exchange.request(request)
         mailbox = self._waiting[number] = asyncio.Queue()
         try:
@@ -79,7 +79,7 @@ class Wire(asyncio.BufferedProtocol):
         finally:
             del self._waiting[number]
 
-    async def _write(self, frame: bytearray) -> None:
+    async def _write(self, frame: bytes) -> None:
         # Behind a daemon that does not read, requests wait here and not in an ever growing buffer.
         await self._writable.wait()
         if self._ended or self._transport is None:

@@ -19,7 +19,32 @@ from forged.providers import Vectors
 
 DIMENSION = 384
 BODY_BYTES = 600
-_SYLLABLES = ["ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "wu", "xa", "ye", "zi", "lo", "mer", "tan", "gil", "sor", "pad"]
+_SYLLABLES = [
+    "ba",
+    "ce",
+    "di",
+    "fo",
+    "gu",
+    "ka",
+    "le",
+    "mi",
+    "no",
+    "pu",
+    "ra",
+    "se",
+    "ti",
+    "vo",
+    "wu",
+    "xa",
+    "ye",
+    "zi",
+    "lo",
+    "mer",
+    "tan",
+    "gil",
+    "sor",
+    "pad",
+]
 _WORDS = 4000
 
 

@@ -1,8 +1,7 @@
 /* The floor of a round trip: blocking C on both ends of a Unix socket, frames as forged's (4-byte length).
  *
  *   pingpong serve PATH                  echo every frame, one process per connection
- *   pingpong ask PATH COUNT FRAME HELLO  send HELLO once (an empty file: nothing), then FRAME over and over;
- *                                        one round trip in nanoseconds per line
+ *   pingpong ask PATH COUNT FRAME        send the file FRAME over and over; nanoseconds of each round trip
  */
 #include <arpa/inet.h>
 #include <signal.h>
@@ -17,7 +16,7 @@
 
 enum { WARM_UP = 200, LARGEST = 1 << 16 };
 
-static char frame[LARGEST], hello[LARGEST], reply[LARGEST];
+static char frame[LARGEST], reply[LARGEST];
 
 static void fail(const char *what) { perror(what); exit(2); }
 
@@ -82,15 +81,11 @@ static size_t load(const char *path, char *into) {
     return size;
 }
 
-static int ask(const char *path, int count, const char *frame_path, const char *hello_path) {
-    size_t size = load(frame_path, frame), hello_size = load(hello_path, hello);
+static int ask(const char *path, int count, const char *frame_path) {
+    size_t size = load(frame_path, frame);
     struct sockaddr_un a = address(path);
     int peer = socket(AF_UNIX, SOCK_STREAM, 0);
     if (connect(peer, (void *)&a, sizeof a)) fail("connect");
-    if (hello_size) {
-        put(peer, hello, hello_size);
-        if (!receive(peer, reply)) fail("hello");
-    }
     for (int i = -WARM_UP; i < count; i++) {
         int64_t began = now();
         put(peer, frame, size);
@@ -104,7 +99,7 @@ static int ask(const char *path, int count, const char *frame_path, const char *
 int main(int count, char **words) {
     signal(SIGPIPE, SIG_IGN);
     if (count == 3 && !strcmp(words[1], "serve")) return serve(words[2]);
-    if (count == 6 && !strcmp(words[1], "ask")) return ask(words[2], atoi(words[3]), words[4], words[5]);
-    fprintf(stderr, "usage: serve PATH | ask PATH COUNT FRAME HELLO\n");
+    if (count == 5 && !strcmp(words[1], "ask")) return ask(words[2], atoi(words[3]), words[4]);
+    fprintf(stderr, "usage: serve PATH | ask PATH COUNT FRAME\n");
     return 2;
 }

@@ -10,7 +10,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from daemons import Caller, prepared, serving
-from measuring import HERE, Broken, Figure, Missing, directory, in_turn, needs, on_one_core, p50, process, us
+from measuring import (
+    HERE,
+    Broken,
+    Figure,
+    Missing,
+    directory,
+    in_turn,
+    needs,
+    on_one_core,
+    p50,
+    process,
+    timed,
+    us,
+)
 
 from forged_client import framing, protocol
 
@@ -19,17 +32,17 @@ _PING = framing.encode(protocol.Ping(id=2))
 
 
 def against_c() -> Sequence[Figure]:
-    """P1: the same C client against a C server that echoes the frame, and against forged."""
+    """P1: a fixed frame and the bytes of its reply, against the same between two C programs."""
     with directory() as place, _c_server(place) as (program, path), prepared() as daemon, serving(daemon):
         (place / "ping").write_bytes(_PING)
-        (place / "hello").write_bytes(framing.encode(protocol.Hello(id=1)))
-        (place / "nothing").touch()
+        caller = Caller(daemon.socket)
         floor: list[float] = []
         ours: list[float] = []
         with on_one_core(daemon.pid):
             for _ in range(_ROUNDS):
-                floor.append(_asked(program, path, place / "ping", place / "nothing"))
-                ours.append(_asked(program, daemon.socket, place / "ping", place / "hello"))
+                floor.append(_asked(program, path, place / "ping"))
+                ours.append(p50([timed(lambda: caller.ask(_PING)) for _ in range(_CALLS)]))
+        caller.close()
     ratio = statistics.median(mine / c for mine, c in zip(ours, floor, strict=True))
     return [Figure("ping p50 / C to C", ratio, 1.6, {"forged": us(p50(ours)), "C to C": us(p50(floor))})]
 
@@ -47,9 +60,9 @@ def _c_server(place: Path) -> Iterator[tuple[Path, str]]:
         yield program, path
 
 
-def _asked(program: Path, path: str, frame: Path, hello: Path) -> float:
+def _asked(program: Path, path: str, frame: Path) -> float:
     """Median round trip of one client process, in seconds."""
-    command = [program, "ask", path, str(_CALLS), frame, hello]
+    command = [program, "ask", path, str(_CALLS), frame]
     out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     return statistics.median(int(line) for line in out.split()) / 1e9
 

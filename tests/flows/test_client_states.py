@@ -30,7 +30,7 @@ from tests.support.provider import CHAT, Answer, ScriptedProvider
 from tests.support.scene import configuration, memory, put
 
 CALLS = 20
-TIMEOUT_S = 0.2
+TIMEOUT_S = 0.15
 # What a call may take beyond its deadline on a busy machine.
 MARGIN_S = 1.5
 STATUSES = {"ok", "empty", "not_ready", "disabled", "timeout", "error", "unavailable"}

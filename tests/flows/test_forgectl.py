@@ -152,16 +152,17 @@ def test_forget_asks_a_person_and_does_only_what_was_answered(shell, key, code):
     ],
     ids=" ".join,
 )
-def test_json_is_one_versioned_object_on_stdout(shell, arguments):
-    written, generation = _remember(shell, "the walrus sings")
-    shell.run("retrieve", "walrus", "--session", "s")
+def test_json_is_one_versioned_object_on_stdout(daemon, shell, arguments):
+    with daemon.client(strict=True) as client:
+        written = client.remember(str(shell.directory), "the walrus sings")
+        message = [{"role": "user", "content": "walrus"}]
+        client.retrieve(str(shell.directory), message, min_generation=written.generation)
 
-    shown = shell.run(*(written if word == "ID" else word for word in arguments), "--json")
+    shown = shell.run(*(written.memory_id if word == "ID" else word for word in arguments), "--json")
 
     assert (shown.code, shown.err) == (0, "")
     assert shown.json["schema_version"] == 1
     assert "error" not in shown.json
-    assert generation
 
 
 # --- exit codes --------------------------------------------------------------------------------------
