@@ -39,6 +39,7 @@ _GRACE_S = 1.0
 _BUFFER_BYTES = 1 << 16
 _IN_FLIGHT = 64
 _HEADER = framing.HEADER_BYTES
+_size_at = struct.Struct(">I").unpack_from
 
 
 class Service(Protocol):
@@ -170,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         """Begin what has arrived, as far as there is room for it; the rest stays in the buffer."""
         start, received = 0, False
         while self._have - start >= _HEADER and self._has_room:
-            size = int.from_bytes(self._buffer[start : start + _HEADER], "big")
+            (size,) = _size_at(self._buffer, start)
             if size > protocol.MAX_CAPTURE_BYTES:
                 self._server.metrics.bad_frames += 1
                 self.refuse("frame_too_large", f"a request may have {protocol.MAX_CAPTURE_BYTES} bytes")
@@ -243,7 +244,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         frame = self._encoded(reply)
-        if self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
+        stuck = self._stuck_since is not None
+        if stuck and self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
             self._server.metrics.slow_readers_closed += 1
             self._transport.abort()
             return

@@ -195,7 +195,8 @@ class OpenAICompatibleEmbedder:
     A call goes out in batches, by number and by estimated tokens; a refusal that speaks of size halves them
     and the smaller number is remembered while the process lives. A call succeeds as a whole or raises on
     the first batch that cannot be done: whoever embeds a store bisects (bad_input is the fault of a text).
-    The dimension is that of the first reply; another one later is a bad_reply.
+    A reply of another dimension than the one before is a bad_reply, once: the model was replaced behind its
+    name, and whoever holds vectors has to get them anew.
     """
 
     def __init__(
@@ -259,13 +260,12 @@ class OpenAICompatibleEmbedder:
             Call(_EMBEDDINGS, body, tuple(batch), deadline, cap=_VECTOR_BYTES * (len(batch) + 4))
         )
         rows = read_vectors(self._endpoint.shown(_EMBEDDINGS), content, len(batch))
-        dimension = rows.shape[1]
-        if self._dimension not in (0, dimension):
+        before, self._dimension = self._dimension, rows.shape[1]
+        if before not in (0, self._dimension):
             raise ProviderError(
-                f"{self._endpoint.shown()} sent vectors of {dimension} numbers after {self._dimension}",
+                f"{self._endpoint.shown()} sent vectors of {self._dimension} numbers after {before}",
                 reason="bad_reply",
             )
-        self._dimension = dimension
         return rows
 
     def _ready(self, text: str, kind: Kind) -> str:

@@ -79,6 +79,11 @@ class Caller:
         self.send(frame)
         return self.next()
 
+    def ping(self, frame: bytes) -> bytes:
+        """A frame whose reply is so small that it comes in one piece: nothing is measured but the round trip."""
+        self._socket.sendall(frame)
+        return self._socket.recv(4096)
+
     def send(self, frame: bytes | bytearray) -> None:
         self._socket.sendall(frame)
 

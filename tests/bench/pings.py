@@ -41,7 +41,7 @@ def against_c() -> Sequence[Figure]:
         with on_one_core(daemon.pid):
             for _ in range(_ROUNDS):
                 floor.append(_asked(program, path, place / "ping"))
-                ours.append(p50([timed(lambda: caller.ask(_PING)) for _ in range(_CALLS)]))
+                ours.append(p50([timed(lambda: caller.ping(_PING)) for _ in range(_CALLS)]))
         caller.close()
     ratio = statistics.median(mine / c for mine, c in zip(ours, floor, strict=True))
     return [Figure("ping p50 / C to C", ratio, 1.6, {"forged": us(p50(ours)), "C to C": us(p50(floor))})]

@@ -624,6 +624,20 @@ def test_vectors_of_another_dimension_are_welcome_after_a_full_rebuild(tmp_path_
     assert (built.status, reply.status, sorted(ids(reply))) == ("ok", "ok", ["m0", "m1"])
 
 
+def test_a_model_replaced_behind_its_name_heals_with_the_next_edit(tmp_path_factory, repo):
+    """H6: no map ever holds two dimensions, and nobody has to ask for a rebuild."""
+    put(repo, memory("m0", "walrus"), memory("m1", "something"))
+    with staged(
+        tmp_path_factory.mktemp("home"), retrieval_strategy="direct", retrieval_lexical_weight=0
+    ) as scene:
+        scene.load(repo)
+        scene.provider.dimension = 5
+
+        put(repo, memory("m2", "an edit"))
+
+        eventually(lambda: sorted(ids(scene.ask(repo, "q"))) == ["m0", "m1", "m2"], 15)
+
+
 def test_a_full_rebuild_during_a_build_breaks_neither(scene, repo):
     go = threading.Event()
     scene.provider.embeddings = poisoned("walrus", _held(scene.provider, go))

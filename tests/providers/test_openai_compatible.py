@@ -74,7 +74,7 @@ def run_embedder(
 
 
 def embed(
-    provider: ScriptedProvider, texts: list[str], *, within: float = 10.0, **settings: object
+    provider: ScriptedProvider, texts: list[str], *, within: float = 30.0, **settings: object
 ) -> Vectors:
     return run_embedder(
         provider, lambda model: model.embed(texts, deadline=time.monotonic() + within), **settings
