@@ -3,8 +3,7 @@
 A build has three steps. `draft` (in a thread) scans the files and brings the lexical leg up to date; `embed`
 (on the loop) gets vectors for texts that have none; `finish` (in a thread) lays the rows out and freezes
 the map. `finish` may come twice: once without the vectors that are still on their way, once with them.
-Long work in a thread pauses after each slice of about 0.25 ms: a tight loop would hold the interpreter lock
-and make every ping wait (performance-anchors.md 1c: p99 x 94).
+Long work in a thread is done at a pace that leaves the loop free to answer.
 """
 
 from __future__ import annotations
@@ -25,14 +24,12 @@ from forged.graph import Chains
 from forged.lexical import LexicalLeg, Terms
 from forged.memo import VectorMemo, text_hash
 from forged.memory import Memory, Problem
+from forged.pace import Pace
 from forged.providers import Embedder, Vectors
 from forged.store import MemoryStore, Snapshot
 from forged.vector_map import VectorMap
 
-_TEXTS_A_SLICE = 8
-_ROWS_A_SLICE = 1024
-# Beside a map that serves, a build is patient; before the first map, someone is waiting for it.
-_PAUSE_S, _FIRST_PAUSE_S = 0.0001, 0.00005
+_PAUSE_S = 0.0005
 _QUARANTINE_S = 3600.0
 
 _ID = operator.attrgetter("id")
@@ -127,7 +124,7 @@ class Builder:
 
     def _drafted(self, memories: tuple[Memory, ...]) -> Draft:
         old = self._map.memories if self._map is not None else ()
-        kept_old, kept_new, added = _compare(old, memories)
+        kept_old, kept_new, added = _compare(old, memories, Pace(self._pause))
         hashes = self._hash(memories, kept_old, kept_new, added)
         return Draft(
             memories,
@@ -144,9 +141,11 @@ class Builder:
             return (b"",) * len(memories)
         hashes = np.full(len(memories), b"", object)
         hashes[kept_new] = np.array(self._hashes, object)[kept_old]
+        pace = Pace(self._pause)
         for new in added.tolist():
             text = memories[new].content
             hashes[new] = text_hash(text) if text.strip() else b""
+            pace.breathe()
         return tuple(hashes.tolist())
 
     def _index(self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, added: Rows) -> LexicalLeg:
@@ -159,11 +158,11 @@ class Builder:
         )
 
     def _tokenised(self, texts: Sequence[str]) -> list[Terms]:
+        pace = Pace(self._pause)
         docs = []
-        for count, text in enumerate(texts, 1):
+        for text in texts:
             docs.append(lexical.terms(text))
-            if count % _TEXTS_A_SLICE == 0:
-                self._pause()
+            pace.breathe()
         return docs
 
     def _missing(self, memories: Sequence[Memory], hashes: Sequence[bytes]) -> dict[bytes, str]:
@@ -218,7 +217,7 @@ class Builder:
             chains=draft.chains,
         )
         if dense is not None and memo is self._memo:
-            memo.adopt(draft.hashes, dense.rows)
+            memo.adopt(draft.hashes, dense)
         self._map, self._hashes = new, draft.hashes
         self._complete = not unknown
         if self._complete:
@@ -264,25 +263,14 @@ class Builder:
             if hashes[row] and (vector := known(hashes[row])) is not None
         }
         dimension = len(next(reversed(fresh.values()))) if fresh else memo.dimension
-        if not fresh and not (places >= 0).any():
+        fresh = {row: vector for row, vector in fresh.items() if len(vector) == dimension}
+        if live is not None and live.dimension == dimension and (fresh or (places >= 0).any()):
+            return live.edited(places, fresh)
+        if not fresh:
             return None
         rows = np.zeros((len(hashes), dimension), np.float32)
-        if live is not None and len(live) and memo.dimension == dimension:
-            self._take_over(live, places, rows)
-        for count, (row, vector) in enumerate(fresh.items(), 1):
-            if len(vector) == dimension:
-                rows[row] = vector
-            if count % _ROWS_A_SLICE == 0:
-                self._pause()
+        rows[list(fresh)] = list(fresh.values())
         return DenseLeg.build(self._embedder.key, rows)
-
-    def _take_over(self, live: Vectors, places: NDArray[np.int64], rows: Vectors) -> None:
-        """Copy the live row of each place; rows at no place stay zero."""
-        for start in range(0, len(rows), _ROWS_A_SLICE):
-            part = slice(start, start + _ROWS_A_SLICE)
-            np.take(live, places[part], axis=0, out=rows[part], mode="clip")
-            rows[part][places[part] < 0] = 0
-            self._pause()
 
     def forget_vectors(self) -> None:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
@@ -295,10 +283,12 @@ class Builder:
         self._retry = True
 
     def _pause(self) -> None:
-        time.sleep(_FIRST_PAUSE_S if self._map is None else _PAUSE_S)
+        """Be patient beside a map that serves; before the first one, someone is waiting for it."""
+        if self._map is not None:
+            time.sleep(_PAUSE_S)
 
 
-def _compare(old: Sequence[Memory], new: Sequence[Memory]) -> tuple[Rows, Rows, Rows]:
+def _compare(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> tuple[Rows, Rows, Rows]:
     """Rows of texts that stay, in the old and in the new order, and new rows of texts that do not.
 
     Both are ordered by id, so the rows that stay ascend in both. Most rebuilds are for one memory, and all
@@ -316,6 +306,7 @@ def _compare(old: Sequence[Memory], new: Sequence[Memory]) -> tuple[Rows, Rows, 
             kept_new.append(row)
         else:
             added.append(row)
+        pace.breathe()
     return _framed(head, kept_old, len(old), tail), _framed(head, kept_new, len(new), tail), _rows(added)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from forged import heap
 from forged.builder import Builder, Draft
 from forged.errors import ForgedError, ProviderError
 from forged.metrics import Metrics
@@ -34,6 +35,7 @@ _RETRY_S, _RETRY_MOST_S = 1.0, 60.0
 # A map is swapped in without the vectors that are still missing when they take longer than this.
 _PATIENCE_S = 0.05
 _UNSETTLED_S = 0.1
+_LONG_BUILD_MS = 500.0
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -238,6 +240,8 @@ class Indexer:
         index.visible, index.attempted = max(index.visible, index.goal), max(index.attempted, index.goal)
         index.ended = index.goal
         index.moved()
+        if index.progress.build_ms > _LONG_BUILD_MS:
+            await asyncio.to_thread(heap.give_back)
         logger.debug("build done root=%s took_ms=%.1f", index.root.top, index.progress.build_ms)
         return False
 

@@ -15,7 +15,7 @@ import threading
 import unicodedata
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 
 import msgspec
@@ -54,8 +54,20 @@ def _word_pattern(character: str) -> re.Pattern[str]:
     return re.compile(rf"{run}(?:(?:[.'-]|_{{1,2}}){run}){{0,7}}(?:\+\+|#(?!{character}))?")
 
 
-_WORD = _word_pattern(rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])")
-_PAIR = re.compile(rf"(?=([{_PAIRED}]{{2}}))|(?<![{_PAIRED}])([{_PAIRED}])(?![{_PAIRED}])")
+_ASCII_WORD = _word_pattern("[A-Za-z0-9]")
+
+
+# The wide classes take 10 ms to compile, which a daemon that meets only English need not spend.
+@cache
+def _wide_word() -> re.Pattern[str]:
+    return _word_pattern(rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])")
+
+
+@cache
+def _pair() -> re.Pattern[str]:
+    return re.compile(rf"(?=([{_PAIRED}]{{2}}))|(?<![{_PAIRED}])([{_PAIRED}])(?![{_PAIRED}])")
+
+
 # Parts of an identifier: HTTPServer is HTTP and Server, APIs is one word, sha256 is sha and 256.
 _PART = re.compile(r"[A-Z]{2,}s?(?![a-z])|[A-Z]?[a-z]+|[A-Z]|[0-9]+")
 _SEPARATOR = re.compile(r"[._'-]+")
@@ -82,10 +94,10 @@ def terms(text: str) -> Terms:
 
 def _chunk(chunk: str) -> tuple[int, ...]:
     """Terms of a piece of text without white space."""
-    found = chain.from_iterable(map(_word_terms, _WORD.findall(chunk)))
     if chunk.isascii():
-        return tuple(found)
-    return (*found, *(_hash("".join(pair)) for pair in _PAIR.findall(chunk)))
+        return tuple(chain.from_iterable(map(_word_terms, _ASCII_WORD.findall(chunk))))
+    found = chain.from_iterable(map(_word_terms, _wide_word().findall(chunk)))
+    return (*found, *(_hash("".join(pair)) for pair in _pair().findall(chunk)))
 
 
 _known_chunk = lru_cache(_CACHED_CHUNKS)(_chunk)

@@ -15,6 +15,7 @@ from itertools import compress, filterfalse, repeat
 import numpy as np
 from numpy.typing import NDArray
 
+from forged.dense import DenseLeg
 from forged.providers import Vectors
 
 # A small root may lose all its files to a `git checkout`; this many rows are kept even then (1.5 KB each).
@@ -26,43 +27,41 @@ def text_hash(text: str) -> bytes:
 
 
 class VectorMemo:
-    """Rows of one root for one embedder key: live ones by reference, retired ones by copy."""
+    """Rows of one root for one embedder key: live ones by reference, retired ones by copy.
+
+    `live` is the leg whose rows `places` tells of.
+    """
 
     def __init__(self) -> None:
-        self._rows: Vectors | None = None
+        self.live: DenseLeg | None = None
         self._row_of: dict[bytes, int] = {}
         self._retired: OrderedDict[bytes, Vectors] = OrderedDict()
 
     def get(self, key: bytes) -> Vectors | None:
         """The unit row of a text hash, shape (dimension,), if it is known."""
         row = self._row_of.get(key)
-        if row is not None and self._rows is not None:
-            return np.asarray(self._rows[row])
+        if row is not None and self.live is not None:
+            return self.live.row(row)
         return self._retired.get(key)
 
     @property
     def dimension(self) -> int:
         """Length of the live rows, 0 if there are none."""
-        return 0 if self._rows is None else int(self._rows.shape[1])
-
-    @property
-    def live(self) -> Vectors | None:
-        """The rows that `places` tells of."""
-        return self._rows
+        return 0 if self.live is None else self.live.dimension
 
     def places(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
         """Where in `live` the row of each text hash is, -1 where it is not."""
         return np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
 
-    def adopt(self, keys: Sequence[bytes], rows: Vectors) -> None:
-        """Make `rows`, shape (len(keys), dimension), the live ones; zero rows are unknown texts."""
-        known = np.einsum("ij,ij->i", rows, rows) > 0
+    def adopt(self, keys: Sequence[bytes], leg: DenseLeg) -> None:
+        """Make the rows of `leg`, one for each of `keys`, the live ones; zero rows are unknown texts."""
+        known = ~leg.missing
         live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
-        if self._rows is not None:
+        if self.live is not None:
             for key in filterfalse(live.__contains__, self._row_of):
-                self._retired[key] = self._rows[self._row_of[key]].copy()
+                self._retired[key] = self.live.row(self._row_of[key]).copy()
         for key in self._retired.keys() & live.keys():
             del self._retired[key]
         while len(self._retired) > max(len(live), _KEPT_AT_LEAST):
             self._retired.popitem(last=False)
-        self._rows, self._row_of = rows, live
+        self.live, self._row_of = leg, live

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator
+from functools import cache
 from typing import TypeAlias
 
 import yaml
@@ -142,7 +143,7 @@ def _marks(event: yaml.Event) -> tuple[yaml.Mark | yaml._yaml.Mark, yaml.Mark | 
 # Writing. The three styles follow go-yaml v3's emitter. Beyond it `=` and `<<` are quoted, because a YAML 1.1
 # reader gives them a meaning, and text with line ends is escaped instead of becoming a `|` block.
 
-_NEEDS_ESCAPES = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
+_ASCII_ESCAPED = re.compile("[^\x20-\x7e]")
 _NEEDS_QUOTES = re.compile(r"[#,\[\]{}&*!|>'\"%@` ]|[-?:](?: |\Z)|---|\.\.\.|.*(?:: |:\Z| #| \Z)", re.DOTALL)
 _WORD_WITH_TYPE = re.compile(
     r"|~|null|Null|NULL|true|True|TRUE|false|False|FALSE|=|<<|\.nan|\.NaN|\.NAN|[-+]?\.(?:inf|Inf|INF)"
@@ -161,12 +162,18 @@ _ESCAPES = {
 }  # fmt: skip
 
 
+@cache  # the wide class takes 6 ms to compile: not at the start of a daemon
+def _escaped() -> re.Pattern[str]:
+    return re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
+
+
 def scalar(text: str) -> str:
     """Return a text as the value of a key. What UTF-8 cannot hold becomes `?`."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
-    if _NEEDS_ESCAPES.search(text) or _reads_as_another_type(text):
-        return '"' + re.sub(rf'["\\]|{_NEEDS_ESCAPES.pattern}', _escape, text) + '"'
+    escaped = _ASCII_ESCAPED if text.isascii() else _escaped()
+    if escaped.search(text) or _reads_as_another_type(text):
+        return '"' + re.sub(rf'["\\]|{escaped.pattern}', _escape, text) + '"'
     if _NEEDS_QUOTES.match(text):
         return "'" + text.replace("'", "''") + "'"
     return text

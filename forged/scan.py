@@ -19,18 +19,17 @@ import logging
 import os
 import re
 import stat
-import time
 from collections.abc import Callable
 from typing import TypeAlias
 
 from forged import durable
 from forged.errors import MemoryFormatError, StoreError
 from forged.frontmatter import MAX_FILE_BYTES, read
+from forged.pace import Pace
 from forged.snapshot import Key, Listing, Seen, Snapshot, edited, made, printable
 
 logger = logging.getLogger(__name__)
 
-SLICE_S = 0.00025  # work between two pauses; a loop that never lets go starves the event loop (section 11)
 QUIET_S = 0.25  # a file saved in place is read once it has not moved for so long
 GRACE_S = 2.0  # a file that was good and is not any more keeps its last good memory for so long
 _BATCH = 64
@@ -57,19 +56,20 @@ def scan(
     `files`, if there are any, are paths of files in the folders; everything else is taken to be as it was.
     """
     before = {listing.path: listing for listing in previous.listings} if previous else {}
-    one = _Pass(scope, pause, clock, files if previous is not None else frozenset())
+    breathe = Pace(pause).breathe
+    one = _Pass(scope, breathe, clock, files if previous is not None else frozenset())
     listings = tuple(
         one.directory(top, folder, before.get(path) or Listing(path, {}))
         for folder in folders
         for path in (os.path.join(top, folder),)
     )
     if previous is None:
-        return made(listings, None, unsettled=one.unsettled, breathe=one.breathe)
+        return made(listings, None, unsettled=one.unsettled, breathe=breathe)
     same = all(new is old for new, old in zip(listings, previous.listings, strict=True))
     if same and previous.unsettled == one.unsettled:
         return previous
     few = edited(previous, listings, files, unsettled=one.unsettled) if files else None
-    return few or made(listings, previous, unsettled=one.unsettled, breathe=one.breathe)
+    return few or made(listings, previous, unsettled=one.unsettled, breathe=breathe)
 
 
 class _Named:
@@ -93,14 +93,13 @@ class _Pass:
     """One pass over the directories of a root."""
 
     def __init__(
-        self, scope: str, pause: Callable[[], None], clock: Callable[[], float], files: frozenset[str]
+        self, scope: str, breathe: Callable[[], None], clock: Callable[[], float], files: frozenset[str]
     ) -> None:
         self.unsettled = False
         self._scope = scope
         self._files = files
         self._clock = clock
-        self._pause = pause
-        self._slice_ends = time.perf_counter() + SLICE_S
+        self._breathe = breathe
         self._inodes: set[tuple[int, int]] = set()
 
     def directory(self, top: str, folder: str, before: Listing) -> Listing:
@@ -138,7 +137,7 @@ class _Pass:
                 files[name] = seen
                 if seen.reason:
                     logger.debug("questionable memory file=%s reason=%s", printable(name), seen.reason)
-            self.breathe()
+            self._breathe()
         held = all(files.get(entry.name) is before.files.get(entry.name) for entry in fresh)
         return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")
 
@@ -171,7 +170,7 @@ class _Pass:
                         same[name] = seen
                     else:
                         fresh.append(entry)
-                self.breathe()
+                self._breathe()
         return same, fresh
 
     def _look(self, directory: int, entry: Entry, old: Seen | None) -> Seen | None:
@@ -219,11 +218,6 @@ class _Pass:
     def _hold(self, old: Seen) -> Seen:
         self.unsettled = True
         return old
-
-    def breathe(self) -> None:
-        if time.perf_counter() >= self._slice_ends:
-            self._pause()
-            self._slice_ends = time.perf_counter() + SLICE_S
 
 
 def _renewed(before: Listing, files: dict[str, Seen], reason: str) -> Listing:

@@ -229,12 +229,14 @@ class _Dense(msgspec.Struct, frozen=True, eq=False):
         ]
         if not usable:
             return None
-        queries = np.ascontiguousarray(queries, np.float32)  # float64 would cast every block of rows
+        queries = np.ascontiguousarray(queries, np.float32)  # float64 would cast every block
         legs, columns = zip(*usable, strict=True)
-        cosines = np.zeros((len(queries), visible.size), np.float32)
+        cosines = np.empty((len(queries), visible.size), np.float32)
         missing = np.ones(visible.size, np.bool_)
+        if sum(map(len, legs)) < visible.size:
+            cosines.fill(0)
         for leg, own in usable:
-            cosines_into(cosines[:, own], leg.rows, queries)
+            cosines_into(cosines[:, own], leg, queries)
             missing[own] = leg.missing
         return cls(cosines, missing, queries, legs, columns)
 

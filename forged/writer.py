@@ -53,7 +53,7 @@ class Writer:
         async with self._lock(index.root):
             written = await self._next_version(index, draft)
             path = await asyncio.to_thread(index.builder.store.write, written)
-            index.mark()
+            index.mark(frozenset({path}))
             return written, path
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:

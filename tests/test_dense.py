@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.dense import DenseLeg, block_rows, cosines_into, joint_centre
+from forged.dense import DenseLeg, cosines_into, joint_centre
 
 
 def unit_rows(n, d, seed=0, offset=0.0):
@@ -24,29 +24,56 @@ def centred_cosines(rows, queries, mean):
     return (queries @ rows.T) / np.linalg.norm(rows, axis=1)
 
 
-@given(st.integers(1, 9), st.integers(1, 300), st.sampled_from([1, 3, 16, 100]))
+@given(st.integers(1, 9), st.integers(0, 300), st.sampled_from([1, 3, 16, 100]))
 def test_blocks_equal_the_plain_product(queries, n, d):
     rows, asked = unit_rows(n, d), unit_rows(queries, d, seed=1)
     out = np.full((queries, n + 2), 7, np.float32)
 
-    cosines_into(out[:, 1:-1], rows, asked)
+    cosines_into(out[:, 1:-1], DenseLeg.build("key", rows), asked)
 
     np.testing.assert_allclose(out[:, 1:-1], asked.astype(float) @ rows.T.astype(float), atol=1e-6)
     assert (out[:, [0, -1]] == 7).all()
 
 
-@pytest.mark.parametrize(
-    ("queries", "dimension", "rows"),
-    [(5, 384, 128), (5, 1536, 128), (16, 1536, 32), (80, 384, 32), (500, 3072, 16), (1, 1, 128)],
-)
-def test_blocks_stay_below_a_million_multiplications(queries, dimension, rows):
-    assert block_rows(queries, dimension) == rows
+@given(st.integers(0, 200))
+def test_rows_come_out_as_they_were_packed(n):
+    rows = unit_rows(n, 5)
+    leg = DenseLeg.build("key", rows)
+
+    assert (leg.rows == rows).all()
+    assert all((leg.row(i) == rows[i]).all() for i in range(n))
 
 
-def test_unit_rows_are_held_without_a_copy():
-    rows = unit_rows(10, 4)
+@given(st.data())
+def test_an_edit_equals_a_leg_built_from_scratch(data):
+    n = data.draw(st.integers(0, 150))
+    leg = DenseLeg.build("key", np.vstack([unit_rows(n, 4), np.zeros((1, 4), np.float32)]))
+    kept = data.draw(st.sets(st.integers(0, n)))
+    places = np.array([i if i in kept else -1 for i in range(n + 1)], np.int64)
+    if data.draw(st.booleans()):  # rows move, come and go as well
+        places = np.array(data.draw(st.permutations([*sorted(kept), -1, -1])), np.int64)
+    unknown = np.flatnonzero(places < 0).tolist()
+    fresh = {row: unit_rows(1, 4, seed=row + 1)[0] for row in unknown if data.draw(st.booleans())}
+    wanted = [leg.row(at) if at >= 0 else fresh.get(row, np.zeros(4)) for row, at in enumerate(places)]
 
-    assert DenseLeg.build("key", rows).rows is rows
+    edited = leg.edited(places, fresh)
+    built = DenseLeg.build("key", np.array(wanted, np.float32).reshape(-1, 4))
+
+    assert (edited.rows == built.rows).all()
+    assert (edited.missing == built.missing).all()
+    np.testing.assert_allclose(edited.total, built.total, atol=1e-6)
+    assert (edited.blocks == built.blocks).all()
+
+
+def test_an_edit_leaves_the_leg_before_alone():
+    rows = unit_rows(100, 4)
+    leg = DenseLeg.build("key", rows)
+    places = np.arange(100)
+    places[70] = -1
+
+    leg.edited(places, {70: unit_rows(1, 4, seed=9)[0]})
+
+    assert (leg.rows == rows).all()
 
 
 def test_rows_of_any_length_become_unit_rows_and_zero_stays_zero():
@@ -75,7 +102,7 @@ def test_centring_equals_subtracting_the_joint_mean_from_every_row():
     centre = joint_centre(legs)
     for i, leg in enumerate(legs):
         raw, out = np.empty((3, len(leg)), np.float32), np.empty((3, len(leg)), np.float32)
-        cosines_into(raw, leg.rows, queries)
+        cosines_into(raw, leg, queries)
         centre.apply(i, raw, queries, out=out)
         wanted = centred_cosines(leg.rows.astype(float), queries.astype(float), present.mean(axis=0))
         wanted[:, leg.missing] = 0
@@ -86,7 +113,7 @@ def test_row_at_the_mean_has_no_direction_and_scores_zero():
     leg = DenseLeg.build("key", np.repeat(unit_rows(1, 16), 60, axis=0))
     raw, out = np.empty((2, 60), np.float32), np.empty((2, 60), np.float32)
     queries = unit_rows(2, 16, seed=1)
-    cosines_into(raw, leg.rows, queries)
+    cosines_into(raw, leg, queries)
 
     joint_centre([leg]).apply(0, raw, queries, out=out)
 

@@ -22,12 +22,12 @@ LAYERS = """
     builder
     store | watcher | providers | postgres | embedding
     view
-    vector_map
+    vector_map | memo
     scan
-    lexical | dense | graph | frontmatter | memo | durable | snapshot | trust | secrets | transcripts
+    lexical | dense | graph | frontmatter | durable | snapshot | pace | trust | secrets | transcripts
     english | plain_yaml
     conversation | roots | config | providers=
-    models | metrics
+    models | metrics | heap
     memory
     errors
     =

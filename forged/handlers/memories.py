@@ -33,7 +33,7 @@ async def remember(context: Context, request: wire.Remember) -> wire.Remembered:
         memory_id=written.id,
         version=written.version,
         path=path,
-        generation=context.token(index.mark()),
+        generation=context.token(index.mark(frozenset({path}))),
     )
 
 

@@ -80,7 +80,7 @@ class Caller:
         return self.next()
 
     def ping(self, frame: bytes) -> bytes:
-        """A frame whose reply is so small that it comes in one piece: nothing is measured but the round trip."""
+        """A frame with a reply so small that it comes in one piece: the bare round trip."""
         self._socket.sendall(frame)
         return self._socket.recv(4096)
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import corpus
 from daemons import Caller, Daemon, prepared, serving
@@ -105,7 +105,7 @@ class _Watcher:
         self._seen: dict[str, float] = {}
         self._changed = threading.Condition()
 
-    def __enter__(self) -> _Watcher:
+    def __enter__(self) -> Self:
         child = self._running.__enter__()
         assert child.stdout is not None
         child.stdout.readline()

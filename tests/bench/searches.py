@@ -24,7 +24,7 @@ _ROUNDS, _CALLS = 20, 16
 
 
 def against_faiss() -> Sequence[Figure]:
-    """P4, in a process of its own: faiss brings an OpenMP and an OpenBLAS, and forged's runs on one thread."""
+    """P4, in a process of its own, because faiss brings its own OpenMP and OpenBLAS; both on one thread."""
     needs(package="faiss")
     env = plain_environment(
         OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(sys.path)

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import corpus
 from daemons import Caller, Daemon, prepared, serving
-from measuring import Broken, Figure, in_turn, ms, p50, plain_environment, process
+from measuring import Broken, Figure, in_turn, ms, p50, plain_environment, process, timed
 
 from forged_client import protocol
 
@@ -30,28 +30,32 @@ def daemon() -> Sequence[Figure]:
         def import_only() -> None:
             subprocess.run(bare, env=plain_environment(), check=True)
 
-        began: list[float] = []
         taken: list[float] = []
         imports: list[float] = []
         for _ in range(_ROUNDS):
-            imports.append(in_turn({"bare": import_only}, 1)["bare"][0])
-            began.append(time.perf_counter())
+            imports.append(timed(import_only))
+            began = time.perf_counter()
             with serving(daemon):
                 _retrieved(daemon)
-                taken.append(time.perf_counter() - began[-1])
-    raw = {"first retrieve": ms(p50(taken)), "bare import": ms(p50(imports)), "of": " ".join(packages)}
+                taken.append(time.perf_counter() - began)
+    foreign = " ".join(name for name in packages if name not in sys.stdlib_module_names)
+    raw = {
+        "first retrieve": ms(p50(taken)),
+        "bare import": ms(p50(imports)),
+        "of": f"{foreign} and {len(packages) - len(foreign.split())} of the standard library",
+    }
     return [Figure("start to first retrieve / bare import", p50(taken) / p50(imports), 1.6, raw)]
 
 
 def _imported_by(daemon: Daemon) -> list[str]:
-    """Packages beside the standard library that a daemon has imported when it has answered a retrieve."""
+    """Packages and modules of others that a daemon has imported when it has answered a retrieve."""
     log = daemon.home / "imports"
     command = [sys.executable, "-X", "importtime", *daemon.command(stub=False)[1:]]
     with open(log, "wb") as errors, process(command, daemon.environment(), cwd="/", stderr=errors):
         _retrieved(daemon)
     tops = {name.partition(".")[0] for name in _IMPORTED.findall(log.read_text())}
     ours = {"forged", "forged_client", "sitecustomize", "usercustomize"}
-    return sorted(top for top in tops - sys.stdlib_module_names - ours if top[0] != "_" and find_spec(top))
+    return sorted(top for top in tops - ours if top[0] != "_" and find_spec(top))
 
 
 def _retrieved(daemon: Daemon) -> None:

@@ -12,6 +12,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as forged.__main__ does, b
 
 import asyncio
 import logging
+from pathlib import Path
 
 import corpus
 import numpy as np
@@ -25,7 +26,7 @@ class StubEmbedder:
 
     key = "bench"
 
-    def __init__(self, counted_in: str) -> None:
+    def __init__(self, counted_in: Path) -> None:
         self._counted_in = counted_in
         self._passages = 0
         self._queries: dict[str, Vectors] = {}
@@ -34,14 +35,19 @@ class StubEmbedder:
         self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
     ) -> Vectors:
         if kind == "passage":
-            self._passages += len(texts)
-            with open(self._counted_in, "w") as file:
-                file.write(str(self._passages))
+            self._count(len(texts))
             return corpus.vectors(texts)
         for text in texts:
             if text not in self._queries:
                 self._queries[text] = corpus.vector(text)
         return np.stack([self._queries[text] for text in texts])
+
+    def _count(self, passages: int) -> None:
+        self._passages += passages
+        self._counted_in.write_text(str(self._passages))
+
+    def forget(self) -> None:
+        """Nothing is kept that a renewal would have to drop."""
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -49,5 +55,5 @@ class StubEmbedder:
 
 if __name__ == "__main__":
     logging.basicConfig(level="WARNING")
-    stub = daemon.Models(embedder=StubEmbedder(os.environ["BENCH_EMBEDDED"]), chat=None)
+    stub = daemon.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
     asyncio.run(daemon.serve(config.load(os.environ), dict(os.environ), models=stub))
