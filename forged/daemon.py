@@ -19,7 +19,6 @@ import time
 from collections.abc import Coroutine, Mapping
 
 import msgspec
-from forged_client import address
 
 from forged import listening, sd_notify
 from forged.config import Loaded
@@ -36,6 +35,7 @@ from forged.roots import Root
 from forged.server import Server
 from forged.watcher import Watcher
 from forged.writer import Writer
+from forged_client import address
 
 logger = logging.getLogger(__name__)
 

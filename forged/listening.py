@@ -18,11 +18,11 @@ from forged.errors import ForgedError
 BACKLOG = 1024  # a full one makes connect fail at once with EAGAIN
 
 
-class AlreadyRunning(ForgedError):
+class AlreadyRunning(ForgedError):  # noqa: N818 - reads as the state it names
     """Another daemon holds the lock of this address."""
 
 
-class AddressUnusable(ForgedError):
+class AddressUnusable(ForgedError):  # noqa: N818
     """The directory of the socket is not ours alone; the message says what to do."""
 
 

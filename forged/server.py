@@ -20,13 +20,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import Protocol
 
-from forged_client import framing, protocol
-from forged_client.errors import MalformedFrame
-from forged_client.protocol import AnyRequest, Failed, Reply
-
 from forged.errors import ForgedError
 from forged.listening import BACKLOG
 from forged.metrics import Metrics
+from forged_client import framing, protocol
+from forged_client.errors import MalformedFrame
+from forged_client.protocol import AnyRequest, Failed, Reply
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
 
-from forged_client import protocol as wire
-
 from forged.errors import ForgedError
 from forged.handlers import health, memories, retrieval
 from forged.handlers.context import Context, Daemon, InvalidRequest, code_of
+from forged_client import protocol as wire
 
 __all__ = ["Daemon", "Handlers"]
 

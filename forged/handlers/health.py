@@ -8,12 +8,12 @@ import time
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
-from forged_client import protocol as wire
 
 from forged import __version__
 from forged.handlers.context import Context, Daemon
 from forged.indexer import Event, RootIndex
 from forged.view import View
+from forged_client import protocol as wire
 
 _PROBLEMS_SHOWN = 1000
 _REBUILD_PATIENCE_S = 600.0
@@ -29,9 +29,7 @@ def hello(context: Context, request: wire.Hello) -> wire.Reply:
         return wire.Failed(
             id=request.id, status="error", reason=message, code="protocol_mismatch", message=message
         )
-    return wire.Welcome(
-        id=request.id, version=__version__, pid=os.getpid(), epoch=context.daemon.epoch
-    )
+    return wire.Welcome(id=request.id, version=__version__, pid=os.getpid(), epoch=context.daemon.epoch)
 
 
 def status(context: Context, request: wire.Status) -> wire.StatusReport:

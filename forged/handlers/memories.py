@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-from forged_client import protocol as wire
-
 from forged import memory
 from forged.errors import MemoryNotFound
 from forged.handlers.context import PATIENCE_S, Context, InvalidRequest, NotReady, Workplace
@@ -16,6 +14,7 @@ from forged.retrieval.retriever import FIRST_BUILD
 from forged.roots import Root
 from forged.vector_map import VectorMap
 from forged.view import View
+from forged_client import protocol as wire
 
 _MOST_IN_REPLY = 1000
 

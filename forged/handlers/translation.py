@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import msgspec
+
 from forged import memory
 from forged.conversation import Utterance
 from forged.handlers.context import InvalidRequest
@@ -12,7 +14,6 @@ from forged.memory import Category, Memory, Related, Relationship, Trigger
 from forged.retrieval.answer import Ranked
 from forged.roots import Root
 from forged.vector_map import VectorMap
-import msgspec
 from forged_client import protocol as wire
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tests.support.daemon import DaemonProcess, eventually, running
 
 NORMALLY_S, MANY_S, ALWAYS_S = 2.0, 5.0, 31.0
@@ -188,8 +189,10 @@ def _follows(
         texts = [file.read_text() for file in files if os.fsencode(file).isascii()]
     with daemon.client() as client:
         eventually(
-            lambda: sorted(r.content for r in client.list(str(top), scope="repo", limit=1000).memories)
-            == sorted(texts),
+            lambda: (
+                sorted(r.content for r in client.list(str(top), scope="repo", limit=1000).memories)
+                == sorted(texts)
+            ),
             timeout_s,
         )
 
@@ -207,5 +210,7 @@ def _inotify_watches(pid: int) -> int:
 
 
 def _git(top: Path, *arguments: str) -> None:
-    who = {f"GIT_{role}_{what}": "t@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    who = {
+        f"GIT_{role}_{what}": "t@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    }
     subprocess.run(["git", "-C", str(top), *arguments], env={**os.environ, **who}, check=True, timeout=60)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import struct
 import time
 
 import pytest
+
 from forged_client import framing, protocol
 from tests.support.daemon import DaemonProcess, eventually, running
 
@@ -145,8 +147,7 @@ def test_a_client_that_never_reads_is_dropped(daemon, tmp_path):
 def test_a_thousand_idle_connections_do_not_lock_others_out(daemon):
     idle = []
     try:
-        for _ in range(1000):
-            idle.append(_connect(daemon))
+        idle.extend(_connect(daemon) for _ in range(1000))
         with daemon.client(strict=True) as client:
             for _ in range(20):
                 assert client.ping().status == "ok"
@@ -176,10 +177,8 @@ def _packed(value: dict[str, object]) -> bytes:
 
 def _send(peer: socket.socket, data: bytes) -> None:
     """Send what the daemon takes; that it closes meanwhile is one of the right answers."""
-    try:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
         peer.sendall(data)
-    except (BrokenPipeError, ConnectionResetError, TimeoutError):
-        pass
 
 
 def _bodies(peer: socket.socket):

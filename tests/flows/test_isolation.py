@@ -86,8 +86,12 @@ def _recall(home: Path, repo: Path, questions: dict[str, str]) -> float:
 
 def _many_memories(repo: Path, count: int) -> dict[str, str]:
     """Memories about services, and a question to each that shares two words out of several."""
-    things = "timeout retry cache queue schema index token limit pool batch".split()
-    services = [f"{a}{b}" for a in "bil ord shi inv ret log pay sea use not".split() for b in "ling der pping".split()]
+    things = ["timeout", "retry", "cache", "queue", "schema", "index", "token", "limit", "pool", "batch"]
+    services = [
+        f"{a}{b}"
+        for a in ["bil", "ord", "shi", "inv", "ret", "log", "pay", "sea", "use", "not"]
+        for b in ["ling", "der", "pping"]
+    ]
     questions = {}
     for number in range(count):
         service, thing = services[number % len(services)], things[number // len(services) % len(things)]
@@ -98,8 +102,10 @@ def _many_memories(repo: Path, count: int) -> dict[str, str]:
 
 
 def _unrelated(count: int) -> list[str]:
-    topics = "coffee train garden violin bicycle soup novel mountain garden lamp".split()
-    return [f"On day {n} I preferred the {topics[n % 10]} of the {topics[n // 10]} shop." for n in range(count)]
+    topics = ["coffee", "train", "garden", "violin", "bicycle", "soup", "novel", "mountain", "garden", "lamp"]
+    return [
+        f"On day {n} I preferred the {topics[n % 10]} of the {topics[n // 10]} shop." for n in range(count)
+    ]
 
 
 def _repository(top: Path) -> None:
@@ -109,10 +115,10 @@ def _repository(top: Path) -> None:
 
 
 def _git(top: Path, *arguments: str) -> None:
-    who = {f"GIT_{role}_{what}": "t@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    subprocess.run(
-        ["git", "-C", str(top), *arguments], env={**os.environ, **who}, check=True, timeout=60
-    )
+    who = {
+        f"GIT_{role}_{what}": "t@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    }
+    subprocess.run(["git", "-C", str(top), *arguments], env={**os.environ, **who}, check=True, timeout=60)
 
 
 def _remember(top: Path, canary: str) -> None:

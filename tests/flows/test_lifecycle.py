@@ -10,11 +10,19 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from tests.support.daemon import DaemonProcess, eventually
 from tests.support.provider import Answer, ScriptedProvider
 
 _AGENT = Path(__file__).parent / "agents" / "remembering.py"
 _STOP_S = 5.0
+_SUPERSEDING = """
+import sys
+from forged_client import Client
+
+with Client(sys.argv[1], timeout_s=20, strict=True) as client:
+    client.remember(sys.argv[2], f"from {sys.argv[4]}", supersedes=sys.argv[3])
+"""
 
 
 @pytest.fixture
@@ -218,9 +226,7 @@ def test_concurrent_new_versions_of_one_memory_make_one_chain(daemon, repo):
             [
                 sys.executable,
                 "-c",
-                "import sys; from forged_client import Client\n"
-                "with Client(sys.argv[1], timeout_s=20, strict=True) as c:\n"
-                "    c.remember(sys.argv[2], f'from {sys.argv[4]}', supersedes=sys.argv[3])",
+                _SUPERSEDING,
                 daemon.socket,
                 str(repo),
                 first.memory_id,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from tests.flows.locomo import Conversation, load, mean, recall_at
 from tests.support.daemon import DaemonProcess, running
 

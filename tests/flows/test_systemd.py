@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from forged_client import Client
 from tests.support.daemon import DaemonProcess, eventually
 
@@ -33,7 +34,17 @@ def activated(home):
     passed = {**daemon.env, "NOTIFY_SOCKET": str(daemon.directory / "notify"), "WATCHDOG_USEC": "400000"}
     settings = [f"--setenv={name}={value}" for name, value in passed.items()]
     process = subprocess.Popen(
-        [_ACTIVATE, "-l", daemon.socket, "--fdname=forged", *settings, sys.executable, "-m", "forged", "serve"],
+        [
+            _ACTIVATE,
+            "-l",
+            daemon.socket,
+            "--fdname=forged",
+            *settings,
+            sys.executable,
+            "-m",
+            "forged",
+            "serve",
+        ],
         env={"PATH": os.environ["PATH"]},
         cwd="/",
         stdout=subprocess.DEVNULL,
@@ -83,4 +94,3 @@ def test_sigterm_says_stopping_and_leaves_the_socket_to_its_owner(activated):
     while b"STOPPING=1" not in told:
         told = notify.recv(1024)
     assert Path(daemon.socket).is_socket()
-

@@ -99,9 +99,7 @@ class DaemonProcess:
 
 
 @contextlib.contextmanager
-def running(
-    home: Path, *, env: Mapping[str, str] | None = None, config: str = ""
-) -> Iterator[DaemonProcess]:
+def running(home: Path, *, env: Mapping[str, str] | None = None, config: str = "") -> Iterator[DaemonProcess]:
     """A started daemon; at the end it is gone and its log holds no traceback."""
     daemon = DaemonProcess(home, env=env, config=config)
     try:
@@ -114,7 +112,7 @@ def running(
         daemon.close()
 
 
-def eventually(check, timeout_s: float = 10.0, pause_s: float = 0.02):  # noqa: ANN001, ANN201
+def eventually(check, timeout_s: float = 10.0, pause_s: float = 0.02):
     """Repeat `check` until it returns something true, at most `timeout_s`; returns that."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -1,6 +1,6 @@
 """An agent process that remembers and prints every id that was acknowledged.
 
-    python remembering.py SOCKET WORKSPACE COUNT TAG
+python remembering.py SOCKET WORKSPACE COUNT TAG
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An agent process of the isolation test: retrieves in one workspace and prints every canary it was given.
 
-    python retrieving.py SOCKET WORKSPACE COUNT
+python retrieving.py SOCKET WORKSPACE COUNT
 """
 
 from __future__ import annotations
