@@ -96,7 +96,7 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
     @property
     def present(self) -> int:
         """Number of rows that hold a vector."""
-        return len(self.rows) - int(np.count_nonzero(self.missing))
+        return len(self) - int(np.count_nonzero(self.missing))
 
 
 class Centre(msgspec.Struct, frozen=True, eq=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from forged import memory
@@ -25,6 +26,7 @@ async def remember(context: Context, request: wire.Remember) -> wire.Remembered:
     if place.off:
         return wire.Remembered(id=request.id, status="disabled", reason=place.off)
     index = context.daemon.indexer.open(_root_of_scope(place, request.scope))
+    await _check_related(context, place, request)
     written, path = await context.daemon.writer.add(index, draft(request, index.root))
     context.daemon.metrics.remembered += 1
     return wire.Remembered(
@@ -34,6 +36,17 @@ async def remember(context: Context, request: wire.Remember) -> wire.Remembered:
         path=path,
         generation=context.token(index.mark(frozenset({path}))),
     )
+
+
+async def _check_related(context: Context, place: Workplace, request: wire.Remember) -> None:
+    """An edge into nothing is a slip of the pen: say so before anything is written. Raises MemoryNotFound."""
+    if not request.related:
+        return
+    deadline = time.monotonic() + PATIENCE_S
+    view = await context.daemon.indexer.view(place.roots, sys.maxsize, deadline)  # also what was just written
+    for edge in request.related:
+        if view.find(edge.id) is None:
+            raise _not_found(edge.id)
 
 
 def _root_of_scope(place: Workplace, scope: str) -> Root:

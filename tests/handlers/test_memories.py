@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from forged.errors import MemoryExists
+from forged.errors import MemoryExists, MemoryNotFound
 from forged.memory import Scope
 from forged_client import protocol as wire
 from tests.support.embedders import FakeEmbedder
@@ -82,6 +82,21 @@ def test_a_memory_of_the_other_scope_cannot_be_superseded(home, repo):
 
     assert talk(home, work)[0] == "not_found"
     assert not (repo / ".forge").exists()
+
+
+def test_an_edge_to_a_memory_just_written_holds_and_one_into_nothing_is_refused(home, repo):
+    async def work(parts):
+        first = await parts.ask(wire.Remember(workspace=str(repo), content="first"))
+        there = (wire.Edge(first.memory_id, "refines"),)
+        good = await parts.ask(wire.Remember(workspace=str(repo), content="second", related=there))
+        with pytest.raises(MemoryNotFound, match="mem_none"):
+            await parts.ask(
+                wire.Remember(workspace=str(repo), content="third", related=(wire.Edge("mem_none"),))
+            )
+        return good
+
+    assert talk(home, work).status == "ok"
+    assert len(list((repo / ".forge/memory").glob("*.md"))) == 2
 
 
 def test_a_memory_that_is_too_large_is_a_storage_error(home, repo):
