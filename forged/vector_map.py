@@ -70,28 +70,6 @@ class Candidate(msgspec.Struct, frozen=True):
     query: int
 
 
-def lexical_leg(memories: Sequence[Memory], previous: VectorMap | None = None) -> LexicalLeg:
-    """Lexical leg of memories sorted by id; unchanged ones are taken over from the previous map's leg."""
-    if previous is None or previous.lexical is None:
-        return LexicalLeg.build([lexical.terms(memory.content) for memory in memories])
-    kept: list[tuple[int, int]] = []
-    added: list[int] = []
-    for row, memory in enumerate(memories):
-        old = previous.row_of.get(memory.id)
-        if old is not None and previous.memories[old].content == memory.content:
-            kept.append((old, row))
-        else:
-            added.append(row)
-    old_rows, new_rows = np.array(kept, np.int32).reshape(-1, 2).T
-    return previous.lexical.splice(
-        kept_old=old_rows,
-        kept_new=new_rows,
-        added_new=np.array(added, np.int32),
-        added=[lexical.terms(memories[row].content) for row in added],
-        size=len(memories),
-    )
-
-
 def search(
     maps: Sequence[VectorMap],
     *,

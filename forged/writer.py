@@ -17,8 +17,8 @@ import msgspec
 
 from forged import graph
 from forged.errors import MemoryNotFound
-from forged.indexer import RootIndex
 from forged.memory import Memory
+from forged.root_index import RootIndex
 from forged.roots import Root
 from forged.store import Snapshot
 

@@ -19,6 +19,7 @@ LAYERS = """
     handlers
     writer
     retrieval | indexer | capture
+    root_index
     builder
     store | watcher | providers | postgres | embedding
     view

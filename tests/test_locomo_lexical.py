@@ -9,8 +9,9 @@ import pytest
 
 from forged.graph import NO_CHAINS
 from forged.memory import Memory
-from forged.vector_map import VectorMap, lexical_leg, search
+from forged.vector_map import VectorMap, search
 from tests.flows import locomo
+from tests.support.maps import lexical_leg
 
 # What somebody who works with agents keeps about themselves: nothing of it is about the people of LoCoMo.
 USER_MEMORIES = [

@@ -12,7 +12,8 @@ from forged.dense import DenseLeg
 from forged.graph import NO_CHAINS
 from forged.lexical import matched_shares, scores, terms
 from forged.memory import Memory
-from forged.vector_map import LEXICAL_BONUS, VectorMap, lexical_leg, search
+from forged.vector_map import LEXICAL_BONUS, VectorMap, search
+from tests.support.maps import lexical_leg
 
 WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "rust", "cargo", "main", "branch"]
 
@@ -395,14 +396,3 @@ def test_gate_comes_before_the_cap():
 
     assert found([one], search([one], **query)) == ["a"]
     assert found([one], search([one], **query, min_score=0.7)) == ["b"]
-
-
-TEXTS = st.dictionaries(st.integers(0, 20).map("m{:02d}".format), st.sampled_from(WORDS), max_size=12)
-
-
-@given(TEXTS, TEXTS)
-def test_leg_taken_over_from_a_previous_map_equals_a_new_one(old, new):
-    taken, built = lexical_leg(map_of(new).memories, map_of(old)), map_of(new).lexical
-
-    for name in ("terms", "offsets", "rows", "counts", "lengths"):
-        np.testing.assert_array_equal(getattr(taken, name), getattr(built, name))

@@ -11,7 +11,8 @@ import msgspec
 
 from forged import __version__
 from forged.handlers.context import Context, Daemon
-from forged.indexer import Event, RootIndex
+from forged.indexer import Event
+from forged.root_index import RootIndex
 from forged.view import View
 from forged_client import protocol as wire
 

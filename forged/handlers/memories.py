@@ -9,9 +9,9 @@ from forged import memory
 from forged.errors import MemoryNotFound
 from forged.handlers.context import PATIENCE_S, Context, InvalidRequest, NotReady, Workplace
 from forged.handlers.translation import draft, fitting, record
-from forged.indexer import RootIndex
 from forged.memory import Memory, Scope
 from forged.retrieval.retriever import FIRST_BUILD
+from forged.root_index import RootIndex
 from forged.roots import Root
 from forged.vector_map import VectorMap
 from forged.view import View

@@ -8,8 +8,13 @@ import numpy as np
 
 from forged.dense import DenseLeg
 from forged.graph import link
+from forged.lexical import LexicalLeg, terms
 from forged.memory import Memory
-from forged.vector_map import VectorMap, lexical_leg
+from forged.vector_map import VectorMap
+
+
+def lexical_leg(memories: Sequence[Memory]) -> LexicalLeg:
+    return LexicalLeg.build([terms(memory.content) for memory in memories])
 
 
 def vector_map(
