@@ -101,7 +101,7 @@ def inotify(directory: str = _INOTIFY) -> Iterator[Check]:
         except (OSError, ValueError):
             continue
         if limit < least:
-            fix = f"sysctl fs.inotify.{name}={least}; until then changes are found by the 30 s scan"
+            fix = f"sysctl fs.inotify.{name}={least}; until then changes are found by the scan every 25 s"
             yield Check("inotify", WARN, f"{name} is {limit:,}", fix)
         else:
             yield Check("inotify", OK, f"{name} is {limit:,}")
