@@ -31,6 +31,11 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
         """The last user message, of a very long one the end: the direct strategy's query."""
         return last_user_text(self.window)[-WINDOW_LIMIT:]
 
+    @property
+    def plain_queries(self) -> tuple[str, ...]:
+        """What is looked for without a model's help: the message, else the caller's own hypotheses."""
+        return (self.message,) if self.message.strip() else self.hypotheses
+
     def digest(self) -> bytes:
         """Tells two requests of one turn apart."""
         parts = [*(f"{u.role}\0{u.text}" for u in self.window), "\1", *self.hypotheses]

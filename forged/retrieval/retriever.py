@@ -148,9 +148,9 @@ class Retriever:
 
     async def _queries(self, ask: Ask, limit: float) -> tuple[str, tuple[str, ...]]:
         """The strategy's name and its query texts."""
-        message = (ask.message,) if ask.message.strip() else ()
         if ask.hypotheses:
             return "caller", ask.hypotheses
+        message = ask.plain_queries
         if self._chat is None:
             return "direct", message
         window = conversation.window(ask.window)
@@ -168,15 +168,14 @@ class Retriever:
     async def _fallback(self, ask: Ask, see: See, reason: str) -> Answer | None:
         """`auto` without what failed: the direct strategy if HyDE was in the way, else the lexical leg."""
         self._metrics.retrieve_fallbacks += 1
-        queries = (ask.message,) if ask.message.strip() else ask.hypotheses
         if self._chat is not None and self._embedder is not None and not ask.hypotheses:
             deadline = max(ask.deadline, time.monotonic() + _RESERVE_S)
             try:
                 async with asyncio.timeout_at(deadline):
-                    vectors = await self._embed(queries, deadline)
+                    vectors = await self._embed(ask.plain_queries, deadline)
                     view = await see(deadline)
                 return await self._search(
-                    ask, view, queries, vectors, strategy="direct", reason=f"hyde: {reason}"
+                    ask, view, ask.plain_queries, vectors, strategy="direct", reason=f"hyde: {reason}"
                 )
             except (ProviderError, TimeoutError):
                 pass  # the lexical leg needs nobody
@@ -187,8 +186,9 @@ class Retriever:
         view = await see(ask.deadline)
         if "lexical" not in view.legs:
             return None
-        queries = (ask.message,) if ask.message.strip() else ask.hypotheses
-        return await self._search(ask, view, queries, None, strategy="direct", reason=f"provider: {reason}")
+        return await self._search(
+            ask, view, ask.plain_queries, None, strategy="direct", reason=f"provider: {reason}"
+        )
 
     async def _search(
         self,
