@@ -17,16 +17,16 @@ LAYERS = """
     server | sd_notify
     listening
     handlers
-    writer
+    writer | heads
     retrieval | indexer | capture
     root_index
     builder
     store | watcher | providers | postgres | embedding
     view
     vector_map | memo
-    scan
+    scan | cost | forgotten | pauses
     lexical | dense | graph | frontmatter | durable | snapshot | pace | trust | secrets | transcripts
-    english | plain_yaml
+    english | plain_yaml | likeness | tool_text
     conversation | roots | config | providers=
     models | metrics | heap
     memory

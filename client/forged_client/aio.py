@@ -83,6 +83,10 @@ class AsyncClient:
     list = _awaited(verbs.list_memories)
     history = _awaited(verbs.history)
     forget = _awaited(verbs.forget)
+    undo = _awaited(verbs.undo)
+    pause = _awaited(verbs.pause)
+    dead = _awaited(verbs.dead)
+    cost = _awaited(verbs.cost)
     rebuild = _awaited(verbs.rebuild)
 
     async def ask(self, call: verbs.Call[R]) -> R:

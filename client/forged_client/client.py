@@ -86,6 +86,10 @@ class Client:
     list = _blocking(verbs.list_memories)
     history = _blocking(verbs.history)
     forget = _blocking(verbs.forget)
+    undo = _blocking(verbs.undo)
+    pause = _blocking(verbs.pause)
+    dead = _blocking(verbs.dead)
+    cost = _blocking(verbs.cost)
     rebuild = _blocking(verbs.rebuild)
 
     def ask(self, call: verbs.Call[R]) -> R:

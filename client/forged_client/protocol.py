@@ -178,13 +178,18 @@ class Remember(Request, frozen=True, tag="remember"):
 
 
 class Capture(Request, frozen=True, tag="capture"):
-    """A finished turn (`kind` turn) or a compaction, for the capture worker."""
+    """A finished turn, for the capture worker. `kind`: turn, compaction, explicit, session_end.
+
+    `window_id` names the message that the window starts with: of two waiting turns of a session the newer
+    replaces the older only if both start there. Left out, the daemon derives one.
+    """
 
     workspace: str
     session_id: str
     kind: str = "turn"
     messages: tuple[Message, ...] = ()
     last_summary_index: int = 0
+    window_id: str = ""
 
 
 class GetMemories(Request, frozen=True, tag="get"):
@@ -222,6 +227,38 @@ class Forget(Request, frozen=True, tag="forget"):
     erase_now: bool = False
 
 
+class Undo(Request, frozen=True, tag="undo"):
+    """Take back the newest batch of captured memories that the workspace sees; `session_id` "" is any.
+
+    With `preview` nothing is taken: the reply says what would be.
+    """
+
+    workspace: str
+    session_id: str = ""
+    preview: bool = False
+
+
+class Pause(Request, frozen=True, tag="pause"):
+    """Stop (or with `paused` false resume) capture and injection: of the workspace's repo, or everywhere."""
+
+    workspace: str = ""
+    everywhere: bool = False
+    paused: bool = True
+
+
+class Dead(Request, frozen=True, tag="dead"):
+    """Capture events that were given up. `action`: list, show, retry, drop; no `ids` means all."""
+
+    action: str = "list"
+    ids: tuple[str, ...] = ()
+
+
+class Cost(Request, frozen=True, tag="cost"):
+    """What model calls have cost, by day and purpose, newest day first."""
+
+    days: int = 7
+
+
 class Rebuild(Request, frozen=True, tag="rebuild"):
     """Rescan the roots of a workspace; `full` also drops reused vectors; `wait` answers when it is done."""
 
@@ -249,6 +286,10 @@ AnyRequest = (
     | ListMemories
     | History
     | Forget
+    | Undo
+    | Pause
+    | Dead
+    | Cost
     | Rebuild
     | Events
 )
@@ -310,6 +351,43 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     watches: int = 0
 
 
+class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
+    """State of capture. `state`: idle, busy, waiting, failing, paused, off; `reason` says why.
+
+    `turns` wait in memory, `spooled` on disk (with `spool_bytes`), `dead` were given up. Counts are since
+    the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight UTC. `last_success` is a UTC
+    time; ages are seconds. `finished` counts events that were classified, `memories` files written.
+    """
+
+    state: str = "off"
+    reason: str = ""
+    classifier: str = ""
+    worker_pid: int = 0
+    worker_restarts: int = 0
+    turns: int = 0
+    spooled: int = 0
+    spool_bytes: int = 0
+    in_hand: str = ""
+    in_hand_age_s: float = 0.0
+    last_success: str = ""
+    last_error: str = ""
+    finished: int = 0
+    memories: int = 0
+    accepted: int = 0
+    coalesced: int = 0
+    durable: int = 0
+    rejected: int = 0
+    replaced: int = 0
+    duplicates: int = 0
+    invalid: int = 0
+    redacted: int = 0
+    failures: int = 0
+    dead: int = 0
+    tokens_today: int = 0
+    token_limit: int = 0
+    paused: tuple[str, ...] = ()
+
+
 class StatusReport(Reply, frozen=True, tag="status_report"):
     """The daemon's health. `state`: ok, degraded, disabled."""
 
@@ -326,6 +404,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     connections: int = 0
     counters: dict[str, int] = {}
     warnings: tuple[str, ...] = ()
+    capture: CaptureReport = CaptureReport()
 
 
 class Retrieved(Reply, frozen=True, tag="retrieved"):
@@ -404,6 +483,62 @@ class Forgotten(Reply, frozen=True, tag="forgotten"):
     generation: str = ""
 
 
+class Undone(Reply, frozen=True, tag="undone"):
+    """The batch that was (or with `preview` would be) taken back; nothing to take back is `empty`."""
+
+    memories: tuple[MemoryRecord, ...] = ()
+    trash: str = ""
+    generation: str = ""
+
+
+class Paused(Reply, frozen=True, tag="paused"):
+    """What is paused now: `*` for everything, else the tops of repos."""
+
+    paused: tuple[str, ...] = ()
+
+
+class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A capture event that was given up; `text` (its window, redacted) only when it is shown."""
+
+    id: str
+    kind: str = ""
+    session_id: str = ""
+    root: str = ""
+    received_at: str = ""
+    died_at: str = ""
+    reason: str = ""
+    bytes: int = 0
+    text: str = ""
+
+
+class DeadEvents(Reply, frozen=True, tag="dead_events"):
+    """What the action was about; `missing` are ids that are not (or no longer) dead."""
+
+    events: tuple[DeadEvent, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class DayCost(msgspec.Struct, frozen=True):
+    """One day (UTC) and purpose (`hyde`, `capture`); `failed` calls are among `calls`."""
+
+    day: str
+    purpose: str
+    calls: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Costs(Reply, frozen=True, tag="costs"):
+    """`token_limit` 0 is none; `resets_at` is when today's count starts anew (UTC)."""
+
+    days: tuple[DayCost, ...] = ()
+    tokens_today: int = 0
+    token_limit: int = 0
+    calls_per_minute: int = 0
+    resets_at: str = ""
+
+
 class Rebuilt(Reply, frozen=True, tag="rebuilt"):
     """`status` ok when done, not_ready when it goes on in the background."""
 
@@ -434,6 +569,10 @@ AnyReply = (
     | Memories
     | Chain
     | Forgotten
+    | Undone
+    | Paused
+    | DeadEvents
+    | Costs
     | Rebuilt
     | Progress
 )

@@ -17,6 +17,10 @@ from forged_client.protocol import (
     Capture,
     Captured,
     Chain,
+    Cost,
+    Costs,
+    Dead,
+    DeadEvents,
     Edge,
     Explained,
     Forget,
@@ -26,6 +30,8 @@ from forged_client.protocol import (
     History,
     ListMemories,
     Memories,
+    Pause,
+    Paused,
     Ping,
     Pong,
     Rebuild,
@@ -38,6 +44,8 @@ from forged_client.protocol import (
     Search,
     Status,
     StatusReport,
+    Undo,
+    Undone,
     Why,
 )
 from forged_client.window import CAPTURE_BYTES, RETRIEVE_BYTES, window
@@ -146,14 +154,16 @@ def capture(
     *,
     kind: str = "turn",
     last_summary_index: int = 0,
+    window_id: str = "",
 ) -> Call[Captured]:
-    """Hand over a finished turn, or a compaction (`kind`), to be turned into memories."""
+    """Hand over a finished turn, or another `kind` of event, to be turned into memories."""
     request = Capture(
         workspace=workspace,
         session_id=session_id,
         kind=kind,
         messages=window(messages, last_summary_index, CAPTURE_BYTES),
         last_summary_index=last_summary_index,
+        window_id=window_id,
     )
     return Call(request, Captured)
 
@@ -201,6 +211,30 @@ def forget(
     """Take a memory away, with all its versions unless `version_only`."""
     request = Forget(workspace=workspace, memory_id=memory_id, version_only=version_only, erase_now=erase_now)
     return Call(request, Forgotten)
+
+
+def undo(
+    _: object, /, workspace: str, *, session_id: str = "", preview: bool = False
+) -> Call[Undone]:
+    """Take back the newest batch of captured memories, or only say which it is."""
+    return Call(Undo(workspace=workspace, session_id=session_id, preview=preview), Undone)
+
+
+def pause(
+    _: object, /, workspace: str = "", *, everywhere: bool = False, paused: bool = True
+) -> Call[Paused]:
+    """Stop or resume capture and injection."""
+    return Call(Pause(workspace=workspace, everywhere=everywhere, paused=paused), Paused)
+
+
+def dead(_: object, /, action: str = "list", ids: Iterable[str] = ()) -> Call[DeadEvents]:
+    """Capture events that were given up: list, show, retry or drop them."""
+    return Call(Dead(action=action, ids=tuple(ids)), DeadEvents)
+
+
+def cost(_: object, /, *, days: int = 7) -> Call[Costs]:
+    """What model calls have cost."""
+    return Call(Cost(days=days), Costs)
 
 
 def rebuild(

@@ -9,6 +9,7 @@ from forged.config.keys import resolve_key, shown_url
 from forged.config.loading import config_path, load
 from forged.config.repository import RepoConfig, apply, repo_overrides
 from forged.config.values import (
+    CaptureConfig,
     Config,
     LlmConfig,
     Loaded,
@@ -19,6 +20,7 @@ from forged.config.values import (
 )
 
 __all__ = [
+    "CaptureConfig",
     "Config",
     "LlmConfig",
     "Loaded",

@@ -23,6 +23,7 @@ import platformdirs
 
 from forged.config.keys import is_reference
 from forged.config.values import (
+    CaptureConfig,
     Config,
     LlmConfig,
     Loaded,
@@ -48,9 +49,13 @@ class _Given(msgspec.Struct, frozen=True):
     is_shared: bool = False
 
 
-_SECTIONS: dict[str, type[Section]] = {"memory": MemoryConfig, "llm": LlmConfig}
+_SECTIONS: dict[str, type[Section]] = {
+    "memory": MemoryConfig,
+    "llm": LlmConfig,
+    "capture": CaptureConfig,
+}
 # Read by later versions; a configuration that has them already is no mistake.
-_LATER_SECTIONS = frozenset({"capture", "trust", "scopes", "shared", "knowledge"})
+_LATER_SECTIONS = frozenset({"trust", "scopes", "shared", "knowledge"})
 _ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go program's later name (C5)
 _KEYS = frozenset(
     f"{section}.{name}" for section, kind in _SECTIONS.items() for name in kind.__struct_fields__
@@ -86,10 +91,11 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     given = _of_model(given) | given
     memory, memory_settings = _section("memory", MemoryConfig, given)
     llm, llm_settings = _section("llm", LlmConfig, given)
-    config = Config(memory=memory, llm=llm)
+    capture, capture_settings = _section("capture", CaptureConfig, given)
+    config = Config(memory=memory, llm=llm, capture=capture)
     return Loaded(
         config=config,
-        settings=memory_settings + llm_settings,
+        settings=memory_settings + llm_settings + capture_settings,
         warnings=(*warnings, *_remarks(config, given)),
     )
 

@@ -60,11 +60,30 @@ class LlmConfig(Section, frozen=True):
     model: str = ""
     base_url: str = OPENAI_URL
     api_key: str = _OPENAI_KEY
+    calls_per_minute: Annotated[int, msgspec.Meta(ge=0)] = 60
+
+
+class CaptureConfig(Section, frozen=True):
+    """`[capture]`: whether finished turns become memories, and what is done with those that wait."""
+
+    enabled: bool = True
+    spool: bool = True
+    coalesce: bool = True
 
 
 class Config(msgspec.Struct, frozen=True):
     memory: MemoryConfig = MemoryConfig()
     llm: LlmConfig = LlmConfig()
+    capture: CaptureConfig = CaptureConfig()
+
+    @property
+    def classifier(self) -> str:
+        """Name of what decides what is kept: a model of the `[llm]` endpoint, or `builtin:rules`.
+
+        A base URL or a key alone never names one, so nothing is sent until a model is (C28).
+        """
+        memory = self.memory
+        return memory.classifier_model or self.llm.model or memory.retrieval_model or "builtin:rules"
 
 
 class Setting(msgspec.Struct, frozen=True):

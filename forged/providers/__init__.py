@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """A chat model's answer, and its tokens as the endpoint counted them, else estimated at 4 bytes each."""
+
+    text: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
 
 class Embedder(Protocol):
@@ -50,8 +59,8 @@ class ChatModel(Protocol):
 
     async def complete(
         self, system: str, user: str, *, deadline: float, schema: dict[str, object] | None = None
-    ) -> str:
-        """Return the reply's text, without think blocks. `deadline` is `time.monotonic()` seconds.
+    ) -> Completion:
+        """Return the reply, its text without think blocks. `deadline` is `time.monotonic()` seconds.
 
         Raises ProviderError.
         """

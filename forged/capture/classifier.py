@@ -1,0 +1,38 @@
+"""The seam behind which it is decided what is worth keeping: a rule set, or a chat model.
+
+Both get the same window and the same heads and answer with unchecked proposals; what becomes of those is
+decided in `documents`, for both alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from forged.capture.values import Classified, Event, Head, Usage
+from forged.errors import ProviderError
+
+
+class CallFailed(ProviderError):  # noqa: N818 - reads as what happened
+    """A classifier's calls came to nothing; `usage` is what they cost all the same."""
+
+    def __init__(self, error: ProviderError, usage: Usage) -> None:
+        super().__init__(
+            str(error), reason=error.reason, status=error.status, retry_after_s=error.retry_after_s
+        )
+        self.usage = usage
+
+
+class Classifier(Protocol):
+    """Window to proposals."""
+
+    async def classify(
+        self, event: Event, heads: Sequence[Head], *, deadline: float, attempts: int
+    ) -> Classified:
+        """Return what to keep, which is mostly nothing.
+
+        `deadline` is `time.monotonic()` seconds over all of at most `attempts` calls. Raises CallFailed.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
