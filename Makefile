@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-faults lint bench clean
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,6 +15,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest tests
+
+# Kills and broken disks by the hundred; takes some minutes.
+test-faults: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/faults
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

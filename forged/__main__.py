@@ -2,6 +2,9 @@
 
 The process's edge: environment, logging, exit codes. 75 says that another daemon is there already, 78 that
 the configuration is wrong (systemd does not restart on that one).
+
+Every capture worker imports this module again, because a spawned process imports its parent's main module
+first; so what only the daemon needs is imported when it serves.
 """
 
 from __future__ import annotations
@@ -18,9 +21,7 @@ import sys
 
 import click
 
-from forged import __version__, config, daemon
-from forged.errors import ConfigError, ForgedError
-from forged.listening import AlreadyRunning
+from forged import __version__
 
 logger = logging.getLogger("forged")
 
@@ -37,6 +38,10 @@ def main() -> None:
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
 def serve(log_level: str) -> None:
     """Run the daemon in the foreground until SIGTERM."""
+    from forged import config, daemon  # noqa: PLC0415
+    from forged.errors import ConfigError, ForgedError  # noqa: PLC0415
+    from forged.listening import AlreadyRunning  # noqa: PLC0415
+
     _configure_logging(log_level)
     try:
         loaded = config.load(os.environ)

@@ -20,15 +20,21 @@ from collections.abc import Coroutine, Mapping
 
 import msgspec
 
-from forged import listening, sd_notify
-from forged.config import Loaded
+from forged import heads, listening, sd_notify
+from forged.capture.pipeline import Pipeline
+from forged.capture.spool import Spool
+from forged.capture.values import WorkerSettings
+from forged.config import Config, Loaded
+from forged.cost import GovernedChat, Governor
 from forged.errors import ForgedError
+from forged.forgotten import Forgotten
 from forged.handlers import Daemon, Handlers
 from forged.indexer import Indexer
 from forged.memory import Scope
 from forged.metrics import Metrics
+from forged.pauses import Pauses
 from forged.providers import ChatModel, Embedder
-from forged.providers.factory import make_chat_model, make_embedder
+from forged.providers.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
 from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.roots import Root
@@ -51,11 +57,17 @@ _BUILT_IN = {"", "auto", "builtin:lexical"}
 
 
 class Models(msgspec.Struct, frozen=True):
-    """The two models in use and why one of them is missing; a test brings its own."""
+    """The models in use and why one of them is missing; a test brings its own.
+
+    `classifier` is the endpoint that the capture worker asks, None for the built-in rules; `no_classifier`
+    says why the one that was asked for cannot be used.
+    """
 
     embedder: Embedder | None
     chat: ChatModel | None
     reasons: tuple[str, ...] = ()
+    classifier: ClassifierEndpoint | None = None
+    no_classifier: str = ""
 
 
 async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = None) -> None:
@@ -83,7 +95,10 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
         reasons.append(f"no dense leg: {embedding.reason}")
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
-    return Models(embedding.model, chat.model, tuple(reasons))
+    classifier = make_classifier(loaded.config, env)
+    asked = loaded.config.classifier != "builtin:rules" and capture_off(loaded.config) == ""
+    no_classifier = classifier.reason if asked and classifier.model is None else ""
+    return Models(embedding.model, chat.model, tuple(reasons), classifier.model, no_classifier)
 
 
 class _Life:
@@ -108,9 +123,15 @@ class _Life:
             metrics=self.metrics,
             on_roots=self.watcher.set_roots,
         )
+        self.governor = Governor(
+            os.path.join(self._state_dir, "cost.json"),
+            daily_token_limit=settings.daily_token_limit,
+            calls_per_minute=loaded.config.llm.calls_per_minute,
+        )
+        chat = models.chat if settings.retrieval_strategy != "direct" else None
         self.retriever = Retriever(
             embedder=models.embedder,
-            chat=models.chat if settings.retrieval_strategy != "direct" else None,
+            chat=GovernedChat(chat, self.governor, "hyde") if chat is not None else None,
             tuning=Tuning(
                 strategy=settings.retrieval_strategy,
                 hypothesis_count=settings.retrieval_hypothesis_count,
@@ -121,6 +142,9 @@ class _Life:
         )
         self._writer = Writer(os.path.join(self._state_dir, "trash"))
         self._home = Root(os.path.realpath(address.home(env)), Scope.USER)
+        self._forgotten = os.path.join(self._state_dir, "forgotten")
+        self.pauses = Pauses(os.path.join(self._state_dir, "paused.json"))
+        self.capture = self._pipeline(loaded.config, models)
         self.handlers = Handlers(
             Daemon(
                 epoch=secrets.token_hex(4),
@@ -134,6 +158,10 @@ class _Life:
                 retriever=self.retriever,
                 writer=self._writer,
                 ledger=Ledger(),
+                capture=self.capture,
+                governor=self.governor,
+                pauses=self.pauses,
+                forgotten=Forgotten(self._forgotten),
                 started_at=time.monotonic(),
                 connections=lambda: len(self.server.connections),
                 watch_state=lambda: self.watcher.state,
@@ -142,6 +170,31 @@ class _Life:
             )
         )
         self.server = Server(self.handlers, self.metrics)
+
+    def _pipeline(self, config: Config, models: Models) -> Pipeline:
+        spool, dead = (os.path.join(self._state_dir, name) for name in ("spool", "dead"))
+        endpoint = models.classifier
+        return Pipeline(
+            settings=WorkerSettings(
+                spool=spool,
+                dead=dead,
+                forgotten=self._forgotten,
+                classifier=config.classifier if endpoint is None else endpoint.model,
+                base_url="" if endpoint is None else endpoint.base_url,
+                key="" if endpoint is None else endpoint.key,
+                timeout_s=config.memory.classifier_timeout_s,
+            ),
+            spool=Spool(spool, dead),
+            governor=self.governor,
+            pauses=self.pauses,
+            metrics=self.metrics,
+            rank=lambda event: heads.nearest(event, self.indexer, self.retriever),
+            written=lambda root, files: self.indexer.mark(root.top, files),
+            keeps=config.capture.spool,
+            coalesce=config.capture.coalesce,
+            off=capture_off(config),
+            problem=models.no_classifier,
+        )
 
     async def run(self) -> None:
         inherited = sd_notify.inherited_socket(self._env, os.getpid())
@@ -158,6 +211,7 @@ class _Life:
             self._begin(self.indexer.run())
             self._begin(self._housekeeping())
             self.indexer.open(self._home)
+        self._begin(self.capture.run())
         if inherited is None:
             self._ours = listening.identity(self._path)
             self._begin(self._keep_socket())
@@ -181,6 +235,8 @@ class _Life:
                 for task in self._tasks:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
+                await self.capture.close()
+                self.governor.close()
                 self.retriever.close()
                 await self.indexer.close()
                 for model in (self._models.embedder, self._models.chat):
@@ -244,6 +300,13 @@ class _Life:
             os.replace(fresh, os.path.join(self._state_dir, "executable"))
         except (OSError, ForgedError) as error:
             logger.warning("cannot record executable error=%s", error)
+
+
+def capture_off(config: Config) -> str:
+    """Why nothing is captured, or nothing; capture does not depend on retrieval (C28)."""
+    if not config.memory.enabled:
+        return "memory.enabled is false"
+    return "" if config.capture.enabled else "capture.enabled is false"
 
 
 def disabled(loaded: Loaded, models: Models) -> str:

@@ -64,16 +64,11 @@ def publish(directory: int, name: str, data: bytes) -> None:
     Raises FileExistsError if the name is taken, which is then durable too; other OSErrors mean that nothing
     was published. StoreError: the file system can neither link nor rename without replacing.
     """
-    temp = f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
     try:
-        _write(directory, temp, data)
-        _give_name(directory, temp, name)
+        place(directory, name, data)
     except FileExistsError:
         os.fsync(directory)  # a replayed event takes "exists" for done
         raise
-    finally:
-        with contextlib.suppress(OSError):  # what stays is swept later
-            os.unlink(temp, dir_fd=directory)
     try:
         os.fsync(directory)
     except OSError:
@@ -81,6 +76,20 @@ def publish(directory: int, name: str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=directory)
         raise
+
+
+def place(directory: int, name: str, data: bytes) -> None:
+    """Put a new file into a directory, whole, but not yet there to stay: the caller syncs the directory.
+
+    Raises as `publish` does.
+    """
+    temp = f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
+    try:
+        _write(directory, temp, data)
+        _give_name(directory, temp, name)
+    finally:
+        with contextlib.suppress(OSError):  # what stays is swept later
+            os.unlink(temp, dir_fd=directory)
 
 
 def _write(directory: int, name: str, data: bytes) -> None:

@@ -27,11 +27,15 @@ _GIT_NOTE = "copies in version control history, clones and backups"
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """Receipt of a removal: ids, the trash directory (empty if erased), what forged cannot reach."""
+    """Receipt of a removal: ids, the trash directory (empty if erased), what forged cannot reach.
+
+    `contents` are the texts that are gone.
+    """
 
     ids: tuple[str, ...]
     trash: str
     unreachable: tuple[str, ...]
+    contents: tuple[str, ...] = ()
 
 
 class Writer:
@@ -74,7 +78,9 @@ class Writer:
                 removed = await asyncio.to_thread(
                     index.builder.store.move_to_trash, snapshot, ids, self._trash
                 )
-        return Gone(tuple(item.id for item in removed), "" if erase else self._trash, (_GIT_NOTE,))
+        contents = tuple(memory.content for memory in snapshot.memories if memory.id in ids)
+        trash = "" if erase else self._trash
+        return Gone(tuple(item.id for item in removed), trash, (_GIT_NOTE,), contents)
 
     def empty_trash(self, now: float) -> None:
         """Erase what was forgotten more than 7 days before `now` (seconds since the epoch)."""

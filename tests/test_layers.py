@@ -25,8 +25,9 @@ LAYERS = """
     view
     vector_map | memo
     scan | cost | forgotten | pauses
+    likeness
     lexical | dense | graph | frontmatter | durable | snapshot | pace | trust | secrets | transcripts
-    english | plain_yaml | likeness | tool_text
+    english | plain_yaml | tool_text
     conversation | roots | config | providers=
     models | metrics | heap
     memory
@@ -71,6 +72,7 @@ MAY_CATCH_ALL = {
     "forged.server": "request guard: a bad request ends nothing",
     "forged.indexer": "task guard: a failed rebuild keeps the old map",
     "forged.watcher": "supervisor: watchfiles fails on odd file names",
+    "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.observer": "never raises into the agent",
     "forged_client.window": "the agent's own objects run their code here",
 }

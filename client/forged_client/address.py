@@ -27,6 +27,12 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
+def bypassed(env: Mapping[str, str] | None = None) -> bool:
+    """Whether FORGED_BYPASS keeps this process without memory: nothing is retrieved, nothing captured."""
+    env = environment() if env is None else env
+    return env.get("FORGED_BYPASS", "").strip().lower() not in {"", "0", "false", "no"}
+
+
 def socket_path(env: Mapping[str, str] | None = None, *, run_user: str = "/run/user") -> str:
     """Path of the daemon's socket; nothing is created.
 

@@ -3,7 +3,7 @@
 Every call has one total deadline and ends with the verb's reply; what went wrong is its `status` and
 `reason`. The connection is opened at the first call and kept; a daemon that was restarted, or that hung up
 on an idle connection, costs one reconnect. What may have been carried out is not sent again
-(`remember`, `capture`, `forget`). Threads may share a client and then take turns.
+(`remember`, `capture`, `forget`, `undo`, `dead`). Threads may share a client and then take turns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from forged_client.errors import (
     DaemonUnavailable,
     DeadlineExceeded,
 )
-from forged_client.exchange import R, failure, may_repeat, settled
+from forged_client.exchange import R, failure, may_repeat, settled, unasked
 from forged_client.protocol import Events, Progress, Reply, Request
 
 DEFAULT_TIMEOUT_S = 2.5
@@ -53,7 +53,8 @@ class Client:
     `address` is a socket path (default: `socket_path()`), `timeout_s` the total seconds of one call. With
     `autostart` a missing daemon is started, from `executable` or as autostart.py says. `strict` raises
     ClientError where otherwise a reply would say `unavailable`, `timeout` or `error`. `name` is what the
-    daemon's log calls this client. Source: design.md section 4.
+    daemon's log calls this client. While FORGED_BYPASS is set in the environment, `retrieve` and `capture`
+    answer `disabled` at once, without a daemon. Source: design.md sections 4 and 9.
     """
 
     def __init__(
@@ -94,6 +95,8 @@ class Client:
 
     def ask(self, call: verbs.Call[R]) -> R:
         """Carry out a call that was made beforehand, by a function of verbs.py."""
+        if (reply := unasked(call.request, call.kind)) is not None:
+            return reply
         deadline = Deadline(self._timeout_s if call.timeout_s is None else call.timeout_s)
         try:
             return settled(self._take_turn(call.request, deadline), call.kind)

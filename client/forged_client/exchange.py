@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from forged_client.address import bypassed
 from forged_client.errors import (
     ClientError,
     ConnectionLost,
@@ -30,13 +31,16 @@ from forged_client.protocol import (
     MAX_REQUEST_BYTES,
     PROTOCOL_VERSION,
     Capture,
+    Dead,
     Failed,
     Forget,
     Hello,
     Remember,
     Reply,
     Request,
+    Retrieve,
     StatusReport,
+    Undo,
     Welcome,
 )
 from forged_client.version import __version__
@@ -44,7 +48,8 @@ from forged_client.version import __version__
 R = TypeVar("R", bound=Reply)
 
 _HELLO_ID = 1
-_NOT_REPEATABLE = (Remember, Capture, Forget)
+_NOT_REPEATABLE = (Remember, Capture, Forget, Undo, Dead)
+_BYPASSED = (Retrieve, Capture)
 
 
 class Exchange:
@@ -93,6 +98,13 @@ class Exchange:
 def may_repeat(request: Request, lost: ConnectionLost) -> bool:
     """Whether a request whose connection ended may be sent again: never if it could be done twice."""
     return not isinstance(lost, ReplyLost) or not isinstance(request, _NOT_REPEATABLE)
+
+
+def unasked(request: Request, kind: type[R]) -> R | None:
+    """The reply to what FORGED_BYPASS keeps from the daemon: a state and no error. None: ask the daemon."""
+    if isinstance(request, _BYPASSED) and bypassed():
+        return kind(status="disabled", reason="FORGED_BYPASS is set")
+    return None
 
 
 def settled(reply: Reply, kind: type[R]) -> R:

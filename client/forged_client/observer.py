@@ -1,10 +1,11 @@
 """Tells the daemon about finished turns without the agent ever waiting for it.
 
-The agent's own thread only takes a snapshot of the window; one background thread sends. Of turns the newest
-window is kept and replaces the one still waiting, since it contains it. Compactions are different: the text
-is about to disappear from the conversation, so they queue in order and are never replaced. What could not
-be delivered stays waiting and is tried again. The alternative, a queue of all turns, would grow behind a
-stopped daemon and then hand it the same text many times.
+The agent's own thread only takes a snapshot of the window; one background thread sends. A turn replaces the
+one still waiting if its window starts at the same message, since it then contains it; across a summary both
+wait. Compactions and the session's end are different: that text is about to disappear from the conversation,
+so they queue in order, before the turns, and are never replaced. What could not be delivered stays waiting
+and is tried again. The alternative, a queue of all turns, would grow behind a stopped daemon and then hand it
+the same text many times.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from forged_client.client import Client
 from forged_client.protocol import Capture, Captured
 from forged_client.verbs import Call, capture
 
-MAX_COMPACTIONS = 16
+MAX_LASTING = 16
+MAX_WINDOWS = 16
 
 # Nobody waits for the background thread, so a slow disk may have its time.
 _SEND_TIMEOUT_S = 10.0
@@ -27,13 +29,16 @@ _LAST_RETRY_S = 60.0
 
 _Event = Call[Captured]
 
+_TURN, _END = "turn", "session_end"
+
 
 class Observer:
     """Observes one session of an agent; no method raises, `on_...` never wait.
 
     `counts` tells how often each outcome came back (`accepted`, `durable`, `rejected`, ... or the status of a
-    failed call), how many windows were `replaced` by newer ones and how many compactions were `dropped`
-    because 16 were waiting. `last_reply` is the newest reply, None before the first.
+    failed call), how many windows were `replaced` by newer ones and how many events were `dropped` because
+    too many were waiting: of 16 windows the oldest goes, of 16 compactions and ends none, so the new one
+    does. `last_reply` is the newest reply, None before the first.
     """
 
     def __init__(
@@ -48,8 +53,8 @@ class Observer:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._turn: _Event | None = None
-        self._compactions: deque[_Event] = deque()
+        self._turns: dict[str, _Event] = {}  # by window, oldest first
+        self._lasting: deque[_Event] = deque()
         self._counts: Counter[str] = Counter()
         self._sender: threading.Thread | None = None
         self._closing = False
@@ -61,24 +66,21 @@ class Observer:
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The window as it is now; `messages` may be changed afterwards."""
-        event = self._event("turn", messages, last_summary_index)
+        event = self._event(_TURN, messages, last_summary_index)
         self._revive_after_fork()
         with self._changed:
-            if self._turn is not None:
-                self._counts["replaced"] += 1
-            self._turn = event
+            self._drop_replaced(_window_id(event))
+            self._turns[_window_id(event)] = event
+            self._drop_oldest_windows()
             self._wake_sender()
 
     def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The messages that are about to be replaced by a summary."""
-        event = self._event("compaction", messages, last_summary_index)
-        self._revive_after_fork()
-        with self._changed:
-            if len(self._compactions) >= MAX_COMPACTIONS:
-                self._counts["dropped"] += 1
-                return
-            self._compactions.append(event)
-            self._wake_sender()
+        self._queue(self._event("compaction", messages, last_summary_index))
+
+    def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
+        """The window as the session leaves it; the turn that waits of the same window is part of it."""
+        self._queue(self._event("session_end", messages, last_summary_index))
 
     def close(self, timeout_s: float = 2.0) -> bool:
         """Try once more to send what waits, for at most `timeout_s`; whether nothing waits any more."""
@@ -100,13 +102,33 @@ class Observer:
             last_summary_index=last_summary_index,
         )
 
+    def _queue(self, event: _Event) -> None:
+        self._revive_after_fork()
+        with self._changed:
+            if len(self._lasting) >= MAX_LASTING:
+                self._counts["dropped"] += 1
+                return
+            self._lasting.append(event)
+            if _kind(event) == _END:
+                self._drop_replaced(_window_id(event))
+            self._wake_sender()
+
     def _revive_after_fork(self) -> None:
         # A forked child has neither the thread nor, perhaps, an open lock; its parent sends what waited.
         if self._pid != os.getpid():
             self._begin()
 
     def _waits(self) -> bool:
-        return self._turn is not None or bool(self._compactions)
+        return bool(self._turns or self._lasting)
+
+    def _drop_replaced(self, window_id: str) -> None:
+        if self._turns.pop(window_id, None) is not None:
+            self._counts["replaced"] += 1
+
+    def _drop_oldest_windows(self) -> None:
+        while len(self._turns) > MAX_WINDOWS:
+            del self._turns[next(iter(self._turns))]
+            self._counts["dropped"] += 1
 
     def _wake_sender(self) -> None:
         self._closing = False
@@ -128,15 +150,15 @@ class Observer:
             retry_s = min(retry_s * 2, _LAST_RETRY_S)
 
     def _taken(self) -> _Event | None:
-        """The next event, compactions first; None when closed with nothing left: the thread ends."""
+        """The next event, turns last; None when closed with nothing left: the thread ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._waits() or self._closing)
-            if self._compactions:
-                return self._compactions.popleft()
-            event, self._turn = self._turn, None
-            if event is None:
-                self._end()
-            return event
+            if self._lasting:
+                return self._lasting.popleft()
+            if self._turns:
+                return self._turns.pop(next(iter(self._turns)))
+            self._end()
+            return None
 
     def _is_settled(self, event: _Event, reply: Captured) -> bool:
         """Count the reply; an event that never reached the daemon (`unavailable`) waits again."""
@@ -145,13 +167,20 @@ class Observer:
             self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
             if reply.status != "unavailable":
                 return True
-            if _is_compaction(event):
-                self._compactions.appendleft(event)
-            elif self._turn is None:
-                self._turn = event
-            else:
-                self._counts["replaced"] += 1
+            self._put_back(event)
             return False
+
+    def _put_back(self, event: _Event) -> None:
+        window_id = _window_id(event)
+        if _kind(event) != _TURN:
+            self._lasting.appendleft(event)
+        elif window_id in self._turns or any(
+            _kind(other) == _END and _window_id(other) == window_id for other in self._lasting
+        ):
+            self._counts["replaced"] += 1
+        else:
+            self._turns = {window_id: event, **self._turns}
+            self._drop_oldest_windows()
 
     def _may_retry_after(self, seconds: float) -> bool:
         """Wait before the next attempt; a closing observer makes none."""
@@ -168,5 +197,9 @@ class Observer:
         self._changed.notify_all()
 
 
-def _is_compaction(event: _Event) -> bool:
-    return isinstance(event.request, Capture) and event.request.kind == "compaction"
+def _kind(event: _Event) -> str:
+    return event.request.kind if isinstance(event.request, Capture) else ""
+
+
+def _window_id(event: _Event) -> str:
+    return event.request.window_id if isinstance(event.request, Capture) else ""

@@ -230,12 +230,14 @@ class Forget(Request, frozen=True, tag="forget"):
 class Undo(Request, frozen=True, tag="undo"):
     """Take back the newest batch of captured memories that the workspace sees; `session_id` "" is any.
 
-    With `preview` nothing is taken: the reply says what would be.
+    With `preview` nothing is taken: the reply says what would be. With `ids` it is taken only if it is still
+    just these memories.
     """
 
     workspace: str
     session_id: str = ""
     preview: bool = False
+    ids: tuple[str, ...] = ()
 
 
 class Pause(Request, frozen=True, tag="pause"):

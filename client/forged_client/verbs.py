@@ -48,7 +48,7 @@ from forged_client.protocol import (
     Undone,
     Why,
 )
-from forged_client.window import CAPTURE_BYTES, RETRIEVE_BYTES, window
+from forged_client.window import CAPTURE_BYTES, RETRIEVE_BYTES, listed, window, window_id_of
 
 # How much longer than a retrieve's own time limit the client waits for its answer.
 GRACE_S = 0.5
@@ -156,14 +156,18 @@ def capture(
     last_summary_index: int = 0,
     window_id: str = "",
 ) -> Call[Captured]:
-    """Hand over a finished turn, or another `kind` of event, to be turned into memories."""
+    """Hand over a finished turn, or another `kind` of event, to be turned into memories.
+
+    `window_id` names the message that the window starts with; left out, it is made from that message.
+    """
+    given = listed(messages)
     request = Capture(
         workspace=workspace,
         session_id=session_id,
         kind=kind,
-        messages=window(messages, last_summary_index, CAPTURE_BYTES),
+        messages=window(given, last_summary_index, CAPTURE_BYTES),
         last_summary_index=last_summary_index,
-        window_id=window_id,
+        window_id=window_id or window_id_of(given, last_summary_index),
     )
     return Call(request, Captured)
 
@@ -214,10 +218,11 @@ def forget(
 
 
 def undo(
-    _: object, /, workspace: str, *, session_id: str = "", preview: bool = False
+    _: object, /, workspace: str, *, session_id: str = "", preview: bool = False, ids: Iterable[str] = ()
 ) -> Call[Undone]:
     """Take back the newest batch of captured memories, or only say which it is."""
-    return Call(Undo(workspace=workspace, session_id=session_id, preview=preview), Undone)
+    request = Undo(workspace=workspace, session_id=session_id, preview=preview, ids=tuple(ids))
+    return Call(request, Undone)
 
 
 def pause(

@@ -18,6 +18,9 @@ from forged_client.protocol import Message, Part
 RETRIEVE_BYTES = 896 << 10
 CAPTURE_BYTES = 1792 << 10
 
+# Characters of a window's first text that name it.
+_TOLD_APART_BY = 4096
+
 _READ_ROLES = ("user", "assistant")
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
@@ -28,8 +31,8 @@ def window(
     messages: Iterable[object] | None, last_summary_index: int, limit_bytes: int
 ) -> tuple[Message, ...]:
     """As many messages as were given; text only in those that the daemon reads. Never raises."""
-    given = _listed(messages)
-    start = last_summary_index if last_summary_index in range(len(given) + 1) else 0
+    given = listed(messages)
+    start = _start(given, last_summary_index)
     room = limit_bytes
     newest_first: list[Message] = []
     for position in range(len(given) - 1, -1, -1):
@@ -45,7 +48,37 @@ def window(
     return tuple(reversed(newest_first))
 
 
-def _listed(messages: Iterable[object] | None) -> tuple[object, ...]:
+def window_id_of(given: tuple[object, ...], last_summary_index: int) -> str:
+    """A short name for the windows that start where this one does: its position and its first text.
+
+    It tells the windows before and after a summary apart, and stays as it is while turns are added, also
+    where a size limit cuts the window's beginning. `given` comes from `listed`. Never raises.
+    """
+    import zlib  # noqa: PLC0415 - only for a capture; hashlib takes seven times as long
+
+    start = _start(given, last_summary_index)
+    first = _first_text(given[start:]).encode()
+    return f"{start}-{zlib.crc32(first):08x}{zlib.adler32(first):08x}"
+
+
+def _first_text(given: tuple[object, ...]) -> str:
+    """Role and text of the first message that the daemon reads and that has any.
+
+    A system prompt is passed over: many agents put the injection there, so it differs from turn to turn.
+    """
+    for each in given:
+        message, size = _read(each)
+        if message is not None and size:
+            return f"{message.role}\n{_text(message)[:_TOLD_APART_BY]}"
+    return ""
+
+
+def _start(given: tuple[object, ...], last_summary_index: int) -> int:
+    return last_summary_index if last_summary_index in range(len(given) + 1) else 0
+
+
+def listed(messages: Iterable[object] | None) -> tuple[object, ...]:
+    """The messages as a tuple; what is no list of messages is an empty one. Never raises."""
     if isinstance(messages, (str, bytes, Mapping)):
         return ()
     try:
@@ -111,6 +144,9 @@ def _encodable(text: str) -> tuple[str, int]:
 
 
 def _shortened(message: Message, limit_bytes: int) -> Message:
+    return Message(role=message.role, content=_text(message).encode()[:limit_bytes].decode(errors="ignore"))
+
+
+def _text(message: Message) -> str:
     content = message.content
-    text = content if isinstance(content, str) else "\n".join(part.text for part in content or ())
-    return Message(role=message.role, content=text.encode()[:limit_bytes].decode(errors="ignore"))
+    return content if isinstance(content, str) else "\n".join(part.text for part in content or ())

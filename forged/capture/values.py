@@ -194,10 +194,12 @@ Report = Ready | Journalled | Linked | Done | Failed
 class WorkerSettings(msgspec.Struct, frozen=True):
     """All that a worker needs to know, sent to it once. `key` is the key itself: never shown, never logged.
 
-    `spool` is the directory of events and journals, `forgotten` the file of texts that must not come back.
+    `spool` is the directory of events and journals, `dead` that of events that were given up, `forgotten`
+    the file of texts that must not come back.
     """
 
     spool: str
+    dead: str
     forgotten: str
     classifier: str = "builtin:rules"
     base_url: str = ""

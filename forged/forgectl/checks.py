@@ -27,6 +27,13 @@ _INOTIFY = "/proc/sys/fs/inotify"
 # A root costs at most 8 watches and one instance serves them all; the rest is for editors beside us.
 _INOTIFY_LEAST = (("max_user_watches", 8192), ("max_user_instances", 128))
 
+# States in which no turn becomes a memory, and what to do about each. Waiting passes by itself.
+_NOT_CAPTURING = {
+    "off": "`forgectl config show --origin` says what switched it off",
+    "paused": "`forgectl resume`, with --all for a pause of everything",
+    "failing": "the daemon's log and `forgectl status` say more",
+}
+
 
 class Check(msgspec.Struct, frozen=True):
     """One finding. `level` is ok, warn or FAIL; `fix` is empty when nothing need be done."""
@@ -90,6 +97,20 @@ def roots(report: StatusReport) -> Iterator[Check]:
             yield Check("quarantine", WARN, detail, "shorten them; the daemon's log names them")
         for problem in root.problems:
             yield Check("file", WARN, f"{problem.path}: {problem.reason}", "edit or remove the file")
+
+
+def capture(report: StatusReport) -> Iterator[Check]:
+    """Whether turns become memories, by which classifier, and what was given up."""
+    state = report.capture
+    if state.state in _NOT_CAPTURING:
+        detail = f"{state.state}: {state.reason or state.last_error or 'no reason was given'}"
+        yield Check("capture", WARN, detail, _NOT_CAPTURING[state.state])
+    else:
+        yield Check("capture", OK, f"{state.state}, classifier {state.classifier}")
+    if state.dead:
+        detail = f"{counted(state.dead, 'capture event')} given up"
+        fix = "`forgectl dead list` says why; mend it, then `forgectl dead retry --all`"
+        yield Check("dead events", WARN, detail, fix)
 
 
 def inotify(directory: str = _INOTIFY) -> Iterator[Check]:

@@ -36,6 +36,11 @@ VERBS = {
     "list": ("memories", "List memories, newest first."),
     "show": ("memories", "Print memories whole."),
     "history": ("memories", "Show the versions of a memory, oldest first."),
+    "undo": ("capturing", "Take back what was captured last."),
+    "pause": ("capturing", "Stop capture and injection, here or everywhere."),
+    "resume": ("capturing", "End a pause."),
+    "dead": ("dead_events", "List, show, retry or drop capture events that were given up."),
+    "cost": ("costs", "Show what model calls have used, and the limits."),
     "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
     "config": ("configuration", "Show, locate, start or check the configuration."),
 }

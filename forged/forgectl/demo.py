@@ -1,7 +1,8 @@
 """`forgectl demo`: the whole of forged in a scratch HOME, with the real daemon, no key and no network.
 
 It says what it does step by step and checks every step; the first that does not come out as promised ends
-the demo with an error. Nothing outside its scratch directory is read or written.
+the demo with an error. Nothing outside its scratch directory is read or written. If FORGED_LLM__MODEL names
+a model, that one decides what is kept of the turns, instead of the built-in rules.
 """
 
 from __future__ import annotations
@@ -14,21 +15,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
 import click
 import msgspec
 
-from forged.forgectl.demo_agent import Read, Written
+from forged.forgectl.demo_agent import TURNS, Finished, Read, Written
 from forged.forgectl.escape import escape
 from forged.forgectl.invocation import Invocation
 from forged.forgectl.output import Painter
 from forged.forgectl.status import status_lines
 from forged_client import Client
+from forged_client.protocol import MemoryRecord
 
 _VISIBLE_S = 5.0
+_CAPTURED_S = 90.0  # a model of the user's own may take its time
+# A model for the demo to use, if the user has named one.
+_MODEL_VARIABLES = ("FORGED_LLM__MODEL", "FORGED_LLM__BASE_URL", "FORGED_LLM__API_KEY", "OPENAI_API_KEY")
 _BRANCH_MEMORY = """\
 ---
 category: patterns
@@ -63,11 +68,11 @@ def _play(stage: _Stage) -> None:
         _say(f"  {told.ids[name]}  {took:6.1f} ms, on disk before the answer")
 
     _head(3, "A person edits one of the files in place; the watcher notices")
-    file = stage.home / ".forge/memory" / f"{told.ids['errors']}.md"
+    file = stage.home / ".forge/memory" / f"{told.ids['logging']}.md"
     edited = file.with_suffix(".new")
-    edited.write_text(file.read_text() + " Wrap with %w so that errors.As can see through.\n")
+    edited.write_text(file.read_text() + " Every line carries the request id.\n")
     edited.replace(file)
-    _visible(stage, "wrap errors with %w", told.ids["errors"], "Wrap with %w")
+    _visible(stage, "log lines with request id", told.ids["logging"], "request id")
 
     _head(4, "A decision changes: a new version supersedes the old one, which stays on disk")
     newer = stage.client.remember(
@@ -97,12 +102,55 @@ def _play(stage: _Stage) -> None:
         "pgbouncer, which shares no word with the question, is reached by a hop",
     )
 
-    _head(8, "forgectl status")
+    _head(8, "An agent process finishes three turns; a worker decides what to keep")
+    _turns_become_memories(stage)
+
+    _head(9, "forgectl status")
     for line in status_lines(stage.client.status(str(stage.repo)), Painter()):
         _say(f"  {line}")
 
-    _head(9, "SIGTERM")
+    _head(10, "SIGTERM")
     _say(f"  exit code {stage.stop():d} after {stage.stopped_ms:.0f} ms; no process and no socket is left")
+
+
+def _turns_become_memories(stage: _Stage) -> None:
+    before = {record.id for record in _all(stage)}
+    done = msgspec.json.decode(stage.agent("turns", str(stage.repo)), type=Finished)
+    for (question, _), took in zip(TURNS, done.milliseconds, strict=True):
+        _say(f"  user: {question}\n    {took:.2f} ms in the agent")
+    _expect(done.delivered, f"the daemon has the turns: {_counted(done.outcomes)}")
+    began = time.perf_counter()
+    classifier = stage.client.status().capture.classifier
+    wanted = {"errors.As", "make it"}
+    _wait_until(
+        lambda: _is_idle(stage) and _found(stage, wanted) == wanted,
+        f"nothing was captured by {classifier}; `forgectl status` would say: {stage.client.status().capture}",
+        _CAPTURED_S,
+    )
+    _say(f"  {classifier} kept, {(time.perf_counter() - began) * 1000:.0f} ms later:")
+    kept = [record for record in _all(stage) if record.id not in before]
+    for record in kept:
+        _say(f"    {record.id}  {record.scope}/{record.category}  {escape(record.content.strip())}")
+    _expect(not any("night" in record.content for record in kept), "small talk is not kept")
+    asked = _ask(stage, "How do I check this Go error?")
+    _expect("errors.As" in asked.text, "a different agent process gets it in its next retrieve")
+
+
+def _all(stage: _Stage) -> tuple[MemoryRecord, ...]:
+    return stage.client.list(str(stage.repo)).memories
+
+
+def _found(stage: _Stage, words: Collection[str]) -> set[str]:
+    """Those of the words that some memory holds."""
+    return {word for word in words if any(word in record.content for record in _all(stage))}
+
+
+def _is_idle(stage: _Stage) -> bool:
+    return stage.client.status().capture.state == "idle"
+
+
+def _counted(outcomes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in sorted(outcomes.items()))
 
 
 def _branch_comes_and_goes(stage: _Stage) -> None:
@@ -136,8 +184,8 @@ def _visible(stage: _Stage, query: str, memory_id: str, text: str | None) -> Non
     _say(f"  {memory_id}: {state} {(time.perf_counter() - began) * 1000:.0f} ms after the file changed")
 
 
-def _wait_until(check: Callable[[], bool], complaint: str) -> None:
-    deadline = time.monotonic() + _VISIBLE_S
+def _wait_until(check: Callable[[], bool], complaint: str, within_s: float = _VISIBLE_S) -> None:
+    deadline = time.monotonic() + within_s
     while not check():
         if time.monotonic() > deadline:
             raise DemoFailed(complaint)
@@ -171,6 +219,7 @@ class _Stage:
             "LANG": "C.UTF-8",
             "FORGED_SOCKET": self._socket,
             "GIT_CONFIG_NOSYSTEM": "1",
+            **{name: call.environ[name] for name in _MODEL_VARIABLES if name in call.environ},
         }
 
     def __enter__(self) -> Self:

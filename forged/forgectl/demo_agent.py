@@ -1,7 +1,7 @@
-"""The two agent processes of `forgectl demo`: they know nothing of forged but its client.
+"""The agent processes of `forgectl demo`: they know nothing of forged but its client.
 
-Run as `python -m forged.forgectl.demo_agent write|read ...`; prints JSON for the demo to show. What stands
-here is what an agent's integration would hold.
+Run as `python -m forged.forgectl.demo_agent write|read|turns ...`; prints JSON for the demo to show. What
+stands here is what an agent's integration would hold.
 """
 
 from __future__ import annotations
@@ -11,8 +11,21 @@ import time
 
 import msgspec
 
-from forged_client import Client
+from forged_client import Client, Observer
 from forged_client.protocol import Edge, Retrieved
+
+# What the user says, and what the agent answers: one thing to keep, one correction, and small talk.
+TURNS = (
+    (
+        "Always use errors.As to check Go errors, never a type assertion. Can you fix the handler?",
+        "Done: the handler unwraps with errors.As now.",
+    ),
+    (
+        "No, we run the integration tests with make it, not with go test.",
+        "Understood, I ran make it; all 42 tests pass.",
+    ),
+    ("Nice, thanks! What a day. Shall we call it a night?", "Sleep well!"),
+)
 
 
 class Written(msgspec.Struct):
@@ -21,6 +34,14 @@ class Written(msgspec.Struct):
     ids: dict[str, str]
     milliseconds: list[float]
     generation: str
+
+
+class Finished(msgspec.Struct):
+    """Milliseconds of each `on_turn_complete`, what was answered how often, and whether all arrived."""
+
+    milliseconds: list[float]
+    outcomes: dict[str, int]
+    delivered: bool
 
 
 class Read(msgspec.Struct):
@@ -58,8 +79,8 @@ def write(workspace: str) -> Written:
             told.generation = reply.generation
 
         remember(
-            "errors",
-            "Check Go errors with errors.As, never with a type assertion.",
+            "logging",
+            "Log with slog and key-value pairs, never with fmt.Printf.",
             scope="user",
             category="coding-preferences",
         )
@@ -111,6 +132,27 @@ def read(workspace: str, message: str) -> Read:
     )
 
 
+def turns(workspace: str) -> Finished:
+    """Finish turns as an agent's loop does: the window grows, and no call waits for the daemon."""
+    observer = Observer(workspace, "demo-turns")
+    window: list[dict[str, str]] = []
+    took = []
+    for question, answer in TURNS:
+        window += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        began = time.perf_counter()
+        observer.on_turn_complete(window)
+        took.append((time.perf_counter() - began) * 1000)
+    delivered = observer.close()
+    return Finished(took, dict(observer.counts), delivered)
+
+
 if __name__ == "__main__":
-    done = write(sys.argv[2]) if sys.argv[1] == "write" else read(sys.argv[2], sys.argv[3])
+    done: Written | Read | Finished
+    match sys.argv[1:]:
+        case ["write", place]:
+            done = write(place)
+        case ["turns", place]:
+            done = turns(place)
+        case _:
+            done = read(sys.argv[2], sys.argv[3])
     sys.stdout.buffer.write(msgspec.json.encode(done))

@@ -65,6 +65,7 @@ def _daemon(call: Invocation) -> Iterator[Check]:
         return
     yield from checks.reached(report)
     yield from checks.roots(report)
+    yield from checks.capture(report)
 
 
 def _once(found: Iterator[Check]) -> tuple[Check, ...]:

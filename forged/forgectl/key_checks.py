@@ -40,8 +40,19 @@ def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check
         detail = f"{memory.embedding_model} at {config.shown_url(memory.embedding_base_url)}"
         yield Check("embedding", OK, f"{detail} (not tried here)")
         yield _key("embedding key", memory.embedding_api_key, memory.embedding_base_url, environ)
+    yield _classifier(chosen)
     if any(map(_needs_endpoint, (memory.retrieval_model, memory.classifier_model, llm.model))):
         yield _key("llm key", llm.api_key, llm.base_url, environ)
+
+
+def _classifier(chosen: config.Config) -> Check:
+    """What decides what is kept of a turn, and so where a conversation is sent."""
+    if not chosen.capture.enabled:
+        return Check("classifier", OK, "none: capture.enabled is false")
+    if not _needs_endpoint(chosen.classifier):
+        return Check("classifier", OK, f"{chosen.classifier}; no endpoint is asked")
+    detail = f"{chosen.classifier} at {config.shown_url(chosen.llm.base_url)}"
+    return Check("classifier", OK, f"{detail} (not tried here)")
 
 
 def _needs_endpoint(model: str) -> bool:

@@ -1,12 +1,14 @@
-"""The status report as a person reads it: state first, then each root with what is wrong with it.
+"""The status report as a person reads it: state first, then each root and capture with what is wrong there.
 
 Plain functions from a reply to lines, so that the fast path and click print the same text.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
+from forged.forgectl.capture_status import capture_lines
 from forged.forgectl.escape import escape_line
 from forged.forgectl.output import Painter
 from forged.forgectl.spans import counted, span
@@ -27,6 +29,8 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     for root in report.roots:
         yield ""
         yield from root_lines(root, paint)
+    yield ""
+    yield from capture_lines(report.capture, paint, time.time())
     yield from _counters(report, paint)
 
 

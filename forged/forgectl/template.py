@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from forged.config import LlmConfig, MemoryConfig
+from forged.config import CaptureConfig, LlmConfig, MemoryConfig
 
 _HEAD = """\
 # Configuration of forged. A line that starts with # is off; what it shows is the default.
@@ -42,12 +42,16 @@ MEANINGS = {
     "llm.model": "chat model for whatever names none of its own",
     "llm.base_url": "OpenAI-compatible endpoint for chat models",
     "llm.api_key": "key of that endpoint",
+    "llm.calls_per_minute": "of all chat models together; 0 is no limit",
+    "capture.enabled": "false: finished turns are not turned into memories",
+    "capture.spool": "false: what waits is in memory only, and nothing is acknowledged as durable",
+    "capture.coalesce": "false: every turn is classified, also one that a newer one contains",
 }
 
 
 def template() -> str:
     """The file's text: valid TOML in which only the section headers are not comments."""
-    sections = (("memory", MemoryConfig()), ("llm", LlmConfig()))
+    sections = (("memory", MemoryConfig()), ("llm", LlmConfig()), ("capture", CaptureConfig()))
     return _HEAD + "".join("\n".join(("", *_section(name, values), "")) for name, values in sections)
 
 

@@ -6,9 +6,9 @@ import sys
 
 import click
 
+from forged.forgectl.asking import agree, require_answer
 from forged.forgectl.cli import asks
 from forged.forgectl.escape import escape_line
-from forged.forgectl.exits import Stop
 from forged.forgectl.invocation import Invocation
 from forged.forgectl.link import check_done, daemon
 from forged.forgectl.listing import chain_table
@@ -56,6 +56,8 @@ def forget_command(
     call: Invocation, *, memory_id: str, version_only: bool, erase_now: bool, yes: bool
 ) -> None:
     """Take a memory and its older versions away; the receipt says what forged cannot reach."""
+    if not yes:
+        require_answer(call, "forget")
     with daemon(call) as client:
         if not yes:
             _ask(call, client, memory_id, version_only, erase_now)
@@ -79,22 +81,16 @@ def _say_written(written: Remembered) -> None:
 
 
 def _ask(call: Invocation, client: Client, memory_id: str, version_only: bool, erase_now: bool) -> None:
-    """Show what would go and ask. Raises Stop when nobody can answer or the answer is no."""
-    if not call.interactive:
-        raise Stop("usage", "forget asks first; where nobody can answer it needs --yes")
+    """Show what would go and ask. Raises Stop when the answer is no."""
     chain = client.history(call.workspace, memory_id)
     check_done(chain)
-    for line in chain_table(chain):
-        click.echo(line, err=True)
     what = "this version" if version_only else counted(len(chain.memories), "version")
     where = "erase it for ever" if erase_now else "move it to the trash for 7 days"
-    try:
-        agreed = click.confirm(f"Forget {escape_line(memory_id)} ({what}) and {where}?", err=True)
-    except click.Abort:  # Ctrl-C or the end of input leaves the cursor behind the question
-        click.echo(err=True)
-        raise
-    if not agreed:
-        raise Stop("declined", "nothing was forgotten")
+    agree(
+        chain_table(chain),
+        f"Forget {escape_line(memory_id)} ({what}) and {where}?",
+        declined="nothing was forgotten",
+    )
 
 
 def _say_receipt(gone: Forgotten) -> None:

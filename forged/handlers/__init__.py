@@ -1,8 +1,8 @@
 """One function per request: wire type in, domain call, wire type out.
 
 Only this package turns wire types into domain types and back (design.md section 2), so the domain may
-change without a protocol bump. `context` is what is served and for whom; `retrieval`, `memories` and
-`health` hold the functions; `translation` the conversions they share.
+change without a protocol bump. `context` is what is served and for whom; `retrieval`, `memories`,
+`capturing` and `health` hold the functions; `translation` the conversions they share.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable
 
 from forged.errors import ForgedError
-from forged.handlers import health, memories, retrieval
+from forged.handlers import capturing, health, memories, retrieval
 from forged.handlers.context import Context, Daemon, InvalidRequest, code_of
 from forged_client import protocol as wire
 
@@ -40,7 +40,7 @@ class Handlers:
             case wire.Remember():
                 return memories.remember(context, request)
             case wire.Capture():
-                return memories.capture(context, request)
+                return capturing.capture(context, request)
             case wire.GetMemories():
                 return memories.get(context, request)
             case wire.ListMemories():
@@ -49,6 +49,14 @@ class Handlers:
                 return memories.history(context, request)
             case wire.Forget():
                 return memories.forget(context, request)
+            case wire.Undo():
+                return capturing.undo(context, request)
+            case wire.Pause():
+                return capturing.pause(context, request)
+            case wire.Dead():
+                return capturing.dead(context, request)
+            case wire.Cost():
+                return capturing.cost(context, request)
             case wire.Rebuild():
                 return health.rebuild(context, request)
             case wire.Status():

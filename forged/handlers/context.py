@@ -9,10 +9,14 @@ from pathlib import Path
 import msgspec
 
 from forged import config, roots
+from forged.capture.pipeline import Pipeline
+from forged.cost import Governor
 from forged.errors import ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
+from forged.forgotten import Forgotten
 from forged.indexer import Indexer
 from forged.memory import Scope
 from forged.metrics import Metrics
+from forged.pauses import Pauses
 from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever
 from forged.roots import Root
@@ -47,6 +51,10 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     retriever: Retriever
     writer: Writer
     ledger: Ledger
+    capture: Pipeline
+    governor: Governor
+    pauses: Pauses
+    forgotten: Forgotten
     started_at: float
     connections: Callable[[], int]
     watch_state: Callable[[], str]

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from forged import __version__
+from forged.handlers import capturing
 from forged.handlers.context import Context, Daemon
 from forged.indexer import Event
 from forged.root_index import RootIndex
@@ -44,10 +45,11 @@ def status(context: Context, request: wire.Status) -> wire.StatusReport:
             for root in place.roots:
                 daemon.indexer.open(root)
     reports = tuple(_report(context, index) for index in daemon.indexer.indexes())
+    captured = capturing.report(context)
     return wire.StatusReport(
         id=request.id,
         reason=daemon.disabled,
-        state=_health(daemon, reports),
+        state=_health(daemon, reports, captured),
         version=__version__,
         pid=os.getpid(),
         epoch=daemon.epoch,
@@ -60,13 +62,15 @@ def status(context: Context, request: wire.Status) -> wire.StatusReport:
         connections=daemon.connections(),
         counters=msgspec.structs.asdict(daemon.metrics),
         warnings=warnings,
+        capture=captured,
     )
 
 
-def _health(daemon: Daemon, reports: Sequence[wire.RootReport]) -> str:
+def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.CaptureReport) -> str:
     if daemon.disabled:
         return "disabled"
     broken = any(report.last_error or report.problems for report in reports)
+    broken = broken or captured.state == "failing" or bool(captured.last_error or captured.dead)
     return "degraded" if broken or daemon.watch_state().startswith(("polling", "restarting")) else "ok"
 
 

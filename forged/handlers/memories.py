@@ -1,20 +1,24 @@
-"""The verbs about single memories: `remember`, `capture`, `get`, `list`, `history`, `forget`."""
+"""The verbs about single memories: `remember`, `get`, `list`, `history`, `forget`."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 
 from forged import memory
+from forged.capture.values import Event
 from forged.errors import MemoryNotFound
 from forged.handlers.context import PATIENCE_S, Context, InvalidRequest, NotReady, Workplace
 from forged.handlers.translation import draft, fitting, record
+from forged.likeness import normalised
 from forged.memory import Memory, Scope
 from forged.retrieval.retriever import FIRST_BUILD
 from forged.root_index import RootIndex
 from forged.roots import Root
 from forged.vector_map import VectorMap
 from forged.view import View
+from forged.writer import Gone
 from forged_client import protocol as wire
 
 _MOST_IN_REPLY = 1000
@@ -58,12 +62,6 @@ def _root_of_scope(place: Workplace, scope: str) -> Root:
     raise InvalidRequest(f"unknown scope {scope[:64]!r}; use repo or user")
 
 
-def capture(context: Context, request: wire.Capture) -> wire.Captured:
-    """Refused until there is a capture worker; the word is the client's sign that nothing was kept."""
-    context.daemon.metrics.captures_rejected += 1
-    return wire.Captured(id=request.id, outcome="rejected", reason="capture_not_available")
-
-
 async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
     place = context.workplace(request.workspace)
@@ -71,12 +69,8 @@ async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
         return wire.Forgotten(id=request.id, status="disabled", reason=place.off)
     index, chain = await _on_disk(context, place, request.memory_id)
     ids = (request.memory_id,) if request.version_only else chain
-    gone = await context.daemon.writer.remove(index, ids, erase=request.erase_now)
+    gone, generation = await put_away(context, index, ids, erase=request.erase_now, purge=True)
     context.daemon.metrics.forgotten += len(gone.ids)
-    generation = index.mark()
-    await index.reach(generation, time.monotonic() + PATIENCE_S)
-    context.daemon.retriever.cache.purge()
-    context.daemon.ledger.purge()
     return wire.Forgotten(
         id=request.id,
         ids=gone.ids,
@@ -84,6 +78,32 @@ async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
         unreachable=gone.unreachable,
         generation=context.token(generation),
     )
+
+
+async def put_away(
+    context: Context, index: RootIndex, ids: tuple[str, ...], *, erase: bool, purge: bool
+) -> tuple[Gone, int]:
+    """Remove memories so that no retrieve finds them any more; returns the receipt and its generation.
+
+    The same sentence will not be captured again from a conversation that still holds it. With `purge` the
+    events that wait or were given up with that text go too. Raises StoreError.
+    """
+    daemon = context.daemon
+    gone = await daemon.writer.remove(index, ids, erase=erase)
+    await asyncio.to_thread(daemon.forgotten.add, gone.contents)
+    generation = index.mark()
+    if purge:
+        texts = tuple(filter(None, map(normalised, gone.contents)))
+        await daemon.capture.purge(lambda event: _holds(event, texts))
+    await index.reach(generation, time.monotonic() + PATIENCE_S)
+    daemon.retriever.cache.purge()
+    daemon.ledger.purge()
+    return gone, generation
+
+
+def _holds(event: Event, texts: tuple[str, ...]) -> bool:
+    said = [normalised(utterance.text) for utterance in event.window]
+    return any(text in each for each in said for text in texts)
 
 
 async def _on_disk(context: Context, place: Workplace, memory_id: str) -> tuple[RootIndex, tuple[str, ...]]:

@@ -13,21 +13,28 @@ from forged.handlers.context import InvalidRequest
 from forged.memory import Category, Memory, Related, Relationship, Trigger
 from forged.retrieval.answer import Ranked
 from forged.roots import Root
+from forged.tool_text import without_tool_text
 from forged.vector_map import VectorMap
 from forged_client import protocol as wire
+from forged_client.private import without_private
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 
 
 def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance, ...]:
-    """User and assistant text since the summary; tool content and empty texts are left out (B46, B47).
+    """User and assistant text since the summary, as it may be remembered or sent to a model (B46, B47, B73).
 
-    A `start` that is no place in `messages` means all of them, as it does in the client's window.
+    Tool content, private spans and texts that are blank without them are left out. The client has cut private
+    spans already, but not every client is ours. A `start` that is no place in `messages` means all of them,
+    as it does in the client's window.
     """
     found = []
     for message in messages[start:] if start in range(len(messages) + 1) else messages:
-        text = _text(message)
-        if message.role in {"user", "assistant"} and text.strip():
+        if message.role not in {"user", "assistant"}:
+            continue
+        public, _ = without_private(_text(message))
+        text = without_tool_text(public)
+        if text.strip():
             found.append(Utterance("user" if message.role == "user" else "assistant", text))
     return tuple(found)
 

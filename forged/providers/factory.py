@@ -17,6 +17,7 @@ from forged.providers import ChatModel, Embedder
 
 _M = TypeVar("_M")
 _LATER = ("local:", "fastembed:")
+BUILTIN_CLASSIFIER = "builtin:rules"
 
 
 class Choice(msgspec.Struct, Generic[_M], frozen=True):
@@ -24,6 +25,17 @@ class Choice(msgspec.Struct, Generic[_M], frozen=True):
 
     model: _M | None = None
     reason: str = ""
+
+
+class ClassifierEndpoint(msgspec.Struct, frozen=True):
+    """The model that decides what is kept, and where it is asked. `key` is the key itself: never shown."""
+
+    model: str
+    base_url: str
+    key: str = ""
+
+    def __repr__(self) -> str:
+        return f"ClassifierEndpoint(model={self.model!r}, base_url={shown_url(self.base_url)!r})"
 
 
 def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
@@ -70,6 +82,29 @@ def make_chat_model(config: Config, env: Mapping[str, str]) -> Choice[ChatModel]
     from forged.providers.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
     return Choice(OpenAICompatibleChat(config.llm.base_url, name, key))
+
+
+def make_classifier(config: Config, env: Mapping[str, str]) -> Choice[ClassifierEndpoint]:
+    """Return what decides what is kept, `config.classifier`, at the endpoint of `[llm]`.
+
+    A value and no model, because the process that asks it is another one. Without one, the built-in rules
+    decide if that is what the configuration says, else nothing does. Blocks and raises as `make_embedder`.
+    """
+    name = config.classifier
+    if name == BUILTIN_CLASSIFIER:
+        return Choice(reason=f"{BUILTIN_CLASSIFIER} is used")
+    _require_known(_key_that_names(name, config), name)
+    key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
+    if reason:
+        return Choice(reason=reason)
+    return Choice(ClassifierEndpoint(name, config.llm.base_url, key))
+
+
+def _key_that_names(classifier: str, config: Config) -> str:
+    memory = config.memory
+    if classifier == memory.classifier_model:
+        return "memory.classifier_model"
+    return "llm.model" if classifier == config.llm.model else "memory.retrieval_model"
 
 
 def _require_known(key: str, name: str) -> None:

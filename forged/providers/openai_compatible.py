@@ -24,9 +24,9 @@ import numpy as np
 
 from forged.config import is_usable_url, shown_url
 from forged.errors import ConfigError, ProviderError
-from forged.providers import Kind, Vectors
+from forged.providers import Completion, Kind, Vectors
 from forged.providers.failures import Fault, SizeRefused, fault_of, quotable
-from forged.providers.replies import read_text, read_vectors
+from forged.providers.replies import read_completion, read_vectors
 from forged.providers.texts import clipped, fitting, sendable
 
 logger = logging.getLogger(__name__)
@@ -67,9 +67,14 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Endpoint:
-    """One base URL with its key: a connection that retries what may pass and never outstays a deadline."""
+    """One base URL with its key: a connection that retries what may pass and never outstays a deadline.
 
-    def __init__(self, base_url: str, key: str = "", *, backoff_s: float = 0.5) -> None:
+    `retries` is how often at most, for a caller that counts its attempts; None goes by the time there is.
+    """
+
+    def __init__(
+        self, base_url: str, key: str = "", *, backoff_s: float = 0.5, retries: int | None = None
+    ) -> None:
         """Take the URL as it is, without a guess at `/v1`. Raises ConfigError if it is not one."""
         if not is_usable_url(base_url):
             raise ConfigError(f"{shown_url(base_url)} is not an http or https URL")
@@ -88,6 +93,7 @@ class Endpoint:
             self._headers["authorization"] = f"Basic {basic}"
         self._secrets = tuple(filter(None, (key, unquote(user), parts.query)))
         self._backoff_s = backoff_s
+        self._retries = retries
         self._client: httpx.AsyncClient | None = None
 
     def url(self, path: str) -> str:
@@ -102,9 +108,10 @@ class Endpoint:
         where, left = self.shown(call.path), call.deadline - time.monotonic()
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
+        fitting_retries = 1 if left < _HURRY_S else 2
         try:
             async with asyncio.timeout(left):
-                return await self._retrying(call, retries=1 if left < _HURRY_S else 2)
+                return await self._retrying(call, fitting_retries if self._retries is None else self._retries)
         except TimeoutError as error:
             raise ProviderError(f"{where} gave no answer in time", reason="timeout") from error
 
@@ -280,6 +287,8 @@ class OpenAICompatibleChat:
 
     A schema goes as nested `json_schema`, the one form that all servers read; a server that refuses it is
     asked again without, and never again with it if that helped. Code fences stay for the caller's parser.
+    With `retries` 0 each of these requests is made exactly once, and a 500, which some servers answer to a
+    schema and all to anything else, is left to the caller.
     """
 
     def __init__(
@@ -290,33 +299,35 @@ class OpenAICompatibleChat:
         *,
         reasoning_effort: str = "",
         backoff_s: float = 0.5,
+        retries: int | None = None,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, backoff_s=backoff_s)
+        self._endpoint = Endpoint(base_url, key, backoff_s=backoff_s, retries=retries)
         self._model = model
         self._reasoning_effort = reasoning_effort
         self._takes_schema = True
+        self._refusals = (400, 422) if retries == 0 else (400, 422, 500)
 
     async def complete(
         self, system: str, user: str, *, deadline: float, schema: dict[str, object] | None = None
-    ) -> str:
-        """Return the reply's text; see `ChatModel`."""
-        system, user = sendable(system), sendable(user)
+    ) -> Completion:
+        """Return the reply's text and its tokens; see `ChatModel`."""
+        sent = (sendable(system), sendable(user))
 
-        async def ask(wanted: dict[str, object] | None, never_retried: int | None = None) -> str:
-            body = self._body(system, user, wanted)
-            call = Call(_CHAT, body, (system, user), deadline, _CHAT_REPLY_BYTES, never_retried)
-            return read_text(self._endpoint.shown(_CHAT), await self._endpoint.post(call))
+        async def ask(wanted: dict[str, object] | None, never_retried: int | None = None) -> Completion:
+            body = self._body(*sent, wanted)
+            call = Call(_CHAT, body, sent, deadline, _CHAT_REPLY_BYTES, never_retried)
+            return read_completion(self._endpoint.shown(_CHAT), await self._endpoint.post(call), sent)
 
         if schema is None or not self._takes_schema:
             return await ask(None)
         try:
             return await ask(schema, never_retried=500)
         except ProviderError as error:
-            if error.status not in (400, 422, 500):
+            if error.status not in self._refusals:
                 raise
-        text = await ask(None)
+        completion = await ask(None)
         self._takes_schema = False
-        return text
+        return completion
 
     async def aclose(self) -> None:
         await self._endpoint.aclose()

@@ -1,8 +1,9 @@
-"""What an OpenAI-compatible endpoint answers: vectors, or a text.
+"""What an OpenAI-compatible endpoint answers: vectors, or a text and what it cost.
 
 Pure functions over bytes, so that every provider's habit is a row in a test table and not a server: `index`
 missing or wrong, numbers or base64, JSON with NaN, thoughts beside the answer (ecosystem-anchors.md
-section 6, rules 2, 5 and 8). The rule: only finite unit rows of one size get out.
+section 6, rules 2, 5 and 8). The rule: only finite unit rows of one size get out, and a strange account of
+tokens never costs the answer.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.providers import Vectors
+from forged.providers import Completion, Vectors
+from forged.providers.texts import estimated_tokens
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -40,6 +43,7 @@ class _Choice(msgspec.Struct, frozen=True):
 
 class _ChatReply(msgspec.Struct, frozen=True):
     choices: list[_Choice]
+    usage: object = None
 
 
 _R = TypeVar("_R", _VectorReply, _ChatReply)
@@ -131,19 +135,42 @@ _END_OF_THOUGHT = re.compile(r"</(?:think|thinking|thought)>", re.IGNORECASE)
 _THOUGHT = re.compile(r"\s*<(?:think|thinking|thought)>", re.IGNORECASE)
 
 
-def read_text(where: str, body: bytes) -> str:
-    """Return the first choice's text without think blocks; "" is an answer.
+# What the two numbers are called, first by OpenAI, then by proxies that pass on what Anthropic counts.
+_PROMPT = ("prompt_tokens", "input_tokens")
+_COMPLETION = ("completion_tokens", "output_tokens")
+_MOST_TOKENS = 1_000_000_000
 
-    Some servers put everything into `reasoning_content`; it is used when `content` is empty.
+
+def read_completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
+    """Return the first choice's text without think blocks, "" being an answer, and its tokens.
+
+    Some servers put everything into `reasoning_content`; it is used when `content` is empty. Tokens that the
+    endpoint does not count are estimated from `sent`, the prompts, and from what came, thoughts included.
     Raises ProviderError with reason bad_reply.
     """
-    choices = _decoded(where, body, _CHAT).choices
-    if not choices:
+    reply = _decoded(where, body, _CHAT)
+    if not reply.choices:
         raise _bad_reply(f"{where} sent no choice")
-    message = choices[0].message
-    return without_thoughts(_plain(message.content)) or without_thoughts(
-        message.reasoning_content or message.reasoning or ""
+    message = reply.choices[0].message
+    content, thoughts = _plain(message.content), message.reasoning_content or message.reasoning or ""
+    return Completion(
+        without_thoughts(content) or without_thoughts(thoughts),
+        _counted(reply.usage, _PROMPT) or estimated_tokens(*sent),
+        _counted(reply.usage, _COMPLETION) or estimated_tokens(content, thoughts),
     )
+
+
+def _counted(usage: object, names: Sequence[str]) -> int:
+    """Return the first of these numbers that is one, be it written as text; else 0."""
+    found = [usage.get(name) for name in names] if isinstance(usage, dict) else []
+    for value in found:
+        try:
+            number = int(value) if isinstance(value, (int, float, str)) else 0
+        except (ValueError, OverflowError):
+            continue
+        if 0 < number <= _MOST_TOKENS and not isinstance(value, bool):
+            return number
+    return 0
 
 
 def without_thoughts(text: str) -> str:

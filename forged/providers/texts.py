@@ -23,8 +23,12 @@ def fitting(texts: list[str], most: int, tokens: int) -> int:
 
 
 def _costs(texts: list[str]) -> Iterator[int]:
-    """Yield estimated tokens, ceil(utf8 / 4)."""
-    return (-(-len(text.encode()) // 4) for text in texts)
+    return (estimated_tokens(text) for text in texts)
+
+
+def estimated_tokens(*texts: str) -> int:
+    """Return about how many tokens these texts are together, ceil(utf8 bytes / 4)."""
+    return -(-sum(len(text.encode("utf-8", "replace")) for text in texts) // 4)
 
 
 def clipped(text: str, tokens: int) -> str:

@@ -41,7 +41,8 @@ async def hypotheses(
         f"Conversation window:\n\n{conversation.as_text(window)}\n\n"
         f"Write {count} hypothetical memory sentences."
     )
-    return parse(await model.complete(_SYSTEM, user, deadline=deadline), count)
+    completion = await model.complete(_SYSTEM, user, deadline=deadline)
+    return parse(completion.text, count)
 
 
 def parse(reply: str, count: int) -> tuple[str, ...]:

@@ -45,5 +45,12 @@ class Ledger:
             return found if found is not None and found.roots == roots else None
         return next((item for item in reversed(self._last.values()) if item.roots == roots), None)
 
+    def injected(self, session_id: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+        """Texts of the memories that the session was last given: what it repeats is no news."""
+        found = self._last.get(session_id) if session_id else None
+        if found is None or found.roots != roots:
+            return ()
+        return tuple(ranked.memory.content for ranked in found.answer.ranked[: found.answer.included])
+
     def purge(self) -> None:
         self._last.clear()

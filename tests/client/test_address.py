@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from forged_client.address import MAX_PATH_BYTES, checked, socket_path, state_dir
+from forged_client.address import MAX_PATH_BYTES, bypassed, checked, socket_path, state_dir
 from forged_client.errors import AddressError
 
 
@@ -120,3 +120,21 @@ def test_without_home_the_user_database_is_asked() -> None:
     import pwd
 
     assert state_dir({}).startswith(pwd.getpwuid(os.getuid()).pw_dir)
+
+
+@pytest.mark.parametrize("value", ["1", "yes", "true", "anything", "00", " 1 "])
+def test_any_value_is_a_bypass(value: str) -> None:
+    assert bypassed({"FORGED_BYPASS": value})
+
+
+@pytest.mark.parametrize(
+    "env", [{}, *({"FORGED_BYPASS": off} for off in ("", " ", "0", "false", "FALSE", "No"))]
+)
+def test_without_a_value_or_with_one_that_says_no_there_is_no_bypass(env: dict[str, str]) -> None:
+    assert not bypassed(env)
+
+
+def test_the_processs_own_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGED_BYPASS", "1")
+
+    assert bypassed()

@@ -48,6 +48,10 @@ CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
     "list": lambda c: c.list("/w", scope="repo"),
     "history": lambda c: c.history("/w", "a"),
     "forget": lambda c: c.forget("/w", "a"),
+    "undo": lambda c: c.undo("/w", session_id="s", preview=True),
+    "pause": lambda c: c.pause("/w", paused=False),
+    "dead": lambda c: c.dead("show", ["ev_1"]),
+    "cost": lambda c: c.cost(days=1),
     "rebuild": lambda c: c.rebuild("/w", full=True),
 }
 

@@ -17,6 +17,7 @@ from forged_client.framing import Framer, decode_request, encode
 from forged_client.protocol import (
     MAX_REQUEST_BYTES,
     Capture,
+    Dead,
     Failed,
     Forget,
     Found,
@@ -30,6 +31,7 @@ from forged_client.protocol import (
     Retrieve,
     Search,
     StatusReport,
+    Undo,
     Welcome,
 )
 from tests.support.peer import REPLY_OF
@@ -130,6 +132,8 @@ def test_the_health_of_an_unreachable_daemon_is_not_ok() -> None:
         Remember(workspace="/w", content="c"),
         Forget(workspace="/w", memory_id="m"),
         Capture(workspace="/w", session_id="s"),
+        Undo(workspace="/w"),
+        Dead(action="retry"),
     ],
 )
 def test_a_write_that_may_have_happened_is_not_repeated(request_: Request) -> None:

@@ -8,15 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from forged_client import Observer
-from forged_client.observer import MAX_COMPACTIONS
+from forged_client.observer import MAX_LASTING, MAX_WINDOWS
 from forged_client.protocol import Capture, Captured
 from tests.support.peer import PATIENCE_S, Peer, Script, answering, stopped_server
 
 Serve = Callable[[Script], Peer]
 
 
-def said(text: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": text}]
+def said(*texts: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text} for text in texts]
 
 
 class Gate:
@@ -29,7 +29,7 @@ class Gate:
 
     def __call__(self, request: object) -> Captured:
         assert isinstance(request, Capture)
-        self.seen.append((request.kind, request.messages[0].content))
+        self.seen.append((request.kind, request.messages[-1].content))
         self.reached.set()
         assert self.opened.wait(PATIENCE_S)
         return Captured(outcome="accepted")
@@ -63,15 +63,100 @@ def test_the_newest_window_replaces_the_one_that_waits(serve: Serve, socket_file
     serve(answering(gate))
     observer = Observer("/w", "s", address=socket_file)
 
-    observer.on_turn_complete(said("1"))
+    observer.on_turn_complete(said("first", "1"))
     assert gate.reached.wait(PATIENCE_S)
     for text in ("2", "3", "4"):
-        observer.on_turn_complete(said(text))
+        observer.on_turn_complete(said("first", text))
     gate.opened.set()
 
     assert observer.close(PATIENCE_S)
     assert gate.seen == [("turn", "1"), ("turn", "4")]
     assert observer.counts == {"accepted": 2, "replaced": 2}
+
+
+def test_windows_before_and_after_a_summary_both_wait_in_order(serve: Serve, socket_file: str) -> None:
+    gate = Gate()
+    peer = serve(answering(gate))
+    observer = Observer("/w", "s", address=socket_file)
+
+    observer.on_turn_complete(said("other"))
+    assert gate.reached.wait(PATIENCE_S)
+    observer.on_turn_complete(said("a", "before 1"))
+    observer.on_turn_complete(said("a", "before 2"))
+    observer.on_turn_complete(said("a", "b", "c", "after 1"), 2)
+    observer.on_turn_complete(said("a", "b", "c", "after 2"), 2)
+    gate.opened.set()
+
+    assert observer.close(PATIENCE_S)
+    assert [text for _, text in gate.seen] == ["other", "before 2", "after 2"]
+    assert len({request.window_id for request in peer.asked(Capture)}) == 3
+    assert observer.counts == {"accepted": 3, "replaced": 2}
+
+
+def test_of_too_many_windows_the_oldest_is_dropped_and_counted(serve: Serve, socket_file: str) -> None:
+    gate = Gate()
+    serve(answering(gate))
+    observer = Observer("/w", "s", address=socket_file)
+
+    observer.on_compaction(said("in hand"))
+    assert gate.reached.wait(PATIENCE_S)
+    for number in range(MAX_WINDOWS + 3):
+        observer.on_turn_complete(said(str(number)))
+    gate.opened.set()
+
+    assert observer.close(PATIENCE_S)
+    assert [text for _, text in gate.seen[1:]] == [str(number) for number in range(3, MAX_WINDOWS + 3)]
+    assert observer.counts == {"accepted": MAX_WINDOWS + 1, "dropped": 3}
+
+
+def test_the_sessions_end_replaces_the_turn_of_its_window_and_waits_for_good(
+    serve: Serve, socket_file: str
+) -> None:
+    gate = Gate()
+    serve(answering(gate))
+    observer = Observer("/w", "s", address=socket_file)
+
+    observer.on_compaction(said("in hand"))
+    assert gate.reached.wait(PATIENCE_S)
+    observer.on_turn_complete(said("a", "before"))
+    observer.on_turn_complete(said("a", "b", "c", "last turn"), 2)
+    observer.on_session_end(said("a", "b", "c", "end"), 2)
+    observer.on_turn_complete(said("a", "b", "c", "late"), 2)
+    gate.opened.set()
+
+    assert observer.close(PATIENCE_S)
+    assert gate.seen[1:] == [("session_end", "end"), ("turn", "before"), ("turn", "late")]
+    assert observer.counts["replaced"] == 1
+
+
+def test_a_window_that_was_not_delivered_is_replaced_by_the_sessions_end(
+    serve: Serve, socket_file: str
+) -> None:
+    observer = Observer("/w", "s", address=socket_file)
+    observer.on_turn_complete(said("a", "turn"))
+    assert not observer.close(PATIENCE_S)
+    gate = Gate()
+    gate.opened.set()
+    serve(answering(gate))
+
+    observer.on_session_end(said("a", "turn", "end"))
+
+    assert observer.close(PATIENCE_S)
+    assert gate.seen == [("session_end", "end")]
+
+
+def test_windows_that_were_not_delivered_keep_their_order(serve: Serve, socket_file: str) -> None:
+    observer = Observer("/w", "s", address=socket_file)
+    observer.on_turn_complete(said("before"))
+    assert not observer.close(PATIENCE_S)
+    gate = Gate()
+    gate.opened.set()
+    serve(answering(gate))
+
+    observer.on_turn_complete(said("before", "after"), 1)
+
+    assert observer.close(PATIENCE_S)
+    assert gate.seen == [("turn", "before"), ("turn", "after")]
 
 
 def test_compactions_stay_in_order_and_are_not_replaced(serve: Serve, socket_file: str) -> None:
@@ -93,7 +178,7 @@ def test_compactions_stay_in_order_and_are_not_replaced(serve: Serve, socket_fil
 def test_compactions_above_the_bound_are_counted(socket_file: str) -> None:
     observer = Observer("/w", "s", address=socket_file)
 
-    for _ in range(MAX_COMPACTIONS + 5):
+    for _ in range(MAX_LASTING + 5):
         observer.on_compaction(said("x"))
 
     assert observer.counts["dropped"] >= 4
@@ -144,6 +229,7 @@ def test_unreadable_messages_raise_nothing(socket_file: str, messages: object) -
 
     observer.on_turn_complete(messages)
     observer.on_compaction(messages)
+    observer.on_session_end(messages)
 
     observer.close(PATIENCE_S)
 

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from forged_client.framing import encode
 from forged_client.protocol import MAX_REQUEST_BYTES, Message, Part, Retrieve
-from forged_client.window import RETRIEVE_BYTES, window
+from forged_client.verbs import capture
+from forged_client.window import RETRIEVE_BYTES, listed, window, window_id_of
+from tests.support.forms import FORMS, HIDDEN, ROLELESS, SAID
 
 
 def read(*messages: object, last_summary_index: int = 0, limit: int = 10_000) -> tuple[Message, ...]:
@@ -141,3 +143,98 @@ def test_a_full_window_fits_into_a_request() -> None:
     messages = window([Message("user", "你" * 4000)] * 1000, 0, RETRIEVE_BYTES)
 
     assert len(encode(Retrieve(workspace="/w", messages=messages))) < MAX_REQUEST_BYTES
+
+
+# Tool markup inside a text is the daemon's to cut; all else stays in the agent's process.
+STRUCTURED = {name: form for name, form in FORMS.items() if "xml" not in name} | {"roleless": ROLELESS}
+
+
+@pytest.mark.parametrize("form", STRUCTURED.values(), ids=STRUCTURED)
+def test_of_every_form_only_what_was_said_is_sent(form: list[object]) -> None:
+    sent = encode(Retrieve(workspace="/w", messages=read(*form)))
+
+    assert HIDDEN.encode() not in sent
+    assert SAID.encode() in sent
+
+
+# --- names of windows ---------------------------------------------------------------------------------
+
+
+def named(*messages: object, last_summary_index: int = 0) -> str:
+    return window_id_of(listed(messages), last_summary_index)
+
+
+def test_a_window_keeps_its_name_while_turns_are_added() -> None:
+    first, later = Message("user", "first"), Message("assistant", "later")
+
+    assert named(first) == named(first, later) == named(first, *[later] * 99)
+
+
+def test_a_window_keeps_its_name_when_its_beginning_no_longer_fits() -> None:
+    """The name is that of the window as it was given, not of what is sent."""
+    messages = [Message("user", letter * 400_000) for letter in "abcdef"]
+
+    sent = capture(None, "/w", "s", messages).request
+
+    assert sent.messages[0].content is None
+    assert sent.window_id == named(messages[0])
+
+
+def test_a_callers_own_name_is_sent() -> None:
+    assert capture(None, "/w", "s", [Message("user", "a")], window_id="w-7").request.window_id == "w-7"
+
+
+def test_messages_that_can_be_read_only_once_are_sent_and_named() -> None:
+    sent = capture(None, "/w", "s", iter([Message("user", "a")])).request
+
+    assert (sent.messages, sent.window_id) == ((Message("user", "a"),), named(Message("user", "a")))
+
+
+@pytest.mark.parametrize("form", [{"role": "user", "content": "q"}, Message("user", "q"), Sdk("user", ["q"])])
+def test_the_form_of_a_message_changes_no_name(form: object) -> None:
+    assert named(form) == named(Message("user", (Part(text="q"),)))
+
+
+def test_windows_of_another_beginning_have_another_name() -> None:
+    a, b = Message("user", "a"), Message("user", "b")
+
+    names = {
+        named(a),
+        named(b),
+        named(Message("assistant", "a")),
+        named(b, a, last_summary_index=1),
+        named(b, b, a, last_summary_index=2),
+        named(a, b, last_summary_index=1),
+    }
+
+    assert len(names) == 6
+
+
+def test_a_system_prompt_and_tool_output_do_not_name_a_window() -> None:
+    """Agents put the injection into the system prompt: it differs from turn to turn."""
+    q = Message("user", "q")
+
+    assert named(Message("system", "1"), q) == named(Message("system", "2"), q)
+    assert named({"role": "assistant", "tool_calls": []}, q) == named({"role": "tool", "content": "x"}, q)
+
+
+def test_an_index_outside_the_list_names_the_whole() -> None:
+    assert named(Message("user", "a"), last_summary_index=7) == named(Message("user", "a"))
+
+
+@pytest.mark.parametrize("messages", [(), (None,), (Explodes(),), ({"role": "user"},)])
+def test_a_window_without_text_has_a_name(messages: tuple[object, ...]) -> None:
+    assert named(*messages) == named()
+
+
+def test_a_name_is_the_same_in_every_process() -> None:
+    assert named(Message("user", "hello")) == "0-8891c49a155003de"
+
+
+def test_a_name_tells_nothing_private() -> None:
+    assert named(Message("user", "a<private>b</private>")) == named(Message("user", "a<private>c</private>"))
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=50))
+def test_any_text_has_a_name(text: str) -> None:
+    assert named({"role": "user", "content": text}).isascii()

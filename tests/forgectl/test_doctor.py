@@ -79,6 +79,64 @@ def test_a_key_that_only_this_shell_has_is_a_warning_and_never_shown(daemon, for
     assert "sk-secret" not in shown.out
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "builtin:rules; no endpoint is asked"),
+        ({"LLM__MODEL": "m", "LLM__BASE_URL": "http://localhost:1/v1"}, "m at http://localhost:1/v1 (not tr"),
+        ({"MEMORY__CLASSIFIER_MODEL": "builtin:rules", "LLM__MODEL": "m"}, "builtin:rules; no endpoint is"),
+        ({"CAPTURE__ENABLED": "false", "LLM__MODEL": "m"}, "none: capture.enabled is false"),
+    ],
+)
+def test_it_is_said_what_decides_what_is_kept(daemon, forgectl, monkeypatch, settings, told):
+    daemon.answers[Status] = reports.status(roots=())
+    for name, value in settings.items():
+        monkeypatch.setenv(f"FORGED_{name}", value)
+
+    (check,) = levels(forgectl("doctor", "--json"))["classifier"]
+
+    assert check["level"] == "ok"
+    assert check["detail"].startswith(told)
+
+
+def test_a_classifier_without_its_key_fails(daemon, forgectl, monkeypatch):
+    daemon.answers[Status] = reports.status(roots=())
+    monkeypatch.setenv("FORGED_MEMORY__CLASSIFIER_MODEL", "gpt")
+
+    shown = forgectl("doctor", "--json")
+
+    assert shown.code == 78
+    assert "OPENAI_API_KEY is not set" in levels(shown)["llm key"][0]["detail"]
+
+
+def test_capture_that_works_is_named_with_its_classifier(daemon, forgectl):
+    daemon.answers[Status] = reports.status(roots=())
+
+    (check,) = levels(forgectl("doctor", "--json"))["capture"]
+
+    assert (check["level"], check["detail"]) == ("ok", "idle, classifier builtin:rules")
+
+
+@pytest.mark.parametrize("state", ["off", "paused", "failing"])
+def test_capture_that_keeps_nothing_is_a_warning_with_its_reason(daemon, forgectl, state):
+    daemon.answers[Status] = reports.status(roots=(), capture=reports.captured(state=state, reason="why"))
+
+    shown = forgectl("doctor", "--json")
+
+    assert shown.code == 0
+    (check,) = levels(shown)["capture"]
+    assert (check["level"], check["detail"], bool(check["fix"])) == ("warn", f"{state}: why", True)
+
+
+def test_events_that_were_given_up_are_a_warning(daemon, forgectl):
+    daemon.answers[Status] = reports.status(roots=(), capture=reports.captured(dead=2))
+
+    (check,) = levels(forgectl("doctor", "--json"))["dead events"]
+
+    assert (check["level"], check["detail"]) == ("warn", "2 capture events given up")
+    assert "`forgectl dead list`" in check["fix"]
+
+
 def test_a_loopback_endpoint_needs_no_key(daemon, forgectl, monkeypatch):
     daemon.answers[Status] = reports.status(roots=())
     monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", "nomic-embed-text")

@@ -1,5 +1,7 @@
 import pytest
 
+from forged.forgectl.capture_status import capture_lines
+from forged.forgectl.output import Painter
 from forged_client.protocol import Status
 from tests.support import reports
 
@@ -7,10 +9,10 @@ from tests.support import reports
 def test_status_shows_state_roots_and_what_was_counted(daemon, forgectl):
     daemon.answers[Status] = reports.status()
 
-    shown = forgectl("status")
+    lines = forgectl("status").out.splitlines()
 
-    assert shown.code == 0
-    assert shown.out.splitlines() == [
+    del lines[9]  # how long ago something was is a matter of the clock
+    assert lines == [
         "ok",
         "  forged 0.1.0, pid 7, up 2 h, 1 connection, /run/forged.sock",
         "  strategy auto, embedding model auto, retrieval model none",
@@ -19,8 +21,97 @@ def test_status_shows_state_roots_and_what_was_counted(daemon, forgectl):
         "  2,000 memories, legs lexical+dense, generation e:4, built 1 min ago in 12 ms",
         "  watched by inotify, 1 watch",
         "",
+        "idle  capture  builtin:rules",
+        "",
         "counted since start: retrieves 3",
     ]
+
+
+NOON = 1_777_636_800.0  # 2026-05-01T12:00:00Z
+
+
+def capture_block(paint=None, **fields):
+    return list(capture_lines(reports.captured(**fields), paint or Painter(), NOON))
+
+
+def test_capture_takes_two_lines_when_all_is_well():
+    assert capture_block(last_success="2026-05-01T11:55:00Z") == [
+        "idle  capture  builtin:rules",
+        "  3 memories from 12 events, last success 5 min ago, worker pid 71",
+    ]
+
+
+@pytest.mark.parametrize(("state", "colour"), [("off", 33), ("paused", 33), ("waiting", 33), ("failing", 31)])
+def test_a_state_in_which_nothing_is_kept_is_loud_and_says_why(state, colour):
+    assert capture_block(state=state, reason="because")[0] == (
+        f"{state.upper()}  capture  builtin:rules: because"
+    )
+    coloured = capture_block(Painter(on=True), state=state, reason="because")[0]
+    assert coloured.startswith(f"\x1b[{colour}m{state.upper()}\x1b[0m")
+
+
+def test_capture_says_what_waits_what_is_done_and_what_went_wrong():
+    block = capture_block(
+        state="waiting",
+        classifier="gpt",
+        reason="calls fail",
+        worker_pid=0,
+        worker_restarts=2,
+        turns=3,
+        spooled=1,
+        spool_bytes=14336,
+        in_hand="ev_9",
+        in_hand_age_s=12.5,
+        last_success="",
+        last_error="endpoint unreachable",
+        coalesced=5,
+        rejected=1,
+        replaced=2,
+        duplicates=3,
+        invalid=4,
+        redacted=6,
+        dead=2,
+        tokens_today=1200,
+        token_limit=100_000,
+        paused=("/a", "/b"),
+    )
+
+    assert block == [
+        "WAITING  capture  gpt: calls fail",
+        "  3 memories from 12 events, no success yet, 1,200 of 100,000 tokens today, no worker, 2 restarts",
+        "  in hand: ev_9 for 12 s",
+        "  waiting: 3 turns in memory, 1 event on disk (14,336 bytes)",
+        "  last error: endpoint unreachable",
+        "  dead: 2 events given up; `forgectl dead list` says why",
+        "  paused: /a, /b",
+        "  counted since start: coalesced 5, rejected 1, replaced 2, duplicates 3, invalid 4, redacted 6",
+    ]
+
+
+def test_a_pause_of_everything_is_called_by_its_name():
+    assert "  paused: everywhere, /a" in capture_block(state="paused", paused=("*", "/a"))
+
+
+def test_tokens_without_a_limit_are_shown_once_there_are_some():
+    assert "tokens" not in capture_block()[1]
+    assert ", 1,200 tokens today, " in capture_block(tokens_today=1200)[1]
+
+
+def test_what_capture_says_is_escaped():
+    evil = "\x1b[2J\n\u202e"
+    block = capture_block(
+        state=evil,
+        reason=evil,
+        classifier=evil,
+        in_hand=evil,
+        last_error=evil,
+        last_success=evil,
+        paused=(evil,),
+    )
+
+    text = "\n".join(block)
+    assert not set(text) & {"\x1b", "\u202e"}
+    assert len(text.splitlines()) == len(block)
 
 
 @pytest.mark.parametrize("state", ["degraded", "disabled"])
@@ -81,6 +172,7 @@ def test_status_as_json_is_the_whole_report(daemon, forgectl):
         0,
     )
     assert report["roots"][0]["legs"] == ["lexical", "dense"]
+    assert report["capture"]["classifier"] == "builtin:rules"
     assert "type" not in report
     assert "id" not in report
 

@@ -130,16 +130,6 @@ def test_where_memory_is_off_nothing_is_written_read_or_watched(home, repo):
     assert len(list((repo / ".forge/memory").iterdir())) == 1
 
 
-def test_a_capture_is_rejected_and_counted(home, repo):
-    async def work(parts):
-        reply = await parts.ask(wire.Capture(id=3, workspace=str(repo), session_id="s"))
-        return reply, parts.daemon.metrics.captures_rejected
-
-    reply, counted = talk(home, work)
-
-    assert (reply.id, reply.outcome, reply.reason, counted) == (3, "rejected", "capture_not_available", 1)
-
-
 # --- get, list, history -------------------------------------------------------------------------------
 
 

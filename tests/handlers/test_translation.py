@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -13,6 +14,8 @@ from forged.retrieval.answer import Ranked
 from forged.roots import Root
 from forged_client import protocol as wire
 from forged_client.framing import encode
+from forged_client.window import CAPTURE_BYTES, window
+from tests.support.forms import FORMS, HIDDEN, SAID
 from tests.support.frames import EXAMPLES
 from tests.support.scene import memory
 
@@ -73,6 +76,34 @@ def test_a_summary_that_is_nowhere_in_the_conversation_leaves_all_of_it(start):
     messages = [wire.Message("user", text) for text in "abc"]
 
     assert len(utterances(messages, start)) == 3
+
+
+def from_a_raw_client(form):
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(form), type=tuple[wire.Message, ...])
+
+
+def from_our_client(form):
+    return window(form, 0, CAPTURE_BYTES)
+
+
+@pytest.mark.parametrize("sent", [from_a_raw_client, from_our_client])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_of_every_form_only_what_was_said_is_read(form, sent):
+    read = "\n".join(each.text for each in utterances(sent(form), 0))
+
+    assert HIDDEN not in read
+    assert SAID in read
+
+
+@pytest.mark.parametrize("text", ["<tool>x</tool>", " <private>x", "<tool_result>x</tool_result>\n"])
+def test_a_message_that_holds_nothing_else_is_left_out(text):
+    assert utterances([wire.Message("assistant", text)], 0) == ()
+
+
+def test_what_is_written_about_tools_is_read():
+    text = "Call it as `<tool>`, the tool_call is <private beach>."
+
+    assert utterances([wire.Message("user", text)], 0)[0].text.startswith("Call it as `<tool>`")
 
 
 # --- new memories -------------------------------------------------------------------------------------

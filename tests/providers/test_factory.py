@@ -11,7 +11,7 @@ import pytest
 
 from forged.config import Config, LlmConfig, MemoryConfig
 from forged.errors import ConfigError
-from forged.providers.factory import make_chat_model, make_embedder
+from forged.providers.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
 from tests.support.provider import ScriptedProvider
 
 LOCAL = "http://127.0.0.1:9/v1"
@@ -101,11 +101,73 @@ def test_the_models_speak_to_their_own_endpoints_with_their_own_keys() -> None:
         assert completion.headers["authorization"] == "Bearer key-b"
 
 
+def test_rules_classify_until_a_model_is_named() -> None:
+    config = Config(llm=LlmConfig(base_url=REMOTE, api_key="env:A"))
+
+    choice = make_classifier(config, {"A": KEY, "OPENAI_API_KEY": KEY})
+
+    assert choice.model is None
+    assert choice.reason == "builtin:rules is used"
+
+
+@pytest.mark.parametrize(
+    ("memory_keys", "llm_model", "expected"),
+    [
+        ({"classifier_model": "c", "retrieval_model": "r"}, "l", "c"),
+        ({"retrieval_model": "r"}, "l", "l"),
+        ({"retrieval_model": "r"}, "", "r"),
+    ],
+)
+def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint(
+    memory_keys: dict[str, str], llm_model: str, expected: str
+) -> None:
+    config = Config(
+        memory=MemoryConfig(**memory_keys), llm=LlmConfig(model=llm_model, base_url=REMOTE, api_key="env:A")
+    )
+
+    assert make_classifier(config, {"A": KEY}).model == ClassifierEndpoint(expected, REMOTE, KEY)
+
+
+def test_rules_can_be_kept_beside_a_model_for_the_rest() -> None:
+    config = Config(memory=MemoryConfig(classifier_model="builtin:rules"), llm=LlmConfig(model="flash"))
+
+    assert make_classifier(config, {"OPENAI_API_KEY": KEY}).model is None
+
+
+@pytest.mark.parametrize("name", ["local:qwen", "fastembed:x", "builtin:magic", "builtin:lexical"])
+@pytest.mark.parametrize("key", ["memory.classifier_model", "llm.model", "memory.retrieval_model"])
+def test_an_unknown_kind_of_classifier_is_a_config_error_that_names_the_key(name: str, key: str) -> None:
+    section, _, field = key.partition(".")
+    sections = {"memory": MemoryConfig, "llm": LlmConfig}
+    config = Config(**{section: sections[section](**{field: name})})
+
+    with pytest.raises(ConfigError, match=rf"{section}\.{field} = {name}"):
+        make_classifier(config, {})
+
+
+def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine() -> None:
+    there = make_classifier(Config(llm=LlmConfig(model="m", base_url=REMOTE)), {})
+    here = make_classifier(Config(llm=LlmConfig(model="m", base_url=LOCAL)), {})
+
+    assert there.model is None
+    assert "OPENAI_API_KEY is not set" in there.reason
+    assert here.model == ClassifierEndpoint("m", LOCAL, "")
+
+
+def test_a_classifier_never_shows_its_key() -> None:
+    url = REMOTE.replace("https://", f"https://u:{KEY}@")
+
+    shown = repr(ClassifierEndpoint("m", url, KEY))
+
+    assert KEY not in shown
+    assert "api.example" in shown
+
+
 def test_httpx_is_not_imported_for_the_built_in_model() -> None:
     program = (
         "import sys; from forged.config import load; from forged.providers.factory import *;"
         "config = load({'HOME': '/nonexistent'}).config;"
-        "make_embedder(config, {}); make_chat_model(config, {});"
+        "make_embedder(config, {}); make_chat_model(config, {}); make_classifier(config, {});"
         "sys.exit('httpx' in sys.modules)"
     )
 

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import ConfigError, ProviderError
-from forged.providers import ChatModel, Embedder, Vectors
+from forged.providers import ChatModel, Completion, Embedder, Vectors
 from forged.providers.openai_compatible import Endpoint, OpenAICompatibleChat, OpenAICompatibleEmbedder
-from forged.providers.replies import order, read_text
-from forged.providers.texts import clipped, fitting, sendable
+from forged.providers.replies import order, read_completion
+from forged.providers.texts import clipped, estimated_tokens, fitting, sendable
 from tests.support.provider import (
     CHAT,
     CLOSE,
@@ -83,7 +83,7 @@ def embed(
 
 def chat(
     provider: ScriptedProvider, *, within: float = 10.0, schema: dict | None = None, **settings: object
-) -> str:
+) -> Completion:
     model = OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01, **settings)
     return asyncio.run(
         _used(
@@ -708,7 +708,7 @@ def test_both_models_fit_the_seams(provider: ScriptedProvider) -> None:
 
 
 def test_a_chat_request_holds_model_and_messages_and_nothing_else(provider: ScriptedProvider) -> None:
-    assert chat(provider) == "a hypothesis"
+    assert chat(provider).text == "a hypothesis"
 
     (request,) = provider.wait_for(1)
     assert request.path == CHAT
@@ -748,13 +748,62 @@ TEXTS: dict[str, tuple[Answer, str]] = {
 def test_a_completion_is_read(provider: ScriptedProvider, answer: Answer, text: str) -> None:
     provider.chat = answer
 
-    assert chat(provider) == text
+    assert chat(provider).text == text
 
 
 def test_thoughts_are_cut_in_linear_time() -> None:
     body = completion("<think>" * 400_000).payload()
 
-    assert read_text("here", body) == ""
+    assert read_completion("here", body, ()).text == ""
+
+
+def counting(usage: object) -> Answer:
+    return Answer({**completion("twelve bytes").json, "usage": usage})
+
+
+ESTIMATED = (2, 3)  # "sys" and "user" are 7 bytes, the answer is 12
+NAN = float("nan")
+USAGES: dict[str, tuple[Answer, tuple[int, int]]] = {
+    "as OpenAI does": (counting({"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}), (7, 5)),
+    "as Anthropic does": (counting({"input_tokens": 7, "output_tokens": 5}), (7, 5)),
+    "as text": (counting({"prompt_tokens": "7", "completion_tokens": " 5 "}), (7, 5)),
+    "as floats": (counting({"prompt_tokens": 7.0, "completion_tokens": 5.9}), (7, 5)),
+    "one is missing": (counting({"prompt_tokens": 7}), (7, 3)),
+    "missing": (completion("twelve bytes"), ESTIMATED),
+    "null": (counting(None), ESTIMATED),
+    "nulls": (counting({"prompt_tokens": None, "completion_tokens": None}), ESTIMATED),
+    "zero": (counting({"prompt_tokens": 0, "completion_tokens": 0}), ESTIMATED),
+    "negative": (counting({"prompt_tokens": -7, "completion_tokens": -5}), ESTIMATED),
+    "NaN and infinity": (counting({"prompt_tokens": NAN, "completion_tokens": float("inf")}), ESTIMATED),
+    "too many to be true": (counting({"prompt_tokens": 10**30, "completion_tokens": 10**12}), ESTIMATED),
+    "words": (counting({"prompt_tokens": "many", "completion_tokens": ""}), ESTIMATED),
+    "truth": (counting({"prompt_tokens": True, "completion_tokens": False}), ESTIMATED),
+    "lists": (counting({"prompt_tokens": [7], "completion_tokens": {"n": 5}}), ESTIMATED),
+    "no object": (counting([7, 5]), ESTIMATED),
+    "a word": (counting("none"), ESTIMATED),
+}
+
+
+@pytest.mark.parametrize(("answer", "tokens"), USAGES.values(), ids=USAGES.keys())
+def test_tokens_are_the_endpoints_or_estimated(
+    provider: ScriptedProvider, answer: Answer, tokens: tuple[int, int]
+) -> None:
+    provider.chat = answer
+
+    assert chat(provider) == Completion("twelve bytes", *tokens)
+
+
+def test_thoughts_that_are_cut_off_are_estimated_too(provider: ScriptedProvider) -> None:
+    provider.chat = completion("<think>hm</think>answer", reasoning_content="x" * 100)
+
+    assert chat(provider).completion_tokens == estimated_tokens("<think>hm</think>answer", "x" * 100)
+
+
+@given(st.lists(st.text()))
+def test_an_estimate_is_a_quarter_of_the_bytes_rounded_up(texts: list[str]) -> None:
+    size = sum(len(text.encode()) for text in texts)
+
+    assert 0 <= 4 * estimated_tokens(*texts) - size < 4
 
 
 CHAT_FAULTS: dict[str, tuple[Script, str]] = {
@@ -801,6 +850,23 @@ def without_schema_only(status: int) -> Behaviour:
     return behave
 
 
+@pytest.mark.parametrize("script", [Answer(status=500), Answer(status=503), Answer(status=429), RESET])
+def test_without_retries_a_request_is_made_exactly_once(provider: ScriptedProvider, script: Script) -> None:
+    provider.chat = script
+
+    with pytest.raises(ProviderError):
+        chat(provider, within=30.0, schema=SCHEMA, retries=0)
+
+    assert len(provider.requests()) == 1
+
+
+def test_without_retries_a_refused_schema_is_still_left_out(provider: ScriptedProvider) -> None:
+    provider.chat = without_schema_only(400)
+
+    assert chat(provider, schema=SCHEMA, retries=0).text == "answer"
+    assert len(provider.requests()) == 2
+
+
 @pytest.mark.parametrize("status", [400, 422, 500])
 def test_a_server_that_refuses_the_schema_is_asked_without_and_not_again(
     provider: ScriptedProvider, status: int
@@ -809,9 +875,8 @@ def test_a_server_that_refuses_the_schema_is_asked_without_and_not_again(
     model = OpenAICompatibleChat(provider.base_url, "m", backoff_s=0.01)
 
     async def twice(model: OpenAICompatibleChat) -> list[str]:
-        return [
-            await model.complete("s", "u", deadline=time.monotonic() + 10, schema=SCHEMA) for _ in range(2)
-        ]
+        deadline = time.monotonic() + 10
+        return [(await model.complete("s", "u", deadline=deadline, schema=SCHEMA)).text for _ in range(2)]
 
     assert asyncio.run(_used(model, twice)) == ["answer", "answer"]
     assert ["response_format" in request.json for request in provider.requests()] == [True, False, False]
@@ -824,7 +889,7 @@ def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider: Scri
     async def twice(model: OpenAICompatibleChat) -> str:
         with pytest.raises(ProviderError):
             await model.complete("s", "u", deadline=time.monotonic() + 10, schema=SCHEMA)
-        return await model.complete("s", "u", deadline=time.monotonic() + 10, schema=SCHEMA)
+        return (await model.complete("s", "u", deadline=time.monotonic() + 10, schema=SCHEMA)).text
 
     assert asyncio.run(_used(model, twice)) == "a hypothesis"
     assert "response_format" in provider.requests()[-1].json

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.conversation import Utterance
+from forged.providers import Completion
 from forged.retrieval import hyde
 
 REPLIES = {
@@ -78,7 +79,7 @@ class Model:
 
     async def complete(self, system, user, *, deadline, schema=None):
         self.asked.append((system, user, deadline))
-        return self.reply
+        return Completion(self.reply)
 
     async def aclose(self):
         pass

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.metrics import Metrics
+from forged.providers import Completion
 from forged.retrieval.answer import Answer, Ask
 from forged.retrieval.retriever import Retriever, Tuning, rank
 from forged.vector_map import Candidate
@@ -44,7 +45,7 @@ class Chat:
             raise
         if self.error is not None:
             raise self.error
-        return "\n".join(self.lines)
+        return Completion("\n".join(self.lines))
 
     async def aclose(self):
         pass

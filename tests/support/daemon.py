@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from forged_client import Client
@@ -22,8 +22,16 @@ READY_S = 20.0
 class DaemonProcess:
     """`forged serve` under a HOME of its own. Socket paths are short, so they do not lie under tmp_path."""
 
-    def __init__(self, home: Path, *, env: Mapping[str, str] | None = None, config: str = "") -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        config: str = "",
+        command: Sequence[str] = (sys.executable, "-m", "forged"),
+    ) -> None:
         self.home = home
+        self._command = (*command, "serve")
         self.directory = Path(tempfile.mkdtemp(prefix="fg"))
         self.socket = str(self.directory / "s" / "forged.sock")
         self.log_path = self.directory / "log"
@@ -51,7 +59,7 @@ class DaemonProcess:
             notify.settimeout(READY_S)
             with open(self.log_path, "ab") as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-m", "forged", "serve"],
+                    self._command,
                     env={**self.env, "NOTIFY_SOCKET": path},
                     stdin=subprocess.DEVNULL,
                     stdout=log,

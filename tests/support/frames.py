@@ -1,7 +1,8 @@
 """One example of every message of this version, and the golden frames made from them.
 
 `python -m tests.support.frames`, from the repository root, writes the frames that are not there yet. One
-that exists is never rewritten: it is what released clients send, so what breaks it breaks them.
+that exists is never rewritten: it is what released clients send, so what breaks it breaks them. A field that
+a message gained later gets a frame of its own, in LATER; the older frame shows what it means without.
 """
 
 from __future__ import annotations
@@ -51,6 +52,17 @@ _ROOT = p.RootReport(
     memories=3,
     problems=(p.FileProblem(path="/r/x.md", reason="bad"),),
 )
+_DEAD = p.DeadEvent(
+    id="ev_1",
+    kind="compaction",
+    session_id="s",
+    root="/r",
+    received_at="2026-01-02T03:04:05Z",
+    died_at="2026-01-02T03:05:05Z",
+    reason="timeout",
+    bytes=700,
+    text="user: q",
+)
 _MESSAGES = (p.Message("user", "q"), p.Message("assistant", (p.Part(text="a"),)), p.Message("tool"))
 
 EXAMPLES: tuple[p.Request | p.Reply, ...] = (
@@ -80,6 +92,10 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Forget(id=12, workspace="/w", memory_id="mem_a", erase_now=True),
     p.Rebuild(id=13, workspace="/w", full=True, wait=True),
     p.Events(id=14, workspace="/w"),
+    p.Undo(id=15, workspace="/w", session_id="s", preview=True),
+    p.Pause(id=16, workspace="/w", everywhere=True, paused=False),
+    p.Dead(id=17, action="retry", ids=("ev_1",)),
+    p.Cost(id=18, days=3),
     p.Failed(id=2, code="invalid", message="no"),
     p.Welcome(id=1, protocol=1, version="0.1.0", pid=43, epoch="e"),
     p.Pong(id=2),
@@ -94,7 +110,38 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Forgotten(id=12, ids=("mem_a",), trash="/t", unreachable=("backups",)),
     p.Rebuilt(id=13, status="not_ready", generation="e:3", roots=(_ROOT,)),
     p.Progress(id=14, event="embedding", root="/r", done=1, total=2),
+    p.Undone(id=15, memories=(_RECORD,), trash="/t", generation="e:4"),
+    p.Paused(id=16, paused=("*", "/r")),
+    p.DeadEvents(id=17, events=(_DEAD,), missing=("ev_2",)),
+    p.Costs(
+        id=18,
+        days=(p.DayCost(day="2026-01-02", purpose="capture", calls=3, failed=1, prompt_tokens=9),),
+        tokens_today=9,
+        token_limit=100,
+        calls_per_minute=60,
+        resets_at="2026-01-03T00:00:00Z",
+    ),
 )
+
+LATER: dict[str, p.Request | p.Reply] = {
+    "request-capture+window_id": p.Capture(
+        id=8, workspace="/w", session_id="s", messages=_MESSAGES, window_id="0-0123456789abcdef"
+    ),
+    "reply-status_report+capture": p.StatusReport(
+        id=3,
+        version="0.1.0",
+        capture=p.CaptureReport(
+            state="busy",
+            classifier="builtin:rules",
+            worker_pid=44,
+            turns=1,
+            spooled=2,
+            in_hand="ev_1",
+            tokens_today=9,
+            paused=("/r",),
+        ),
+    ),
+}
 
 
 def name_of(message: p.Request | p.Reply) -> str:
@@ -110,11 +157,16 @@ def message_types() -> set[type]:
     return {*get_args(p.AnyRequest), *get_args(p.AnyReply)}
 
 
+def examples() -> dict[str, p.Request | p.Reply]:
+    """Every example by the name of its frame."""
+    return {name_of(message): message for message in EXAMPLES} | LATER
+
+
 def write_missing() -> None:
     folder = FOLDER / __version__
     folder.mkdir(parents=True, exist_ok=True)
-    for message in EXAMPLES:
-        file = folder / f"{name_of(message)}.hex"
+    for name, message in examples().items():
+        file = folder / f"{name}.hex"
         if not file.exists():
             file.write_text(bytes(encode(message)).hex() + "\n")
 

@@ -1,4 +1,4 @@
-"""The daemon's parts behind its handlers, in this process: real files and indexes, no socket."""
+"""The daemon's parts behind its handlers, in this process: real files and indexes, no socket, no worker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from forged import heads
+from forged.capture.pipeline import Pipeline
+from forged.capture.spool import Spool
+from forged.capture.values import WorkerSettings
 from forged.config import Config
+from forged.cost import Governor
+from forged.forgotten import Forgotten
 from forged.handlers import Daemon, Handlers
 from forged.handlers.context import Context, code_of
 from forged.indexer import Indexer
 from forged.metrics import Metrics
+from forged.pauses import Pauses
 from forged.providers import Embedder
 from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever, Tuning
@@ -43,6 +50,19 @@ class Parts:
             ),
             metrics=metrics,
         )
+        state = home / "state"
+        self.pauses = Pauses(str(state / "paused.json"))
+        self.governor = Governor(str(state / "cost.json"), daily_token_limit=0, calls_per_minute=0)
+        self.spool = Spool(str(state / "spool"), str(state / "dead"))
+        self.capture = Pipeline(
+            settings=WorkerSettings(str(state / "spool"), str(state / "dead"), str(state / "forgotten")),
+            spool=self.spool,
+            governor=self.governor,
+            pauses=self.pauses,
+            metrics=metrics,
+            rank=lambda event: heads.nearest(event, self.indexer, self.retriever),
+            written=lambda root, files: self.indexer.mark(root.top, files),
+        )
         self.daemon = Daemon(
             epoch=EPOCH,
             home=str(home),
@@ -55,6 +75,10 @@ class Parts:
             retriever=self.retriever,
             writer=Writer(str(home / "state/trash")),
             ledger=Ledger(),
+            capture=self.capture,
+            governor=self.governor,
+            pauses=self.pauses,
+            forgotten=Forgotten(str(state / "forgotten")),
             started_at=time.monotonic(),
             connections=lambda: 3,
             watch_state=lambda: self.watch_state,

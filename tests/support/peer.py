@@ -146,6 +146,10 @@ REPLY_OF: dict[type[protocol.Request], type[protocol.Reply]] = {
     protocol.ListMemories: protocol.Memories,
     protocol.History: protocol.Chain,
     protocol.Forget: protocol.Forgotten,
+    protocol.Undo: protocol.Undone,
+    protocol.Pause: protocol.Paused,
+    protocol.Dead: protocol.DeadEvents,
+    protocol.Cost: protocol.Costs,
     protocol.Rebuild: protocol.Rebuilt,
     protocol.Events: protocol.Progress,
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from forged_client.protocol import (
+    CaptureReport,
+    DeadEvent,
     Edge,
     FileProblem,
     Hit,
@@ -40,8 +42,36 @@ def status(**fields: object) -> StatusReport:
         "roots": (root(),),
         "connections": 1,
         "counters": {"retrieves": 3, "remembered": 0},
+        "capture": captured(),
     }
     return StatusReport(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def captured(**fields: object) -> CaptureReport:
+    """Capture when all is well."""
+    values: dict[str, object] = {
+        "state": "idle",
+        "classifier": "builtin:rules",
+        "worker_pid": 71,
+        "last_success": "2020-01-01T00:00:00Z",
+        "finished": 12,
+        "memories": 3,
+        "accepted": 12,
+    }
+    return CaptureReport(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def dead_event(event_id: str = "ev_1", **fields: object) -> DeadEvent:
+    values: dict[str, object] = {
+        "kind": "compaction",
+        "session_id": "s1",
+        "root": "/w",
+        "received_at": "2026-05-01T10:00:00Z",
+        "died_at": "2026-05-01T10:05:00Z",
+        "reason": "five calls failed: bad_reply",
+        "bytes": 2048,
+    }
+    return DeadEvent(id=event_id, **{**values, **fields})  # type: ignore[arg-type]
 
 
 def problems(count: int) -> tuple[FileProblem, ...]:

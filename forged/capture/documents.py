@@ -1,0 +1,164 @@
+"""From what a classifier proposes to the documents that are written: every rule that a proposal must pass.
+
+A model's answer is a guess by somebody who read the conversation and anything that was pasted into it. So
+each proposal is judged alone, and one that breaks a rule costs only itself (B79, bug 22). Links are kept
+only where they lead to a memory that the event may see, and a version is always based on the head of its
+chain, because two branches of one fact cannot both be the newest (bug 25).
+
+What is known is not written again. That includes a superseded version that came from the same session: a
+window is sent whole every turn (B74), so the statement that was replaced is still in it and would otherwise
+replace its successor. Said in another session, the old choice is a new one.
+
+A pure function, so that the worker can journal its result before any file is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+from forged import graph
+from forged.capture.values import TRIGGERS, Classified, Document, Event, Proposal, Tally
+from forged.forgotten import digest
+from forged.likeness import Texts, content_words
+from forged.memory import Category, Memory, Related, Relationship, new_id
+from forged.roots import Root
+from forged.secrets import PLACEHOLDER, redact
+
+MOST_DOCUMENTS = 10
+MOST_RELATED = 8
+MAX_CONTENT_BYTES = 8 * 1024
+
+_CATEGORIES = frozenset(Category)
+_RELATIONSHIPS = frozenset(Relationship)
+# "The API token is [redacted]" tells nobody anything.
+_LEAST_WORDS = 3
+_SECRET_WORDS = frozenset(
+    content_words("user user's api access auth login key token password passphrase secret credential")
+)
+
+
+def decide(
+    event: Event,
+    classified: Classified,
+    existing: Mapping[Root, Sequence[Memory]],
+    forgotten: frozenset[str],
+    now: str,
+) -> tuple[tuple[Document, ...], Tally]:
+    """Return what to write, in the order proposed, and what was left out.
+
+    Args:
+        event: whence the proposals come; only its roots are written to.
+        classified: the answer; its malformed elements are counted as invalid here.
+        existing: all memories of each root that the event sees, in all versions.
+        forgotten: digests of texts that must not come back (`forgotten.digest`).
+        now: RFC 3339, the time of creation.
+
+    The tally counts each proposal that was left out once, those beyond ten documents as invalid, and all
+    secrets that were cut out of proposals, whatever became of these. Raises nothing.
+    """
+    deciding = _Deciding(event, existing, forgotten, now)
+    for proposal in classified.proposals:
+        deciding.judge(proposal)
+    tally = Tally(deciding.invalid + classified.malformed, deciding.duplicates, deciding.secrets)
+    return tuple(deciding.documents), tally
+
+
+class _Deciding:
+    """One answer being judged. What has been decided counts as existing for the rest of it."""
+
+    def __init__(
+        self, event: Event, existing: Mapping[Root, Sequence[Memory]], forgotten: frozenset[str], now: str
+    ) -> None:
+        self.documents: list[Document] = []
+        self.invalid = self.duplicates = self.secrets = 0
+        self._event = event
+        self._existing = existing
+        self._forgotten = forgotten
+        self._now = now
+
+    def judge(self, proposal: Proposal) -> None:
+        root = self._event.root_of(proposal.scope)
+        content = self._presentable(proposal.content)
+        if root is None or proposal.category not in _CATEGORIES or not content:
+            self.invalid += 1
+        elif digest(content) in self._forgotten or self._compared.has_like(content):
+            self.duplicates += 1
+        elif len(self.documents) == MOST_DOCUMENTS:
+            self.invalid += 1
+        else:
+            memory = self._memory(root, content, proposal)
+            self.documents.append(Document(root, memory))
+            self._compared.add(content)
+
+    def _presentable(self, content: str) -> str:
+        """Return the content as it may be stored, or nothing if it must not be."""
+        content = content.encode("utf-8", "replace").decode().strip()
+        if len(content.encode()) > MAX_CONTENT_BYTES:
+            return ""
+        redacted = redact(content)
+        self.secrets += redacted.count
+        content = redacted.text.strip()
+        return "" if PLACEHOLDER in content and _says_nothing(content) else content
+
+    # Both take long among thousands of memories, and most answers are empty.
+
+    @cached_property
+    def _compared(self) -> Texts:
+        return Texts(memory.content for root in self._event.roots for memory in self._valid(root))
+
+    def _valid(self, root: Root) -> Iterator[Memory]:
+        """What holds now, and what this session's window may still say although it holds no more."""
+        chains = graph.link(self._known(root))
+        return (
+            memory
+            for memory in self._known(root)
+            if chains.is_head(memory.id) or memory.session_id == self._session
+        )
+
+    @property
+    def _session(self) -> str:
+        return self._event.session_id or "unknown"
+
+    @cached_property
+    def _home_of(self) -> dict[str, Root]:
+        roots = reversed(self._event.roots)
+        return {memory.id: root for root in roots for memory in self._known(root)}
+
+    def _memory(self, root: Root, content: str, proposal: Proposal) -> Memory:
+        home = self._home_of.get(proposal.supersedes)
+        head = self._head(root, proposal.supersedes) if home == root else None
+        # A repo memory must not replace one of the user in every other repo (bug 26).
+        refined = [Related(proposal.supersedes, Relationship.REFINES)] if home not in (None, root) else []
+        return Memory(
+            id=new_id(),
+            content=content,
+            created_at=self._now,
+            updated_at=self._now,
+            version=1 if head is None else head.version + 1,
+            scope=root.scope,
+            category=proposal.category,
+            session_id=self._session,
+            trigger=TRIGGERS[self._event.kind],
+            supersedes=None if head is None else head.id,
+            related=self._edges([*refined, *proposal.related]),
+        )
+
+    def _head(self, root: Root, memory_id: str) -> Memory:
+        memories = {memory.id: memory for memory in (*self._known(root), *self._decided(root))}
+        return memories[graph.link(memories.values()).head(memory_id)]
+
+    def _known(self, root: Root) -> Sequence[Memory]:
+        return self._existing.get(root, ())
+
+    def _decided(self, root: Root) -> Iterator[Memory]:
+        return (document.memory for document in self.documents if document.root == root)
+
+    def _edges(self, proposed: Sequence[Related]) -> tuple[Related, ...]:
+        good = (edge for edge in proposed if edge.id in self._home_of and edge.relationship in _RELATIONSHIPS)
+        return tuple(dict.fromkeys(good))[:MOST_RELATED]
+
+
+def _says_nothing(content: str) -> bool:
+    told = set(content_words(content.replace(PLACEHOLDER, " "))) - _SECRET_WORDS
+    return len(told) < _LEAST_WORDS

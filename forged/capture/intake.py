@@ -1,0 +1,80 @@
+"""From what was said to what capture keeps of it: the first of the two gates.
+
+Nothing waits, is written to the spool or leaves for a model that has not passed here (design.md sections 6
+and 9): our own injections are cut out, because they must neither be learnt nor take up room, then the newest
+messages that fit are kept, without secrets. Messages are read from the newest back, so the cost is that of
+the window and not that of the conversation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from forged.capture.echo import Echo
+from forged.conversation import Utterance, window
+from forged.secrets import Redacted, redact
+
+# Characters.
+WINDOW_LIMIT = 64_000
+# Characters; no secret is longer, not even a private key.
+_LONGEST_SECRET = 16_000
+
+
+class Intake(msgspec.Struct, frozen=True):
+    """The window of one event, and how many secrets and echoes were cut out of it."""
+
+    window: tuple[Utterance, ...] = ()
+    redacted: int = 0
+    echoes: int = 0
+
+
+def take_in(utterances: Sequence[Utterance], injected: Collection[str]) -> Intake:
+    """Return the newest whole messages of at most WINDOW_LIMIT characters, without echoes and secrets.
+
+    `injected` holds the contents of memories that were injected into this session. Messages that are blank
+    without them are left out; a newest one that is too long alone is kept as its end.
+    """
+    echo = Echo(injected)
+    newest_first: list[Utterance] = []
+    found: list[int] = []
+    room, echoes = WINDOW_LIMIT, 0
+    for utterance in reversed(utterances):
+        text, cut = echo.cut(utterance.text)
+        echoes += cut
+        if not text.strip():
+            continue
+        clean = _clean(text.rstrip())
+        newest_first.append(Utterance(utterance.role, clean.text))
+        found.append(clean.count)
+        room -= len(clean.text)
+        if room <= 0:
+            break
+    kept = window(newest_first[::-1], WINDOW_LIMIT)
+    return Intake(kept, sum(found[: len(kept)]), echoes)
+
+
+def window_id_of(utterances: Sequence[Utterance]) -> str:
+    """A name for windows that start with the same message, for a client that sends none; stable for ever.
+
+    `utterances` are all since the summary, as yet uncut: of a full window the start moves with every turn.
+    """
+    if not utterances:
+        return ""
+    first = f"{utterances[0].role}\n{utterances[0].text}"
+    return hashlib.blake2b(first.encode(errors="replace"), digest_size=8).hexdigest()
+
+
+def _clean(text: str) -> Redacted:
+    """`text` without secrets, or its end if it is longer than any window.
+
+    The half of a secret that a cut goes through could not be recognised, so where half a secret might stand
+    is cut off too.
+    """
+    looked_at = text[-(WINDOW_LIMIT + _LONGEST_SECRET) :]
+    clean = redact(looked_at)
+    if len(looked_at) < len(text):
+        return Redacted(clean.text[_LONGEST_SECRET:], clean.count)
+    return clean

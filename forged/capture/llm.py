@@ -1,0 +1,120 @@
+"""The classifier that asks a chat model.
+
+It counts its own attempts instead of leaving them to the endpoint, because each of them costs and the
+daemon's limits are kept in calls and tokens. A second attempt is made only for what may pass by itself, or
+with half of the window for a model that says it cannot take it all; a refused key is not tried twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+
+from forged import conversation
+from forged.capture import reply
+from forged.capture.classifier import CallFailed
+from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
+from forged.capture.values import Classified, Event, Head, Usage
+from forged.conversation import Utterance
+from forged.errors import ProviderError
+from forged.providers import ChatModel, Completion
+from forged.providers.failures import SizeRefused
+from forged.providers.texts import estimated_tokens
+
+logger = logging.getLogger(__name__)
+
+_PASSING = frozenset({"timeout", "unreachable", "server"})
+# What was turned away at the door has cost no tokens; what got lost inside may have.
+_WORKED_ON = frozenset({"timeout", "server", "bad_reply"})
+
+
+class LlmClassifier:
+    """`Classifier` over a chat model that makes one attempt per request (`retries=0`)."""
+
+    def __init__(self, model: ChatModel, *, backoff_s: float = 1.0) -> None:
+        self._model = model
+        self._backoff_s = backoff_s
+        self._schema: dict[str, object] | None = SCHEMA
+
+    async def classify(
+        self, event: Event, heads: Sequence[Head], *, deadline: float, attempts: int
+    ) -> Classified:
+        """Return what the model proposes; see `Classifier`. An empty window asks nobody.
+
+        Raises CallFailed with the usage of all attempts.
+        """
+        if not event.window:
+            return Classified()
+        window, schema, spent, left = event.window, self._schema, Usage(), attempts
+        if time.monotonic() >= deadline:
+            raise CallFailed(_late(), spent)
+        while True:
+            user, left = user_prompt(window, heads), left - 1
+            try:
+                completion = await self._ask(user, schema, deadline)
+            except ProviderError as error:
+                spent += _spent_on(error, user)
+                halve = isinstance(error, SizeRefused) and window is event.window
+                pause_s = 0.0 if halve else self._pause_s(error)
+                if left < 1 or pause_s is None or time.monotonic() + pause_s >= deadline:
+                    raise CallFailed(error, spent) from error
+                # Some servers answer 500 to a schema; if it goes without, it does so from now on.
+                schema = None if error.status == 500 and not halve else schema
+            else:
+                self._schema = schema
+                return _classified(event, completion, spent)
+            logger.debug("retry event=%s halved=%s pause_s=%.2f", event.id, halve, pause_s)
+            window = _newer_half(window) if halve else window
+            await asyncio.sleep(pause_s)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+    async def _ask(self, user: str, schema: dict[str, object] | None, deadline: float) -> Completion:
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                return await self._model.complete(SYSTEM, user, deadline=deadline, schema=schema)
+        except TimeoutError as error:
+            raise _late() from error
+
+    def _pause_s(self, error: ProviderError) -> float | None:
+        """Return after how many seconds another attempt may help, None if it would not.
+
+        Without a Retry-After, a rate limit is for the daemon to wait out: its pauses are longer.
+        """
+        if error.reason == "rate_limited":
+            return error.retry_after_s
+        if error.reason not in _PASSING:
+            return None
+        jitter = random.uniform(0.75, 1.0)  # noqa: S311 - spreads callers out, hides nothing
+        return self._backoff_s * jitter if error.retry_after_s is None else error.retry_after_s
+
+
+def _late() -> ProviderError:
+    return ProviderError("the classifier model gave no answer in time", reason="timeout")
+
+
+def _classified(event: Event, completion: Completion, spent: Usage) -> Classified:
+    answer = reply.read(completion.text)
+    usage = spent + Usage(1, completion.prompt_tokens, completion.completion_tokens)
+    logger.debug(
+        "classified event=%s proposals=%d malformed=%d tokens=%d",
+        event.id,
+        len(answer.proposals),
+        answer.malformed,
+        usage.tokens,
+    )
+    return Classified(answer.proposals, usage, answer.malformed)
+
+
+def _spent_on(error: ProviderError, user: str) -> Usage:
+    """Return what a failed attempt cost; no endpoint says, so the prompt is estimated."""
+    return Usage(1, estimated_tokens(SYSTEM, user) if error.reason in _WORKED_ON else 0)
+
+
+def _newer_half(window: Sequence[Utterance]) -> tuple[Utterance, ...]:
+    """Return the newest whole messages that make half of the text; of a single one its end."""
+    return conversation.window(window, max(1, sum(len(utterance.text) for utterance in window) // 2))

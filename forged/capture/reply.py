@@ -1,0 +1,181 @@
+"""What a classifier model answered, made of it what can be: proposals, and a count of what were none.
+
+Models fence, explain, wrap, think aloud, leave commas behind and stop in the middle (behaviours.md bug 22).
+So the first array of memories is found by decoding JSON from every bracket on, never by a pattern over the
+text, which brackets inside strings would deceive. Where the array as a whole is broken, the objects in it
+are taken one by one, and a bad one costs only itself. What is no JSON is an answer that keeps nothing, not
+an error (B78). The reply is untrusted: its length, its depth and the number of tries are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from forged.capture.values import Proposal
+from forged.memory import Related
+from forged.providers.replies import without_thoughts
+from forged.providers.texts import sendable
+
+MOST_PROPOSALS = 10
+MOST_CONTENT_BYTES = 8 << 10
+_MOST_EDGES = 32
+# Ten memories of the greatest size take 80 KiB; what lies behind this is not read.
+_MOST_CHARACTERS = 512 << 10
+_MOST_FAILURES = 100
+_MOST_READ_IN_VAIN = 4 * _MOST_CHARACTERS
+_DEEPEST = 8
+
+_DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings
+# Only where JSON may begin, since a link or a checkbox is no try; a run of brackets is a single one.
+_OPENING = re.compile(r'\[+(?=\s*["\[\]{\dntfNI-])|\{(?=\s*["}])')
+_BEGUN_MEMORY = re.compile(r'\{\s*"(?:content|scope|category|supersedes|related)"\s*:')
+# A string as a whole, ended or not, or a comma that nothing follows. Possessive, hence linear.
+_STRING_OR_LOOSE_COMMA = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|,(?=\s*+[\]}])', re.DOTALL)
+# An object with one of these was meant to be a memory; an edge has none of them.
+_FIELDS = frozenset({"content", "scope", "category"})
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """`malformed` counts elements that were no memory at all."""
+
+    proposals: tuple[Proposal, ...] = ()
+    malformed: int = 0
+
+
+def read(text: str) -> Reply:
+    """Return at most 10 proposals of at most 8 KiB each, in their order. Never raises."""
+    answer = _answer(text)[:_MOST_CHARACTERS]
+    reply = _read(answer)
+    if reply.proposals and not reply.malformed:
+        return reply
+    mended = _without_loose_commas(answer)
+    better = _read(mended) if len(mended) < len(answer) else reply
+    return better if len(better.proposals) > len(reply.proposals) else reply
+
+
+def _read(text: str) -> Reply:
+    elements, broken = _elements(text)
+    judged = [_proposal(element) for element in elements]
+    proposals = tuple(proposal for proposal in judged if proposal is not None)
+    return Reply(proposals[:MOST_PROPOSALS], broken + len(judged) - len(proposals))
+
+
+def _answer(text: str) -> str:
+    """Cut thoughts off, unless JSON comes first: a memory may well speak of think tags."""
+    return text if text.lstrip()[:1] in ("[", "{", "`") else without_thoughts(text)
+
+
+def _without_loose_commas(text: str) -> str:
+    first = _OPENING.search(text)
+    at = first.start() if first else len(text)  # quotes in prose need not come in pairs
+    return text[:at] + _STRING_OR_LOOSE_COMMA.sub(lambda m: "" if m[0] == "," else m[0], text[at:])
+
+
+# --- finding ------------------------------------------------------------------------------------------
+
+
+def _elements(text: str) -> tuple[list[object], int]:
+    """Return what the first array of memories holds, and how many memories were begun in vain."""
+    alone: list[object] = []  # without an array, or in one that is broken
+    others: list[object] = []
+    broken = 0
+    for value in _values(text):
+        if value is None:
+            broken += 1
+        elif _is_memory(value):
+            alone.append(value)
+        elif (array := _array(value)) is not None:
+            # Behind something broken an array is a part of it, such as its edges, unless it says otherwise.
+            if not alone and (not broken or any(map(_is_memory, array))):
+                return array, broken
+        elif isinstance(value, list) and any(isinstance(item, str) for item in value):
+            others = others or value
+    return (alone, broken) if alone or broken else (others, 0)
+
+
+def _values(text: str) -> Iterator[object]:
+    """Yield the arrays and objects of a text, outermost only, and None for a memory begun in vain."""
+    at = failures = in_vain = 0
+    while failures < _MOST_FAILURES and in_vain < _MOST_READ_IN_VAIN:
+        opening = _OPENING.search(text, at)
+        if opening is None:
+            return
+        at = opening.start()
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:  # no JSON, a number too long, or too deep
+            failures += 1
+            in_vain += getattr(error, "pos", at) - at
+            if _BEGUN_MEMORY.match(text, at):
+                yield None
+            at = opening.end()
+        else:
+            yield value
+
+
+def _array(value: object, depth: int = 0) -> list[object] | None:
+    """Return the array of objects, or of nothing, that a value is or wraps; the first that is not empty."""
+    if isinstance(value, list) and (not value or any(isinstance(item, dict) for item in value)):
+        return value
+    if _is_memory(value):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if depth == _DEEPEST:
+        return None
+    found = (_array(item, depth + 1) for item in inner)
+    return max((array for array in found if array is not None), key=bool, default=None)
+
+
+def _is_memory(value: object) -> bool:
+    return isinstance(value, dict) and not _FIELDS.isdisjoint(value)
+
+
+# --- judging ------------------------------------------------------------------------------------------
+
+
+def _proposal(element: object) -> Proposal | None:
+    """Return one element with its fields in order, or None; whether they make sense is judged later."""
+    if not isinstance(element, dict):
+        return None
+    content, scope, category = (_text(element.get(name)) for name in ("content", "scope", "category"))
+    if not content or scope is None or category is None:
+        return None
+    if len(content.encode()) > MOST_CONTENT_BYTES:
+        return None
+    return Proposal(
+        content=content,
+        scope=scope.lower(),
+        category=_word(category),
+        supersedes=_id(element.get("supersedes")),
+        related=_edges(element.get("related")),
+    )
+
+
+def _text(value: object) -> str | None:
+    """Return a text that can be written, "" for a field that is missing, None for another type."""
+    if value is None:
+        return ""
+    return sendable(value).strip() if isinstance(value, str) else None
+
+
+def _word(text: str) -> str:
+    return text.lower().replace("_", "-").replace(" ", "-")
+
+
+def _id(value: object) -> str:
+    """Return an id; the list in the prompt shows it in brackets, and some models keep them."""
+    return (_text(value) or "").removeprefix("[").removesuffix("]")
+
+
+def _edges(value: object) -> tuple[Related, ...]:
+    edges = (_edge(item) for item in value[:_MOST_EDGES]) if isinstance(value, list) else ()
+    return tuple(edge for edge in edges if edge.id and edge.relationship)
+
+
+def _edge(item: object) -> Related:
+    fields: Mapping[str, object] = item if isinstance(item, dict) else {}
+    return Related(_id(fields.get("id")), _word(_text(fields.get("relationship")) or ""))

@@ -1,0 +1,65 @@
+"""The existing memories that a classifier should know about: nearest to the conversation first, and few.
+
+Only the daemon has the maps, so it attaches the list when an event is handed to the worker. Heads only: a
+superseded text must not be superseded again (behaviours.md bug 31). What the search does not find is filled
+up with the newest, so that a young store is listed whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from forged.capture.values import Event, Head
+from forged.conversation import Utterance
+from forged.indexer import Indexer
+from forged.memory import Memory, time_ns
+from forged.retrieval.answer import Ask
+from forged.retrieval.retriever import Retriever
+from forged.secrets import redact
+from forged.view import View
+
+MOST_HEADS = 60
+_PATIENCE_S = 2.0
+
+
+async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[Head, ...]:
+    """At most 60 heads of the event's roots, in 2 s; what cannot be had is left out (B76)."""
+    deadline = time.monotonic() + _PATIENCE_S
+    view = await indexer.view(event.roots, 0, deadline)
+    found = await _found(event.window, view, retriever, deadline) if view.legs else ()
+    ranked = {memory.id: memory for memory in (*found, *_newest(view))}
+    return tuple(_head(memory) for memory in list(ranked.values())[:MOST_HEADS])
+
+
+async def _found(
+    window: Sequence[Utterance], view: View, retriever: Retriever, deadline: float
+) -> tuple[Memory, ...]:
+    ask = Ask(
+        session_id="",
+        turn_id="",
+        window=tuple(window),
+        hypotheses=(),
+        top_k=MOST_HEADS // 2,
+        hop_depth=0,
+        budget_tokens=1,  # nothing is rendered
+        deadline=deadline,
+    )
+    try:
+        async with asyncio.timeout_at(deadline):
+            answer = await retriever.search(ask, view)
+    except TimeoutError:
+        return ()
+    return tuple(ranked.memory for ranked in answer.ranked)
+
+
+def _newest(view: View) -> list[Memory]:
+    heads = [found for home in view.maps for found in home.memories if home.chains.is_head(found.id)]
+    return sorted(heads, key=lambda found: (-time_ns(found.created_at), found.id))
+
+
+def _head(memory: Memory) -> Head:
+    # A file that a person wrote may hold a key, and this line goes to a model.
+    first_line = redact(memory.first_line).text
+    return Head(memory.id, memory.scope, memory.category, memory.version, first_line)

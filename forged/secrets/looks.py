@@ -1,0 +1,92 @@
+"""How a value looks: drawn by a machine, chosen by a person, or no secret at all.
+
+Entropy alone does not tell a key from prose: twenty letters of English have 3.5 bits each, a key of twenty
+hex digits 3.3. What sets them apart is how often letters and digits meet, and how often the case changes
+where no word begins; so that is counted, and entropy only sorts out repetitions.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+PLACEHOLDER = "[redacted]"
+
+# Characters of a value that are judged; the rest of a long one looks the same.
+JUDGED = 64
+
+# Long enough not to stand in a key by chance.
+_FILLER = re.compile(
+    r"your[-_]?(?:api|key|token|pass|secret|own)|example|sample|x{5,}|place-?holder|(?:change|replace)[-_]?(?:me|this)"
+    r"|insert[-_]|dummy|\.\.\.|…|\*{3}|•{3}|redacted|0{8}|123456789\d?a",
+    re.IGNORECASE,
+)
+# Where the secret is, instead of the secret: a variable, a template, a path, an address; or a memory's id.
+_REFERENCE = re.compile(
+    r"""\$[a-z_](?:[\w:.]|->|[\[{])*$ | @{1,2}[a-z_][\w.]*$ | :[a-z_]\w*$ | ![a-z]+$
+    | (?:\$\$?|\#)[({] | %(?:\w+%|\(|[sdvq]$) | <.*>$ | \{.*\}$ | \[.*\]$ | \(.*\)$
+    | (?:env|cmd|file|keyring|vault|op|ssm|arn|secrets?|ref\+\w+|enc|sha\d+|md5)[:\[]
+    | [a-z][a-z\d+.-]{1,12}://
+    | (?:mem|ev)_[\w-]+$
+    | (?:~|\.{1,2})/ | [a-z]:\\
+    | /(?:[\w.+@-]+/)*?(?-i:[a-z]{3,})(?:[/.]|$) | (?:[\w.-]+/)+[\w-]+\.[a-z]{1,5}$
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# A call, an index, a collection.
+_CODE = re.compile(r"[<{(\[]|[&*!]{0,2}[A-Za-z_]\w*(?:(?:\.|::|->|[?!]\.)\w+)*[?!]?[(\[]")
+# Words joined as in a variable, a resource or a file, each with a number at most: db.password2, auth-key-v2.
+_NAME = re.compile(
+    r"[&*!]{0,2}[A-Za-z]+\d{0,2}(?:(?:[_./-]|::|->|[?!]\.)+[A-Za-z]+\d{0,2}|[_.]\d{1,2})+[!?]?"
+)
+_VARIABLE = re.compile(
+    r"[a-z]*(?:pass|pwd|secret|token|key|user|name|value|param|arg|input|field|str|hash|auth|cred)[a-z]*\d{0,2}",
+    re.IGNORECASE,
+)
+_TECHNICAL = re.compile(
+    r"(?:sha|md|aes|rsa|base|utf|oauth|bcrypt|s?crypt|argon|pbkdf|[hrep]s|ed|x|ipv|http|iso|u?int|float|varchar"
+    r"|char|win|tls|totp|hotp|blake)[-_]?\d+(?:[-_]?[a-z]+\d?)*",
+    re.IGNORECASE,
+)
+_ODD = re.compile(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]|(?<=[a-z])[A-Z](?![a-z][a-z])")
+_MARKED = re.compile(r"\d|[@#$^~!](?=\w)|=$")
+
+
+def is_random(value: str) -> bool:
+    """It looks drawn by a machine: 12 characters at least, and hardly a word in it."""
+    head = value[:JUDGED]
+    if len(head) < 12 or " " in head:
+        return False
+    return len(_ODD.findall(head)) >= max(3, len(head) // 8) and _entropy(head) >= 2.5
+
+
+def is_chosen(value: str) -> bool:
+    """It looks like what people take as a password: letters with something else among them, or a number."""
+    head = value[:JUDGED]
+    if head.isdecimal():
+        return True
+    if " " in head or not _MARKED.search(head) or not any(map(str.isalpha, head)):
+        return False
+    return not (_NAME.fullmatch(head) or _VARIABLE.fullmatch(head) or _TECHNICAL.fullmatch(head))
+
+
+def is_filler(value: str) -> bool:
+    """It stands for a secret in an example: `your-api-key`, `xxxx`, `...`."""
+    return len(set(value)) <= 3 or _FILLER.search(value[:JUDGED]) is not None
+
+
+def is_reference(value: str) -> bool:
+    """It says where the secret is: `$TOKEN`, `env:NAME`, `{{ key }}`, `/run/secrets/db`."""
+    return _REFERENCE.match(value[:JUDGED]) is not None
+
+
+def is_code(value: str) -> bool:
+    """It begins like an expression: `config["key"]`, `getpass()`."""
+    return _CODE.match(value[:JUDGED]) is not None
+
+
+def _entropy(value: str) -> float:
+    """Bits a character."""
+    size = len(value)
+    return -sum(n / size * math.log2(n / size) for n in Counter(value).values())

@@ -1,0 +1,154 @@
+"""The first gate: what waits, is spooled or leaves for a model holds no echo and no secret, and it fits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.capture.intake import WINDOW_LIMIT, Intake, take_in, window_id_of
+from forged.conversation import Utterance
+from forged.retrieval.injection import Entry, render
+from tests.support.scene import memory
+
+# Put together here, so that no scanner takes this file for a leak.
+AWS_KEY = "AKIA" + "Z7QX2MB4WJ9KD3RT"
+PRIVATE_KEY = "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----".format("Q7xV" * 3000)
+BLOCK = render([Entry(memory("mem_1", "The walrus sings."))]).text
+
+
+def user(text):
+    return Utterance("user", text)
+
+
+def assistant(text):
+    return Utterance("assistant", text)
+
+
+def test_a_conversation_without_anything_to_cut_is_taken_in_as_it_is():
+    said = (user("a question"), assistant("an answer"), user("thanks"))
+
+    assert take_in(said, ()) == Intake(said)
+
+
+def test_nothing_said_is_nothing_taken_in():
+    assert take_in((), ()) == Intake()
+
+
+def test_echoes_are_cut_and_counted():
+    said = (user(f"{BLOCK}a question"), assistant("The walrus\nsings.\n\nAn answer."))
+
+    taken = take_in(said, ["The walrus sings."])
+
+    assert [each.text.strip() for each in taken.window] == ["a question", "An answer."]
+    assert taken.echoes == 2
+
+
+def test_a_message_that_is_nothing_but_an_echo_is_left_out():
+    taken = take_in((user("a"), assistant(BLOCK), user("b")), ())
+
+    assert (taken.window, taken.echoes) == ((user("a"), user("b")), 1)
+
+
+def test_echoes_take_up_no_room():
+    long = "x" * (WINDOW_LIMIT - 10)
+    block = BLOCK.replace("sings.", "sings. " * 10_000)
+
+    taken = take_in((user("first"), assistant(block), user(long)), ())
+
+    assert taken.window == (user("first"), user(long))
+
+
+def test_secrets_are_cut_and_counted():
+    taken = take_in((user(f"the key is {AWS_KEY}"), assistant("ok"), user(f"and {AWS_KEY} {AWS_KEY}")), ())
+
+    assert AWS_KEY not in str(taken)
+    assert (len(taken.window), taken.redacted) == (3, 3)
+
+
+def test_of_more_than_fits_the_newest_whole_messages_are_kept():
+    said = tuple(user(letter * (WINDOW_LIMIT // 3)) for letter in "abcde")
+
+    assert take_in(said, ()).window == said[2:]
+
+
+def test_secrets_of_messages_that_do_not_fit_are_not_counted():
+    said = (user(AWS_KEY), user(f"{AWS_KEY} " + "x " * (WINDOW_LIMIT // 2 - 20)), user("y" * 100))
+
+    taken = take_in(said, ())
+
+    assert (taken.window, taken.redacted) == ((user("y" * 100),), 0)
+
+
+def test_a_newest_message_that_is_too_long_alone_is_kept_as_its_end():
+    words = " ".join(str(number) for number in range(100_000))
+
+    (only,) = take_in((user("before"), user(words)), ()).window
+
+    assert len(only.text) == WINDOW_LIMIT
+    assert words.endswith(only.text)
+
+
+def test_a_window_is_never_blank():
+    taken = take_in((user("said"), user("x" + " \n" * WINDOW_LIMIT)), ())
+
+    assert [each.text for each in taken.window] == ["said", "x"]
+
+
+@pytest.mark.parametrize("secret", [AWS_KEY, PRIVATE_KEY], ids=["short", "long"])
+@pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.5, 0.9, 0.999, 1.0])
+def test_no_half_of_a_secret_that_a_cut_goes_through_is_left(secret, part):
+    behind = "y " * ((WINDOW_LIMIT - int(part * len(secret))) // 2)
+    for before in ("x " * 5, "x " * 10_000, "x " * 100_000):
+        taken = take_in((user(before + secret + "\n" + behind),), ())
+
+        assert secret[-12:] not in taken.window[0].text.replace("-----END RSA PRIVATE KEY-----", "")
+        assert "Q7xV" not in taken.window[0].text
+
+
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.5, 0.9, 1.0])
+def test_no_half_of_a_secret_is_left_where_the_look_ahead_ends(part):
+    behind = "y " * ((WINDOW_LIMIT + 16_000 - int(part * len(PRIVATE_KEY))) // 2)
+
+    taken = take_in((user("x " * 100_000 + PRIVATE_KEY + "\n" + behind),), ())
+
+    assert "Q7xV" not in taken.window[0].text
+
+
+@given(st.lists(st.tuples(st.sampled_from("ua"), st.integers(0, 40_000))))
+def test_a_window_never_exceeds_its_limit_and_is_the_conversations_end(lengths):
+    said = tuple(
+        (user if who == "u" else assistant)(f"{number}" + "z" * length)
+        for number, (who, length) in enumerate(lengths)
+    )
+
+    taken = take_in(said, ()).window
+
+    assert sum(len(each.text) for each in taken) <= WINDOW_LIMIT
+    assert taken == said[len(said) - len(taken) :]
+    assert taken or not said
+
+
+# --- names of windows ---------------------------------------------------------------------------------
+
+
+def test_a_window_keeps_its_name_while_turns_are_added():
+    assert window_id_of((user("a"),)) == window_id_of((user("a"), assistant("b"), user("c")))
+
+
+def test_windows_of_another_beginning_have_another_name():
+    first = (user("a"), user("b"), assistant("a"), user("user\na"))
+
+    assert len({window_id_of((each,)) for each in first}) == 4
+
+
+def test_a_window_of_nothing_has_no_name():
+    assert window_id_of(()) == ""
+
+
+def test_a_name_is_short_and_the_same_in_every_process():
+    assert window_id_of((user("hello" * 10_000),)) == "2daad587e3757a7e"
+
+
+def test_half_a_character_has_a_name():
+    assert window_id_of((user("\ud800"),))

@@ -1,0 +1,453 @@
+"""The classifier over a real HTTP provider: what is sent, when it is asked again, and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from forged.capture.classifier import CallFailed, Classifier
+from forged.capture.llm import LlmClassifier
+from forged.capture.prompt import SYSTEM, user_prompt
+from forged.capture.values import Classified, Event, Head, Usage
+from forged.conversation import Utterance
+from forged.errors import ProviderError
+from forged.memory import Related
+from forged.providers import Completion
+from forged.providers.openai_compatible import OpenAICompatibleChat
+from forged.providers.texts import estimated_tokens
+from tests.support.provider import (
+    CHAT,
+    HTML,
+    RESET,
+    Answer,
+    Behaviour,
+    Request,
+    Script,
+    ScriptedProvider,
+    completion,
+)
+
+KEY = "sk-verysecret-0123456789"
+WINDOW = (Utterance("user", "always use tabs"), Utterance("assistant", "done"))
+HEADS = (Head("mem_1", "user", "coding-preferences", 3, "Spaces are used."),)
+PROMPT_TOKENS = estimated_tokens(SYSTEM, user_prompt(WINDOW, ()))
+A = {"content": "Tabs are used.", "scope": "user", "category": "coding-preferences"}
+B = {"content": "Migrations run with goose.", "scope": "repo", "category": "patterns"}
+LENGTH = {"error": {"message": "maximum context length is 8192 tokens", "code": "context_length_exceeded"}}
+
+
+@pytest.fixture
+def provider():
+    with ScriptedProvider(chat_lines=["[]"]) as provider:
+        yield provider
+
+
+def classify(
+    provider: ScriptedProvider,
+    window: Sequence[Utterance] = WINDOW,
+    heads: Sequence[Head] = (),
+    *,
+    within: float = 20.0,
+    attempts: int = 2,
+) -> Classified:
+    async def use() -> Classified:
+        model = OpenAICompatibleChat(provider.base_url, "m", KEY, retries=0)
+        classifier: Classifier = LlmClassifier(model, backoff_s=0.01)
+        try:
+            return await classifier.classify(
+                Event(window=tuple(window)), heads, deadline=time.monotonic() + within, attempts=attempts
+            )
+        finally:
+            await classifier.aclose()
+
+    return asyncio.run(use())
+
+
+def answering(*elements: object, **usage: int) -> Answer:
+    return Answer({**completion(json.dumps({"memories": elements})).json, "usage": usage})
+
+
+def contents(classified: Classified) -> list[str]:
+    return [proposal.content for proposal in classified.proposals]
+
+
+def said(request: Request) -> str:
+    """The user prompt of a request."""
+    return request.json["messages"][1]["content"]
+
+
+# --- one call ---
+
+
+def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider: ScriptedProvider) -> None:
+    classify(provider, heads=HEADS)
+
+    (request,) = provider.requests(CHAT)
+    assert request.json["messages"][0] == {"role": "system", "content": SYSTEM}
+    assert "user: always use tabs\n---\nassistant: done" in said(request)
+    assert "- [mem_1] (user/coding-preferences) Spaces are used." in said(request)
+    assert request.json["response_format"]["json_schema"]["schema"]["required"] == ["memories"]
+
+
+def test_proposals_and_the_endpoints_count_of_tokens_come_back(provider: ScriptedProvider) -> None:
+    edges = [{"id": "mem_1", "relationship": "refines"}]
+    provider.chat = answering(
+        {**A, "supersedes": "mem_1", "related": edges}, B, prompt_tokens=900, completion_tokens=70
+    )
+
+    found = classify(provider, heads=HEADS)
+
+    assert contents(found) == ["Tabs are used.", "Migrations run with goose."]
+    assert found.proposals[0].supersedes == "mem_1"
+    assert found.proposals[0].related == (Related("mem_1", "refines"),)
+    assert found.usage == Usage(calls=1, prompt_tokens=900, completion_tokens=70)
+    assert found.malformed == 0
+
+
+def test_an_empty_array_is_the_normal_answer(provider: ScriptedProvider) -> None:
+    found = classify(provider)
+
+    assert found == Classified(usage=Usage(1, PROMPT_TOKENS, 1))
+
+
+def test_an_empty_window_asks_nobody(provider: ScriptedProvider) -> None:
+    assert classify(provider, window=()) == Classified()
+    assert provider.requests() == []
+
+
+@pytest.mark.parametrize("prose", ["", "Nothing worth remembering here.", "I cannot help with [that]."])
+def test_an_answer_that_is_no_json_keeps_nothing_and_is_no_error(
+    provider: ScriptedProvider, prose: str
+) -> None:
+    provider.chat = completion(prose)
+
+    found = classify(provider)
+
+    assert (found.proposals, found.malformed, found.usage.calls) == ((), 0, 1)
+
+
+def test_a_server_without_schemas_is_asked_without(provider: ScriptedProvider) -> None:
+    def plain_only(_: ScriptedProvider, request: Request) -> Answer:
+        return Answer(status=400) if "response_format" in request.json else completion(json.dumps([A]))
+
+    provider.chat = plain_only
+
+    assert contents(classify(provider, attempts=1)) == ["Tabs are used."]
+
+
+# --- rules of behaviours.md ---
+
+
+def test_bug_20_the_model_is_told_the_only_ids_and_edges_without_one_are_dropped(
+    provider: ScriptedProvider,
+) -> None:
+    edges = [{"id": "", "relationship": "refines"}, {"relationship": "refines"}, "mem_1", None]
+    provider.chat = answering({**A, "related": edges})
+
+    found = classify(provider, heads=HEADS)
+
+    assert found.proposals[0].related == ()
+    assert "Never invent an id" in SYSTEM
+
+
+def test_bug_21_relations_are_a_closed_set_in_the_schema(provider: ScriptedProvider) -> None:
+    classify(provider)
+
+    schema = provider.requests(CHAT)[0].json["response_format"]["json_schema"]["schema"]
+    edge = schema["properties"]["memories"]["items"]["properties"]["related"]["items"]
+    assert edge["properties"]["relationship"]["enum"] == [
+        "supersedes",
+        "refines",
+        "contradicts",
+        "relates-to",
+    ]
+
+
+def test_bug_22_one_bad_element_in_fenced_prose_costs_only_itself(provider: ScriptedProvider) -> None:
+    broken = f'[{json.dumps(A)}, {{"content": oops}}, 7, {json.dumps(B)},]'
+    provider.chat = completion(f"<think>[] or so?</think>Here it is: ```json {broken} ``` Bye [1].")
+
+    found = classify(provider)
+
+    assert contents(found) == ["Tabs are used.", "Migrations run with goose."]
+    assert found.malformed == 1
+
+
+def test_bug_23_blank_content_is_no_memory(provider: ScriptedProvider) -> None:
+    provider.chat = answering({**A, "content": "  \n"}, B)
+
+    found = classify(provider)
+
+    assert contents(found) == ["Migrations run with goose."]
+    assert found.malformed == 1
+
+
+def test_bug_24_the_model_is_told_not_to_repeat_what_it_sees_listed(provider: ScriptedProvider) -> None:
+    classify(provider, heads=HEADS)
+
+    (request,) = provider.requests(CHAT)
+    assert "No memory under EXISTING MEMORIES says it already" in request.json["messages"][0]["content"]
+    assert "Spaces are used." in said(request)
+
+
+def test_bug_31_five_thousand_memories_do_not_grow_the_prompt(provider: ScriptedProvider) -> None:
+    heads = [Head(f"mem_{n}", "repo", "patterns", 1, f"Fact {n} " * 40) for n in range(5_000)]
+
+    classify(provider, heads=heads)
+
+    (request,) = provider.requests(CHAT)
+    assert len(said(request)) < 8_500
+    assert "[mem_0]" in said(request)
+    assert "[mem_4999]" not in said(request)
+
+
+# --- asking again ---
+
+
+PASSING: dict[str, Answer] = {
+    "500": Answer(status=500),
+    "503": Answer(status=503),
+    "408": Answer(status=408),
+    "reset": RESET,
+    "429 with a wait": Answer(status=429, headers={"Retry-After": "0.01"}),
+    "error inside a 200": Answer({"error": {"message": "upstream failed", "code": 502}}),
+}
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
+def test_what_may_pass_is_tried_once_more(provider: ScriptedProvider, fault: Answer) -> None:
+    provider.chat = [fault, answering(A)]
+
+    found = classify(provider)
+
+    assert contents(found) == ["Tabs are used."]
+    assert found.usage.calls == len(provider.requests()) == 2
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
+def test_no_more_calls_are_made_than_allowed(provider: ScriptedProvider, fault: Answer) -> None:
+    provider.chat = fault
+
+    with pytest.raises(CallFailed) as caught:
+        classify(provider, attempts=1)
+
+    assert caught.value.usage.calls == len(provider.requests()) == 1
+
+
+def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(
+    provider: ScriptedProvider,
+) -> None:
+    def plain_only(_: ScriptedProvider, request: Request) -> Answer:
+        return Answer(status=500) if "response_format" in request.json else answering(A)
+
+    async def twice() -> None:
+        classifier = LlmClassifier(OpenAICompatibleChat(provider.base_url, "m", retries=0), backoff_s=0.01)
+        for _ in range(2):
+            found = await classifier.classify(
+                Event(window=WINDOW), (), deadline=time.monotonic() + 20, attempts=2
+            )
+            assert contents(found) == ["Tabs are used."]
+        await classifier.aclose()
+
+    provider.chat = plain_only
+    asyncio.run(twice())
+
+    assert ["response_format" in request.json for request in provider.requests()] == [True, False, False]
+
+
+HOPELESS: dict[str, tuple[Script, str]] = {
+    "401": (Answer(status=401), "auth"),
+    "403": (Answer(status=403), "auth"),
+    "404": (Answer(status=404), "bad_reply"),
+    "HTML": (HTML, "bad_reply"),
+    "429 without a wait": (Answer(status=429), "rate_limited"),
+    "429 for longer than there is time": (
+        Answer(status=429, headers={"Retry-After": "100"}),
+        "rate_limited",
+    ),
+    "503 for longer than there is time": (Answer(status=503, headers={"Retry-After": "100"}), "server"),
+}
+
+
+@pytest.mark.parametrize(("script", "reason"), HOPELESS.values(), ids=HOPELESS.keys())
+def test_what_will_not_pass_is_not_tried_again(
+    provider: ScriptedProvider, script: Script, reason: str
+) -> None:
+    provider.chat = script
+
+    with pytest.raises(CallFailed) as caught:
+        classify(provider)
+
+    assert caught.value.reason == reason
+    assert len(provider.requests()) == 1
+    assert KEY not in str(caught.value)
+
+
+def test_the_wait_that_was_asked_for_is_handed_on(provider: ScriptedProvider) -> None:
+    provider.chat = Answer(status=429, headers={"Retry-After": "100"})
+
+    with pytest.raises(CallFailed) as caught:
+        classify(provider)
+
+    assert (caught.value.status, caught.value.retry_after_s) == (429, 100.0)
+
+
+def test_a_call_that_never_answers_ends_at_the_deadline(provider: ScriptedProvider) -> None:
+    provider.chat = Answer(json={}, delay_s=25)
+
+    with pytest.raises(CallFailed) as caught:
+        classify(provider, within=0.3)
+
+    assert caught.value.reason == "timeout"
+    assert len(provider.requests()) == 1
+    provider.wait_until(lambda: provider.received[0].closed_by_client)
+
+
+def test_a_passed_deadline_asks_nobody_and_costs_nothing(provider: ScriptedProvider) -> None:
+    with pytest.raises(CallFailed) as caught:
+        classify(provider, within=-1.0)
+
+    assert caught.value.reason == "timeout"
+    assert caught.value.usage == Usage()
+    assert provider.requests() == []
+
+
+# --- what failures cost ---
+
+
+def test_failed_attempts_are_counted_with_an_estimate_of_the_prompt(provider: ScriptedProvider) -> None:
+    provider.chat = Answer(status=503)
+
+    with pytest.raises(CallFailed) as caught:
+        classify(provider)
+
+    assert caught.value.usage == Usage(calls=2, prompt_tokens=2 * PROMPT_TOKENS)
+
+
+def test_a_failed_attempt_is_counted_beside_the_one_that_went_through(provider: ScriptedProvider) -> None:
+    provider.chat = [Answer(status=503), answering(A, prompt_tokens=900, completion_tokens=70)]
+
+    assert classify(provider).usage == Usage(2, PROMPT_TOKENS + 900, 70)
+
+
+@pytest.mark.parametrize("status", [401, 429])
+def test_who_is_turned_away_at_the_door_has_spent_no_tokens(provider: ScriptedProvider, status: int) -> None:
+    provider.chat = Answer(status=status)
+
+    with pytest.raises(CallFailed) as caught:
+        classify(provider)
+
+    assert caught.value.usage == Usage(calls=1)
+
+
+# --- a window that is too large ---
+
+
+def at_most_characters(limit: int) -> Behaviour:
+    def behave(_: ScriptedProvider, request: Request) -> Answer:
+        return answering(A) if len(said(request)) <= limit else Answer(LENGTH, status=400)
+
+    return behave
+
+
+LONG = tuple(Utterance("user", f"message {number} " + "x" * 988) for number in range(10))
+
+
+def test_of_a_window_that_is_refused_for_its_size_the_older_half_is_left_out(
+    provider: ScriptedProvider,
+) -> None:
+    provider.chat = at_most_characters(6_000)
+
+    assert contents(classify(provider, LONG)) == ["Tabs are used."]
+
+    last = said(provider.requests()[-1])
+    assert [f"message {number} " in last for number in range(10)] == [False] * 5 + [True] * 5
+
+
+def test_of_a_single_message_that_is_refused_for_its_size_the_end_is_kept(provider: ScriptedProvider) -> None:
+    provider.chat = at_most_characters(6_000)
+
+    classify(provider, [Utterance("user", "old " * 1_250 + "new " * 1_250)])
+
+    last = said(provider.requests()[-1])
+    assert "new new" in last
+    assert "old old" not in last
+
+
+def test_a_window_is_halved_only_once(provider: ScriptedProvider) -> None:
+    provider.chat = at_most_characters(10)
+
+    with pytest.raises(CallFailed) as caught:
+        classify(provider, LONG, attempts=5)
+
+    assert caught.value.reason == "bad_input"
+    assert caught.value.usage.calls == 2
+
+
+def test_a_refusal_that_does_not_speak_of_size_halves_nothing(provider: ScriptedProvider) -> None:
+    provider.chat = Answer({"error": {"message": "unsupported parameter"}}, status=400)
+
+    with pytest.raises(CallFailed) as caught:
+        classify(provider, LONG)
+
+    assert caught.value.usage.calls == 1
+
+
+# --- any chat model ---
+
+
+class Deaf:
+    """A chat model that minds no deadline."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    async def complete(self, system, user, *, deadline, schema=None):
+        await asyncio.Event().wait()
+        return Completion("[]")
+
+    async def aclose(self):
+        self.closed = True
+
+
+def test_the_deadline_holds_for_a_model_that_does_not_mind_it() -> None:
+    model = Deaf()
+
+    async def use() -> None:
+        classifier = LlmClassifier(model)
+        with pytest.raises(ProviderError) as caught:
+            await classifier.classify(Event(window=WINDOW), (), deadline=time.monotonic() + 0.05, attempts=2)
+        assert caught.value.reason == "timeout"
+        await classifier.aclose()
+
+    asyncio.run(use())
+
+    assert model.closed
+
+
+def test_nothing_that_was_said_reaches_the_log(
+    provider: ScriptedProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="forged")
+    provider.chat = [Answer(status=503), answering(A)]
+
+    classify(provider, heads=HEADS)
+
+    assert "classified event=ev_" in caplog.text
+    for secret in (KEY, "always use tabs", "Spaces are used", "Tabs are used"):
+        assert secret not in caplog.text
+
+
+def test_what_a_classifier_returns_can_be_sent_between_processes(provider: ScriptedProvider) -> None:
+    provider.chat = completion(
+        r'[{"content": "a\ud800", "scope": "\udc00", "category": "x", "supersedes": "\udfff"}]'
+    )
+
+    found = classify(provider)
+
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Classified) == found

@@ -1,0 +1,298 @@
+"""What is made of a model's answer: what can be read is read, one bad element costs only itself (bug 22)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.capture.reply import MOST_CONTENT_BYTES, MOST_PROPOSALS, Reply, read
+from forged.capture.values import Proposal
+from forged.memory import Related
+
+A = {"content": "Tabs are used.", "scope": "user", "category": "coding-preferences"}
+B = {"content": "Migrations run with goose.", "scope": "repo", "category": "patterns"}
+A_JSON, B_JSON = json.dumps(A), json.dumps(B)
+BOTH = f"[{A_JSON}, {B_JSON}]"
+ONE = ["Tabs are used."]
+TWO = ["Tabs are used.", "Migrations run with goose."]
+EDGED = json.dumps({**A, "related": [{"id": "mem_1", "relationship": "refines"}]})
+BROKEN_EDGED = EDGED.replace("Tabs", '"Tabs')
+
+
+def contents(reply: Reply) -> list[str]:
+    return [proposal.content for proposal in reply.proposals]
+
+
+def with_field(name: str, value: object) -> str:
+    return json.dumps([{**A, name: value}, B])
+
+
+# Text of the reply, contents that are read, elements that are counted as malformed.
+REPLIES: dict[str, tuple[str, list[str], int]] = {
+    "an array": (BOTH, TWO, 0),
+    "over many lines": (json.dumps([A, B], indent=2), TWO, 0),
+    "a byte order mark": (f"\ufeff{BOTH}", TWO, 0),
+    # nothing
+    "empty array": ("[]", [], 0),
+    "empty": ("", [], 0),
+    "blank": (" \n\t", [], 0),
+    "prose": ("There is nothing worth remembering.", [], 0),
+    "prose with brackets": ("See [1], [the docs](http://x) and {this} [x] [ ].", [], 0),
+    "empty wrapper": ('{"memories": []}', [], 0),
+    "empty object": ("{}", [], 0),
+    "null": ("null", [], 0),
+    "a number": ("42", [], 0),
+    "a refusal": ('{"error": "I cannot do that", "code": [1]}', [], 0),
+    "HTML": ("<html><body>[502]</body></html>", [], 0),
+    "empty array, then talk of others": (f"[]\n\nHad the user agreed: [{A_JSON}]", [], 0),
+    # around it
+    "fence": (f"```json\n{BOTH}\n```", TWO, 0),
+    "fence without a language": (f"```\n{BOTH}\n```", TWO, 0),
+    "fence on one line": (f"```json {BOTH} ```", TWO, 0),
+    "fence never closed": (f"```json\n{BOTH}", TWO, 0),
+    "prose before": (f"Here is what I found:\n{BOTH}", TWO, 0),
+    "prose after": (f"{BOTH}\nI left out the rest.", TWO, 0),
+    "prose with quotes and brackets before": (f'A 5" disk, see [1] and {{x}}: {BOTH}', TWO, 0),
+    "prose with an array of numbers before": (f"Of messages [1, 2]: {BOTH}", TWO, 0),
+    "another array after": (f"[{A_JSON}] or perhaps [{B_JSON}]", ONE, 0),
+    "wrapper": (f'{{"memories": {BOTH}}}', TWO, 0),
+    "another wrapper": (f'{{"result": {BOTH}}}', TWO, 0),
+    "wrapper in a wrapper": (f'{{"result": {{"ok": true, "memories": {BOTH}}}}}', TWO, 0),
+    "wrapper with an empty list before": (f'{{"notes": [], "memories": {BOTH}}}', TWO, 0),
+    "wrapper around one object": (f'{{"memory": {A_JSON}}}', ONE, 0),
+    "array in an array": (f"[{BOTH}]", TWO, 0),
+    "one object": (A_JSON, ONE, 0),
+    "one object with edges": (EDGED, ONE, 0),
+    "one object a line": (f"{A_JSON}\n{B_JSON}", TWO, 0),
+    "thoughts": (f"<think>[{B_JSON}] perhaps?</think>\n[{A_JSON}]", ONE, 0),
+    "thoughts without opener": (f"perhaps [{B_JSON}]</think>[{A_JSON}]", ONE, 0),
+    "thoughts never closed": (f"<think>perhaps [{B_JSON}]", [], 0),
+    "a memory about thoughts": (
+        f"[{json.dumps({**A, 'content': 'Cut </think> off.'})}]",
+        ["Cut </think> off."],
+        0,
+    ),
+    "brackets in a string": (
+        f"[{json.dumps({**A, 'content': 'Use ]} and [{ so.'})}]",
+        ["Use ]} and [{ so."],
+        0,
+    ),
+    # broken JSON
+    "comma at the end of the array": (f"[{A_JSON}, {B_JSON},]", TWO, 0),
+    "comma at the end of an object": (f"[{A_JSON[:-1]},}}, {B_JSON}]", TWO, 0),
+    "commas at both ends, fenced": (
+        f'```\n[{A_JSON[:-1]} , }} ,\n{B_JSON[:-1]},\n"related": [],}},\n]\n```',
+        TWO,
+        0,
+    ),
+    "a comma in a string": (
+        f"[{json.dumps({**A, 'content': 'Write [a, ] so, }.'})[:-1]},}}]",
+        ["Write [a, ] so, }."],
+        0,
+    ),
+    "broken off between": (f"[{A_JSON}, ", ONE, 0),
+    "broken off in a string": (f'[{A_JSON}, {{"content": "Migra', ONE, 1),
+    "broken off in a key": (f'[{A_JSON}, {{"con', ONE, 0),
+    "broken off in an edge": (f"[{A_JSON}, {EDGED[:-12]}", ONE, 1),
+    "broken off in the wrapper": (f'{{"memories": [{A_JSON}, {B_JSON}', TWO, 0),
+    "broken off in the first": ('[{"content": "Tabs', [], 1),
+    "line break in a string": (BOTH.replace("Tabs are", "Tabs\nare"), ["Tabs\nare used.", TWO[1]], 0),
+    "a broken one between": (f'[{A_JSON}, {{"content": Tabs}}, {B_JSON}]', TWO, 1),
+    "a broken one with edges first": (f'[{{"content": x, "related": []}}, {B_JSON}]', [TWO[1]], 1),
+    "broken off behind edges that come first": (
+        '[{"related": [{"id": "a", "relationship": "refines"}]',
+        [],
+        1,
+    ),
+    "a broken one with an edge first": (f"[{BROKEN_EDGED}, {B_JSON}]", [TWO[1]], 1),
+    "NaN in a field": (f'[{A_JSON[:-1]}, "score": NaN}}, {B_JSON}]', TWO, 0),
+    "NaN as content": (f'[{{"content": NaN}}, {B_JSON}]', [TWO[1]], 1),
+    "infinity as an element": (f"[-Infinity, {B_JSON}]", [TWO[1]], 1),
+    "a number of 100,000 digits": (f'[{{"content": {"9" * 100_000}}}, {B_JSON}]', [TWO[1]], 1),
+    "single quotes": ("[{'content': 'Tabs are used.'}]", [], 0),
+    # bad elements and fields
+    "texts": ('["Tabs are used.", "So is goose."]', [], 2),
+    "null among them": (f"[null, {A_JSON}]", ONE, 1),
+    "a text and a number among them": (f'["Tabs", {A_JSON}, 7]', ONE, 2),
+    "objects of another kind": ('[{"text": "Tabs are used."}, {"fact": "goose"}]', [], 2),
+    "no content": ('[{"scope": "repo", "category": "patterns"}]', [], 1),
+    "content null": (with_field("content", None), [TWO[1]], 1),
+    "content blank": (with_field("content", "  \n\t"), [TWO[1]], 1),
+    "content a list": (with_field("content", ["Tabs"]), [TWO[1]], 1),
+    "content an object": (with_field("content", {"text": "Tabs"}), [TWO[1]], 1),
+    "content true": (with_field("content", True), [TWO[1]], 1),
+    "scope a number": (with_field("scope", 1), [TWO[1]], 1),
+    "category a list": (with_field("category", ["patterns"]), [TWO[1]], 1),
+    "content too long": (with_field("content", "ä" * (MOST_CONTENT_BYTES // 2 + 1)), [TWO[1]], 1),
+    "scope global": (with_field("scope", "global"), TWO, 0),  # judged where all memories are
+    "ids of others": (with_field("supersedes", "../../x"), TWO, 0),
+    # size
+    "1,000 items": (json.dumps([A] * 1_000), ONE * 10, 0),
+    "1,000 items, broken off": (json.dumps([A] * 1_000)[:-9], ONE * 10, 1),
+    "1,000 bad items": (json.dumps([{"content": ""}] * 1_000), [], 1_000),
+    "10 MB of content": (json.dumps([A, {**A, "content": "x" * 10_000_000}]), ONE, 1),
+    "10 MB of prose": ("Lorem ipsum [x] {y}. " * 500_000, [], 0),
+    "10 MB of brackets": ("[" * 10_000_000, [], 0),
+    "10 MB of braces": ('{"a":' * 2_000_000, [], 0),
+    "10 MB of escaped quotes": ('["' + '\\"' * 5_000_000, [], 0),
+    "10 MB of broken memories": ('{"content": x} ' * 700_000, [], 100),
+    "10 MB of numbers, opened often": ("[1," * 90 + "1," * 5_000_000, [], 0),
+    "10 MB of thoughts": ("<think>" * 1_400_000, [], 0),
+    "an array 100,000 deep": ("[" * 100_000 + "]" * 100_000, [], 0),
+    "an array 500 deep": ("[" * 500 + A_JSON + "]" * 500, [], 0),
+    "an object 100,000 deep": ('{"a":' * 100_000 + "1" + "}" * 100_000, [], 0),
+    "a memory with a deep field": (f'[{{"content": {"[" * 100_000}, {B_JSON}]', [TWO[1]], 1),
+}
+
+
+@pytest.mark.parametrize(("text", "expected", "malformed"), REPLIES.values(), ids=REPLIES.keys())
+def test_a_reply_is_made_the_most_of(text: str, expected: list[str], malformed: int) -> None:
+    reply = read(text)
+
+    assert contents(reply) == expected
+    assert reply.malformed == malformed
+
+
+def test_fields_are_read_as_they_were_meant() -> None:
+    element = {
+        "content": "  Wrap errors.\nAlways.  ",
+        "scope": " Repo",
+        "category": "Project_Conventions",
+        "supersedes": "[mem_1]",
+        "related": [{"id": " mem_2 ", "relationship": "relates_to", "why": "x"}],
+        "confidence": 0.9,
+    }
+
+    assert read(json.dumps([element])).proposals == (
+        Proposal(
+            content="Wrap errors.\nAlways.",
+            scope="repo",
+            category="project-conventions",
+            supersedes="mem_1",
+            related=(Related("mem_2", "relates-to"),),
+        ),
+    )
+
+
+def test_a_missing_scope_or_category_is_left_for_the_validation_to_refuse() -> None:
+    (proposal,) = read('[{"content": "Tabs.", "scope": null}]').proposals
+
+    assert (proposal.scope, proposal.category) == ("", "")
+
+
+@pytest.mark.parametrize("value", [None, "", "  ", [], 7, {"id": "mem_1"}])
+def test_a_supersedes_that_names_nothing_costs_the_link_and_not_the_memory(value: object) -> None:
+    assert [p.supersedes for p in read(with_field("supersedes", value)).proposals] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        *(None, "mem_1", 7, {"id": "mem_1", "relationship": "refines"}),
+        *([None, 7, "mem_1", [], {}], [{"id": "mem_1"}], [{"relationship": "refines"}]),
+        *([{"id": "", "relationship": "refines"}], [{"id": 1, "relationship": []}]),
+    ],
+)
+def test_an_edge_without_an_id_and_a_relation_is_dropped_and_the_memory_stays(edges: object) -> None:
+    assert [p.related for p in read(with_field("related", edges)).proposals] == [(), ()]
+
+
+def test_good_edges_stay_beside_bad_ones() -> None:
+    edges = [7, {"id": "mem_1", "relationship": "refines"}, {"id": "mem_2"}]
+
+    assert read(with_field("related", edges)).proposals[0].related == (Related("mem_1", "refines"),)
+
+
+def test_a_thousand_edges_are_not_kept() -> None:
+    edges = [{"id": f"mem_{n}", "relationship": "refines"} for n in range(1_000)]
+
+    assert len(read(with_field("related", edges)).proposals[0].related) == 32
+
+
+def test_half_characters_and_nul_become_writable() -> None:
+    (proposal,) = read(r'[{"content": "a\ud800b\u0000c \ud83d\ude00", "scope": "\udfff"}]').proposals
+
+    assert proposal.content == "a\ufffdb\ufffdc \U0001f600"
+    assert proposal.scope == "\ufffd"
+
+
+def test_the_greatest_content_is_taken() -> None:
+    longest = "x" * MOST_CONTENT_BYTES
+
+    assert contents(read(with_field("content", longest))) == [longest, TWO[1]]
+
+
+# --- for any text ---
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["content", "scope", "category", "related", "id", "memories"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+NOISE = st.text(alphabet='[]{}",:\\ \n`abtn0', max_size=60)
+
+
+@given(st.text() | NOISE | JSON.map(json.dumps), st.integers(0, 200))
+def test_whatever_a_model_writes_is_read_within_limits(text: str, end: int) -> None:
+    for piece in (text, text[:end], text[end:]):
+        reply = read(piece)
+
+        assert len(reply.proposals) <= MOST_PROPOSALS
+        assert reply.malformed >= 0
+        for proposal in reply.proposals:
+            assert 0 < len(proposal.content.strip().encode()) <= MOST_CONTENT_BYTES
+
+
+ELEMENT = st.fixed_dictionaries(
+    {
+        "content": st.text(min_size=1, max_size=80).filter(str.strip),
+        "scope": st.sampled_from(["repo", "user"]),
+        "category": st.sampled_from(["patterns", "corrections"]),
+    },
+    optional={
+        "supersedes": st.sampled_from(["", "mem_1"]),
+        "related": st.lists(st.just({"id": "mem_1", "relationship": "refines"}), max_size=2),
+    },
+)
+PROSE = st.text(st.characters(exclude_characters="[]{}<>", exclude_categories=["Cs"]), max_size=60)
+
+
+@given(PROSE, st.lists(ELEMENT, max_size=MOST_PROPOSALS), PROSE, st.sampled_from([None, 0, 2]), st.booleans())
+def test_an_array_in_prose_is_found_whole(
+    before: str, elements: list[dict], after: str, indent: int | None, wrapped: bool
+) -> None:
+    value = {"memories": elements} if wrapped else elements
+    text = f"{before}\n{json.dumps(value, indent=indent)}\n{after}"
+
+    reply = read(text)
+
+    assert reply.malformed == 0
+    assert contents(reply) == [contents_of(element) for element in elements]
+    assert [(p.scope, p.category) for p in reply.proposals] == [(e["scope"], e["category"]) for e in elements]
+
+
+def contents_of(element: dict) -> str:
+    return element["content"].replace("\0", "\ufffd").strip()
+
+
+@given(st.lists(ELEMENT, min_size=1, max_size=MOST_PROPOSALS), st.data())
+def test_of_a_reply_that_breaks_off_every_whole_element_is_kept(
+    elements: list[dict], data: st.DataObject
+) -> None:
+    parts = [json.dumps(element) for element in elements]
+    whole = data.draw(st.integers(0, len(parts) - 1))
+    cut = data.draw(st.integers(0, len(parts[whole]) - 1))
+    text = "[" + ", ".join([*parts[:whole], parts[whole][:cut]])
+
+    reply = read(text)
+
+    assert contents(reply) == [contents_of(element) for element in elements[:whole]]
+    assert reply.malformed <= 1

@@ -1,0 +1,164 @@
+import io
+
+import pytest
+
+from forged_client.protocol import Failed, Pause, Paused, Undo, Undone
+from tests.support import reports
+
+BATCH = (reports.record("mem_1"), reports.record("mem_2", content="Use \x1b[2J tabs."))
+TAKEN = Undone(memories=BATCH, trash="/state/trash/1", generation="e:10")
+NOTHING = Undone(status="empty", reason="nothing was captured here")
+
+
+def undo(request):
+    return Undone(memories=BATCH) if request.preview else TAKEN
+
+
+def asked(daemon):
+    return [(request.preview, request.session_id) for request in daemon.requests if isinstance(request, Undo)]
+
+
+def test_undo_with_yes_takes_the_batch_back_and_prints_the_receipt(daemon, forgectl):
+    daemon.answers[Undo] = undo
+
+    shown = forgectl("undo", "--yes", "--session", "s1")
+
+    assert shown.code == 0
+    assert shown.out.splitlines() == [
+        "taken back: mem_1, mem_2",
+        "in the trash for 7 days: /state/trash/1",
+        "generation e:10",
+    ]
+    assert asked(daemon) == [(False, "s1")]
+
+
+@pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False), ("\n", False)])
+def test_undo_shows_a_person_the_batch_and_asks(daemon, forgectl, monkeypatch, answer, done):
+    daemon.answers[Undo] = undo
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+
+    shown = forgectl("undo", interactive=True)
+
+    assert shown.code == (0 if done else 1)
+    assert "mem_1  repo/patterns  v1  2026-05-01  Wrap errors." in shown.err
+    assert "Use ^[[2J tabs." in shown.err
+    assert "Take 2 memories back, into the trash for 7 days?" in shown.err
+    assert asked(daemon) == [(True, ""), (False, "")][: 1 + done]
+    assert bool(shown.out) is done
+
+
+def test_undo_where_nobody_can_answer_needs_yes(daemon, forgectl):
+    shown = forgectl("undo")
+
+    assert (shown.code, shown.out) == (2, "")
+    assert "undo asks first; where nobody can answer it needs --yes" in shown.err
+    assert daemon.requests == []
+
+
+@pytest.mark.parametrize("arguments", [("undo", "--yes"), ("undo",)], ids=" ".join)
+def test_nothing_to_take_back_is_said_and_no_failure(daemon, forgectl, arguments):
+    daemon.answers[Undo] = NOTHING
+
+    shown = forgectl(*arguments, interactive=True)
+
+    assert (shown.code, shown.out) == (0, "")
+    assert shown.err == "nothing to take back: nothing was captured here\n"
+    assert len(asked(daemon)) == 1
+
+
+def test_undo_as_json_is_the_reply(daemon, forgectl):
+    daemon.answers[Undo] = undo
+
+    taken = forgectl("undo", "--yes", "--json").json
+    daemon.answers[Undo] = NOTHING
+    nothing = forgectl("undo", "--yes", "--json")
+
+    assert ([memory["id"] for memory in taken["memories"]], taken["trash"]) == (
+        ["mem_1", "mem_2"],
+        "/state/trash/1",
+    )
+    assert (nothing.code, nothing.json["status"], nothing.json["memories"]) == (0, "empty", [])
+
+
+def test_an_undo_that_was_refused_is_a_failure(daemon, forgectl):
+    daemon.answers[Undo] = Failed(status="error", code="storage_error", message="the disk is full")
+
+    shown = forgectl("undo", "--yes")
+
+    assert (shown.code, shown.err) == (69, "forgectl: the disk is full\n")
+
+
+def test_an_undo_of_a_disabled_daemon_is_a_failure(daemon, forgectl):
+    daemon.answers[Undo] = Undone(status="disabled", reason="memory.enabled is false")
+
+    assert forgectl("undo", "--yes").code == 69
+
+
+@pytest.mark.parametrize(
+    ("arguments", "everywhere", "paused"),
+    [
+        (("pause",), False, True),
+        (("pause", "--all"), True, True),
+        (("resume",), False, False),
+        (("resume", "--all"), True, False),
+    ],
+)
+def test_pause_and_resume_are_about_the_workspace_or_everything(
+    daemon, forgectl, arguments, everywhere, paused
+):
+    daemon.answers[Pause] = Paused()
+
+    assert forgectl(*arguments).code == 0
+
+    request = daemon.asked(Pause)
+    assert (request.workspace, request.everywhere, request.paused) == ("/w", everywhere, paused)
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_what_is_paused_now_is_printed(daemon, forgectl, verb):
+    daemon.answers[Pause] = Paused(paused=("*", "/w/\x1b[2J"))
+
+    assert forgectl(verb).out.splitlines() == ["paused: everywhere", "paused: /w/^[[2J"]
+
+
+def test_when_nothing_is_paused_any_more_that_is_said(daemon, forgectl):
+    daemon.answers[Pause] = Paused()
+
+    shown = forgectl("resume")
+
+    assert (shown.out, shown.err) == ("nothing is paused\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "paused", "told"),
+    [
+        (("resume",), ("*",), "`forgectl resume --all` ends that"),
+        (("resume", "--all"), ("/a",), "`forgectl resume --workspace PATH` ends that"),
+    ],
+)
+def test_a_resumption_that_leaves_a_pause_says_what_ends_it(daemon, forgectl, arguments, paused, told):
+    daemon.answers[Pause] = Paused(paused=paused)
+
+    assert told in forgectl(*arguments).err
+
+
+def test_a_resumption_that_leaves_another_repo_paused_needs_no_hint(daemon, forgectl):
+    daemon.answers[Pause] = Paused(paused=("/other",))
+
+    assert forgectl("resume").err == ""
+
+
+def test_pauses_as_json_are_the_reply(daemon, forgectl):
+    daemon.answers[Pause] = Paused(paused=("*",))
+
+    shown = forgectl("resume", "--json")
+
+    assert (shown.json["paused"], shown.err) == (["*"], "")
+
+
+def test_a_workspace_without_a_repo_cannot_be_paused_alone(daemon, forgectl):
+    daemon.answers[Pause] = Failed(status="error", code="invalid", message="no repository here; use --all")
+
+    shown = forgectl("pause")
+
+    assert (shown.code, shown.out, shown.err) == (2, "", "forgectl: no repository here; use --all\n")

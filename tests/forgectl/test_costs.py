@@ -1,0 +1,58 @@
+import pytest
+
+from forged_client.protocol import Cost, Costs, DayCost
+
+DAYS = (
+    DayCost("2026-05-02", "capture", 12, 1, 12345, 320),
+    DayCost("2026-05-02", "hyde", 3, 0, 900, 60),
+    DayCost("2026-05-01", "hyde\x1b[2J", 1, 1, 10, 0),
+)
+COSTS = Costs(
+    days=DAYS,
+    tokens_today=13625,
+    token_limit=100_000,
+    calls_per_minute=60,
+    resets_at="2026-05-03T00:00:00Z",
+)
+
+
+def test_costs_stand_in_a_table_and_below_it_what_is_left_of_today(daemon, forgectl):
+    daemon.answers[Cost] = COSTS
+
+    shown = forgectl("cost")
+
+    assert shown.code == 0
+    assert shown.out.splitlines() == [
+        "day         purpose    calls  failed  prompt tokens  completion tokens",
+        "2026-05-02  capture       12       1         12,345                320",
+        "2026-05-02  hyde           3       0            900                 60",
+        "2026-05-01  hyde^[[2J      1       1             10                  0",
+        "today 13,625 of 100,000 tokens (`memory.daily_token_limit`); starts anew at 2026-05-03T00:00:00Z",
+        "at most 60 calls a minute (`llm.calls_per_minute`)",
+    ]
+    assert daemon.asked(Cost).days == 7
+
+
+def test_without_calls_and_limits_that_is_said(daemon, forgectl):
+    daemon.answers[Cost] = Costs(resets_at="2026-05-03T00:00:00Z")
+
+    shown = forgectl("cost", "--days", "30")
+
+    assert shown.out.splitlines() == [
+        "today 0 tokens, without a limit (`memory.daily_token_limit`); starts anew at 2026-05-03T00:00:00Z"
+    ]
+    assert shown.err == "no model was called in that time\n"
+    assert daemon.asked(Cost).days == 30
+
+
+@pytest.mark.parametrize("days", ["0", "91", "x"])
+def test_days_that_are_not_kept_are_wrong_usage(daemon, forgectl, days):
+    assert forgectl("cost", "--days", days).code == 2
+
+
+def test_costs_as_json_are_the_reply(daemon, forgectl):
+    daemon.answers[Cost] = COSTS
+
+    report = forgectl("cost", "--json").json
+
+    assert (report["token_limit"], report["days"][0]["prompt_tokens"]) == (100_000, 12345)

@@ -1,0 +1,135 @@
+import io
+
+import pytest
+
+from forged_client.protocol import Dead, DeadEvents, Failed
+from tests.support import reports
+
+EVENTS = (reports.dead_event("ev_1"), reports.dead_event("ev_2", kind="turn", reason="killed \x1b[2J thrice"))
+NONE = DeadEvents(status="empty")
+
+
+def asked(daemon):
+    return [(request.action, request.ids) for request in daemon.requests if isinstance(request, Dead)]
+
+
+def test_dead_events_are_listed_with_the_reason_of_each(daemon, forgectl):
+    daemon.answers[Dead] = DeadEvents(events=EVENTS)
+
+    shown = forgectl("dead", "list")
+
+    assert shown.code == 0
+    assert shown.out.splitlines() == [
+        "ev_1  2026-05-01T10:05:00  compaction  /w  five calls failed: bad_reply",
+        "ev_2  2026-05-01T10:05:00  turn        /w  killed ^[[2J thrice",
+    ]
+    assert asked(daemon) == [("list", ())]
+
+
+@pytest.mark.parametrize("action", ["list", "retry --all", "drop --all --yes", "drop --all"])
+def test_no_dead_events_are_said_and_no_failure(daemon, forgectl, action):
+    daemon.answers[Dead] = NONE
+
+    shown = forgectl("dead", *action.split(), interactive=True)
+
+    assert (shown.code, shown.out, shown.err) == (0, "", "no capture event was given up\n")
+
+
+def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
+    text = "user: paint it \x1b[31mred\n---\nassistant: \u202edone"
+    daemon.answers[Dead] = DeadEvents(events=(reports.dead_event(text=text),))
+
+    shown = forgectl("dead", "show", "ev_1")
+
+    assert shown.out.splitlines() == [
+        "ev_1",
+        "kind compaction",
+        "session s1",
+        "root /w",
+        "received 2026-05-01T10:00:00Z",
+        "died 2026-05-01T10:05:00Z",
+        "size 2,048 bytes",
+        "reason five calls failed: bad_reply",
+        "",
+        "user: paint it ^[[31mred",
+        "---",
+        "assistant: <U+202E>done",
+    ]
+    assert asked(daemon) == [("show", ("ev_1",))]
+
+
+@pytest.mark.parametrize(("verb", "told"), [("retry", "queued again"), ("drop", "dropped")])
+def test_what_was_done_is_named(daemon, forgectl, verb, told):
+    daemon.answers[Dead] = DeadEvents(events=EVENTS)
+
+    shown = forgectl("dead", verb, "ev_1", "ev_2", *(["--yes"] if verb == "drop" else []))
+
+    assert (shown.code, shown.out) == (0, f"{told}: ev_1, ev_2\n")
+    assert asked(daemon) == [(verb, ("ev_1", "ev_2"))]
+
+
+@pytest.mark.parametrize("arguments", [("show", "ev_1", "ev_9"), ("retry", "ev_1", "ev_9")], ids=" ".join)
+def test_ids_that_are_not_dead_are_named_and_the_exit_code_is_1(daemon, forgectl, arguments):
+    daemon.answers[Dead] = DeadEvents(events=EVENTS[:1], missing=("ev_9",))
+
+    shown = forgectl("dead", *arguments)
+
+    assert shown.code == 1
+    assert "ev_1" in shown.out
+    assert shown.err == "forgectl: no event ev_9 was given up\n"
+    assert forgectl("dead", *arguments, "--json").code == 1
+
+
+@pytest.mark.parametrize("verb", ["retry", "drop"])
+@pytest.mark.parametrize("arguments", [(), ("ev_1", "--all")], ids=str)
+def test_which_events_must_be_said_and_only_once(daemon, forgectl, verb, arguments):
+    shown = forgectl("dead", verb, *arguments)
+
+    assert (shown.code, shown.out) == (2, "")
+    assert "--all" in shown.err
+    assert daemon.requests == []
+
+
+def test_all_of_them_are_retried_when_that_is_said(daemon, forgectl):
+    daemon.answers[Dead] = DeadEvents(events=EVENTS)
+
+    forgectl("dead", "retry", "--all")
+
+    assert asked(daemon) == [("retry", ())]
+
+
+def test_drop_where_nobody_can_answer_needs_yes(daemon, forgectl):
+    shown = forgectl("dead", "drop", "--all")
+
+    assert shown.code == 2
+    assert "--yes" in shown.err
+    assert daemon.requests == []
+
+
+@pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False)])
+def test_drop_asks_a_person_and_erases_only_what_was_shown(daemon, forgectl, monkeypatch, answer, done):
+    daemon.answers[Dead] = DeadEvents(events=EVENTS)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+
+    shown = forgectl("dead", "drop", "--all", interactive=True)
+
+    assert shown.code == (0 if done else 1)
+    assert "killed ^[[2J thrice" in shown.err
+    assert "Erase 2 events for ever?" in shown.err
+    assert asked(daemon) == [("list", ()), ("drop", ("ev_1", "ev_2"))][: 1 + done]
+
+
+def test_dead_events_as_json_are_the_reply(daemon, forgectl):
+    daemon.answers[Dead] = DeadEvents(events=EVENTS)
+
+    for arguments in (("list",), ("show", "ev_1"), ("retry", "--all"), ("drop", "--all", "--yes")):
+        shown = forgectl("dead", *arguments, "--json")
+        assert (shown.code, [event["id"] for event in shown.json["events"]]) == (0, ["ev_1", "ev_2"])
+
+
+def test_a_failure_of_the_daemon_is_told(daemon, forgectl):
+    daemon.answers[Dead] = Failed(status="error", code="storage_error", message="dead/ cannot be read")
+
+    shown = forgectl("dead", "list")
+
+    assert (shown.code, shown.err) == (69, "forgectl: dead/ cannot be read\n")

@@ -1,0 +1,139 @@
+"""Capture from outside: turns handed to a real daemon, a scripted classifier, and the files that come of them.
+
+`capturing` is `scene.staged` with what a test of capture wants to say: settings of every section, an
+environment, and a stage that knows when all that was handed over has been dealt with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from forged.memory import Memory
+from forged.store import MemoryStore
+from forged_client.protocol import Captured, CaptureReport
+from tests.support.daemon import eventually, running
+from tests.support.provider import Answer, ScriptedProvider, completion
+from tests.support.scene import Scene, configuration
+
+# No leg that calls anybody, and no limit on calls that a test did not ask for.
+_QUIET = {"embedding_model": "builtin:lexical", "embedding_base_url": None}
+_FREE = {"FORGED_LLM__CALLS_PER_MINUTE": "0"}
+
+
+def proposal(
+    content: str, scope: str = "repo", category: str = "patterns", **more: object
+) -> dict[str, object]:
+    """Return one element of a classifier's reply."""
+    return {"content": content, "scope": scope, "category": category, **more}
+
+
+def reply(*proposals: object, usage: Mapping[str, int] | None = None) -> Answer:
+    """Answer a classifier's request; without proposals that nothing is worth keeping."""
+    answer = completion(json.dumps(proposals))
+    return answer if usage is None else replace(answer, json={**dict(answer.json), "usage": usage})  # type: ignore[call-overload]
+
+
+def said(*texts: object) -> list[object]:
+    """A conversation in which user and assistant take turns; messages that are no text stand as they are."""
+    roles = ("user", "assistant")
+    return [
+        {"role": roles[at % 2], "content": text} if isinstance(text, str) else text
+        for at, text in enumerate(texts)
+    ]
+
+
+class Stage(Scene):
+    """A daemon that captures."""
+
+    def reset(self) -> None:
+        """As ever; also what an earlier test left to do is done, and the user has no memories."""
+        super().reset()
+        self.settle()
+        if left := list((self.daemon.home / ".forge/memory").glob("*")):
+            for path in left:
+                path.unlink()
+            self.load(self.daemon.home)
+        self.provider.received.clear()
+        self.provider.most_at_once = 0
+
+    def capture(self, top: Path, *texts: object, session: str = "s", **options: object) -> Captured:
+        """Hand over a turn, or what `kind` says."""
+        return self.client.capture(str(top), session, said(*texts), **options)  # type: ignore[arg-type]
+
+    def captured(self, top: Path, *texts: object, **options: object) -> list[Memory]:
+        """The repo's memories on disk once a turn has been handed over and dealt with."""
+        taken = self.capture(top, *texts, **options)
+        assert taken.outcome != "rejected", taken
+        self.settle()
+        return on_disk(top)
+
+    @property
+    def state(self) -> CaptureReport:
+        return self.client.status().capture
+
+    def settle(self, timeout_s: float = 20.0) -> CaptureReport:
+        """Capture's part of status when nothing waits and nothing is in hand."""
+        return self.until(lambda now: now.state == "idle", timeout_s)
+
+    def until(self, holds, timeout_s: float = 20.0) -> CaptureReport:
+        """Capture's part of status once `holds` of it is true."""
+        return eventually(lambda: now if holds(now := self.state) else None, timeout_s)
+
+    @property
+    def prompts(self) -> list[str]:
+        """What the classifier was told, without the part that is the same for all."""
+        return [request.json["messages"][-1]["content"] for request in self.chats]
+
+    @contextlib.contextmanager
+    def hanging(self, *proposals: object) -> Iterator[threading.Event]:
+        """The classifier gives this answer, but only when the event is set; at the end it is."""
+        go = threading.Event()
+        self.provider.chat = replace(reply(*proposals), hold=go)
+        try:
+            yield go
+        finally:
+            go.set()
+
+    def quiet(self, seconds: float = 2.0) -> None:
+        """No provider is asked anything for so long, while people look at status."""
+        asked = len(self.provider.requests())
+        with contextlib.suppress(TimeoutError):
+            self.provider.wait_for(asked + 1, seconds)
+        assert (len(self.provider.requests()), self.state.state) == (asked, "idle")
+
+    def kill_worker(self) -> int:
+        """SIGKILL the worker; the process id of the one after it."""
+        old = self.until(lambda now: now.worker_pid).worker_pid
+        os.kill(old, signal.SIGKILL)
+        return self.until(lambda now: now.worker_pid not in (0, old)).worker_pid
+
+
+def on_disk(top: Path, scope: str = "repo") -> list[Memory]:
+    """What the files of a repo or home say, oldest first."""
+    found = MemoryStore(str(top), scope).scan().memories
+    return sorted(found, key=lambda memory: (memory.created_at, memory.version, memory.id))
+
+
+def contents(memories: Sequence[Memory]) -> list[str]:
+    return sorted(memory.content for memory in memories)
+
+
+@contextlib.contextmanager
+def capturing(home: Path, *, env: Mapping[str, str] | None = None, **settings: object) -> Iterator[Stage]:
+    """A provider and a daemon that may use it; `settings` are those of `[memory]`."""
+    with (
+        ScriptedProvider(dimension=3) as provider,
+        running(
+            home, config=configuration(provider, **{**_QUIET, **settings}), env={**_FREE, **(env or {})}
+        ) as daemon,
+        daemon.client() as client,
+    ):
+        provider.chat_lines = ("[]",)
+        yield Stage(provider, daemon, client)

@@ -1,0 +1,145 @@
+"""`forged` as it is, but for calls of the system that fail, or are the last, on order (`faults`).
+
+Started as `python -m tests.support.faulty serve`. A spawned worker imports its parent's main module again,
+under another name, so it is wrapped as well. Nothing of forged is changed: what is wrapped is `os`, and what
+`multiprocessing` sends and receives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import multiprocessing
+import os
+import re
+import signal
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.queues import Queue
+
+import msgspec
+
+from forged.__main__ import main
+from tests.support.faults import ORDERS, Fault, Fired, note
+
+_real_link, _real_unlink, _real_fsync, _real_replace = os.link, os.unlink, os.fsync, os.replace
+_real_send, _real_get = Connection.send_bytes, Queue.get
+
+
+class _Orders:
+    """The orders for this process."""
+
+    def __init__(self, process: str, directory: str) -> None:
+        self._process = process
+        self._directory = directory
+        self._met: Counter[str] = Counter()
+        self._known: dict[str, Fault] = {}
+
+    def wrap(self, call: str, real: Callable, about: Callable[..., str]) -> Callable:
+        def wrapped(*args, **kwargs):
+            self.meet(call, about(*args, **kwargs), after=False)
+            result = real(*args, **kwargs)
+            self.meet(call, about(*args, **kwargs), after=True)
+            return result
+
+        return wrapped
+
+    def meet(self, call: str, about: str, *, after: bool, half: Callable[[], object] | None = None) -> None:
+        """Let a fault happen if one was ordered for here."""
+        for name in os.listdir(self._directory):
+            fault = self._fault(name)
+            if fault is None or (fault.call, fault.after) != (call, after):
+                continue
+            if not re.search(fault.about, about, re.DOTALL):
+                continue
+            self._met[name] += 1
+            if self._met[name] >= fault.at and self._claimed(name, fault):
+                note(self._directory, Fired(name, os.getpid(), time.monotonic()))
+                _happen(fault.does, half)
+
+    def _fault(self, name: str) -> Fault | None:
+        if not name.endswith(".order"):
+            return None
+        if name not in self._known:
+            with contextlib.suppress(FileNotFoundError), open(f"{self._directory}/{name}", "rb") as file:
+                self._known[name] = msgspec.json.decode(file.read(), type=Fault)
+        fault = self._known.get(name)
+        return fault if fault is not None and fault.process == self._process else None
+
+    def _claimed(self, name: str, fault: Fault) -> bool:
+        if fault.lasting:
+            return True
+        try:
+            _real_unlink(f"{self._directory}/{name}")
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def _happen(does: str, half: Callable[[], object] | None) -> None:
+    match does:
+        case "kill-daemon":
+            parent = multiprocessing.parent_process()
+            os.kill(os.getpid() if parent is None else parent.pid, signal.SIGKILL)
+            signal.pause()  # the end of the daemon is ours
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "half":
+            assert half is not None
+            half()
+            os.kill(os.getpid(), signal.SIGKILL)
+        case name:
+            code = getattr(errno, name)
+            raise OSError(code, os.strerror(code))
+
+
+# --- what a call is about ---------------------------------------------------------------------------------
+
+
+def _target(_: str, name: str, *, dst_dir_fd: int | None = None, **__: object) -> str:
+    return _path(name, dst_dir_fd)
+
+
+def _path(name: str, dir_fd: int | None = None) -> str:
+    return name if dir_fd is None else os.path.join(_opened(dir_fd), name)
+
+
+def _opened(descriptor: int) -> str:
+    return os.readlink(f"/proc/self/fd/{descriptor}")
+
+
+def install(process: str, directory: str) -> None:
+    orders = _Orders(process, directory)
+    os.link = orders.wrap("link", _real_link, _target)
+    os.replace = orders.wrap("replace", _real_replace, _target)
+    os.unlink = orders.wrap("unlink", _real_unlink, lambda path, *, dir_fd=None: _path(path, dir_fd))
+    os.fsync = orders.wrap("fsync", _real_fsync, _opened)
+
+    def send_bytes(self, data, *args):
+        about = bytes(data).decode("latin-1")
+
+        def half() -> None:
+            whole = struct.pack("!i", len(data)) + bytes(data)
+            os.write(self.fileno(), whole[: len(whole) // 2])
+
+        orders.meet("send", about, after=False, half=half)
+        _real_send(self, data, *args)
+        orders.meet("send", about, after=True)
+
+    def get(self, *args, **kwargs):
+        data = _real_get(self, *args, **kwargs)
+        orders.meet("get", data.decode("latin-1"), after=True)
+        return data
+
+    Connection.send_bytes = send_bytes
+    Queue.get = get
+
+
+if ORDERS in os.environ:
+    install("daemon" if __name__ == "__main__" else "worker", os.environ[ORDERS])
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""A supervisor at work with a worker process, all that it says on record, and a census of what it uses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from pathlib import Path
+
+from forged.capture.incarnation import Target
+from forged.capture.supervisor import Patience, Supervisor
+from forged.capture.values import Done, Failed, Ready, Report, Task, WorkerSettings
+from tests.support.loops import until
+from tests.support.workers import scripted
+
+PROMPT = Patience(first_start_s=0)
+
+
+@dataclass
+class Supervised:
+    supervisor: Supervisor = field(init=False)
+    task: asyncio.Task[None] = field(init=False)
+    seen: list[Report | str] = field(default_factory=list)  # reports and causes of death, in order
+    died_at: list[float] = field(default_factory=list)
+    changes: int = 0
+
+    def on_death(self, cause: str) -> None:
+        self.seen.append(cause)
+        self.died_at.append(asyncio.get_running_loop().time())
+
+    def on_change(self) -> None:
+        self.changes += 1
+
+    async def ready(self) -> int:
+        """Process id of a worker that waits for a task."""
+        await until(lambda: self.supervisor.ready)
+        return self.supervisor.pid
+
+    async def handled(self, task: Task, limit_s: float = 10.0) -> Done | Failed:
+        """The last report about a task."""
+        await self.ready()
+        seen = len(self.reports)
+        self.supervisor.give(task, limit_s)
+        return await until(
+            lambda: next((one for one in self.reports[seen:] if isinstance(one, Done | Failed)), None)
+        )
+
+    async def killed(self, pid: int) -> int:
+        """Kill a worker; the process id of the one after it, once that is ready."""
+        deaths = len(self.deaths)
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: len(self.deaths) > deaths)
+        return await self.ready()
+
+    @property
+    def reports(self) -> list[Report]:
+        return [one for one in self.seen if not isinstance(one, str)]
+
+    @property
+    def deaths(self) -> list[str]:
+        return [one for one in self.seen if isinstance(one, str)]
+
+    @property
+    def readies(self) -> list[Ready]:
+        return [report for report in self.reports if isinstance(report, Ready)]
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+@contextlib.asynccontextmanager
+async def supervised(
+    settings: WorkerSettings | str = "ready",
+    target: Target = scripted,
+    patience: Patience = PROMPT,
+) -> AsyncIterator[Supervised]:
+    """A running supervisor; with a word as settings, that of a scripted worker."""
+    one = Supervised()
+    one.supervisor = Supervisor(
+        WorkerSettings("", "", "", classifier=settings) if isinstance(settings, str) else settings,
+        on_report=one.seen.append,
+        on_death=one.on_death,
+        on_change=one.on_change,
+        target=target,
+        patience=patience,
+    )
+    one.task = asyncio.create_task(one.supervisor.run())
+    try:
+        yield one
+    finally:
+        await one.stop()
+
+
+@dataclass(frozen=True)
+class Census:
+    """What this process uses of the system."""
+
+    threads: int
+    descriptors: int
+    children: frozenset[int]
+    semaphores: int
+
+
+def census() -> Census:
+    """Count; the one helper process that `multiprocessing` keeps is started before, so that it is in."""
+    resource_tracker.ensure_running()
+    return Census(
+        threading.active_count(),
+        len(os.listdir("/proc/self/fd")),
+        frozenset(children(os.getpid())),
+        proc(os.getpid(), "maps").count(b"/dev/shm/sem."),  # under a temporary name, with whoever made them
+    )
+
+
+def semaphores(pid: int) -> list[Path]:
+    """Files of the semaphores that a worker has opened, by the names that others have to know."""
+    return [Path(name.decode()) for name in re.findall(rb"/dev/shm/sem\.mp\S+", proc(pid, "maps"))]
+
+
+def children(pid: int) -> list[int]:
+    """Process ids of all children, dead ones that were not waited for among them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                    found.append(int(entry.name))
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+async def back_to(before: Census) -> None:
+    """Wait until no more is used than before."""
+
+    def settled() -> bool:
+        now = census()
+        return (
+            now.threads <= before.threads
+            and now.descriptors <= before.descriptors
+            and now.children <= before.children
+            and now.semaphores <= before.semaphores
+        )
+
+    try:
+        await until(settled)
+    except AssertionError:
+        raise AssertionError(f"{before} became {census()}") from None
+
+
+def proc(pid: int, name: str) -> bytes:
+    """What the kernel says of a process under this name."""
+    return (Path("/proc") / str(pid) / name).read_bytes()

@@ -1,0 +1,38 @@
+"""What a worker is given: settings, roots and tasks that lie under a test's own directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from forged.capture.values import Event, Task, WorkerSettings
+from forged.conversation import Utterance
+from forged.memory import Scope
+from forged.roots import Root
+
+
+def settings_in(tmp_path: Path, **fields: object) -> WorkerSettings:
+    state = tmp_path / "state"
+    return WorkerSettings(str(state / "spool"), str(state / "dead"), str(state / "forgotten"), **fields)
+
+
+def roots_in(tmp_path: Path) -> tuple[Root, Root]:
+    for name in ("repo", "user"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    return Root(str(tmp_path / "repo"), Scope.REPO), Root(str(tmp_path / "user"), Scope.USER)
+
+
+def block(root: Root) -> Path:
+    """Put a file where a root's directory of memories would be: nothing can be listed or written there."""
+    path = Path(root.directories[0])
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("in the way")
+    return path
+
+
+def task_of(event: Event) -> Task:
+    return Task(event.id, event)
+
+
+def told(tmp_path: Path, text: str) -> Task:
+    repo, user = roots_in(tmp_path)
+    return task_of(Event(roots=(repo, user), window=(Utterance("user", text),), session_id="s1"))

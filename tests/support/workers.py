@@ -1,0 +1,83 @@
+"""A worker that does as it is told: how it starts is in its settings, what it does with a task in the id.
+
+It is started as a process, so this module imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.queues import Queue
+
+import msgspec
+
+from forged.capture.values import Done, Journalled, Linked, Ready, Report, Task, WorkerSettings
+from forged.memory import Scope
+from forged.roots import Root
+
+ROOT = Root("/nowhere", Scope.REPO)
+
+
+def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
+    """Start as `classifier` of the settings says, then handle tasks as their ids say."""
+    wanted = msgspec.msgpack.decode(settings, type=WorkerSettings)
+    start = wanted.classifier
+    if start != "groupless":
+        os.setpgid(0, 0)
+
+    def report(one: Report) -> None:
+        results.send_bytes(msgspec.msgpack.encode(one))
+
+    match start:
+        case "crash":
+            os._exit(3)
+        case "crash-once":
+            try:
+                os.mkdir(wanted.spool)
+                os._exit(3)
+            except FileExistsError:
+                pass
+        case "silent":
+            _wait()
+        case "useless":
+            report(Ready(os.getpid(), "no such model"))
+            _wait()
+        case "brief":
+            report(Ready(os.getpid()))
+            os._exit(0)
+        case "family":
+            child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+            report(Ready(child.pid))
+            _wait()
+    report(Ready(os.getpid()))
+    while True:
+        task = msgspec.msgpack.decode(queue.get(), type=Task)
+        match task.event_id:
+            case "hang":
+                _wait()
+            case "half":
+                os.write(results.fileno(), (1000).to_bytes(4, "big") + b"only this much")
+                _wait()
+            case "babble":
+                results.send_bytes(b"\xc1")
+                _wait()
+            case "deaf":
+                results.close()
+                _wait()
+            case "slow":
+                for number in range(30):
+                    time.sleep(0.05)
+                    report(Linked("slow", ROOT, f"mem_{number}", "/nowhere"))
+            case "work":
+                report(Journalled("work"))
+                report(Linked("work", ROOT, "mem_1", "/nowhere"))
+        report(Done(task.event_id, written=1))
+
+
+def _wait() -> None:
+    while True:
+        signal.pause()
