@@ -47,6 +47,7 @@ def serve(log_level: str) -> None:
         loaded = config.load(os.environ)
         for warning in loaded.warnings:
             logger.warning("config %s", warning)
+        os.chdir("/")  # holds no directory of anybody's, and a worker cannot start in one that is gone
         asyncio.run(daemon.serve(loaded, dict(os.environ)))
     except ConfigError as error:
         click.echo(f"forged: {error}", err=True)

@@ -34,6 +34,8 @@ _MOST_TOKENS = 10**9  # of one call: an endpoint may claim anything
 _FAILURES_TO_OPEN = 5
 _PROBE_AFTER_S, _DOUBLINGS = 15.0, 2
 _LONGEST_ASKED_S = 300.0
+# Failures of a call that nobody read and so nobody charged for.
+_UNREAD = frozenset({"unreachable", "auth", "rate_limited"})
 _WITHOUT_CALL = frozenset({"limit", "storage", "internal"})
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -97,9 +99,12 @@ class Governor:
         self._writing = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
-    def admit(self, tokens: int) -> Refusal | None:
-        """Whether a call of about so many tokens may go now; None is yes, and its slot is taken."""
-        refusal = self._beyond_day(tokens) or self._beyond_minute()
+    def admit(self, tokens: int, *, can_wait: bool = True) -> Refusal | None:
+        """Whether a call of about so many tokens may go now; None is yes, and its slot is taken.
+
+        The calls of a minute limit only what `can_wait`: an agent that asks for its memories cannot.
+        """
+        refusal = self._beyond_day(tokens) or (self._beyond_minute() if can_wait else None)
         if refusal is None:
             self._slots.append(self._clock() + _MINUTE_S)
         return refusal
@@ -227,7 +232,7 @@ class Governor:
 
 
 class GovernedChat:
-    """A ChatModel that asks the governor first and tells it afterwards."""
+    """A ChatModel that asks the governor first and tells it afterwards; for calls that somebody waits for."""
 
     def __init__(self, model: ChatModel, governor: Governor, purpose: str) -> None:
         self._model = model
@@ -239,13 +244,14 @@ class GovernedChat:
     ) -> Completion:
         """See `ChatModel`; also raises ProviderError of reason `limit`, without a call."""
         tokens = _estimate(system) + _estimate(user)
-        if refusal := self._governor.admit(tokens):
+        if refusal := self._governor.admit(tokens, can_wait=False):
             raise ProviderError(refusal.message, reason="limit", retry_after_s=refusal.wait_s)
         with self._governor.under_way(tokens):
             try:
                 done = await self._model.complete(system, user, deadline=deadline, schema=schema)
-            except BaseException:  # a cancelled call was on its way as well
-                self._governor.spend(self._purpose, failed=1, prompt_tokens=tokens)
+            except BaseException as error:  # a cancelled call was on its way as well
+                unread = isinstance(error, ProviderError) and error.reason in _UNREAD
+                self._governor.spend(self._purpose, failed=1, prompt_tokens=0 if unread else tokens)
                 raise
         self._governor.spend(
             self._purpose, prompt_tokens=done.prompt_tokens, completion_tokens=done.completion_tokens

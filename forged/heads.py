@@ -8,6 +8,7 @@ up with the newest, so that a young store is listed whole.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Sequence
 
@@ -22,12 +23,15 @@ from forged.view import View
 
 MOST_HEADS = 60
 _PATIENCE_S = 2.0
+# Of it, for the maps to show what the event before this one left: events of one session follow on its heels.
+_FRESH_S = 1.0
 
 
 async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[Head, ...]:
     """At most 60 heads of the event's roots, in 2 s; what cannot be had is left out (B76)."""
-    deadline = time.monotonic() + _PATIENCE_S
-    view = await indexer.view(event.roots, 0, deadline)
+    now = time.monotonic()
+    deadline = now + _PATIENCE_S
+    view = await indexer.view(event.roots, sys.maxsize, now + _FRESH_S)
     found = await _found(event.window, view, retriever, deadline) if view.legs else ()
     ranked = {memory.id: memory for memory in (*found, *_newest(view))}
     return tuple(_head(memory) for memory in list(ranked.values())[:MOST_HEADS])

@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from forged.config import (
+    CaptureConfig,
     Config,
+    LlmConfig,
     Loaded,
     MemoryConfig,
     RepoConfig,
@@ -102,7 +104,11 @@ def test_every_key_is_listed_once_with_its_value(user: User) -> None:
     loaded = user.load()
 
     keys = [setting.key for setting in loaded.settings]
-    assert len(keys) == len(set(keys)) == len(MemoryConfig.__struct_fields__) + 3
+    assert (
+        len(keys)
+        == len(set(keys))
+        == sum(len(section.__struct_fields__) for section in (MemoryConfig, LlmConfig, CaptureConfig))
+    )
     assert shown(loaded, "memory.retrieval_top_k") == "10"
     assert shown(loaded, "memory.enabled") == "true"
     assert shown(loaded, "memory.retrieval_min_score") == "none"
@@ -131,7 +137,7 @@ def test_the_file_may_be_a_link_and_begin_with_a_byte_order_mark(user: User, tmp
 
 
 def test_sections_of_later_versions_are_no_mistake(user: User) -> None:
-    user.write("[capture]\nx = 1\n[trust]\nmode = 'pin'\n[scopes]\n[shared]\nurl = 'x'\n[knowledge]\n")
+    user.write("[trust]\nmode = 'pin'\n[scopes]\n[shared]\nurl = 'x'\n[knowledge]\n")
 
     assert user.load(FORGED_SHARED__URL="x", FORGED_SOCKET="/s", FORGED_BYPASS="1").warnings == ()
 

@@ -124,6 +124,8 @@ class Pipeline:
             settings, on_report=self._report, on_death=self._died, on_change=self._wake
         )
         self._changed = asyncio.Event()
+        self._taken_up = asyncio.Event()  # clear while `run` reads what an earlier daemon left
+        self._taken_up.set()
         self._disk = asyncio.Lock()  # one change of the spool at a time
         self._errands: set[asyncio.Task[None]] = set()
         self._hand: _Hand | None = None
@@ -141,6 +143,7 @@ class Pipeline:
         """Take an event, or say why not. A durable one is on stable storage on return."""
         if reason := self._refusal(event):
             return self._refused(reason)
+        await self._taken_up.wait()  # what its session left comes before it
         if event.is_durable and self._keeps:
             async with self._disk:
                 if not self._spool.has_room(event.size):
@@ -261,6 +264,8 @@ class Pipeline:
             return "busy", ""
         if len(self._queue):
             return "waiting", self._gate or self._last_error
+        if not self._taken_up.is_set():
+            return "waiting", "the spool is being read"
         return "idle", ""
 
     # --- life -----------------------------------------------------------------------------------------
@@ -269,11 +274,13 @@ class Pipeline:
         """Take up what an earlier daemon left, keep a worker, and hand it one event after the other."""
         if self.off:
             return
+        self._taken_up.clear()
         try:
             await self._recover()
         except StoreError as error:  # what is there stays there; new turns are captured all the same
             logger.warning("spool cannot be read error=%s", error)
             self._last_error = str(error)
+        self._taken_up.set()
         if self._problem:
             await asyncio.Event().wait()  # accepted events are kept for a daemon that can classify them
         async with asyncio.TaskGroup() as group:

@@ -42,7 +42,7 @@ MEANINGS = {
     "llm.model": "chat model for whatever names none of its own",
     "llm.base_url": "OpenAI-compatible endpoint for chat models",
     "llm.api_key": "key of that endpoint",
-    "llm.calls_per_minute": "of all chat models together; 0 is no limit",
+    "llm.calls_per_minute": "calls of a minute after which capture waits; 0 is no limit",
     "capture.enabled": "false: finished turns are not turned into memories",
     "capture.spool": "false: what waits is in memory only, and nothing is acknowledged as durable",
     "capture.coalesce": "false: every turn is classified, also one that a newer one contains",

@@ -1,7 +1,7 @@
-"""Capture from outside: turns handed to a real daemon, a scripted classifier, and the files that come of them.
+"""Capture from outside: turns handed to a real daemon, a scripted classifier, and the files that come of it.
 
-`capturing` is `scene.staged` with what a test of capture wants to say: settings of every section, an
-environment, and a stage that knows when all that was handed over has been dealt with.
+`capturing` is `scene.staged` with what a test of capture wants to say: an environment, no legs that call
+anybody, and a stage that knows when all that was handed over has been dealt with.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from forged.memory import Memory
 from forged.store import MemoryStore
 from forged_client.protocol import Captured, CaptureReport
 from tests.support.daemon import eventually, running
-from tests.support.provider import Answer, ScriptedProvider, completion
+from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
 from tests.support.scene import Scene, configuration
 
 # No leg that calls anybody, and no limit on calls that a test did not ask for.
-_QUIET = {"embedding_model": "builtin:lexical", "embedding_base_url": None}
+_QUIET = {"embedding_model": "builtin:lexical"}
 _FREE = {"FORGED_LLM__CALLS_PER_MINUTE": "0"}
 
 
@@ -100,6 +100,17 @@ class Stage(Scene):
             yield go
         finally:
             go.set()
+
+    def buried(self, top: Path, *texts: object, **options: object) -> str:
+        """Hand over an event that is set aside, because three workers die of it; its id."""
+        asked, known = len(self.chats), {event.id for event in self.client.dead().events}
+        with self.hanging():
+            self.capture(top, *texts, **options)
+            for kills in (1, 2, 3):
+                self.provider.wait_for(asked + kills, path=CHAT)
+                self.kill_worker()
+            self.until(lambda now: now.dead > len(known))
+        return next(event.id for event in self.client.dead().events if event.id not in known)
 
     def quiet(self, seconds: float = 2.0) -> None:
         """No provider is asked anything for so long, while people look at status."""

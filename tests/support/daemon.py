@@ -96,9 +96,9 @@ class DaemonProcess:
             raise
 
     def kill(self) -> None:
+        """SIGKILL the daemon alone: its worker and Python's resource tracker have to end by themselves."""
         if self.process is not None and self.process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
             self.process.wait(10)
 
     def close(self) -> None:

@@ -1,0 +1,94 @@
+"""B2, B3: a daemon that is killed leaves no process, and the next one takes up what it left without help."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+from tests.support.facts import GONE_S, Telling, telling
+
+_KILLS = 50
+_READY_S = 1.5
+_WRITES = itertools.cycle(
+    [
+        ("link", r"\.md$"),
+        ("fsync", r"/\.forge/memory/\.forged-"),
+        ("link", r"\.documents$"),
+        ("send", "type.done"),
+    ]
+)
+
+
+def idle(one: Telling, name: str) -> float:
+    assert one.tell(f"{name}-0").outcome == "durable"
+    one.drained()
+    one.worker()
+    return one.kill()
+
+
+def call_hangs(one: Telling, name: str) -> float:
+    one.go.clear()
+    one.tell(f"{name}-0")
+    one.asked(f"{name}-0")
+    return one.kill()
+
+
+def in_a_write(one: Telling, name: str) -> float:
+    call, about = next(_WRITES)
+    one.faults.arm("worker", call, about, does="kill-daemon")
+    one.tell(f"{name}-0")
+    one.killed()
+    return one.gone(one.faults.fired[-1].at)
+
+
+def several_wait(one: Telling, name: str) -> float:
+    one.go.clear()
+    for number in range(8):
+        one.tell(f"{name}-{number}", ("explicit", "compaction", "session_end", "turn")[number % 4])
+    return one.kill()
+
+
+def just_acknowledged(one: Telling, name: str) -> float:
+    one.tell(f"{name}-0")
+    return one.kill()
+
+
+STATES: tuple[Callable[[Telling, str], float], ...] = (
+    idle,
+    call_hangs,
+    in_a_write,
+    several_wait,
+    just_acknowledged,
+)
+
+
+def test_fifty_killed_daemons(place, promised):
+    gone: dict[str, float] = {}
+    starts: list[float] = []
+    with telling(place) as one:
+        for kill in range(_KILLS):
+            state = STATES[kill % len(STATES)]
+            name = f"{state.__name__.replace('_', '')}-{kill:02}"
+            took = state(one, name)
+            gone[state.__name__] = max(took, gone.get(state.__name__, 0.0))
+            one.go.set()
+            since = time.monotonic()
+            one.daemon.start()
+            assert one.client.ping().status == "ok"
+            starts.append(time.monotonic() - since)
+        one.drained()
+
+        kept = one.kept()
+        assert set(kept.values()) == {1}
+        assert {name.removesuffix("-http") for name in kept} >= set(one.durable)
+        assert one.report().dead == 0
+    assert max(starts) <= _READY_S, starts
+    for state, took in gone.items():
+        promised(
+            f"daemon killed, state {state.replace('_', ' ')}: nobody is left after {GONE_S:g} s",
+            _KILLS // len(STATES),
+            f"at most {took:.2f} s",
+        )
+    promised("the next daemon serves without clean-up", _KILLS, f"at most {max(starts):.2f} s")
+    promised("durable events of killed daemons", len(one.durable), "each kept once")

@@ -1,0 +1,110 @@
+"""B5: SIGTERM ends the daemon in 5 s in any state, and no turn that waits is lost by it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+from forged_client import Client
+from tests.support.facts import Telling, telling
+from tests.support.scene import memory, put
+
+STOP_S = 5.0
+_ROUNDS, _CLIENTS, _SPOOLED = 5, 64, 256
+State = Callable[[Telling, str], contextlib.AbstractContextManager[list[str]]]
+
+
+@contextlib.contextmanager
+def idle(one: Telling, name: str) -> Iterator[list[str]]:
+    del name
+    one.worker()
+    yield []
+
+
+@contextlib.contextmanager
+def rebuild(one: Telling, name: str) -> Iterator[list[str]]:
+    one.go.clear()
+    told = _turns(one, name, 3)
+    assert one.client.rebuild(str(one.top), full=True).status == "not_ready"  # it is under way
+    yield told
+
+
+@contextlib.contextmanager
+def call_hangs(one: Telling, name: str) -> Iterator[list[str]]:
+    one.go.clear()
+    told = _turns(one, name, 4)
+    one.asked(told[0])
+    yield told
+
+
+@contextlib.contextmanager
+def queue_full(one: Telling, name: str) -> Iterator[list[str]]:
+    one.go.clear()
+    told = _turns(one, name, _CLIENTS)
+    one.asked(told[0])
+    spooled = one.report().spooled
+    for number in range(_SPOOLED - spooled):
+        told.append(f"{name}s-{number}")
+        assert one.tell(told[-1]).outcome == "durable"
+    assert one.tell(f"{name}s-no").reason == "spool_full"
+    yield told
+
+
+@contextlib.contextmanager
+def worker_stopped(one: Telling, name: str) -> Iterator[list[str]]:
+    os.kill(one.worker(), signal.SIGSTOP)
+    yield _turns(one, name, 4)
+
+
+@contextlib.contextmanager
+def many_clients(one: Telling, name: str) -> Iterator[list[str]]:
+    one.go.clear()
+    one.client.close()
+    with contextlib.ExitStack() as stack:
+        clients: list[Client] = [stack.enter_context(one.daemon.client()) for _ in range(_CLIENTS)]
+        told = [f"{name}{number}-0" for number in range(_CLIENTS)]
+        for client, fact in zip(clients, told, strict=True):
+            assert one.tell(fact, "turn", client).outcome == "accepted"
+        yield told
+
+
+STATES: tuple[State, ...] = (idle, rebuild, call_hangs, queue_full, worker_stopped, many_clients)
+
+
+def test_thirty_stops(place, promised):
+    took: dict[str, float] = {}
+    waiting: list[str] = []
+    with telling(place) as one:
+        put(one.top, *(memory(f"mem_{n}", f"Module {n} belongs to team {n}.") for n in range(1000)))
+        for state in STATES:
+            for number in range(_ROUNDS):
+                with state(one, f"{state.__name__.replace('_', '')}{number}x") as told:
+                    since = time.monotonic()
+                    assert one.daemon.stop() == 0
+                    seconds = time.monotonic() - since
+                took[state.__name__] = max(seconds, took.get(state.__name__, 0.0))
+                one.gone(since)
+                one.daemon.start()
+                waiting += told
+                one.go.set()
+                one.drained(60)
+                one.assert_kept_once(waiting)
+        assert max(took.values()) <= STOP_S, took
+    for name, seconds in took.items():
+        promised(
+            f"SIGTERM, state {name.replace('_', ' ')}: exit 0 in {STOP_S:g} s, turns kept",
+            _ROUNDS,
+            f"at most {seconds:.2f} s",
+        )
+    promised("turns and events that waited at a SIGTERM", len(waiting), "each kept once")
+
+
+def _turns(one: Telling, name: str, sessions: int) -> list[str]:
+    """Turns of so many live sessions; nobody says `durable` about them."""
+    told = [f"{name}{number}-0" for number in range(sessions)]
+    for fact in told:
+        assert one.tell(fact, "turn").outcome == "accepted"
+    return told

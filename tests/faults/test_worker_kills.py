@@ -1,0 +1,108 @@
+"""B1: a worker that is killed, wherever it stands, is replaced, and its event is done once."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from tests.support.daemon import eventually
+from tests.support.facts import Telling, telling, usage
+
+RESUMED_S = 2.0
+_ROUNDS = 25
+_MEMORIES = r"/\.forge/memory"
+# Where a file is written, and where a result is sent: the call, what it is about, and what happens there.
+_WRITING = itertools.cycle(
+    [
+        ("fsync", rf"{_MEMORIES}/\.forged-", {}),
+        ("link", r"\.md$", {}),
+        ("link", r"\.md$", {"after": True}),
+        ("fsync", rf"{_MEMORIES}$", {}),
+        ("unlink", rf"{_MEMORIES}/\.forged-", {}),
+    ]
+)
+_SENDING = itertools.cycle(
+    [
+        ("send", "type.done", {"does": "half"}),
+        ("send", "type.done", {}),
+        ("send", "type.journalled", {"does": "half"}),
+        ("send", "type.linked", {"does": "half"}),
+        ("send", "type.linked", {"after": True}),
+    ]
+)
+
+
+def idle_in_get(one: Telling, name: str) -> float:
+    worker = one.worker()
+    killed_at = time.monotonic()
+    os.kill(worker, signal.SIGKILL)
+    one.tell(name)
+    return killed_at
+
+
+def in_the_call(one: Telling, name: str) -> float:
+    one.go.clear()
+    one.tell(name)
+    one.asked(name)
+    killed_at = time.monotonic()
+    os.kill(one.report().worker_pid, signal.SIGKILL)
+    one.go.set()
+    return killed_at
+
+
+def in_a_write(one: Telling, name: str) -> float:
+    return _at(one, name, next(_WRITING))
+
+
+def in_sending(one: Telling, name: str) -> float:
+    return _at(one, name, next(_SENDING))
+
+
+def _at(one: Telling, name: str, spot: tuple) -> float:
+    call, about, how = spot
+    fired = len(one.faults.fired)
+    one.faults.arm("worker", call, about, **how)
+    one.tell(name)
+    (at,) = (fault.at for fault in eventually(lambda: one.faults.fired[fired:]))
+    return at
+
+
+STATES: dict[str, Callable[[Telling, str], float]] = {
+    "idle": idle_in_get,
+    "call": in_the_call,
+    "write": in_a_write,
+    "send": in_sending,
+}
+
+
+def test_a_hundred_killed_workers(place, promised):
+    with telling(place) as one:
+        names = [f"{state}-{number:02}" for number in range(_ROUNDS) for state in STATES]
+        warm_up = [f"{state}-warm" for state in STATES]
+        for count, name in enumerate(warm_up, 1):
+            STATES[name.partition("-")[0]](one, name)
+            one.finished(count)
+        one.worker()
+        before = usage(one.daemon.pid)
+        took: dict[str, float] = {}
+        for count, name in enumerate(names, len(warm_up) + 1):
+            killed_at = STATES[name.partition("-")[0]](one, name)
+            one.finished(count)
+            took[name] = time.monotonic() - killed_at
+        one.worker()
+        after = usage(one.daemon.pid)
+
+        one.assert_kept_once(names + warm_up)
+        assert one.report().worker_restarts == len(names) + len(warm_up)
+        assert one.report().dead == 0
+        assert max(took.values()) <= RESUMED_S, took
+        assert after.threads <= before.threads + 2, (before, after)
+        assert after.descriptors <= before.descriptors + 2, (before, after)
+        assert after.semaphores == before.semaphores
+    for state in STATES:
+        slowest = max(seconds for name, seconds in took.items() if name.startswith(state))
+        promised(f"worker killed, state {state}: resumes in 2 s, once", _ROUNDS, f"at most {slowest:.2f} s")
+    promised("threads and descriptors as before", len(names), f"{before} -> {after}")

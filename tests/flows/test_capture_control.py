@@ -1,0 +1,200 @@
+"""A person's hold on capture: pause, bypass, undo, forget, what was given up, and what it may cost.
+
+forgectl is a process of its own, as it is at a shell.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from forged_client.observer import Observer
+from tests.support.capturing import Stage, capturing, contents, on_disk, proposal, reply, said
+from tests.support.provider import CHAT
+from tests.support.scene import memory, put
+from tests.support.shell import Shell
+
+
+def _shell(stage: Stage, repo: Path) -> Shell:
+    return Shell(stage.daemon.home, stage.daemon.socket, repo)
+
+
+def _another(repo: Path, name: str = "another") -> Path:
+    (repo.parent / name / ".git").mkdir(parents=True)
+    return repo.parent / name
+
+
+# --- pause, bypass, undo, forget-------------------------------------------------------------------------
+
+
+def test_a_paused_repo_captures_and_injects_nothing_until_it_is_resumed(home, repo):
+    """Also by a daemon that was started anew; other repos are served."""
+    other = _another(repo)
+    with capturing(home) as stage:
+        shell = _shell(stage, repo)
+        stage.captured(repo, "We use make here.")
+        assert shell.run("pause").out == f"paused: {repo}\n"
+        stage.daemon.stop()
+        stage.daemon.start()
+
+        answer = stage.capture(repo, "We use bazel for builds here.")
+        assert (answer.outcome, answer.reason) == ("rejected", "paused; `forgectl resume` ends it")
+        assert stage.ask(repo, "make").status == "disabled"
+        assert stage.capture(other, "We use npm here.").outcome == "accepted"
+        assert f"paused: {repo}" in shell.run("status").out
+        assert shell.run("resume").out == "nothing is paused\n"
+        stage.settle()
+
+        assert contents(stage.captured(repo, "We use cargo for tests here.")) == [
+            "We use cargo for tests here.",
+            "We use make here.",
+        ]
+        assert contents(on_disk(other)) == ["We use npm here."]
+
+
+def test_a_pause_of_everything_holds_what_waits_already(home, repo):
+    """What was acknowledged is kept and classified afterwards; nothing new is taken."""
+    with capturing(home, classifier_model="m") as stage:
+        shell = _shell(stage, repo)
+        with stage.hanging():
+            stage.capture(repo, "in hand", session="other")
+            stage.provider.wait_for(1, path=CHAT)
+            assert stage.capture(repo, "before the pause", kind="compaction").outcome == "durable"
+            assert shell.run("pause", "--all").out == "paused: everywhere\n"
+        paused = stage.until(lambda now: now.finished == 1 and not now.in_hand)
+        assert stage.capture(repo, "meanwhile").outcome == "rejected"
+        assert stage.ask(repo).status == "disabled"
+        assert (paused.state, paused.spooled, len(stage.chats)) == ("paused", 1, 1)
+
+        stage.daemon.stop()
+        stage.daemon.start()
+        stage.until(lambda now: now.spooled == 1 and now.worker_pid)
+        assert stage.state.state == "paused"
+        assert shell.run("resume", "--all").code == 0
+        stage.until(lambda now: now.finished == 1)
+        assert "before the pause" in stage.prompts[1]
+
+
+def test_a_bypassed_process_neither_captures_nor_is_given_anything(stage, repo, monkeypatch):
+    """FORGED_BYPASS, for the blocking client and the observer: the daemon does not even hear of it."""
+    before = stage.client.status().counters["requests"]
+    monkeypatch.setenv("FORGED_BYPASS", "1")
+    taken, given = stage.capture(repo, "hello"), stage.ask(repo)
+    observer = Observer(str(repo), "s", address=stage.daemon.socket)
+    observer.on_turn_complete(said("hello"))
+    assert observer.close(5)
+    monkeypatch.delenv("FORGED_BYPASS")
+
+    assert (taken.status, taken.outcome, given.status, given.text) == ("disabled", "rejected", "disabled", "")
+    assert observer.counts == {"disabled": 1}
+    assert (stage.client.status().counters["requests"], stage.provider.received) == (before + 1, [])
+
+
+def test_undo_takes_the_last_batch_back_and_the_next_turn_does_not_bring_it_again(stage, repo):
+    talk = ["Migrations run on goose, queues need redis.", "noted"]
+    stage.provider.chat = reply(proposal("We write Go."))
+    stage.captured(repo, "We write Go.", session="earlier")
+    stage.provider.chat = reply(proposal("Migrations run on goose."), proposal("Queues need redis."))
+    assert len(stage.captured(repo, *talk)) == 3
+
+    done = _shell(stage, repo).run("undo", "--yes")
+    assert (done.code, contents(on_disk(repo))) == (0, ["We write Go."])
+    assert done.out.startswith("taken back: mem_")
+    assert contents(stage.captured(repo, *talk, "go on")) == ["We write Go."]
+
+    stage.provider.chat = reply(
+        proposal("Migrations run on goose."), proposal("Releases are cut on Fridays.")
+    )
+    assert contents(stage.captured(repo, *talk, "and releases?")) == [
+        "We release on Fridays.",
+        "We write Go.",
+    ]
+
+
+def test_undo_by_the_rules_is_not_undone_by_the_next_turn(rules, repo):
+    assert len(rules.captured(repo, "We use ninja here.")) == 1
+    rules.client.undo(str(repo))
+
+    assert rules.captured(repo, "We use ninja here.", "noted", "thanks") == []
+    assert _shell(rules, repo).run("undo", "--yes").err.startswith("nothing to take back")
+
+
+def test_forget_purges_what_waits_and_what_was_given_up_with_that_text(stage, repo):
+    put(repo, memory("m1", "Walruses live on ice."))
+    stage.load(repo)
+    stage.buried(repo, "So walruses  live on ice, then?", session="dead")
+    with stage.hanging(proposal("Walruses live on ice.")):
+        stage.capture(repo, "in hand", session="other")
+        stage.provider.wait_for(1, path=CHAT)
+        for kind in ("turn", "compaction", "session_end"):
+            stage.capture(repo, "I said: Walruses live on ice.", session=kind, kind=kind)
+        stage.capture(repo, "Seals swim.", session="seals", kind="compaction")
+        waiting = stage.state
+        stage.client.forget(str(repo), "m1")
+        left = stage.state
+    stage.settle()
+
+    assert (waiting.turns, waiting.spooled, waiting.dead) == (2, 3, 1)
+    assert (left.turns, left.spooled, left.dead) == (1, 1, 0)
+    assert ["Seals swim." in prompt for prompt in stage.prompts] == [False, True]
+    state = stage.daemon.home / ".local/state/forged"
+    kept = b"".join(path.read_bytes() for part in ("spool", "dead") for path in (state / part).glob("*"))
+    assert b"ice" not in kept
+    assert on_disk(repo) == []  # also what the model said of the event that was in hand
+
+
+def test_dead_events_are_listed_shown_tried_again_and_dropped(stage, repo):
+    shell = _shell(stage, repo)
+    dead_id = stage.buried(repo, "poison, for now", kind="compaction")
+
+    listed = shell.run("dead", "list")
+    assert listed.out.split()[0] == dead_id
+    assert "the worker died 3 times over it" in listed.out
+    assert "poison" not in listed.out
+    assert "poison, for now" in shell.run("dead", "show", dead_id).out
+    assert "dead: 1 event given up; `forgectl dead list` says why" in shell.run("status").out
+
+    stage.provider.chat = reply(proposal("It was good for something."))
+    assert shell.run("dead", "retry", dead_id).out == f"queued again: {dead_id}\n"
+    stage.settle()
+    assert contents(on_disk(repo)) == ["It was good for something."]
+
+    second = stage.buried(repo, "poison for ever", session="p")
+    assert shell.run("dead", "drop", "--all", "--yes").out == f"dropped: {second}\n"
+    assert shell.run("dead", "list").err == "no capture event was given up\n"
+    assert list((stage.daemon.home / ".local/state/forged/dead").glob("*.dead")) == []
+    assert shell.run("dead", "show", second).code == 1
+
+
+# --- what it costs ------------------------------------------------------------------------------------
+
+
+def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_told(home, repo):
+    """What was promised is kept; a person sees why it waits."""
+    with capturing(home, classifier_model="m", daily_token_limit=6000) as stage:
+        shell = _shell(stage, repo)
+        stage.provider.chat = reply(usage={"prompt_tokens": 4321, "completion_tokens": 1111})
+        stage.captured(repo, "hello")
+        assert stage.capture(repo, "hello again", kind="compaction").outcome == "durable"
+        waiting = stage.until(lambda now: now.state == "waiting")
+        cost = shell.run("cost")
+        stage.daemon.stop()
+        stage.daemon.start()  # the count outlives a restart
+        again = stage.until(lambda now: now.state == "waiting" and now.reason)
+
+        assert (waiting.tokens_today, waiting.token_limit, waiting.spooled) == (5432, 6000, 1)
+        assert "`memory.daily_token_limit` sets it" in waiting.reason
+        assert "capture  " in cost.out
+        assert "4,321" in cost.out
+        assert "today 5,432 of 6,000 tokens" in cost.out
+        assert (again.tokens_today, len(stage.chats)) == (5432, 1)
+        assert "WAITING  capture  m: 5,432 of today's 6,000 tokens are used" in shell.run("status").out
+
+
+def test_a_limit_of_calls_per_minute_holds_events_back(home, repo):
+    with capturing(home, classifier_model="m", env={"FORGED_LLM__CALLS_PER_MINUTE": "2"}) as stage:
+        for session in range(4):
+            stage.capture(repo, "hello", session=f"s{session}")
+        waiting = stage.until(lambda now: now.finished == 2 and now.state == "waiting")
+
+        assert "`llm.calls_per_minute` sets it" in waiting.reason
+        assert (len(stage.chats), waiting.turns) == (2, 2)

@@ -1,0 +1,277 @@
+"""What becomes of a classifier model's answers, whatever they look like: files that keep every rule.
+
+End to end: turns go in at the client, memories are read from the disk. Rows (B..) and bugs are those of the
+behaviour list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from forged_client.protocol import Edge
+from tests.support.capturing import Stage, contents, on_disk, proposal, reply
+from tests.support.provider import Answer, completion
+from tests.support.scene import memory, put
+from tests.support.secrets import ALNUM, Draw
+
+NOW = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+
+def _rebuilds(stage: Stage) -> int:
+    return stage.client.status().counters["rebuilds"]
+
+
+def _blocked(directory: Path) -> None:
+    """Put a file where a directory should be: nobody can list it or write into it, root neither."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.write_text("in the way")
+
+
+def test_nothing_worth_keeping_is_the_normal_answer(stage, repo):
+    """B77."""
+    stage.provider.chat = reply()
+
+    assert stage.captured(repo, "hello") == []
+    assert stage.state.last_error == ""
+
+
+@pytest.mark.parametrize("text", ["", "I found nothing worth remembering, sorry.", "null", '{"a":', "<html>"])
+def test_an_answer_that_is_not_json_writes_nothing_and_is_no_error(stage, repo, text):
+    """B78: and rebuilds nothing."""
+    stage.load(repo)
+    before, built = stage.state, _rebuilds(stage)
+    stage.provider.chat = completion(text)
+
+    assert stage.captured(repo, "hello") == []
+    after = stage.state
+    assert (after.finished - before.finished, after.failures - before.failures) == (1, 0)
+    assert (_rebuilds(stage), len(stage.chats)) == (built, 1)
+
+
+GOOD = json.dumps(proposal("Kept."))
+SHAPES = {
+    "fenced": f"```json\n[{GOOD}]\n```",
+    "fence on one line": f"```json [{GOOD}] ```",
+    "prose around": f"Here is what I found:\n[{GOOD}]\nLet me know!",
+    "wrapped": f'{{"memories": [{GOOD}]}}',
+    "one object": GOOD,
+    "thoughts before": f"<think>maybe [1] or [] ...</think>[{GOOD}]",
+    "trailing comma": f"[{GOOD},]",
+    "one bad element": f'[{GOOD}, 7, "text", {{"content": 1}}]',
+    "cut short": f'[{GOOD}, {{"content": "half',
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_answer_is_understood_in_the_forms_that_models_give(stage, repo, shape):
+    """B77, bug 22."""
+    stage.provider.chat = completion(SHAPES[shape])
+
+    assert contents(stage.captured(repo, "hello")) == ["Kept."]
+
+
+def test_an_entry_of_unknown_scope_or_category_costs_only_itself(stage, repo):
+    """B79, bug 23: blank ones as well; what was left out is counted."""
+    before = stage.state.invalid
+    stage.provider.chat = reply(
+        proposal("Lives on the moon.", scope="moon"),
+        proposal("Is a recipe.", category="recipes"),
+        proposal("  \n"),
+        proposal("Is kept."),
+    )
+
+    assert contents(stage.captured(repo, "hello")) == ["Is kept."]
+    assert stage.state.invalid - before == 3
+
+
+def test_a_memory_supersedes_only_what_is_there(stage, repo):
+    """B80: version = predecessor + 1; an unknown id is cleared."""
+    put(repo, memory("v3", "Builds run on make.", version=3))
+    stage.load(repo)
+    stage.provider.chat = reply(
+        proposal("Builds run on bazel.", supersedes="v3"), proposal("Tests need docker.", supersedes="gone")
+    )
+
+    written = {found.content: found for found in stage.captured(repo, "hello")}
+    builds, tests = written["Builds run on bazel."], written["Tests need docker."]
+    assert (builds.version, builds.supersedes) == (4, "v3")
+    assert (tests.version, tests.supersedes) == (1, None)
+
+
+def test_a_file_says_whence_it_comes(stage, repo):
+    """B81: new id, created = updated = now in UTC, session and trigger; the folder by scope."""
+    stage.provider.chat = reply(
+        proposal("Of the repo.", category="corrections"), proposal("Of the user.", "user", "user-facts")
+    )
+    for kind, trigger in [("compaction", "compaction"), ("turn", "cadence")]:
+        place = repo if kind == "turn" else repo.parent
+        stage.captured(place, "hello", session=f"session-{kind}", kind=kind)
+        (found,) = on_disk(place)
+        assert re.fullmatch(r"mem_[A-Za-z0-9_-]{1,64}", found.id)
+        assert NOW.fullmatch(found.created_at)
+        assert (found.updated_at, found.version) == (found.created_at, 1)
+        assert (found.session_id, found.trigger, found.category) == (
+            f"session-{kind}",
+            trigger,
+            "corrections",
+        )
+        assert f"\ntrigger: {trigger}\n" in (place / f".forge/memory/{found.id}.md").read_text()
+
+    (of_user,) = on_disk(stage.daemon.home, "user")
+    assert (of_user.content, of_user.scope, of_user.category) == ("Of the user.", "user", "user-facts")
+
+
+def test_links_lead_only_to_what_is_there_and_have_known_names(stage, repo):
+    """Bugs 20 and 21."""
+    put(repo, memory("m1", "Builds run on make."), memory("m2", "Tests need docker."))
+    stage.load(repo)
+    edges = [
+        ("m1", "refines"),
+        ("m1", "refines"),
+        ("unknown", "refines"),
+        ("", "refines"),
+        ("../../x", "refines"),
+        ("m2", "causes"),
+        ("m2", "contradicts"),
+    ]
+    stage.provider.chat = reply(
+        proposal("Both run nightly.", related=[{"id": at, "relationship": name} for at, name in edges])
+    )
+
+    (written,) = [found for found in stage.captured(repo, "hello") if found.id.startswith("mem_")]
+    assert [(edge.id, edge.relationship) for edge in written.related] == [
+        ("m1", "refines"),
+        ("m2", "contradicts"),
+    ]
+
+
+def test_what_says_the_same_is_written_once(stage, repo):
+    """Bug 24: in one answer, in the next one, and against what either scope has."""
+    stage.client.remember(str(repo), "The user likes short answers.", scope="user")
+    before = stage.state.duplicates
+    stage.provider.chat = reply(
+        proposal("Builds run on bazel."),
+        proposal("builds run on **bazel**"),
+        proposal("The user likes short answers."),
+    )
+
+    for _ in range(2):
+        assert contents(stage.captured(repo, "hello")) == ["Builds run on bazel."]
+    assert stage.state.duplicates - before == 5
+
+
+def test_a_chain_never_forks(stage, repo):
+    """Bug 25: two that replace the same one stand in a line, and an old version's head is replaced."""
+    put(
+        repo,
+        memory("v1", "Builds run on make."),
+        memory("v2", "Builds run on ninja.", supersedes="v1", version=2),
+    )
+    stage.load(repo)
+    stage.provider.chat = reply(
+        proposal("Builds run on bazel.", supersedes="v1"), proposal("Builds run on buck.", supersedes="v1")
+    )
+
+    *_, third, fourth = stage.captured(repo, "hello")
+    assert [(each.version, each.content) for each in (third, fourth)] == [
+        (3, "Builds run on bazel."),
+        (4, "Builds run on buck."),
+    ]
+    assert (third.supersedes, fourth.supersedes) == ("v2", third.id)
+    chain = stage.client.history(str(repo), "v1", min_generation=stage.load(repo).generation)
+    assert ([each.version for each in chain.memories], chain.flags) == ([1, 2, 3, 4], ())
+
+
+def test_a_repo_memory_refines_a_users_and_never_replaces_it(stage, repo):
+    """Bug 26."""
+    mine = stage.client.remember(str(repo), "Builds run on make.", scope="user").memory_id
+    stage.provider.chat = reply(proposal("Here they run on bazel.", supersedes=mine))
+
+    (written,) = stage.captured(repo, "hello")
+    assert (written.supersedes, written.version) == (None, 1)
+    assert [Edge(edge.id, edge.relationship) for edge in written.related] == [Edge(mine, "refines")]
+
+
+def test_no_secret_reaches_a_file_the_spool_or_the_model(stage, repo):
+    """B85: said by the user, or made up by the model; counted, never shown."""
+    draw = Draw("end to end")
+    told, made_up = (f"ghp_{draw.of(ALNUM, 36)}" for _ in "ab")
+    before = stage.state.redacted
+    stage.provider.chat = reply(
+        proposal(f"Releases are tagged by the bot, whose login is {made_up}, every Friday at noon."),
+        proposal(f"The token is {made_up}."),
+    )
+    written = stage.captured(repo, f"Use {told} to release, every Friday.", kind="compaction")
+
+    assert [found.content for found in written] == [
+        "Releases are tagged by the bot, whose login is [redacted], every Friday at noon."
+    ]
+    assert stage.state.redacted - before == 3
+    assert told not in stage.chats[0].body.decode()
+    assert "to release, every Friday." in stage.prompts[0]
+    files = [path for top in (stage.daemon.home, repo) for path in top.rglob("*") if path.is_file()]
+    held = b"".join([*(path.read_bytes() for path in files), stage.daemon.log_path.read_bytes()])
+    assert told.encode() not in held
+    assert made_up.encode() not in held
+
+
+def test_an_endpoint_without_structured_output_is_asked_again_without(stage, repo):
+    """What it says about `response_format` is no failure of the event."""
+
+    def plain(provider, request) -> Answer:
+        if "response_format" in request.json:
+            message = "response_format is not supported by this model"
+            return Answer({"error": {"message": message, "param": "response_format"}}, status=400)
+        return reply(proposal("Kept."))
+
+    stage.provider.chat = plain
+
+    assert contents(stage.captured(repo, "hello")) == ["Kept."]
+
+
+def test_files_and_folders_are_private(stage, repo):
+    """B87, design D14: folders are made by the first capture."""
+    stage.provider.chat = reply(proposal("Kept."))
+    (found,) = stage.captured(repo, "hello")
+
+    folder = repo / ".forge/memory"
+    assert os.stat(folder).st_mode & 0o777 == 0o700
+    assert os.stat(folder / f"{found.id}.md").st_mode & 0o777 == 0o600
+    assert [path.name for path in folder.iterdir()] == [f"{found.id}.md"]
+
+
+@pytest.mark.parametrize("broken", ["repo", "user", "both"])
+def test_a_scope_that_cannot_be_listed_does_not_stop_the_other(stage, repo, broken):
+    """B76, B82: the rest of the batch is written."""
+    home = stage.daemon.home / ".forge/memory"
+    folders = {"repo": [repo / ".forge/memory"], "user": [home], "both": [repo / ".forge/memory", home]}[
+        broken
+    ]
+    for folder in folders:
+        if folder.exists():
+            folder.rmdir()
+        _blocked(folder)
+    stage.provider.chat = reply(proposal("Kept in the repo."), proposal("Kept by the user.", scope="user"))
+    stage.load(repo)
+    before, built = stage.state.failures, _rebuilds(stage)
+    try:
+        stage.capture(repo, "hello")
+        if broken == "both":
+            stage.until(lambda now: now.failures > before)
+            assert _rebuilds(stage) == built  # bug 27: nothing is written, so nothing is rebuilt
+        else:
+            assert "mem_" in stage.settle().last_error
+    finally:
+        for folder in folders:
+            folder.unlink()
+    stage.settle()
+
+    assert contents(on_disk(repo)) == (["Kept in the repo."] if broken != "repo" else [])
+    of_user = contents(on_disk(stage.daemon.home, "user"))
+    assert of_user == (["Kept by the user."] if broken != "user" else [])
+    assert len(stage.chats) == 1

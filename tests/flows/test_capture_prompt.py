@@ -1,0 +1,113 @@
+"""What the classifier model is told: what was said and what is known, and nothing that a tool was given.
+
+Messages go in at the client, prompts are read from the provider's log. Rows (B..) and bugs are those of the
+behaviour list.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from forged_client.protocol import Capture, Captured, Message
+from forged_client.verbs import Call
+from tests.support.forms import FORMS, HIDDEN, SAID
+from tests.support.scene import memory, put
+
+
+def _listed(prompt: str) -> list[str]:
+    _, _, rest = prompt.partition("EXISTING MEMORIES\n")
+    return [line for line in rest.splitlines() if line.startswith("- [")]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tool_content_never_reaches_a_prompt(stage, repo, form):
+    """B73: only what user and assistant said, in every form of message."""
+    stage.captured(repo, *FORMS[form])
+
+    (prompt,) = stage.prompts
+    assert SAID in prompt
+    assert HIDDEN not in stage.chats[0].body.decode()
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "private-in-json"])
+def test_tool_content_of_a_client_that_is_not_ours_never_reaches_a_prompt(stage, repo, form):
+    """B73: the daemon cuts by itself what our own client does not even send."""
+    sent = Capture(
+        workspace=str(repo), session_id="s", messages=msgspec.convert(FORMS[form], tuple[Message, ...])
+    )
+    assert stage.client.ask(Call(sent, Captured)).outcome == "accepted"
+    stage.settle()
+
+    assert SAID in stage.prompts[0]
+    assert HIDDEN not in stage.chats[0].body.decode()
+
+
+XML = {
+    "nested": f"{SAID} <tool><tool>{HIDDEN}</tool> {HIDDEN}</tool> after",
+    "unclosed": f"{SAID} <tool>{HIDDEN} and no end",
+    "unclosed inside": f"{SAID} <tool><arguments>{HIDDEN}<tool>{HIDDEN}</tool>",
+    "attributes and capitals": f'{SAID} <TOOL_CALL id="1">{HIDDEN}</Tool_Call> after',
+    "closers in CDATA": f"{SAID} <tool><![CDATA[</tool>{HIDDEN}]]></tool> after",
+    "a closer too many": f"{SAID} <tool>{HIDDEN}</tool> {HIDDEN} </tool> after",
+}
+
+
+@pytest.mark.parametrize("shape", XML)
+def test_tool_xml_in_text_never_reaches_a_prompt(stage, repo, shape):
+    """B73, bug 32."""
+    stage.captured(repo, "do it", XML[shape])
+
+    assert SAID in stage.prompts[0]
+    assert HIDDEN not in stage.prompts[0]
+    assert ("after" in stage.prompts[0]) == ("after" in XML[shape])
+
+
+def test_prose_about_tool_tags_reaches_the_prompt(stage, repo):
+    """Bug 32."""
+    told = "Wrap calls in `<tool>` and close them with `</tool>`, like\n```\n<tool>x</tool>\n```\nalways."
+    stage.captured(repo, told)
+
+    assert told in stage.prompts[0]
+
+
+def test_what_is_empty_without_tool_content_is_no_turn_at_all(stage, repo):
+    """B73: nothing is left to classify, so nobody is asked."""
+    answer = stage.capture(repo, f"<tool>{HIDDEN}</tool>", session="s")
+
+    assert (answer.outcome, answer.reason) == ("rejected", "nothing_to_capture")
+    assert stage.provider.received == []
+
+
+def test_the_prompt_lists_the_heads_of_both_scopes(stage, repo):
+    """B75: id, scope and category, first line; with nothing to list there is no such part."""
+    stage.captured(repo, "hello")
+    first, second = (
+        stage.client.remember(str(repo), text, scope=scope, category="patterns")
+        for text, scope in (("In the repo.\nA second line.", "repo"), ("Of the user.", "user"))
+    )
+    stage.captured(repo, "hello again")
+
+    without, with_both = stage.prompts
+    assert "EXISTING MEMORIES" not in without
+    assert sorted(_listed(with_both)) == sorted(
+        [
+            f"- [{first.memory_id}] (repo/patterns) In the repo.",
+            f"- [{second.memory_id}] (user/patterns) Of the user.",
+        ]
+    )
+
+
+def test_the_list_has_an_end_and_no_superseded_memory(stage, repo):
+    """Bug 31: 2,000 memories, of which half are older versions; the nearest comes first."""
+    for at in range(1000):
+        text = f"Fact {at} about subject{at}: {'many words ' * 30}"
+        put(repo, memory(f"old{at}", text), memory(f"new{at}", text, supersedes=f"old{at}", version=2))
+    stage.load(repo)
+    stage.captured(repo, "What about subject777, then?")
+
+    listed = _listed(stage.prompts[0])
+    assert 10 < len(listed) <= 60
+    assert "[new777]" in listed[0]
+    assert not any("[old" in line for line in listed)
+    assert len(stage.chats[0].body) < 24_000

@@ -1,0 +1,160 @@
+"""Calls that fail and workers that die: each costs its own event at most, and no agent notices.
+
+The scripted provider plays the classifier. Rows (B..) and bugs are those of the behaviour list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.capturing import Stage, capturing, contents, on_disk, proposal, reply
+from tests.support.provider import CHAT, Answer
+from tests.support.shell import alive, wait_for_end
+
+# --- calls that fail (B84, bug 29) --------------------------------------------------------------------
+
+
+def test_a_failed_call_holds_up_its_own_event_only(alone, repo):
+    """B84: two attempts come to nothing, the next session is served meanwhile, the event is tried again."""
+    broken = Answer({"error": {"message": "boom"}}, status=500, headers={"Retry-After": "0"})
+    alone.provider.chat = [broken, broken, reply(proposal("The second is heard."))]
+
+    first = alone.capture(repo, "the first session", session="s1")
+    second = alone.capture(repo, "the second session", session="s2")
+    failing = alone.until(lambda now: now.finished == 1)
+    asked = alone.client.retrieve(str(repo), [{"role": "user", "content": "hello"}])
+    done = alone.settle()
+
+    assert (first.outcome, second.outcome) == ("accepted", "accepted")
+    assert (failing.failures, done.finished) == (1, 2)
+    assert asked.status in {"ok", "empty"}
+    assert contents(on_disk(repo)) == ["The second is heard."]
+    assert sum("the first session" in prompt for prompt in alone.prompts) == 3
+
+
+def test_a_call_that_never_ends_is_given_up_and_the_next_event_is_served(home, repo):
+    """Bug 29; the time limit here is a second."""
+    with capturing(home, classifier_model="m", classifier_timeout_s=1) as stage:
+        never = threading.Event()
+        stage.provider.chat = [Answer(hold=never), reply(proposal("The second is heard."))]
+        try:
+            stage.capture(repo, "the first session", session="s1")
+            stage.capture(repo, "the second session", session="s2")
+            failing = stage.until(lambda now: now.finished == 1)
+        finally:
+            never.set()
+
+        assert failing.failures == 1
+        assert contents(on_disk(repo)) == ["The second is heard."]
+
+
+def test_an_event_whose_calls_fail_five_times_is_set_aside_with_its_reason(alone, repo):
+    """And the endpoint is left alone: after five failures in a row calls wait."""
+    alone.provider.chat = Answer(body=b"<html>", status=500, headers={"retry-after-ms": "20"})
+    alone.capture(repo, "never understood", kind="compaction")
+    dead = alone.until(lambda now: now.dead)
+    found = alone.client.dead("show").events
+    alone.provider.received.clear()
+    alone.capture(repo, "the next one")
+    waiting = alone.until(lambda now: now.state == "waiting")
+
+    assert (dead.spooled, dead.failures) == (0, 5)
+    assert "5 calls failed" in found[0].reason
+    assert "never understood" in found[0].text
+    assert "next attempt in" in waiting.reason
+    assert alone.provider.received == []
+
+
+# --- a worker that dies (bug 30) ----------------------------------------------------------------------
+
+
+def test_a_killed_worker_is_replaced_and_its_event_is_done_by_the_next(stage, repo):
+    """Bug 30."""
+    with stage.hanging(proposal("Kills change nothing.")):
+        stage.capture(repo, "hello")
+        stage.provider.wait_for(1, path=CHAT)
+        stage.kill_worker()
+    stage.settle()
+
+    assert contents(on_disk(repo)) == ["Kills change nothing."]
+    assert len(stage.chats) == 2
+
+
+def test_an_event_that_three_workers_die_of_is_set_aside(stage, repo):
+    """And an agent's retrieve is answered all the while."""
+    with stage.hanging():
+        stage.capture(repo, "poison", session="p")
+        for calls in (1, 2, 3):
+            stage.provider.wait_for(calls, path=CHAT)
+            stage.kill_worker()
+            assert stage.ask(repo, "hello").status in {"ok", "empty"}
+        dead = stage.until(lambda now: now.dead == 1)
+        assert stage.client.dead("show").events[0].text.strip().endswith("poison")
+    assert stage.client.dead("drop").events
+
+    assert (dead.turns, dead.spooled) == (0, 0)
+
+
+BROKEN_CHILD = """
+import os, signal, sys
+if "spawn_main" in " ".join(sys.orig_argv) and os.path.exists({flag!r}):
+    {does}
+"""
+
+
+@contextlib.contextmanager
+def _spoiled(home: Path, tmp_path: Path, does: str) -> Iterator[tuple[Stage, Path]]:
+    """A daemon whose spawned child does this instead of working, as long as a file is there.
+
+    The interpreter's own start-up hook does it: nothing of the product is changed.
+    """
+    flag, hook = tmp_path / "broken", tmp_path / "hook"
+    flag.touch()
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(BROKEN_CHILD.format(flag=str(flag), does=does))
+    with capturing(home, classifier_model="m", env={"PYTHONPATH": str(hook)}) as stage:
+        yield stage, flag
+
+
+def _failing(stage: Stage, repo: Path) -> str:
+    """Why no worker runs; agents are served all the same."""
+    started = time.monotonic()
+    assert stage.capture(repo, "a turn that waits").outcome == "accepted"
+    failing = stage.until(lambda now: now.state == "failing")
+    assert time.monotonic() - started < 10.0  # promised: 5
+    written = stage.client.remember(str(repo), "Walruses live on ice.")
+    found = stage.ask(repo, "walruses on ice", min_generation=written.generation)
+    assert "Walruses live on ice." in found.text
+    assert stage.capture(repo, "before", session="c", kind="compaction").outcome == "durable"
+    return failing.reason
+
+
+def test_a_worker_that_ends_at_once_shows_in_status_and_is_tried_again(home, repo, tmp_path):
+    with _spoiled(home, tmp_path, "os._exit(9)") as (stage, flag):
+        assert "cannot run: exit code 9" in _failing(stage, repo)
+        flag.unlink()
+        assert stage.settle().finished == 2
+
+
+def test_a_worker_that_never_gets_ready_shows_in_status_and_dies_with_the_daemon(home, repo, tmp_path):
+    with _spoiled(home, tmp_path, "signal.pause()") as (stage, _):
+        assert "not ready after" in _failing(stage, repo)
+        worker = stage.state.worker_pid
+        assert alive(worker)
+        assert stage.daemon.stop() == 0
+        wait_for_end(worker)
+
+
+def test_a_signal_to_all_processes_does_not_end_the_worker(stage, repo):
+    """A service manager signals everybody; only the daemon decides about its worker."""
+    worker = stage.until(lambda now: now.worker_pid).worker_pid
+    os.kill(worker, signal.SIGTERM)
+    stage.captured(repo, "hello")
+
+    assert (stage.state.worker_pid, alive(worker)) == (worker, True)

@@ -1,0 +1,251 @@
+"""Facts that are told to a daemon in conversations, and an account of which of them became memories.
+
+Every event tells of one fact by name; a scripted provider plays the classifier and answers with a memory, or
+several, for each fact in the window. So after any kill it can be said of every fact whether it is on disk,
+and how often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from forged_client import Client
+from forged_client.protocol import Captured, CaptureReport
+from tests.support.daemon import DaemonProcess, eventually
+from tests.support.faults import Faults
+from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, completion
+
+# What a killed daemon may leave its helpers, to notice and to end.
+GONE_S = 2.0
+REPO = Path(__file__).parents[2]
+PARTS = ("http", "grpc", "admin")
+# What Python says when a process is being spawned and the one that spawns it is killed.
+_CUT_SHORT = re.compile(
+    r"""^Traceback.*\n(?:  File "(?:<string>|[^"]*/multiprocessing/\w+\.py)".*\n(?:    .*\n)*)+\w+Error.*\n""",
+    re.MULTILINE,
+)
+_TOLD = re.compile(r"FACT<([a-z0-9-]+)>")
+_KEPT = re.compile(r"^Service (\S+) listens on port (\d+)\.$", re.MULTILINE)
+
+
+def said(name: str) -> str:
+    """What the user says about a fact."""
+    return f"Please remember where FACT<{name}> listens, all of it."
+
+
+def facts_in(request: Request) -> list[str]:
+    """Names of the facts in the conversation that a classifier is asked about."""
+    return _TOLD.findall(request.json["messages"][-1]["content"])
+
+
+def classified(names: Iterable[str], parts: Iterable[str] = PARTS[:1]) -> Answer:
+    """The model's answer: a memory for every part of every fact."""
+    contents = [f"Service {name}-{part} listens on port 8080." for name in names for part in parts]
+    found = [{"content": text, "scope": "repo", "category": "architectural-decisions"} for text in contents]
+    return completion(json.dumps(found))
+
+
+@dataclass
+class Telling:
+    """A daemon with a model as classifier, and what it was told. `go` is clear while the model hangs."""
+
+    top: Path
+    provider: ScriptedProvider
+    daemon: DaemonProcess
+    faults: Faults
+    parts: tuple[str, ...] = PARTS[:1]
+    go: threading.Event = field(default_factory=threading.Event)
+    durable: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.client = self.daemon.client()
+        self.provider.chat = self._classify
+        self.go.set()
+
+    def _classify(self, _: ScriptedProvider, request: Request) -> Answer:
+        answer = classified(facts_in(request), self.parts)
+        return Answer(answer.json, hold=self.go)
+
+    # --- telling --------------------------------------------------------------------------------------
+
+    def tell(self, name: str, kind: str = "explicit", client: Client | None = None) -> Captured:
+        """Tell a fact in an event of its own; the session is the first part of its name."""
+        messages = [{"role": "user", "content": said(name)}]
+        session = name.split("-")[0]
+        reply = (client or self.client).capture(str(self.top), session, messages, kind=kind)
+        if reply.outcome == "durable":
+            self.durable.append(name)
+        return reply
+
+    def tell_for_sure(self, name: str, kind: str = "explicit") -> None:
+        """Tell a fact until it is acknowledged, as an agent does that finds the daemon dead; restarts it."""
+        while (reply := self.tell(name, kind)).outcome != "durable":
+            assert reply.status in ("error", "unavailable"), reply
+            self.back()  # fails if it lives
+
+    # --- the daemon -----------------------------------------------------------------------------------
+
+    def report(self) -> CaptureReport:
+        with self.daemon.client(strict=True) as client:
+            return client.status().capture
+
+    def worker(self) -> int:
+        """Process id of a worker that waits in `get`."""
+
+        def idle() -> int:
+            report = self.report()
+            is_idle = report.state == "idle" and report.worker_pid and _sleeps_in_read(report.worker_pid)
+            return report.worker_pid if is_idle else 0
+
+        return eventually(idle)
+
+    def asked(self, name: str, timeout_s: float = 10.0) -> None:
+        """Wait until the model has been asked about a fact."""
+        self.provider.wait_until(
+            lambda: any(name in facts_in(request) for request in self.provider.requests(CHAT)), timeout_s
+        )
+
+    def finished(self, count: int, timeout_s: float = 10.0) -> None:
+        """Wait until so many events have been finished since the daemon started."""
+        eventually(lambda: self.report().finished >= count, timeout_s, 0.01)
+
+    def drained(self, timeout_s: float = 30.0) -> None:
+        """Wait until nothing waits any more."""
+        eventually(lambda: self.report().state == "idle", timeout_s)
+
+    def killed(self, timeout_s: float = 10.0) -> None:
+        """Wait until a fault has killed the daemon."""
+        eventually(lambda: self.daemon.process.poll() is not None, timeout_s, 0.005)
+
+    def back(self, within_s: float = 10.0) -> None:
+        """Start the daemon again once it is dead."""
+        self.killed(within_s)
+        self.daemon.start()
+
+    def kill(self) -> float:
+        """SIGKILL the daemon alone; seconds until nothing of it is left, its helpers included."""
+        since = time.monotonic()
+        os.kill(self.daemon.pid, signal.SIGKILL)
+        self.killed()
+        return self.gone(since)
+
+    def gone(self, since: float) -> float:
+        """Wait until no process of a dead daemon is left; seconds that took."""
+        eventually(lambda: not self.remaining(), GONE_S, 0.005)
+        return time.monotonic() - since
+
+    def remaining(self) -> list[int]:
+        """Processes that belong to the daemon, as their environment says."""
+        tag, found = self.daemon.socket.encode(), []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    if tag in (entry / "environ").read_bytes():
+                        found.append(int(entry.name))
+        return found
+
+    # --- the account ----------------------------------------------------------------------------------
+
+    def kept(self) -> Counter[str]:
+        """How often each part of each fact is among the memories on disk."""
+        directory = self.top / ".forge/memory"
+        texts = (path.read_text() for path in directory.glob("*.md")) if directory.is_dir() else ()
+        return Counter(name for text in texts for name, _ in _KEPT.findall(text))
+
+    def assert_kept_once(self, names: Iterable[str]) -> None:
+        """Every one of these facts is on disk, each part of it once, and nothing else is."""
+        wanted = Counter({f"{name}-{part}": 1 for name in names for part in self.parts})
+        kept = self.kept()
+        assert kept == wanted, (sorted((wanted - kept).elements()), sorted((kept - wanted).elements()))
+
+    def assert_in_order(self) -> None:
+        """Events of a session were first asked about in the order in which they were told."""
+        asked: dict[str, list[str]] = {}
+        for request in self.provider.requests(CHAT):
+            for name in facts_in(request):
+                session = asked.setdefault(name.split("-")[0], [])
+                if name not in session:
+                    session.append(name)
+        for session in asked.values():
+            assert session == sorted(session)
+
+
+def _sleeps_in_read(pid: int) -> bool:
+    """Whether a process sleeps; of a worker without an event that is in its queue."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def telling(home: Path, *, parts: int = 1, settings: str = "", env: dict[str, str] | None = None):
+    """A started daemon that can be given faults, its provider, and a repository; all gone at the end."""
+    top = home / "repo"
+    (top / ".git").mkdir(parents=True)
+    faults = Faults(home / "faults")
+    with ScriptedProvider() as provider:
+        daemon = DaemonProcess(
+            home,
+            env={"PYTHONPATH": str(REPO), **faults.env, **(env or {})},
+            config=configuration(provider, settings),
+            command=(sys.executable, "-m", "tests.support.faulty"),
+        )
+        one = Telling(top, provider, daemon, faults, PARTS[:parts])
+        try:
+            daemon.start()
+            yield one
+            one.go.set()
+            if daemon.process is not None and daemon.process.poll() is None:
+                assert daemon.stop() == 0
+            assert "Traceback" not in _CUT_SHORT.sub("", daemon.log()), daemon.log()
+            one.gone(0)
+        finally:
+            one.client.close()
+            daemon.close()
+
+
+def configuration(provider: ScriptedProvider, settings: str = "") -> str:
+    """A model that classifies, and no limit to its calls; everything else is built in."""
+    return f"""
+[memory]
+embedding_model = "builtin:lexical"
+classifier_model = "m"
+{settings}
+[llm]
+base_url = "{provider.base_url}"
+calls_per_minute = 0
+"""
+
+
+# Files of a killed process stay in the page cache, so memory shows what a disk would, only sooner.
+FAST = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process uses."""
+
+    threads: int
+    descriptors: int
+    semaphores: int
+
+
+def usage(pid: int) -> Usage:
+    process = Path("/proc") / str(pid)
+    return Usage(
+        threads=len(os.listdir(process / "task")),
+        descriptors=len(os.listdir(process / "fd")),
+        semaphores=(process / "maps").read_text().count("/dev/shm/sem."),
+    )
