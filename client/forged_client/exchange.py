@@ -48,7 +48,8 @@ from forged_client.version import __version__
 R = TypeVar("R", bound=Reply)
 
 _HELLO_ID = 1
-_NOT_REPEATABLE = (Remember, Capture, Forget, Undo, Dead)
+# A capture may: taken twice it is classified twice at worst, and what is known already is not written again.
+_NOT_REPEATABLE = (Remember, Forget, Undo, Dead)
 _BYPASSED = (Retrieve, Capture)
 
 

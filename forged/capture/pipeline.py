@@ -86,6 +86,7 @@ class _Hand(msgspec.Struct):
     since: float
     given: bool = False
     progress: bool = False
+    linked: int = 0
     paid: bool = False
 
 
@@ -405,12 +406,19 @@ class Pipeline:
                 self._pay(hand, report.usage, failed=0)
                 self._count(report)
             case Linked():
-                hand.progress = True
+                self._linked(hand)
                 self._written(report.root, frozenset({report.path}))
             case Done():
                 self._done(hand, report)
             case Failed():
                 self._failed(hand, report)
+
+    def _linked(self, hand: _Hand) -> None:
+        """Count a document in place; what an earlier attempt put there is no progress of this one."""
+        hand.linked += 1
+        if hand.linked > hand.waiting.linked:
+            hand.waiting.linked = hand.linked
+            hand.progress = True
 
     def _done(self, hand: _Hand, report: Done) -> None:
         hand.given = False

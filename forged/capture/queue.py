@@ -27,12 +27,16 @@ _COVERS_TURNS = frozenset({"turn", "session_end", "compaction"})
 
 
 class Waiting(msgspec.Struct, eq=False):
-    """An event in the line. `not_before` is in the seconds of the caller's clock."""
+    """An event in the line. `not_before` is in the seconds of the caller's clock.
+
+    `linked` is how many of its documents the best attempt so far put in place.
+    """
 
     event: Event
     on_disk: bool
     failures: int = 0
     kills: int = 0
+    linked: int = 0
     not_before: float = 0.0
     size: int = 0
     session: str = ""

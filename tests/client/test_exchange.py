@@ -131,7 +131,6 @@ def test_the_health_of_an_unreachable_daemon_is_not_ok() -> None:
     [
         Remember(workspace="/w", content="c"),
         Forget(workspace="/w", memory_id="m"),
-        Capture(workspace="/w", session_id="s"),
         Undo(workspace="/w"),
         Dead(action="retry"),
     ],
@@ -140,3 +139,4 @@ def test_a_write_that_may_have_happened_is_not_repeated(request_: Request) -> No
     assert may_repeat(request_, ConnectionLost())
     assert not may_repeat(request_, ReplyLost())
     assert may_repeat(Ping(), ReplyLost())
+    assert may_repeat(Capture(workspace="/w", session_id="s"), ReplyLost())

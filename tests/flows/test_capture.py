@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from forged_client import Client
 from tests.support.capturing import Stage, capturing, contents, on_disk, proposal, reply
 from tests.support.daemon import eventually
 from tests.support.provider import CHAT, Answer, poisoned
@@ -85,16 +84,10 @@ def test_the_first_capture_makes_its_folders_and_another_agent_finds_the_memory(
         assert not (home / ".forge").exists()
         (written,) = stage.captured(repo, "We always check errors with errors.As here.")
         stage.captured(repo, ERRORS_AS)
-        other = Client(stage.daemon.socket)
-        found = eventually(
-            lambda: (
-                other.retrieve(
-                    str(repo), [{"role": "user", "content": "errors.As or a cast?"}], session_id="other"
-                ).text
-            )
-        )
+        with stage.daemon.client() as other:
+            asked = [{"role": "user", "content": "errors.As or a cast?"}]
+            eventually(lambda: written.content in other.retrieve(str(repo), asked, session_id="other").text)
 
-        assert written.content in found
         assert contents(on_disk(home, "user")) == [ERRORS_AS]
         assert stage.state.classifier == "builtin:rules"
 

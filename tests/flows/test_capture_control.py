@@ -101,9 +101,7 @@ def test_undo_takes_the_last_batch_back_and_the_next_turn_does_not_bring_it_agai
     assert done.out.startswith("taken back: mem_")
     assert contents(stage.captured(repo, *talk, "go on")) == ["We write Go."]
 
-    stage.provider.chat = reply(
-        proposal("Migrations run on goose."), proposal("Releases are cut on Fridays.")
-    )
+    stage.provider.chat = reply(proposal("Migrations run on goose."), proposal("We release on Fridays."))
     assert contents(stage.captured(repo, *talk, "and releases?")) == [
         "We release on Fridays.",
         "We write Go.",
@@ -175,14 +173,14 @@ def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_told(home, repo):
         stage.provider.chat = reply(usage={"prompt_tokens": 4321, "completion_tokens": 1111})
         stage.captured(repo, "hello")
         assert stage.capture(repo, "hello again", kind="compaction").outcome == "durable"
-        waiting = stage.until(lambda now: now.state == "waiting")
+        waiting = stage.until(lambda now: "daily_token_limit" in now.reason)
         cost = shell.run("cost")
         stage.daemon.stop()
         stage.daemon.start()  # the count outlives a restart
-        again = stage.until(lambda now: now.state == "waiting" and now.reason)
+        again = stage.until(lambda now: "daily_token_limit" in now.reason)
 
-        assert (waiting.tokens_today, waiting.token_limit, waiting.spooled) == (5432, 6000, 1)
-        assert "`memory.daily_token_limit` sets it" in waiting.reason
+        assert (waiting.state, waiting.spooled) == ("waiting", 1)
+        assert (waiting.tokens_today, waiting.token_limit) == (5432, 6000)
         assert "capture  " in cost.out
         assert "4,321" in cost.out
         assert "today 5,432 of 6,000 tokens" in cost.out
@@ -194,7 +192,6 @@ def test_a_limit_of_calls_per_minute_holds_events_back(home, repo):
     with capturing(home, classifier_model="m", env={"FORGED_LLM__CALLS_PER_MINUTE": "2"}) as stage:
         for session in range(4):
             stage.capture(repo, "hello", session=f"s{session}")
-        waiting = stage.until(lambda now: now.finished == 2 and now.state == "waiting")
+        waiting = stage.until(lambda now: "calls_per_minute" in now.reason)
 
-        assert "`llm.calls_per_minute` sets it" in waiting.reason
-        assert (len(stage.chats), waiting.turns) == (2, 2)
+        assert (waiting.state, waiting.finished, waiting.turns, len(stage.chats)) == ("waiting", 2, 2, 2)

@@ -62,12 +62,12 @@ def test_an_event_whose_calls_fail_five_times_is_set_aside_with_its_reason(alone
     found = alone.client.dead("show").events
     alone.provider.received.clear()
     alone.capture(repo, "the next one")
-    waiting = alone.until(lambda now: now.state == "waiting")
+    waiting = alone.until(lambda now: "next attempt in" in now.reason)
 
     assert (dead.spooled, dead.failures) == (0, 5)
     assert "5 calls failed" in found[0].reason
     assert "never understood" in found[0].text
-    assert "next attempt in" in waiting.reason
+    assert (waiting.state, waiting.turns) == ("waiting", 1)
     assert alone.provider.received == []
 
 

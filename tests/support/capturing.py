@@ -102,7 +102,7 @@ class Stage(Scene):
             go.set()
 
     def buried(self, top: Path, *texts: object, **options: object) -> str:
-        """Hand over an event that is set aside, because three workers die of it; its id."""
+        """Hand over an event that three workers die of; its id among the dead. Its requests are forgotten."""
         asked, known = len(self.chats), {event.id for event in self.client.dead().events}
         with self.hanging():
             self.capture(top, *texts, **options)
@@ -110,6 +110,7 @@ class Stage(Scene):
                 self.provider.wait_for(asked + kills, path=CHAT)
                 self.kill_worker()
             self.until(lambda now: now.dead > len(known))
+        self.provider.received.clear()
         return next(event.id for event in self.client.dead().events if event.id not in known)
 
     def quiet(self, seconds: float = 2.0) -> None:

@@ -1,0 +1,91 @@
+"""B6: an event that ends the worker, or that no call succeeds for, is set aside and holds up no other."""
+
+from __future__ import annotations
+
+import threading
+
+from forged_client.protocol import DeadEvent
+from tests.support.daemon import eventually
+from tests.support.facts import Telling, classified, facts_in, telling
+from tests.support.provider import Answer, Request, ScriptedProvider
+from tests.support.shell import Shell
+
+_TRIES, _CALLS, _OTHERS = 3, 5, 20
+_REFUSED = Answer({"error": {"message": "no"}}, status=400, headers={"Retry-After": "1"})
+
+
+def test_an_event_that_kills_the_worker_is_tried_three_times(place, promised):
+    with telling(place) as one:
+        one.faults.arm("worker", "get", "FACT<poison-0>", after=True, lasting=True)
+        others = [f"s{number % 4}-{number:02}" for number in range(_OTHERS)]
+        one.tell("poison-0")
+        for name in others:
+            one.tell(name)
+        one.drained()
+
+        assert len(one.faults.fired) == _TRIES
+        one.assert_kept_once(others)
+        (event,) = _dead(one)
+        assert event.reason.startswith(f"the worker died {_TRIES} times over it: signal SIGKILL")
+
+        one.faults.disarm()
+        _retry(one, event)
+        one.assert_kept_once([*others, "poison-0"])
+    promised("an event that kills the worker is tried three times", len(one.faults.fired), "in dead/")
+    promised("events after it", _OTHERS, "each kept once")
+
+
+def test_a_memory_that_kills_the_worker_is_tried_three_times_too(place, promised):
+    """What was linked by an earlier try is no progress of this one."""
+    with telling(place, parts=3) as one:
+        one.faults.arm("worker", "link", r"\.md$", at=2, lasting=True)
+        one.tell("poison-0")
+        eventually(lambda: one.report().dead)
+
+        assert len(one.faults.fired) <= _TRIES + 1
+        one.faults.disarm()
+        (event,) = _dead(one)
+        _retry(one, event)
+        one.assert_kept_once(["poison-0"])
+    promised("an event of which a file kills the worker", len(one.faults.fired), "in dead/, then kept")
+
+
+def test_an_event_whose_calls_fail_five_times_is_set_aside(place, promised):
+    mended = threading.Event()
+
+    def classify(_: ScriptedProvider, request: Request) -> Answer:
+        names = facts_in(request)
+        return _REFUSED if "odd-0" in names and not mended.is_set() else classified(names)
+
+    with telling(place) as one:
+        one.provider.chat = classify
+        one.tell("odd-0")
+        others = [f"s{number % 4}-{number:02}" for number in range(_CALLS)]
+        for number, name in enumerate(others, 1):
+            eventually(lambda so_far=number: one.report().failures == so_far)
+            one.tell(name)
+            eventually(lambda kept=f"{name}-http": one.kept()[kept])
+        one.drained()
+
+        assert one.report().failures == _CALLS
+        one.assert_kept_once(others)
+        (event,) = _dead(one)
+        assert event.reason.startswith(f"{_CALLS} calls failed")
+
+        mended.set()
+        _retry(one, event)
+        one.assert_kept_once([*others, "odd-0"])
+    promised("an event whose calls fail is called for five times", _CALLS, "in dead/, kept after retry")
+
+
+def _dead(one: Telling) -> tuple[DeadEvent, ...]:
+    events = one.client.dead().events
+    assert one.report().dead == len(events)
+    return events
+
+
+def _retry(one: Telling, event: DeadEvent) -> None:
+    outcome = Shell(one.daemon.home, one.daemon.socket, one.top).run("dead", "retry", event.id)
+    assert outcome.code == 0, outcome
+    one.drained()
+    assert _dead(one) == ()
