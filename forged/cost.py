@@ -22,6 +22,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from forged import durable
 from forged.errors import ProviderError
 from forged.providers import ChatModel, Completion
 
@@ -167,7 +168,9 @@ class Governor:
                 return
             self._unwritten = False
             try:
-                _replace(self._path, msgspec.json.encode(_File(tuple(self._days.values()))))
+                durable.replace(
+                    self._path, msgspec.json.encode(_File(tuple(self._days.values()))), sync=False
+                )
             except OSError as error:
                 self._unwritten = True
                 if not self._warned:
@@ -329,13 +332,3 @@ def _set_aside(path: str, error: Exception) -> None:
     logger.warning("costs are counted anew path=%s error=%s set_aside=%s", path, error, aside)
     with contextlib.suppress(OSError):
         os.replace(path, aside)
-
-
-def _replace(path: str, data: bytes) -> None:
-    """Replace a file by one that is whole, unless the power fails. Raises OSError."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    fresh = f"{path}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(fresh, flags, 0o600), "wb") as file:
-        file.write(data)
-    os.replace(fresh, path)

@@ -20,7 +20,7 @@ from collections.abc import Coroutine, Mapping
 
 import msgspec
 
-from forged import heads, listening, sd_notify
+from forged import durable, heads, listening, sd_notify
 from forged.capture.pipeline import Pipeline
 from forged.capture.spool import Spool
 from forged.capture.values import WorkerSettings
@@ -49,6 +49,7 @@ STOP_S = 3.0
 _HARD_STOP_S = 4.5
 _OWN_SOCKET_S = 30.0
 _DAY_S = 24 * 3600.0
+_TEMPS_S = 3600.0
 # How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
 # would wait behind a rebuild's longest step.
 _SWITCH_S = 0.0005
@@ -261,9 +262,11 @@ class _Life:
         self.indexer.mark(top, files)
 
     async def _housekeeping(self) -> None:
-        """Once a day: what was forgotten 7 days ago is gone for good."""
+        """Once a day: what was forgotten 7 days ago is gone for good, and what killed daemons left behind."""
         while True:
-            await asyncio.to_thread(self._writer.empty_trash, time.time())
+            now = time.time()
+            await asyncio.to_thread(self._writer.empty_trash, now)
+            await asyncio.to_thread(durable.sweep_at, self._state_dir, now - _TEMPS_S)
             await asyncio.sleep(_DAY_S)
 
     async def _notify(self) -> None:

@@ -92,14 +92,15 @@ def place(directory: int, name: str, data: bytes) -> None:
             os.unlink(temp, dir_fd=directory)
 
 
-def _write(directory: int, name: str, data: bytes) -> None:
+def _write(directory: int, name: str, data: bytes, *, sync: bool = True) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(name, flags, 0o600, dir_fd=directory)
     try:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
+        if sync:
+            os.fsync(fd)
     finally:
         os.close(fd)
 
@@ -127,6 +128,28 @@ def _rename_without_replacing(directory: int, temp: str, name: str) -> None:
             "keep memories on a local one (ext4, xfs, btrfs, apfs, tmpfs)"
         )
     raise OSError(code, os.strerror(code))
+
+
+def replace(path: str, data: bytes, *, sync: bool = True) -> None:
+    """Put a file, 0600, in the place of another one, whole; `sync` makes it survive a power cut.
+
+    For state of our own that changes; a memory never does. The directory is made if it is missing.
+    """
+    parent, name = os.path.split(path)
+    os.makedirs(parent, mode=0o700, exist_ok=True)
+    directory = os.open(parent, DIRECTORY)
+    fresh = f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
+    try:
+        _write(directory, fresh, data, sync=sync)
+        os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
+        if sync:
+            os.fsync(directory)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh, dir_fd=directory)
+        raise
+    finally:
+        os.close(directory)
 
 
 def move(source: int, name: str, target: int) -> None:
@@ -160,6 +183,18 @@ def sweep(directory: int, older_than: float) -> int:
                     os.unlink(name, dir_fd=directory)
                     count += 1
     return count
+
+
+def sweep_at(path: str, older_than: float) -> int:
+    """As `sweep`, for a directory that need not be there."""
+    try:
+        directory = os.open(path, DIRECTORY)
+    except OSError:
+        return 0
+    try:
+        return sweep(directory, older_than)
+    finally:
+        os.close(directory)
 
 
 def new_directory(path: str) -> str:

@@ -8,12 +8,10 @@ appended whole, and one that a crash has torn is no digest and costs nobody else
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import os
 import re
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -30,30 +28,33 @@ _LINE = re.compile(rb"^([0-9a-f]{%d}) (\d{10})$" % _DIGITS, re.MULTILINE)
 _LINE_BYTES = _DIGITS + 13  # with its time and two line ends
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _Key = tuple[int, int, int, int]
 
 
-def digest(text: str) -> str:
-    """Return the digest of a text, the same for all that differ in typography only."""
-    return hashlib.sha256(normalised(text).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+def digest(top: str, text: str) -> str:
+    """Return the digest of a text of the root at `top`, the same for all that differ in typography only.
+
+    What one repository forgets, another may still be told; what the user's root forgets, none.
+    """
+    said = f"{top}\0{normalised(text)}"
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 
 class Forgotten:
     """The file of digests: one a line, oldest first. For several threads; one process adds."""
 
     def __init__(self, path: str, kept: int = KEPT, clock: Callable[[], float] = time.time) -> None:
-        """`path` is absolute; of more than `kept` digests the newest are remembered. `clock`: Unix seconds."""
+        """`path` is absolute; of more than `kept` digests the newest count. `clock` gives Unix seconds."""
         self._path = path
         self._kept = kept
         self._clock = clock
         self._adding = threading.Lock()
         self._loaded: tuple[_Key, dict[str, int]] | None = None
 
-    def add(self, texts: Iterable[str]) -> None:
-        """Remember texts; on stable storage when this returns. Blocks for an fsync. Raises StoreError."""
-        digests = list(dict.fromkeys(map(digest, texts)))
+    def add(self, top: str, texts: Iterable[str]) -> None:
+        """Remember texts of a root, durably on return. Blocks for an fsync. Raises StoreError."""
+        digests = list(dict.fromkeys(digest(top, text) for text in texts))
         if not digests:
             return
         with self._adding, durable.explained(f"cannot write {self._path}"):
@@ -97,23 +98,13 @@ class Forgotten:
 
     def _shorten(self) -> None:
         """Put a file with the newest digests alone in place of this one; if that fails, it is tried again."""
-        temp = f"{self._path}.{secrets.token_hex(8)}.tmp"
         try:
-            fd = os.open(temp, _CREATE, 0o600)
-            try:
-                _write(
-                    fd, "".join(f"{digest} {at:010d}\n" for digest, at in self._digests().items()).encode()
-                )
-            finally:
-                os.close(fd)
-            os.rename(temp, self._path)
-            _sync(os.path.dirname(self._path))
+            lines = (f"{digest} {at:010d}\n" for digest, at in self._digests().items())
+            durable.replace(self._path, "".join(lines).encode())
         except OSError as error:
             logger.warning(
                 "list of forgotten texts not shortened path=%s reason=%s", self._path, error.strerror
             )
-            with contextlib.suppress(OSError):
-                os.unlink(temp)
 
     def _digests(self) -> dict[str, int]:
         """Return the newest digests and when each was last added, oldest first. Raises OSError."""

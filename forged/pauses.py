@@ -8,9 +8,7 @@ who silenced one project long ago must not have it speak because of something el
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import threading
 from collections.abc import Collection
 
@@ -56,7 +54,7 @@ class Pauses:
             if paused:
                 self._state = wanted
             with durable.explained(_TOLD[paused].format(self._path)):
-                _write(self._path, msgspec.json.encode(wanted, order="deterministic"))
+                durable.replace(self._path, msgspec.json.encode(wanted, order="deterministic"))
             self._state = wanted
             if top is None:
                 self._damage = ""
@@ -99,19 +97,3 @@ def _changed(state: _State, top: str | None, paused: bool) -> _State:
         return _State(everywhere=paused, tops=state.tops)
     tops = state.tops | {top} if paused else state.tops - {top}
     return _State(everywhere=state.everywhere, tops=tops)
-
-
-def _write(path: str, data: bytes) -> None:
-    """Replace a file by one that survives a power cut: published beside it, then renamed over it."""
-    place, name = os.path.split(path)
-    os.makedirs(place, mode=0o700, exist_ok=True)
-    directory = os.open(place, durable.DIRECTORY)
-    try:
-        fresh = f"{name}.new"
-        with contextlib.suppress(FileNotFoundError):  # of an earlier attempt that was killed
-            os.unlink(fresh, dir_fd=directory)
-        durable.publish(directory, fresh, data)
-        os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -198,3 +198,33 @@ def test_taken_directory_name_gets_a_number(tmp_path):
     made = [durable.new_directory(str(tmp_path / "x")) for _ in range(3)]
 
     assert [os.path.basename(path) for path in made] == ["x", "x-2", "x-3"]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_file_of_our_own_is_replaced_whole_and_private(tmp_path, sync):
+    path = tmp_path / "state" / "file"
+    durable.replace(str(path), b"old", sync=sync)
+
+    durable.replace(str(path), b"new", sync=sync)
+
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_replacement_that_fails_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "file"
+    (path / "full").mkdir(parents=True)  # no file can take the place of a directory
+
+    with pytest.raises(OSError, match=r"[Dd]irectory"):
+        durable.replace(str(path), b"new")
+
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_killed_writers_left_is_swept_where_there_is_a_directory(tmp_path):
+    (tmp_path / ".forged-1.tmp").touch()
+    os.utime(tmp_path / ".forged-1.tmp", (1, 1))
+
+    assert durable.sweep_at(str(tmp_path), 2) == 1
+    assert durable.sweep_at(str(tmp_path / "none"), 2) == 0

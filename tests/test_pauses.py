@@ -93,16 +93,6 @@ def test_the_file_is_private_and_alone(pauses, path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_a_killed_writer_left_is_in_nobodys_way(pauses, path):
-    path.parent.mkdir()
-    path.with_name("paused.json.new").write_text("{")
-
-    pauses.set(REPO, True)
-
-    assert again(path).listed() == (REPO,)
-    assert os.listdir(path.parent) == ["paused.json"]
-
-
 DAMAGED = [
     b"",
     b"{",

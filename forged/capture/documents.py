@@ -82,7 +82,7 @@ class _Deciding:
         content = self._presentable(proposal.content)
         if root is None or proposal.category not in _CATEGORIES or not content:
             self.invalid += 1
-        elif digest(content) in self._forgotten or self._compared.has_like(content):
+        elif self._was_forgotten(content) or self._compared.has_like(content):
             self.duplicates += 1
         elif len(self.documents) == MOST_DOCUMENTS:
             self.invalid += 1
@@ -90,6 +90,9 @@ class _Deciding:
             memory = self._memory(root, content, proposal)
             self.documents.append(Document(root, memory))
             self._compared.add(content)
+
+    def _was_forgotten(self, content: str) -> bool:
+        return any(digest(root.top, content) in self._forgotten for root in self._event.roots)
 
     def _presentable(self, content: str) -> str:
         """Return the content as it may be stored, or nothing if it must not be."""

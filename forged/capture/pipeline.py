@@ -522,12 +522,25 @@ class Pipeline:
         self._wake()
 
     async def _forget_file(self, event_id: str) -> None:
+        """Take an event that is done with out of the spool, or have it taken out once the disk allows."""
+        if not await self._removed(event_id):
+            self._start(self._removed_later(event_id))
+
+    async def _removed(self, event_id: str) -> bool:
         try:
             async with self._disk:
                 await asyncio.to_thread(self._spool.remove, event_id)
-        except StoreError as error:  # done again at the next start, which changes nothing
+        except StoreError as error:  # done again at the next start at the latest, which changes nothing
             self._last_error = str(error)
             logger.warning("spool file stays event=%s error=%s", event_id, error)
+            return False
+        return True
+
+    async def _removed_later(self, event_id: str) -> None:
+        """Files of finished events count against the cap, and a daemon may run for weeks."""
+        await asyncio.sleep(_STORAGE_RETRY_S)
+        while not await self._removed(event_id):
+            await asyncio.sleep(_STORAGE_RETRY_S)
 
     def _start(self, errand: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(errand)

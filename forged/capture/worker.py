@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import multiprocessing
 import os
@@ -53,6 +54,8 @@ logger = logging.getLogger(__name__)
 
 BUILT_IN = "builtin:rules"
 
+# Of a disk: full, or in trouble.
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _ROOTS_KEPT = 16
 _ANSWERS_KEPT = 16
 # A classifier keeps to its deadline by itself, and then says what its calls cost; not every one may.
@@ -188,10 +191,11 @@ class Worker:
     def _link(self, event_id: str, documents: tuple[Document, ...]) -> Done | Failed:
         """Put documents in place; one that cannot be is left out, and the others are not (B82).
 
-        If none can be and a disk is at fault, full or read-only, the event stays, to be tried again.
+        The event stays, to be tried again, if a disk is at fault in a way that passes, for what was
+        acknowledged is not dropped for want of space; or if none can be, as on a disk that is read-only.
         """
         failed: list[str] = []
-        storage = ""
+        storage, passes = "", False
         for document in documents:
             try:
                 path = _write(document)
@@ -200,10 +204,12 @@ class Worker:
                 logger.warning(
                     "memory not written event=%s memory=%s error=%s", event_id, document.memory.id, error
                 )
-                storage = str(error) if isinstance(error.__cause__, OSError) else storage
+                if isinstance(error.__cause__, OSError):
+                    storage = str(error)
+                    passes = passes or error.__cause__.errno in _PASSING
             else:
                 self._report(Linked(event_id, document.root, document.memory.id, path))
-        if storage and len(failed) == len(documents):
+        if passes or (storage and len(failed) == len(documents)):
             return Failed(event_id, "storage", storage)
         return Done(event_id, written=len(documents) - len(failed), failed=tuple(failed))
 

@@ -90,7 +90,7 @@ async def put_away(
     """
     daemon = context.daemon
     gone = await daemon.writer.remove(index, ids, erase=erase)
-    await asyncio.to_thread(daemon.forgotten.add, gone.contents)
+    await asyncio.to_thread(daemon.forgotten.add, index.root.top, gone.contents)
     generation = index.mark()
     if purge:
         texts = tuple(filter(None, map(normalised, gone.contents)))

@@ -218,7 +218,7 @@ def test_short_content_without_a_secret_is_a_memory():
 
 def test_what_was_forgotten_does_not_come_back():
     memories, tally = decided(
-        propose("Goose speaks **REST**."), forgotten=frozenset({digest("goose speaks REST")})
+        propose("Goose speaks **REST**."), forgotten=frozenset({digest(REPO.top, "goose speaks REST")})
     )
 
     assert memories == []
@@ -229,10 +229,16 @@ def test_what_was_forgotten_with_a_secret_does_not_come_back():
     content = f"The deploy script of goose pushes with {TOKEN} on every release."
     (one,), _ = decided(propose(content))
 
-    memories, tally = decided(propose(content), forgotten=frozenset({digest(one.content)}))
+    memories, tally = decided(propose(content), forgotten=frozenset({digest(USER.top, one.content)}))
 
     assert memories == []
     assert tally == Tally(duplicates=1, secrets=1)
+
+
+def test_what_another_repo_forgot_may_be_said_here():
+    elsewhere = frozenset({digest("/other", "goose speaks REST")})
+
+    assert contents(decided(propose("goose speaks REST"), forgotten=elsewhere)[0]) == ["goose speaks REST"]
 
 
 @pytest.mark.parametrize("home", [REPO, USER])

@@ -2,27 +2,91 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
+import inspect
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.facts import FAST
+from tests.support.facts import FAST, Telling, classified, facts_in, telling
+from tests.support.provider import Answer, Request, ScriptedProvider
 
 Row = Callable[[str, int, str], None]
 
 
+@contextlib.contextmanager
+def _directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="forged-faults-", dir=FAST) as directory:
+        yield Path(directory)
+
+
 @pytest.fixture
-def place(home: Path) -> Iterator[Path]:
+def place() -> Iterator[Path]:
     """A directory for HOME and a repository, in memory if there is such a place."""
-    if FAST is None:
-        yield home
-        return
-    directory = Path(tempfile.mkdtemp(prefix="forged-faults-", dir=FAST))
-    yield directory
-    shutil.rmtree(directory)
+    with _directory() as directory:
+        yield directory
+
+
+@dataclass(frozen=True)
+class Poisoned:
+    """A daemon with a model that refuses to speak of one fact, and what it was told besides."""
+
+    telling: Telling
+    name: str
+    others: list[str]
+    since: float
+    mended: threading.Event
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A daemon whose endpoint answers 503, and how many events wait for it."""
+
+    telling: Telling
+    events: int
+
+
+# Both need a minute of waiting, so they begin first and their tests come last.
+
+
+@pytest.fixture(scope="session", autouse=True)
+def poisoned() -> Iterator[Poisoned]:
+    mended = threading.Event()
+
+    def classify(_: ScriptedProvider, request: Request) -> Answer:
+        names = facts_in(request)
+        refuses = "odd-0" in names and not mended.is_set()
+        return Answer({"error": {"message": "no"}}, status=400) if refuses else classified(names)
+
+    with _directory() as place, telling(place) as one:
+        one.provider.chat = classify
+        one.tell("odd-0")
+        others = [f"s{number % 4}-{number:02}" for number in range(20)]
+        for name in others:
+            one.tell(name)
+        yield Poisoned(one, "odd-0", others, time.monotonic(), mended)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def outage() -> Iterator[Outage]:
+    with _directory() as place, telling(place) as one:
+        one.provider.chat = Answer({"error": {"message": "out of order"}}, status=503)
+        for number in range(100):
+            one.tell(f"s{number % 20}-{number:02}")
+        yield Outage(one, 100)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: bool({"poisoned", "outage"} & set(_asked_for(item))))
+
+
+def _asked_for(item: pytest.Item) -> list[str]:
+    return list(inspect.signature(item.function).parameters) if isinstance(item, pytest.Function) else []
 
 
 @pytest.fixture

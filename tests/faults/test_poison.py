@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 from forged_client.protocol import DeadEvent
 from tests.support.daemon import eventually
-from tests.support.facts import Telling, classified, facts_in, telling
-from tests.support.provider import Answer, Request, ScriptedProvider
+from tests.support.facts import Telling, facts_in, telling
+from tests.support.provider import CHAT
 from tests.support.shell import Shell
 
 _TRIES, _CALLS, _OTHERS = 3, 5, 20
-_REFUSED = Answer({"error": {"message": "no"}}, status=400, headers={"Retry-After": "1"})
 
 
 def test_an_event_that_kills_the_worker_is_tried_three_times(place, promised):
@@ -50,32 +47,23 @@ def test_a_memory_that_kills_the_worker_is_tried_three_times_too(place, promised
     promised("an event of which a file kills the worker", len(one.faults.fired), "in dead/, then kept")
 
 
-def test_an_event_whose_calls_fail_five_times_is_set_aside(place, promised):
-    mended = threading.Event()
+def test_an_event_whose_calls_fail_five_times_is_set_aside(poisoned, promised):
+    one, others = poisoned.telling, poisoned.others
+    eventually(lambda: one.report().dead, 90)
+    one.drained()
 
-    def classify(_: ScriptedProvider, request: Request) -> Answer:
-        names = facts_in(request)
-        return _REFUSED if "odd-0" in names and not mended.is_set() else classified(names)
+    assert one.report().failures == _CALLS
+    one.assert_kept_once(others)
+    (event,) = _dead(one)
+    assert event.reason.startswith(f"{_CALLS} calls failed")
+    went = max(request.at for request in one.provider.requests(CHAT) if others[-1] in facts_in(request))
+    assert went - poisoned.since < 10.0
 
-    with telling(place) as one:
-        one.provider.chat = classify
-        one.tell("odd-0")
-        others = [f"s{number % 4}-{number:02}" for number in range(_CALLS)]
-        for number, name in enumerate(others, 1):
-            eventually(lambda so_far=number: one.report().failures == so_far)
-            one.tell(name)
-            eventually(lambda kept=f"{name}-http": one.kept()[kept])
-        one.drained()
-
-        assert one.report().failures == _CALLS
-        one.assert_kept_once(others)
-        (event,) = _dead(one)
-        assert event.reason.startswith(f"{_CALLS} calls failed")
-
-        mended.set()
-        _retry(one, event)
-        one.assert_kept_once([*others, "odd-0"])
-    promised("an event whose calls fail is called for five times", _CALLS, "in dead/, kept after retry")
+    poisoned.mended.set()
+    _retry(one, event)
+    one.assert_kept_once([*others, poisoned.name])
+    promised("an event whose calls fail is tried five times", _CALLS, "in dead/, kept after retry")
+    promised("events after it", len(others), f"each kept once, {went - poisoned.since:.1f} s after it")
 
 
 def _dead(one: Telling) -> tuple[DeadEvent, ...]:

@@ -156,7 +156,9 @@ def test_a_fact_that_ten_sessions_tell_is_one_memory_by_the_rules(rules, repo):
 
 # --- our own words (echo) -----------------------------------------------------------------------------
 
-MEMORY = "Walruses live on ice.\n\nWe always deploy with ansible here, never with WORDS-INJECTED."
+MEMORY = (
+    "Walruses live on ice.\n\nWe always deploy with ansible here, not WORDS-INJECTED.\n\nSo much for that."
+)
 
 
 def _injected(stage: Stage, repo: Path) -> str:

@@ -102,12 +102,12 @@ def test_the_list_has_an_end_and_no_superseded_memory(stage, repo):
     """Bug 31: 2,000 memories, of which half are older versions; the nearest comes first."""
     for at in range(1000):
         text = f"Fact {at} about subject{at}: {'many words ' * 30}"
-        put(repo, memory(f"old{at}", text), memory(f"new{at}", text, supersedes=f"old{at}", version=2))
+        put(repo, memory(f"a{at}", text), memory(f"b{at}", text, supersedes=f"a{at}", version=2))
     stage.load(repo)
     stage.captured(repo, "What about subject777, then?")
 
     listed = _listed(stage.prompts[0])
     assert 10 < len(listed) <= 60
-    assert "[new777]" in listed[0]
-    assert not any("[old" in line for line in listed)
+    assert "[b777]" in listed[0]
+    assert not any("[a" in line for line in listed)
     assert len(stage.chats[0].body) < 24_000

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -28,6 +29,7 @@ from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, comp
 
 # What a killed daemon may leave its helpers, to notice and to end.
 GONE_S = 2.0
+DISK_BYTES = 256 << 10
 REPO = Path(__file__).parents[2]
 PARTS = ("http", "grpc", "admin")
 # What Python says when a process is being spawned and the one that spawns it is killed.
@@ -157,11 +159,15 @@ class Telling:
                         found.append(int(entry.name))
         return found
 
+    def seen(self, path: Path) -> Path:
+        """The daemon's view of a path, for it may have mounts that we do not see."""
+        return Path(f"/proc/{self.daemon.pid}/root{path}")
+
     # --- the account ----------------------------------------------------------------------------------
 
     def kept(self) -> Counter[str]:
         """How often each part of each fact is among the memories on disk."""
-        directory = self.top / ".forge/memory"
+        directory = self.seen(self.top / ".forge/memory")
         texts = (path.read_text() for path in directory.glob("*.md")) if directory.is_dir() else ()
         return Counter(name for text in texts for name, _ in _KEPT.findall(text))
 
@@ -192,17 +198,20 @@ def _sleeps_in_read(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def telling(home: Path, *, parts: int = 1, settings: str = "", env: dict[str, str] | None = None):
-    """A started daemon that can be given faults, its provider, and a repository; all gone at the end."""
-    top = home / "repo"
+def telling(home: Path, *, parts: int = 1, disk: Path | None = None) -> Iterator[Telling]:
+    """A started daemon that can be given faults, its provider, and a repository; all gone at the end.
+
+    With `disk`, the daemon sees a small file system of its own there, for its state and the repository.
+    """
+    top = (disk or home) / "repo"
     (top / ".git").mkdir(parents=True)
     faults = Faults(home / "faults")
     with ScriptedProvider() as provider:
         daemon = DaemonProcess(
             home,
-            env={"PYTHONPATH": str(REPO), **faults.env, **(env or {})},
-            config=configuration(provider, settings),
-            command=(sys.executable, "-m", "tests.support.faulty"),
+            env={"PYTHONPATH": str(REPO), **faults.env, **_state_on(disk)},
+            config=_configuration(provider),
+            command=(*_mounting(disk), sys.executable, "-m", "tests.support.faulty"),
         )
         one = Telling(top, provider, daemon, faults, PARTS[:parts])
         try:
@@ -218,17 +227,34 @@ def telling(home: Path, *, parts: int = 1, settings: str = "", env: dict[str, st
             daemon.close()
 
 
-def configuration(provider: ScriptedProvider, settings: str = "") -> str:
+def _configuration(provider: ScriptedProvider) -> str:
     """A model that classifies, and no limit to its calls; everything else is built in."""
     return f"""
 [memory]
 embedding_model = "builtin:lexical"
 classifier_model = "m"
-{settings}
 [llm]
 base_url = "{provider.base_url}"
 calls_per_minute = 0
 """
+
+
+def _state_on(disk: Path | None) -> dict[str, str]:
+    return {} if disk is None else {"XDG_STATE_HOME": str(disk / "state")}
+
+
+def _mounting(disk: Path | None) -> tuple[str, ...]:
+    """What a command is to be prefixed with, so that it sees 256 KiB of memory at a place, and nobody else."""
+    script = f'mount -t tmpfs -o size={DISK_BYTES} none "$0" && mkdir -p "$0/repo/.git" && exec "$@"'
+    return () if disk is None else ("unshare", "-Urm", "sh", "-c", script, str(disk))
+
+
+def can_mount() -> bool:
+    """Whether this user may have a mount of its own."""
+    try:
+        return subprocess.run(["unshare", "-Urm", "true"], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 # Files of a killed process stay in the page cache, so memory shows what a disk would, only sooner.

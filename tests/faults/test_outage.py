@@ -1,0 +1,24 @@
+"""C8: an endpoint that fails is asked now and then, however much waits for it, and status says so."""
+
+from __future__ import annotations
+
+import time
+
+from tests.support.provider import CHAT
+
+_WINDOW_S, _CALLS = 60.0, 12
+
+
+def test_an_endpoint_that_fails_is_asked_twelve_times_a_minute(outage, promised):
+    one = outage.telling
+    (first, *_) = one.provider.wait_for(1, path=CHAT)
+    time.sleep(max(0.0, first.at + _WINDOW_S - time.monotonic()))
+    calls = sum(request.at <= first.at + _WINDOW_S for request in one.provider.requests(CHAT))
+
+    assert 2 <= calls <= _CALLS
+    report = one.report()
+    assert report.state == "waiting"
+    assert report.reason.startswith("calls fail, next attempt in")
+    assert (report.spooled, report.dead) == (outage.events, 0)
+    assert one.kept() == {}
+    promised(f"an endpoint in 5xx: at most {_CALLS} calls in 60 s", outage.events, f"{calls} calls")

@@ -1,0 +1,166 @@
+"""A3, A4: a disk that is full or broken loses nothing that was acknowledged, and its end needs no restart."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+import pytest
+
+from tests.support.daemon import eventually
+from tests.support.facts import DISK_BYTES, Telling, can_mount, telling
+
+DRAINED_S = 5.0
+_TEMP = r"/\.forged-"
+_WORDS = {"EIO": "input/output error", "ENOSPC": "no space left", "EDQUOT": "quota"}
+# What fails in the worker: its files, then its journal. What fails in the daemon: taking events in.
+_WRITING = (
+    ("fsync", rf"/\.forge/memory{_TEMP}", "EIO"),
+    ("fsync", r"/\.forge/memory$", "EIO"),
+    ("link", r"\.md$", "ENOSPC"),
+    ("link", r"\.md$", "EDQUOT"),
+    ("fsync", f"/spool{_TEMP}", "EIO"),
+    ("fsync", "/spool$", "EIO"),
+    ("link", r"\.documents$", "ENOSPC"),
+)
+_TAKING = (
+    ("fsync", f"/spool{_TEMP}", "EIO"),
+    ("fsync", "/spool$", "EIO"),
+    ("link", r"\.event$", "ENOSPC"),
+)
+
+
+def test_events_wait_while_their_files_cannot_be_written(place, promised):
+    names: list[str] = []
+    slowest = 0.0
+    with telling(place, parts=2) as one:
+        for number, (call, about, error) in enumerate(_WRITING):
+            one.faults.arm("worker", call, about, does=error, lasting=True)
+            told = [f"s{session}-{number}" for session in range(3)]
+            for name in told:
+                assert one.tell(name).outcome == "durable"
+            eventually(lambda word=_WORDS[error]: word in one.report().last_error)
+            one.assert_kept_once(names)
+            assert one.report().spooled == len(told)
+            eventually(lambda word=_WORDS[error]: word in _waiting_for(one))
+            names += told
+            slowest = max(slowest, _mended(one))
+            one.assert_kept_once(names)
+        calls, dead = len(one.provider.requests()), one.report().dead
+        assert (calls, dead) == (len(names), 0)
+    promised("EIO and ENOSPC on files and journals: nothing is lost", len(_WRITING), "kept, asked once")
+    promised(f"events wait, drained in {DRAINED_S:g} s after it", len(names), f"at most {slowest:.1f} s")
+
+
+def test_a_disk_that_fills_between_two_files_of_an_event_costs_neither(place, promised):
+    with telling(place, parts=3) as one:
+        one.faults.arm("worker", "link", r"\.md$", at=2, does="ENOSPC", lasting=True)
+        one.tell("s-0")
+        eventually(lambda: _WORDS["ENOSPC"] in _waiting_for(one))
+        assert one.report().spooled == 1
+        took = _mended(one)
+        one.assert_kept_once(["s-0"])
+    promised("ENOSPC between two files of one event", 1, f"both kept, {took:.1f} s after it")
+
+
+def test_an_event_that_cannot_be_stored_is_rejected_and_not_lost_silently(place, promised):
+    with telling(place) as one:
+        one.go.clear()
+        names = ["before-0"]
+        one.tell("before-0")
+        for number, (call, about, error) in enumerate(_TAKING):
+            one.faults.arm("daemon", call, about, does=error, lasting=True)
+            reply = one.tell(f"s-{number}")
+            assert (reply.outcome, reply.reason.partition(":")[0]) == ("rejected", "storage_error")
+            assert _WORDS[error] in reply.reason
+            assert one.report().spooled == 1
+            assert _WORDS[error] in one.report().last_error
+            one.faults.disarm()
+            assert one.tell(f"s-{number}").outcome == "durable"
+            one.client.dead()  # any other verb
+            names.append(f"s-{number}")
+            assert one.report().rejected == number + 1
+            one.go.set()
+            one.drained()
+            one.go.clear()
+            one.assert_kept_once(names)
+            one.tell(f"next-{number}")
+            names.append(f"next-{number}")
+        one.go.set()
+        one.drained()
+        one.assert_kept_once(names)
+    promised("EIO and ENOSPC on the spool: rejected(storage_error), then durable", len(_TAKING), "kept")
+
+
+def test_events_that_cannot_be_taken_out_of_the_spool_leave_it_later(place, promised):
+    with telling(place) as one:
+        one.faults.arm("daemon", "unlink", r"\.event$", does="EIO", lasting=True)
+        names = [f"s{session}-0" for session in range(3)]
+        for name in names:
+            one.tell(name)
+        eventually(lambda: one.report().finished == len(names))
+        one.assert_kept_once(names)
+        assert one.report().spooled == len(names)
+        one.faults.disarm()
+        since = time.monotonic()
+        eventually(lambda: one.report().spooled == 0, DRAINED_S)
+        took = time.monotonic() - since
+        one.drained()
+        one.assert_kept_once(names)
+        assert os.listdir(place / ".local/state/forged/spool") == []
+    promised("EIO when events are removed: the spool is empty after it", len(names), f"{took:.1f} s")
+
+
+@pytest.mark.skipif(not can_mount(), reason="NOT TESTED: a full disk; `unshare -Urm` does not work here")
+def test_a_full_disk(place, promised):
+    disk = place / "disk"
+    with telling(place, disk=disk) as one:
+        one.tell("first-0")
+        one.drained()
+        one.go.clear()
+        ballast = one.seen(disk / "ballast")
+        ballast.write_bytes(bytes(DISK_BYTES // 2))
+        replies = {f"s{number % 4}-{number}": one.tell(f"s{number % 4}-{number}") for number in range(60)}
+        kept = [name for name, reply in replies.items() if reply.outcome == "durable"]
+        refused = [name for name in replies if name not in kept]
+        assert kept
+        assert refused
+        assert {replies[name].reason.partition(":")[0] for name in refused} == {"storage_error"}
+        _fill(ballast)
+        one.go.set()
+        eventually(lambda: _WORDS["ENOSPC"] in _waiting_for(one))
+        one.assert_kept_once(["first-0"])
+        assert one.client.retrieve(str(one.top), [{"role": "user", "content": "port of first-0"}]).memories
+
+        since = time.monotonic()
+        ballast.unlink()
+        one.drained(DRAINED_S)
+        took = time.monotonic() - since
+        one.assert_kept_once(["first-0", *kept])
+        for name in refused[:5]:
+            assert one.tell(name).outcome == "durable"
+        one.drained()
+        one.assert_kept_once(["first-0", *kept, *refused[:5]])
+        assert not list(one.seen(one.top / ".forge/memory").glob(".forged-*"))
+    promised("a full disk (256 KiB): rejected(storage_error)", len(refused), "said so")
+    promised("a full disk: durable events afterwards", len(kept), f"each kept once, {took:.1f} s after it")
+
+
+def _waiting_for(one: Telling) -> str:
+    report = one.report()
+    return report.reason if report.state == "waiting" else ""
+
+
+def _mended(one: Telling) -> float:
+    """Seconds from the end of all faults until nothing waits."""
+    one.faults.disarm()
+    since = time.monotonic()
+    one.drained(DRAINED_S)
+    return time.monotonic() - since
+
+
+def _fill(ballast) -> None:
+    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(1024)):
+            pass
