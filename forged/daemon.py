@@ -32,6 +32,7 @@ from forged.handlers import Daemon, Handlers
 from forged.indexer import Indexer
 from forged.memory import Scope
 from forged.metrics import Metrics
+from forged.models import BUILTIN_RULES
 from forged.pauses import Pauses
 from forged.providers import ChatModel, Embedder
 from forged.providers.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
@@ -97,7 +98,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
     classifier = make_classifier(loaded.config, env)
-    asked = loaded.config.classifier != "builtin:rules" and capture_off(loaded.config) == ""
+    asked = loaded.config.classifier != BUILTIN_RULES and capture_off(loaded.config) == ""
     no_classifier = classifier.reason if asked and classifier.model is None else ""
     return Models(embedding.model, chat.model, tuple(reasons), classifier.model, no_classifier)
 
@@ -265,8 +266,11 @@ class _Life:
         """Once a day: what was forgotten 7 days ago is gone for good, and what killed daemons left behind."""
         while True:
             now = time.time()
-            await asyncio.to_thread(self._writer.empty_trash, now)
-            await asyncio.to_thread(durable.sweep_at, self._state_dir, now - _TEMPS_S)
+            try:
+                await asyncio.to_thread(self._writer.empty_trash, now)
+                await asyncio.to_thread(durable.sweep_at, self._state_dir, now - _TEMPS_S)
+            except OSError as error:  # untidy, and no reason to end the daemon
+                logger.warning("state directory not tidied error=%s", error)
             await asyncio.sleep(_DAY_S)
 
     async def _notify(self) -> None:
@@ -298,11 +302,15 @@ class _Life:
         try:
             listening.private_directory(self._state_dir)
             fresh = os.path.join(self._state_dir, f"executable.{os.getpid()}~")
-            with open(fresh, "w", encoding="utf-8") as file:
+            with open(fresh, "w", encoding="utf-8", opener=_private) as file:
                 file.write(f"{program}\n")
             os.replace(fresh, os.path.join(self._state_dir, "executable"))
         except (OSError, ForgedError) as error:
             logger.warning("cannot record executable error=%s", error)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def capture_off(config: Config) -> str:

@@ -1,4 +1,4 @@
-"""What is known about embedding models by name: the words that must stand before a query and a passage.
+"""What is known about models by name: the built-in ones, and the words before a query and a passage.
 
 Most retrieval models were trained with such prefixes and lose 4-6 points of recall without them, silently
 (feasibility.md section 1.3). A value that the user sets wins; an unknown model gets none, which is right
@@ -10,6 +10,13 @@ from __future__ import annotations
 import re
 
 import msgspec
+
+BUILTIN_RULES = "builtin:rules"
+"""The classifier that needs no model."""
+
+# Names that need no endpoint, by what asks for them. In-process models come with a later version.
+_BUILT_IN = {"embedder": ("auto", "builtin:lexical"), "chat": (), "classifier": (BUILTIN_RULES,)}
+_IN_PROCESS = ("local:", "fastembed:")
 
 _SENTENCE = "Represent this sentence for searching relevant passages: "
 _SENTENCE_ZH = "为这个句子生成表示以用于检索相关文章："
@@ -45,3 +52,12 @@ def known_model(name: str) -> KnownModel:
     """Return the prefixes of a model; `BAAI/bge-small-en-v1.5` and `bge-small-en-v1.5:q8_0` are one."""
     bare = name.lower().rsplit("/", 1)[-1].removeprefix("text-embedding-")
     return next((known for pattern, known in _FAMILIES if pattern.match(bare)), KnownModel())
+
+
+def unusable(role: str, name: str) -> str:
+    """Why a name can be no model in this version, or nothing; `role` is embedder, chat or classifier."""
+    if name in _BUILT_IN[role]:
+        return ""
+    if name.startswith(_IN_PROCESS):
+        return "in-process models come with a later version of forged"
+    return "there is no such built-in model" if name.startswith("builtin:") else ""

@@ -136,7 +136,8 @@ class _Pass:
             if seen is not None:
                 files[name] = seen
                 if seen.reason:
-                    logger.debug("questionable memory file=%s reason=%s", printable(name), seen.reason)
+                    # The reason, which status shows, may quote the file.
+                    logger.debug("questionable memory file=%s", printable(name))
             self._breathe()
         held = all(files.get(entry.name) is before.files.get(entry.name) for entry in fresh)
         return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")

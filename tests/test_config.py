@@ -615,3 +615,24 @@ def test_names_from_a_repository_are_escaped_in_the_warning(repo: Path) -> None:
     (warning,) = repo_overrides(repo)[1]
 
     assert warning.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("FORGED_MEMORY__CLASSIFIER_MODEL", "builtin:foo"),
+        ("FORGED_MEMORY__EMBEDDING_MODEL", "local:e5"),
+        ("FORGED_MEMORY__RETRIEVAL_MODEL", "builtin:rules"),
+        ("FORGED_LLM__MODEL", "fastembed:x"),
+    ],
+)
+def test_a_model_name_that_can_mean_nothing_is_refused_with_its_origin(
+    user: User, key: str, name: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"{name} \(environment {key}\)"):
+        user.load(**{key: name})
+
+
+@pytest.mark.parametrize("key", ["FORGED_MEMORY__CLASSIFIER_MODEL", "FORGED_LLM__MODEL"])
+def test_the_rules_may_be_named_where_a_classifier_is(user: User, key: str) -> None:
+    assert user.load(**{key: "builtin:rules"}).config.classifier == "builtin:rules"

@@ -40,7 +40,7 @@ CLOSED = {
     "forged.integrations": {"forged", "forged.config", "forged.errors", "forged_client"},
     "forged.retrieval": {
         *("forged.conversation", "forged.errors", "forged.graph", "forged.memory", "forged.metrics"),
-        *("forged.providers=", "forged.vector_map", "forged.view"),
+        *("forged.providers=", "forged.secrets=", "forged.vector_map", "forged.view"),
     },
     "forged_client": set[str](),
 }
@@ -72,6 +72,7 @@ MAY_CATCH_ALL = {
     "forged.server": "request guard: a bad request ends nothing",
     "forged.indexer": "task guard: a failed rebuild keeps the old map",
     "forged.watcher": "supervisor: watchfiles fails on odd file names",
+    "forged.capture.handover": "the list for a classifier is a help: no fault in it ends the daemon",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.observer": "never raises into the agent",
     "forged_client.window": "the agent's own objects run their code here",

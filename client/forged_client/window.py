@@ -21,6 +21,9 @@ CAPTURE_BYTES = 1792 << 10
 # Characters of a window's first text that name it.
 _TOLD_APART_BY = 4096
 
+# Characters; without a blank in so many, all of them go where a text is cut.
+_LONGEST_SECRET = 16_000
+
 _READ_ROLES = ("user", "assistant")
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
@@ -144,7 +147,10 @@ def _encodable(text: str) -> tuple[str, int]:
 
 
 def _shortened(message: Message, limit_bytes: int) -> Message:
-    return Message(role=message.role, content=_text(message).encode()[:limit_bytes].decode(errors="ignore"))
+    """Its beginning, up to a blank: nobody would recognise the half of a secret, and it would be kept."""
+    cut = _text(message).encode()[:limit_bytes].decode(errors="ignore")
+    end = max(cut.rfind(" ", -_LONGEST_SECRET), cut.rfind("\n", -_LONGEST_SECRET))
+    return Message(role=message.role, content=cut[: end if end > 0 else -_LONGEST_SECRET] or cut)
 
 
 def _text(message: Message) -> str:

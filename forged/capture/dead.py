@@ -14,7 +14,7 @@ import msgspec
 
 from forged import durable
 from forged.capture.spool_file import RECORD, Record, Suffix, Unreadable, listed, made, named, opened, unlink
-from forged.capture.values import Event
+from forged.capture.values import Document, Event
 
 logger = logging.getLogger(__name__)
 
@@ -23,12 +23,16 @@ _SUFFIXES: tuple[Suffix, ...] = (".documents", ".event", ".dead")
 
 
 class Buried(msgspec.Struct, frozen=True):
-    """An event that was given up. Of an unreadable one only the id is known, and `died_at` is empty."""
+    """An event that was given up. Of an unreadable one only the id is known, and `died_at` is empty.
+
+    `documents` are what its journal held.
+    """
 
     event: Event
     reason: str
     died_at: str
     bytes: int
+    documents: tuple[Document, ...] = ()
 
 
 class DeadEvents:
@@ -116,7 +120,7 @@ def _buried(directory: int, event_id: str, suffixes: set[Suffix]) -> Buried:
     size = _bytes(directory, event_id, suffixes)
     found = _read(directory, event_id)
     if isinstance(found, Record):
-        return Buried(found.event, found.reason, found.died_at, size)
+        return Buried(found.event, found.reason, found.died_at, size, found.documents or ())
     reason = "unreadable" if found is None else found.reason
     return Buried(Event(id=event_id, received_at=""), reason, "", size)
 

@@ -74,7 +74,10 @@ class Incarnation:
 
     def give(self, task: Task) -> None:
         assert self._queue is not None
-        self._queue.put_nowait(msgspec.msgpack.encode(task))
+        try:
+            self._queue.put_nowait(msgspec.msgpack.encode(task))
+        except RuntimeError as error:  # the system has no thread for the queue
+            self.kill(f"cannot be given a task: {error}")
 
     def kill(self, reason: str) -> None:
         """End the process and its group, at once or as soon as it has been started."""

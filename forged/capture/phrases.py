@@ -95,7 +95,7 @@ RULES: tuple[Rule, ...] = (
         (?:i'?m|i am|im) (?:(?:quite |pretty |fairly |very |completely )?new to
             |(?:\w+[- ]){0,2}colou?r[- ]?blind|left-handed|dyslexic|deaf|blind
             |not (?:that |very )?(?:familiar|experienced) with|(?:very )?familiar with|fluent in
-            |based in|living in|located in|working (?:from|in|for|remotely)\b(?! (?:the|this|a|an
+            |working (?:from|in|for|remotely)\b(?! (?:the|this|a|an
             |my)\b)) ?
         i (?:don'?t|do not) (?:know|speak|understand) (?:any|much|a lot of) [\w+#]+(?=,| so|$| at all)
         (?:i'?m|i am) [\w-]+,? (?:and )?i(?:'m| am| work)\b
@@ -104,9 +104,6 @@ RULES: tuple[Rule, ...] = (
         my <mine> (?:is|are)\b(?! (?:too|so|not|down|dead|slow|broken|like|full|very|still|really|out
             |back|gone|on|about|open|closed|wrong|missing|misspelled|\w+ing)\b)
         my (?:machine|laptop|job|team|computer) (?:is|are|runs|has) (?:a|an|the|called|no|only)\b
-        i live in (?!the\b)
-        (?:you (?:can|may) |just )?call me (?!back|when|if|later|once|after|crazy|old|paranoid|a\b|an\b
-            |the\b|at\b|on\b|as\b|for\b)\w
         i(?:'m)? (?:(?:mostly|mainly|usually|only|always|just) )?us(?:e|ing) <tool>
         i (?:mostly|mainly|usually|only|always)? ?use .{2,100}\b(?:for everything|every ?day|daily
             |all day|as my \w+|exclusively|most of the time)\b
@@ -117,7 +114,7 @@ RULES: tuple[Rule, ...] = (
         i(?:'ve| have)(?: been)? (?:writing|written|coding|programming|programmed|using|worked with
             |working with) .{1,80}\b(?:years?|decades?)\b
         i (?:know|speak) .{2,40}\b(?:well|fluently|natively)\b
-        (?:我叫|我的名字(?:是|叫)|我的时区是|叫我).{1,60}
+        我的时区是.{1,60}
         我(?:是|在做|做).{0,30}(?:工程师|开发|开发者|程序员|设计师|学生|研究员|产品经理|架构师|运维)
         我(?:平时|一直|主要)?用(?:的是)?.{0,10}(?:mac|linux|windows|ubuntu|vim|emacs|vs ?code)
         """,
@@ -251,13 +248,15 @@ PROJECT_WORDS = any_of(
         |team))\b|我们|咱们|(?:这个|本)(?:项目|仓库|代码库)
     """
 )
+# Said anywhere in a message, it tells where the orders in it hold.
+LOCAL = any_of(r"\b(?:in|for|across) (?:this|our) <place>\b")
 # Starts of a sentence that is about the person, or is an order.
 PERSONAL = any_of(
     r"""
     (?:<opening>)(?:i|i'[a-z]+|my|me|im|<always>|don'?t|do not|no|stop|quit|let'?s|make sure|be sure|you
         |prefer|please|<do>)\b|(?:from (?:now|here) on|going forward|henceforth|in (?:the )?future
         |as a (?:general )?rule|in general|generally|by default)\b
-        |我(?!们)|除非|以后|今后|从|永远|总是|一律|务必|始终|不要|别|叫我
+        |我(?!们)|除非|以后|今后|从|永远|总是|一律|务必|始终|不要|别
     """
 )
 # How the person wants to be spoken to.

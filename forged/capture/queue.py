@@ -29,7 +29,8 @@ _COVERS_TURNS = frozenset({"turn", "session_end", "compaction"})
 class Waiting(msgspec.Struct, eq=False):
     """An event in the line. `not_before` is in the seconds of the caller's clock.
 
-    `linked` is how many of its documents the best attempt so far put in place.
+    `linked` is how many of its documents the best attempt so far put in place. `given_up` is why it is to be
+    buried: it waits only because that did not work.
     """
 
     event: Event
@@ -37,6 +38,7 @@ class Waiting(msgspec.Struct, eq=False):
     failures: int = 0
     kills: int = 0
     linked: int = 0
+    given_up: str = ""
     not_before: float = 0.0
     size: int = 0
     session: str = ""
@@ -86,6 +88,10 @@ class CaptureQueue:
     def bytes(self) -> int:
         """Estimated size of all events that only memory holds."""
         return sum(waiting.size for waiting in self._line if not waiting.on_disk)
+
+    def events(self) -> tuple[Event, ...]:
+        """All events, the one in hand among them, in order."""
+        return tuple(waiting.event for waiting in self._line)
 
     def in_memory(self) -> tuple[Event, ...]:
         """Events that a kill would take away, in order."""

@@ -45,6 +45,7 @@ def proposals_in(text: str) -> list[Proposal]:
     """Return what one user message says that lasts."""
     found: list[Proposal | None] = []
     carried: frozenset[Flag] = frozenset()
+    is_local = phrases.LOCAL.search(text) is not None
     for raw in sentences(text):
         if len(raw) > 2 * LONGEST:
             continue
@@ -54,7 +55,7 @@ def proposals_in(text: str) -> list[Proposal]:
         sentence = without_leads(straight, carried)
         # "Wrong. Our ids are ...": a sentence that is all lead-in speaks for the next one.
         carried = frozenset() if sentence.text else sentence.flags
-        found.append(_judged(sentence, straight))
+        found.append(_judged(sentence, straight, is_local=is_local))
     return [proposal for proposal in found if proposal is not None]
 
 
@@ -68,7 +69,7 @@ def _still_meant(messages: Sequence[str]) -> list[Proposal]:
     return [proposal for found in kept for proposal in found]
 
 
-def _judged(sentence: Sentence, raw: str) -> Proposal | None:
+def _judged(sentence: Sentence, raw: str, *, is_local: bool) -> Proposal | None:
     content = _content(sentence.text)
     bare = content.rstrip(".。")
     if len(content.encode()) < SHORTEST or len(content) > LONGEST or content.count('"') % 2:
@@ -78,7 +79,7 @@ def _judged(sentence: Sentence, raw: str) -> Proposal | None:
     category = _category(bare, sentence.flags)
     if category is None:
         return None
-    scope = _scope(bare, category)
+    scope = _scope(bare, category, is_local=is_local)
     return Proposal(content, scope, _settled(category, scope, bare))
 
 
@@ -98,10 +99,10 @@ _CORRECTABLE = (Category.PROJECT_CONVENTIONS, Category.CODING_PREFERENCES, Categ
 _ALWAYS_REPO = (Category.PATTERNS, Category.ARCHITECTURAL_DECISIONS)
 
 
-def _scope(text: str, category: Category) -> Scope:
+def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
     if category is Category.USER_FACTS:
         return Scope.USER
-    if category in _ALWAYS_REPO or phrases.PROJECT_WORDS.search(text):
+    if category in _ALWAYS_REPO or is_local or phrases.PROJECT_WORDS.search(text):
         return Scope.REPO
     return Scope.USER if phrases.PERSONAL.match(text) else Scope.REPO
 

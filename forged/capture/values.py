@@ -14,6 +14,7 @@ import msgspec
 
 from forged.conversation import Utterance
 from forged.memory import Memory, Related, Scope, Trigger, utc_now
+from forged.models import BUILTIN_RULES
 from forged.roots import Root
 
 Kind = Literal["turn", "compaction", "explicit", "session_end"]
@@ -59,6 +60,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """Estimated bytes in memory and in the spool."""
         return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
+
+    @property
+    def tops(self) -> tuple[str, ...]:
+        return tuple(root.top for root in self.roots)
 
     def root_of(self, scope: str) -> Root | None:
         return next((root for root in self.roots if root.scope == scope), None)
@@ -179,7 +184,11 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The event is not finished: a call failed. `reason` is the word of a ProviderError, or `storage`."""
+    """The event is not finished. `reason` is the word of a ProviderError, or one of the worker's own.
+
+    `storage`: a disk is full or broken; `unwritten`: it takes some files and not others; `gone`: no root that
+    it would go to exists; `internal`: a bug.
+    """
 
     event_id: str
     reason: str
@@ -201,7 +210,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     spool: str
     dead: str
     forgotten: str
-    classifier: str = "builtin:rules"
+    classifier: str = BUILTIN_RULES
     base_url: str = ""
     key: str = ""
     timeout_s: float = 60.0

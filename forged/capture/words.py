@@ -41,9 +41,9 @@ _WORDS = r"""
         |administrator|researcher|programmer|analyst|tester|architect|beginner|writer|founder|contractor
         |freelancer|owner|author|teacher|physicist|mathematician|consultant|dba|newbie|novice
         |native speaker)s?\b
-    mine = (?:(?:full |first |last )?name|time ?zone|editor|shell|os|operating system|ide|(?:native|first
+    mine = (?:time ?zone|editor|shell|os|operating system|ide|(?:native|first
         |main) language|mother tongue|role|keyboard(?: layout)?|pronouns?|terminal|browser
-        |github (?:user(?:name)?|handle)|working hours|background)
+        |working hours|background)
     contrast = \b(?:because|since|so that|so we|as it|over|instead of|rather than|in favou?r of|not|against
         |due to)\b
     here = (?:this|our|the) <place>

@@ -44,18 +44,19 @@ from forged.capture.values import (
     WorkerSettings,
 )
 from forged.errors import ConfigError, MemoryExists, ProviderError, StoreError
-from forged.forgotten import Forgotten
+from forged.forgotten import Forgotten, digest
 from forged.memory import Memory, utc_now
+from forged.models import BUILTIN_RULES
 from forged.roots import Root
 from forged.snapshot import Snapshot
 from forged.store import MemoryStore
 
 logger = logging.getLogger(__name__)
 
-BUILT_IN = "builtin:rules"
-
 # Of a disk: full, or in trouble.
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+# A gateway without a server behind it, and a path or model that is not there: no event's fault.
+_NOBODY_THERE = frozenset({404, 502, 503, 504, 529})
 _ROOTS_KEPT = 16
 _ANSWERS_KEPT = 16
 # A classifier keeps to its deadline by itself, and then says what its calls cost; not every one may.
@@ -96,7 +97,7 @@ def _end_with_daemon() -> None:
 def _classifier(settings: WorkerSettings) -> tuple[Classifier | None, str]:
     """The classifier, or why there is none. The rules need neither numpy nor httpx, half of a start."""
     try:
-        if settings.classifier == BUILT_IN:
+        if settings.classifier == BUILTIN_RULES:
             from forged.capture.rules import RuleClassifier  # noqa: PLC0415
 
             return RuleClassifier(), ""
@@ -123,6 +124,7 @@ class Worker:
         self._forgotten = Forgotten(settings.forgotten)
         self._snapshots: dict[Root, Snapshot] = {}
         self._answers: dict[str, Classified] = {}
+        self._warned: set[str] = set()
 
     async def handle(self, task: Task) -> None:
         """Finish an event, or say why it is not finished; its last report is Done or Failed."""
@@ -130,7 +132,8 @@ class Worker:
             last = await self._handled(task)
         except ProviderError as error:
             usage = error.usage if isinstance(error, CallFailed) else Usage()
-            last = Failed(task.event_id, error.reason, str(error), usage, error.retry_after_s)
+            reason = "unreachable" if error.status in _NOBODY_THERE else error.reason
+            last = Failed(task.event_id, reason, str(error), usage, error.retry_after_s)
         except StoreError as error:
             last = Failed(task.event_id, "storage", str(error))
         except Exception as error:
@@ -189,29 +192,47 @@ class Worker:
         return snapshot.memories
 
     def _link(self, event_id: str, documents: tuple[Document, ...]) -> Done | Failed:
-        """Put documents in place; one that cannot be is left out, and the others are not (B82).
+        """Put documents in place; one that cannot be keeps none of the others from it (B82).
 
-        The event stays, to be tried again, if a disk is at fault in a way that passes, for what was
-        acknowledged is not dropped for want of space; or if none can be, as on a disk that is read-only.
+        The event stays then, to be tried again, because what was acknowledged is not dropped: without end if
+        the disk is at fault in a way that passes or for all of them, else a few times, and then it is set
+        aside with its journal. Only a document that no disk would take is left out for good.
         """
         failed: list[str] = []
         storage, passes = "", False
+        documents = self._still_wanted(documents)
         for document in documents:
             try:
                 path = _write(document)
             except StoreError as error:
                 failed.append(document.memory.id)
-                logger.warning(
-                    "memory not written event=%s memory=%s error=%s", event_id, document.memory.id, error
-                )
+                self._warn(event_id, document.memory.id, error)
                 if isinstance(error.__cause__, OSError):
                     storage = str(error)
                     passes = passes or error.__cause__.errno in _PASSING
             else:
                 self._report(Linked(event_id, document.root, document.memory.id, path))
-        if passes or (storage and len(failed) == len(documents)):
-            return Failed(event_id, "storage", storage)
+        if storage:
+            if not any(os.path.isdir(document.root.top) for document in documents):
+                return Failed(event_id, "gone", storage)
+            whole = passes or len(failed) == len(documents)
+            return Failed(event_id, "storage" if whole else "unwritten", storage)
         return Done(event_id, written=len(documents) - len(failed), failed=tuple(failed))
+
+    def _warn(self, event_id: str, memory_id: str, error: StoreError) -> None:
+        """Once for each, however often it is tried."""
+        if memory_id not in self._warned:
+            logger.warning("memory not written event=%s memory=%s error=%s", event_id, memory_id, error)
+            self._warned.add(memory_id)
+
+    def _still_wanted(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
+        """Documents but for those that were forgotten since they were decided: a journal may be old."""
+        forgotten = self._forgotten.load()
+        return tuple(
+            document
+            for document in documents
+            if digest(document.root.top, document.memory.content) not in forgotten
+        )
 
 
 def _write(document: Document) -> str:

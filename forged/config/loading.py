@@ -35,7 +35,7 @@ from forged.config.values import (
     shown,
 )
 from forged.errors import ConfigError
-from forged.models import known_model
+from forged.models import known_model, unusable
 
 _MAX_FILE_BYTES = 1 << 20
 
@@ -60,6 +60,12 @@ _ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go progr
 _KEYS = frozenset(
     f"{section}.{name}" for section, kind in _SECTIONS.items() for name in kind.__struct_fields__
 )
+_MODEL_KEYS = {
+    "memory.embedding_model": "embedder",
+    "memory.retrieval_model": "chat",
+    "memory.classifier_model": "classifier",
+    "llm.model": "classifier",
+}
 # Shared variables in the order in which they are looked at.
 _SHARED = {
     "memory.embedding_base_url": ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
@@ -93,11 +99,20 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     llm, llm_settings = _section("llm", LlmConfig, given)
     capture, capture_settings = _section("capture", CaptureConfig, given)
     config = Config(memory=memory, llm=llm, capture=capture)
+    _require_usable_models(given)
     return Loaded(
         config=config,
         settings=memory_settings + llm_settings + capture_settings,
         warnings=(*warnings, *_remarks(config, given)),
     )
+
+
+def _require_usable_models(given: Mapping[str, _Given]) -> None:
+    """Stop at a model name that can mean nothing: only an endpoint's own names are taken on trust."""
+    for key, role in _MODEL_KEYS.items():
+        found = given.get(key)
+        if found is not None and (why := unusable(role, str(found.value))):
+            raise ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}): {why}")
 
 
 def config_path(env: Mapping[str, str]) -> Path:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from forged.config.keys import shown_key, shown_url
+from forged.models import BUILTIN_RULES
 
 OPENAI_URL = "https://api.openai.com/v1"
 # A reference as default: what is missing then has a name, and an explicit "" can mean "no key is needed".
@@ -83,7 +84,7 @@ class Config(msgspec.Struct, frozen=True):
         A base URL or a key alone never names one, so nothing is sent until a model is (C28).
         """
         memory = self.memory
-        return memory.classifier_model or self.llm.model or memory.retrieval_model or "builtin:rules"
+        return memory.classifier_model or self.llm.model or memory.retrieval_model or BUILTIN_RULES
 
 
 class Setting(msgspec.Struct, frozen=True):

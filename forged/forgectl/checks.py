@@ -27,11 +27,12 @@ _INOTIFY = "/proc/sys/fs/inotify"
 # A root costs at most 8 watches and one instance serves them all; the rest is for editors beside us.
 _INOTIFY_LEAST = (("max_user_watches", 8192), ("max_user_instances", 128))
 
-# States in which no turn becomes a memory, and what to do about each. Waiting passes by itself.
+# States in which no turn becomes a memory, and what to do about each.
 _NOT_CAPTURING = {
     "off": "`forgectl config show --origin` says what switched it off",
     "paused": "`forgectl resume`, with --all for a pause of everything",
     "failing": "the daemon's log and `forgectl status` say more",
+    "waiting": "what waits is kept; it goes on when that is mended or has passed",
 }
 
 
@@ -102,7 +103,7 @@ def roots(report: StatusReport) -> Iterator[Check]:
 def capture(report: StatusReport) -> Iterator[Check]:
     """Whether turns become memories, by which classifier, and what was given up."""
     state = report.capture
-    if state.state in _NOT_CAPTURING:
+    if state.state in _NOT_CAPTURING and (state.reason or state.state != "waiting"):
         detail = f"{state.state}: {state.reason or state.last_error or 'no reason was given'}"
         yield Check("capture", WARN, detail, _NOT_CAPTURING[state.state])
     else:

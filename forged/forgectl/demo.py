@@ -33,7 +33,10 @@ from forged_client.protocol import MemoryRecord
 _VISIBLE_S = 5.0
 _CAPTURED_S = 90.0  # a model of the user's own may take its time
 # A model for the demo to use, if the user has named one.
-_MODEL_VARIABLES = ("FORGED_LLM__MODEL", "FORGED_LLM__BASE_URL", "FORGED_LLM__API_KEY", "OPENAI_API_KEY")
+_MODEL_VARIABLES = (
+    *("FORGED_LLM__MODEL", "FORGED_LLM__BASE_URL", "FORGED_LLM__API_KEY"),
+    *("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+)
 _BRANCH_MEMORY = """\
 ---
 category: patterns
@@ -124,7 +127,7 @@ def _turns_become_memories(stage: _Stage) -> None:
     wanted = {"errors.As", "make it"}
     _wait_until(
         lambda: _is_idle(stage) and _found(stage, wanted) == wanted,
-        f"nothing was captured by {classifier}; `forgectl status` would say: {stage.client.status().capture}",
+        lambda: f"{classifier} did not keep both statements; the daemon's log:\n{stage.log()}",
         _CAPTURED_S,
     )
     _say(f"  {classifier} kept, {(time.perf_counter() - began) * 1000:.0f} ms later:")
@@ -179,16 +182,18 @@ def _visible(stage: _Stage, query: str, memory_id: str, text: str | None) -> Non
         found = next((hit.content for hit in hits if hit.id == memory_id), None)
         return found is None if text is None else found is not None and text in found
 
-    _wait_until(as_promised, f"{memory_id} does not follow the disk")
+    _wait_until(as_promised, lambda: f"{memory_id} does not follow the disk")
     state = "gone" if text is None else "found"
     _say(f"  {memory_id}: {state} {(time.perf_counter() - began) * 1000:.0f} ms after the file changed")
 
 
-def _wait_until(check: Callable[[], bool], complaint: str, within_s: float = _VISIBLE_S) -> None:
+def _wait_until(
+    check: Callable[[], bool], complaint: Callable[[], str], within_s: float = _VISIBLE_S
+) -> None:
     deadline = time.monotonic() + within_s
     while not check():
         if time.monotonic() > deadline:
-            raise DemoFailed(complaint)
+            raise DemoFailed(complaint())
         time.sleep(0.002)
 
 
@@ -239,7 +244,7 @@ class _Stage:
             )
         self.client = Client(self._socket, timeout_s=_VISIBLE_S)
         with self._ending_on_failure():
-            _wait_until(lambda: self.client.ping().status == "ok", f"no daemon:\n{self._log.read_text()}")
+            _wait_until(lambda: self.client.ping().status == "ok", lambda: f"no daemon:\n{self.log()}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -259,6 +264,9 @@ class _Stage:
     @property
     def pid(self) -> int:
         return self._daemon.pid
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
 
     def agent(self, *arguments: str) -> bytes:
         """Run an agent process to its end; returns what it printed."""

@@ -97,7 +97,11 @@ def _problems(root: RootReport, paint: Painter) -> Iterator[str]:
 
 
 def _counters(report: StatusReport, paint: Painter) -> Iterator[str]:
-    told = [f"{escape_line(name)} {count:,}" for name, count in sorted(report.counters.items()) if count]
+    told = [
+        f"{escape_line(name)} {count:,}"
+        for name, count in sorted(report.counters.items())
+        if count and not name.startswith("captur")  # these stand above, in words
+    ]
     if told:
         yield ""
         yield f"{paint('strong', 'counted since start')}: {', '.join(told)}"

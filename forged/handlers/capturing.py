@@ -12,17 +12,20 @@ from forged import conversation
 from forged.capture.intake import take_in, window_id_of
 from forged.capture.spool import Buried
 from forged.capture.values import Event, Kind, new_event_id
-from forged.handlers.context import Context, InvalidRequest, Workplace
+from forged.handlers.context import Context, InvalidRequest, NotReady, Workplace
 from forged.handlers.memories import put_away
 from forged.handlers.translation import fitting, record, utterances
 from forged.memory import Memory, Scope, Trigger, time_ns
+from forged.retrieval.retriever import FIRST_BUILD
 from forged.root_index import RootIndex
 from forged.vector_map import VectorMap
+from forged.view import View
 from forged_client import protocol as wire
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
 _MOST_DAYS = 90
+_MOST_NAME = 256
 # Characters that are looked through for secrets on the event loop, about 0.5 ms; more goes to a thread.
 _INLINE_LENGTH = 16_000
 
@@ -54,8 +57,8 @@ async def _event(context: Context, place: Workplace, request: wire.Capture) -> E
     return Event(
         id=event_id,
         kind=kind,
-        session_id=request.session_id,
-        window_id=request.window_id[:64] or window_id_of(said),
+        session_id=request.session_id[:_MOST_NAME],
+        window_id=request.window_id[:_MOST_NAME] or window_id_of(said),
         roots=place.roots,
         window=taken.window,
     )
@@ -67,12 +70,14 @@ async def undo(context: Context, request: wire.Undo) -> wire.Undone:
     if place.off:
         return wire.Undone(id=request.id, status="disabled", reason=place.off)
     view = await context.view(place, context.token(sys.maxsize // 2))
-    batch = _newest_batch([(m, found) for m in view.maps for found in m.memories], request.session_id)
+    if view.waiting:  # a newer batch may lie where nothing was read yet
+        raise NotReady(FIRST_BUILD)
+    batch = _newest_batch(view, request.session_id)
     told = fitting([record(*item) for item in batch])
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
         raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
     if not batch or request.preview:
-        reason = "" if batch else "nothing was captured here"
+        reason = "" if batch else "nothing that was captured is left to take back"
         return wire.Undone(id=request.id, status="ok" if batch else "empty", reason=reason, memories=told)
     gone = [
         await put_away(context, _index(context, place, home), ids, erase=False, purge=False)
@@ -85,17 +90,25 @@ async def undo(context: Context, request: wire.Undo) -> wire.Undone:
     )
 
 
-def _newest_batch(seen: list[tuple[VectorMap, Memory]], session_id: str) -> list[tuple[VectorMap, Memory]]:
-    captured = [
-        item
-        for item in seen
-        if item[1].trigger in _CAPTURED and (not session_id or item[1].session_id == session_id)
+def _newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:
+    """What one event left and still stands; a memory that was replaced later is its successor's to keep.
+
+    Without it the chain would break, and what it had replaced would count as true again.
+    """
+    standing = [
+        (home, found)
+        for home in view.maps
+        for found in home.memories
+        if found.trigger in _CAPTURED
+        and (not session_id or found.session_id == session_id)
+        and _batch(home.memories[home.row_of[home.chains.head(found.id)]]) == _batch(found)
     ]
-    newest = max(captured, key=lambda item: (time_ns(item[1].created_at), item[1].id), default=None)
-    if newest is None:
-        return []
-    mark = (newest[1].session_id, newest[1].created_at)
-    return [item for item in captured if (item[1].session_id, item[1].created_at) == mark]
+    newest = max(standing, key=lambda item: (time_ns(item[1].created_at), item[1].id), default=None)
+    return [item for item in standing if newest is not None and _batch(item[1]) == _batch(newest[1])]
+
+
+def _batch(found: Memory) -> tuple[str, str]:
+    return found.session_id, found.created_at
 
 
 def _index(context: Context, place: Workplace, home: VectorMap) -> RootIndex:

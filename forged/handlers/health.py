@@ -41,6 +41,10 @@ def status(context: Context, request: wire.Status) -> wire.StatusReport:
     if request.workspace:
         place = context.workplace(request.workspace)
         warnings += place.warnings
+        if place.off and daemon.config.memory.enabled:
+            warnings += ("this repository's .forge/config.toml switches memory off here",)
+        elif paused := daemon.pauses.reason(place.tops):
+            warnings += (f"here: {paused}",)
         if not daemon.disabled and not place.off:
             for root in place.roots:
                 daemon.indexer.open(root)
@@ -70,7 +74,8 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     if daemon.disabled:
         return "disabled"
     broken = any(report.last_error or report.problems for report in reports)
-    broken = broken or captured.state == "failing" or bool(captured.last_error or captured.dead)
+    stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
+    broken = broken or stuck or bool(captured.last_error or captured.dead)
     return "degraded" if broken or daemon.watch_state().startswith(("polling", "restarting")) else "ok"
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
+from collections.abc import Sequence
 
 from forged import memory
-from forged.capture.values import Event
 from forged.errors import MemoryNotFound
 from forged.handlers.context import PATIENCE_S, Context, InvalidRequest, NotReady, Workplace
 from forged.handlers.translation import draft, fitting, record
@@ -90,20 +91,26 @@ async def put_away(
     """
     daemon = context.daemon
     gone = await daemon.writer.remove(index, ids, erase=erase)
-    await asyncio.to_thread(daemon.forgotten.add, index.root.top, gone.contents)
     generation = index.mark()
-    if purge:
-        texts = tuple(filter(None, map(normalised, gone.contents)))
-        await daemon.capture.purge(lambda event: _holds(event, texts))
-    await index.reach(generation, time.monotonic() + PATIENCE_S)
-    daemon.retriever.cache.purge()
-    daemon.ledger.purge()
+    try:
+        await asyncio.to_thread(daemon.forgotten.add, index.root.top, gone.contents)
+        if purge:
+            texts = tuple(filter(None, map(normalised, gone.contents)))
+            await daemon.capture.purge(lambda held: _holds(held, texts))
+    finally:  # the files are gone, whatever else could not be done
+        await index.reach(generation, time.monotonic() + PATIENCE_S)
+        daemon.retriever.cache.purge()
+        daemon.ledger.purge()
     return gone, generation
 
 
-def _holds(event: Event, texts: tuple[str, ...]) -> bool:
-    said = [normalised(utterance.text) for utterance in event.window]
-    return any(text in each for each in said for text in texts)
+def _holds(held: Sequence[str], texts: tuple[str, ...]) -> bool:
+    """Whether one of `texts`, normalised, is in what is held, as whole words: "go" is not in "going"."""
+    return any(_is_in(text, each) for each in map(normalised, held) for text in texts)
+
+
+def _is_in(text: str, said: str) -> bool:
+    return text in said and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", said) is not None
 
 
 async def _on_disk(context: Context, place: Workplace, memory_id: str) -> tuple[RootIndex, tuple[str, ...]]:

@@ -13,11 +13,10 @@ import msgspec
 
 from forged.config import Config, is_loopback, is_usable_url, resolve_key, shown_url
 from forged.errors import ConfigError
+from forged.models import BUILTIN_RULES, unusable
 from forged.providers import ChatModel, Embedder
 
 _M = TypeVar("_M")
-_LATER = ("local:", "fastembed:")
-BUILTIN_CLASSIFIER = "builtin:rules"
 
 
 class Choice(msgspec.Struct, Generic[_M], frozen=True):
@@ -49,7 +48,7 @@ def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
         return Choice(reason="memory.embedding_model is empty")
     if name in ("auto", "builtin:lexical"):
         return Choice(reason="the built-in lexical model is used")
-    _require_known("memory.embedding_model", name)
+    _require_usable("embedder", "memory.embedding_model", name)
     key, reason = _key_for(memory.embedding_base_url, memory.embedding_api_key, env)
     if reason:
         return Choice(reason=reason)
@@ -75,7 +74,7 @@ def make_chat_model(config: Config, env: Mapping[str, str]) -> Choice[ChatModel]
     name = config.memory.retrieval_model
     if not name:
         return Choice(reason="memory.retrieval_model is empty")
-    _require_known("memory.retrieval_model", name)
+    _require_usable("chat", "memory.retrieval_model", name)
     key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
     if reason:
         return Choice(reason=reason)
@@ -91,9 +90,9 @@ def make_classifier(config: Config, env: Mapping[str, str]) -> Choice[Classifier
     decide if that is what the configuration says, else nothing does. Blocks and raises as `make_embedder`.
     """
     name = config.classifier
-    if name == BUILTIN_CLASSIFIER:
-        return Choice(reason=f"{BUILTIN_CLASSIFIER} is used")
-    _require_known(_key_that_names(name, config), name)
+    if name == BUILTIN_RULES:
+        return Choice(reason=f"{BUILTIN_RULES} is used")
+    _require_usable("classifier", _key_that_names(name, config), name)
     key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
     if reason:
         return Choice(reason=reason)
@@ -107,11 +106,10 @@ def _key_that_names(classifier: str, config: Config) -> str:
     return "llm.model" if classifier == config.llm.model else "memory.retrieval_model"
 
 
-def _require_known(key: str, name: str) -> None:
-    if name.startswith(_LATER):
-        raise ConfigError(f"{key} = {name}: in-process models come with a later version of forged")
-    if name.startswith("builtin:"):
-        raise ConfigError(f"{key} = {name}: there is no such built-in model")
+def _require_usable(role: str, key: str, name: str) -> None:
+    """Refuse what the loading of a configuration refuses, for one that was made otherwise."""
+    if why := unusable(role, name):
+        raise ConfigError(f"{key} = {name}: {why}")
 
 
 def _key_for(url: str, reference: str, env: Mapping[str, str]) -> tuple[str, str]:

@@ -47,6 +47,7 @@ class Fault(msgspec.Struct, frozen=True):
 _SPEAKS_OF_SIZE = re.compile(r"(?i)batch|input|token|too (?:long|large|many|big)|maximum|context|length")
 _SPEAKS_OF_MODEL = re.compile(r"(?i)model\b.*(?:not found|not exist|not load|unknown|invalid)|no models? ")
 _SPEAKS_OF_KEY = re.compile(r"(?i)api.?key|unauthorized|authentication")
+_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")  # JSON within JSON
 _RETRIED = frozenset({408, 409, 429})
 
 
@@ -206,7 +207,7 @@ def _repeats(message: str, sent: tuple[str, ...]) -> bool:
 
     A text of one to three characters stands in every sentence and is nobody's secret.
     """
-    said = message.casefold()
+    said = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message).casefold()
     pieces = {said[at : at + _ECHO] for at in range(len(said) - _ECHO + 1)}
     for text in (" ".join(text.casefold().split()) for text in sent):
         if _SHORTEST <= len(text) < _ECHO and text in said:

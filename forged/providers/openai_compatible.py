@@ -86,12 +86,12 @@ class Endpoint:
         user, _, host = parts.netloc.rpartition("@")
         self._parts = parts._replace(netloc=host, path=parts.path.rstrip("/"), fragment="")
         self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
+        basic = base64.b64encode(unquote(user).encode()).decode()
         if key:
             self._headers["authorization"] = f"Bearer {key}"
         elif user:
-            basic = base64.b64encode(unquote(user).encode()).decode()
             self._headers["authorization"] = f"Basic {basic}"
-        self._secrets = tuple(filter(None, (key, unquote(user), parts.query)))
+        self._secrets = tuple(filter(None, (key, unquote(user), basic, parts.query)))
         self._backoff_s = backoff_s
         self._retries = retries
         self._client: httpx.AsyncClient | None = None

@@ -17,12 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from forged import conversation, graph, vector_map
+from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.metrics import Metrics
 from forged.providers import ChatModel, Embedder, Vectors
 from forged.retrieval import hyde, injection
 from forged.retrieval.answer import Answer, Ask, Ranked
 from forged.retrieval.turn_cache import TurnCache, TurnKey
+from forged.secrets import redact
 from forged.vector_map import Candidate
 from forged.view import View
 
@@ -153,7 +155,7 @@ class Retriever:
         message = ask.plain_queries
         if self._chat is None:
             return "direct", message
-        window = conversation.window(ask.window)
+        window = [self._public(utterance) for utterance in conversation.window(ask.window)]
         found = await hyde.hypotheses(self._chat, window, count=self._tuning.hypothesis_count, deadline=limit)
         if not found and self._falls_back:
             raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
@@ -163,7 +165,16 @@ class Retriever:
     async def _embed(self, queries: Sequence[str], limit: float) -> Vectors | None:
         if self._embedder is None:
             return None
-        return await self._embedder.embed(list(queries), "query", deadline=limit)
+        return await self._embedder.embed([self._redacted(text) for text in queries], "query", deadline=limit)
+
+    def _public(self, utterance: Utterance) -> Utterance:
+        return Utterance(utterance.role, self._redacted(utterance.text))
+
+    def _redacted(self, text: str) -> str:
+        """A text as it may leave for a model; the legs that stay here search for it as it is."""
+        clean = redact(text)
+        self._metrics.secrets_redacted += clean.count
+        return clean.text
 
     async def _fallback(self, ask: Ask, see: See, reason: str) -> Answer | None:
         """`auto` without what failed: the direct strategy if HyDE was in the way, else the lexical leg."""

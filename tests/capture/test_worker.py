@@ -232,10 +232,25 @@ def test_one_memory_that_cannot_be_written_does_not_stop_the_others(tmp_path, ca
     with caplog.at_level(logging.WARNING):
         last = scene.handle(task_of(event))
 
-    assert (last.written, len(last.failed)) == (1, 1)
+    assert last.reason == "unwritten"
     assert scene.contents(scene.repo) == [TABS.content]
-    assert f"memory not written event={event.id} memory={last.failed[0]}" in caplog.text
+    assert f"memory not written event={event.id} memory=mem_" in caplog.text
     assert "Zurich" not in caplog.text
+
+
+def test_a_memory_that_could_not_be_written_is_when_it_can_and_complained_of_once(tmp_path, caplog):
+    scene = Scene(tmp_path, Classified((ZURICH, TABS)))
+    obstacle = block(scene.user)
+    event = scene.event()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            assert scene.handle(task_of(event)).reason == "unwritten"
+    assert caplog.text.count("memory not written") == 1
+
+    obstacle.unlink()
+
+    assert scene.handle(task_of(event)).written == 2
+    assert scene.contents(scene.user) == [ZURICH.content]
 
 
 def test_nothing_that_can_be_written_is_tried_again_until_it_can(tmp_path):

@@ -1,4 +1,4 @@
-"""The fault tier: a fast disk for it, and at the end a table of what was promised, how often, and how it went."""
+"""The fault tier: a fast disk for it, and at the end a table of what was promised and what came out."""
 
 from __future__ import annotations
 

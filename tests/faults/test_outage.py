@@ -19,6 +19,7 @@ def test_an_endpoint_that_fails_is_asked_twelve_times_a_minute(outage, promised)
     report = one.report()
     assert report.state == "waiting"
     assert report.reason.startswith("calls fail, next attempt in")
-    assert (report.spooled, report.dead) == (outage.events, 0)
+    # The first in the line may have failed five times by now.
+    assert report.spooled + report.dead == outage.events
     assert one.kept() == {}
     promised(f"an endpoint in 5xx: at most {_CALLS} calls in 60 s", outage.events, f"{calls} calls")

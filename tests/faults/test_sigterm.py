@@ -94,7 +94,7 @@ def test_thirty_stops(place, promised):
                 one.gone(since)
                 one.daemon.start()
                 waiting += told
-                eventually(lambda so_far=len(waiting) - kept: one.report().spooled == so_far)
+                _wait(one, len(waiting) - kept)
             one.go.set()
             one.drained(60)
             one.assert_kept_once(waiting)
@@ -107,6 +107,11 @@ def test_thirty_stops(place, promised):
             f"at most {seconds:.2f} s",
         )
     promised("turns and events that waited at a SIGTERM", len(waiting), "each kept once")
+
+
+def _wait(one: Telling, events: int) -> None:
+    """All that was told waits on disk."""
+    eventually(lambda: one.report().spooled == events)
 
 
 def _turns(one: Telling, name: str, sessions: int) -> list[str]:

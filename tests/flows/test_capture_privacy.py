@@ -12,8 +12,8 @@ import base64
 import contextlib
 import itertools
 import json
-import os
 import re
+import socket
 import stat
 import sys
 import threading
@@ -25,7 +25,11 @@ import msgspec
 import pytest
 
 from forged.capture.intake import WINDOW_LIMIT
-from forged_client.protocol import Capture, Captured, Dead, DeadEvents, Message, Reply
+from forged.capture.spool import Spool
+from forged.capture.values import Document, Event
+from forged.conversation import Utterance
+from forged.roots import Root
+from forged_client.protocol import Capture, Captured, Message, Reply
 from forged_client.verbs import Call
 from forged_client.window import CAPTURE_BYTES
 from tests.support.capturing import Stage, contents, on_disk, proposal, reply, said
@@ -33,7 +37,7 @@ from tests.support.daemon import DaemonProcess
 from tests.support.forms import FORMS, HIDDEN, SAID
 from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, completion
 from tests.support.scene import configuration, memory, put
-from tests.support.secrets import ALNUM, Draw, Planted, planted
+from tests.support.secrets import ALNUM, TOKENS, Draw, Planted, planted
 
 KINDS = ("turn", "compaction", "explicit", "session_end")
 DURABLE = KINDS[1:]
@@ -268,14 +272,20 @@ def _holding(stage: Debugged, *proposals: object) -> Iterator[threading.Event]:
         go.set()
 
 
-def test_no_secret_whose_sentence_goes_over_two_parts_can_be_read_anywhere(stage, repo):
-    """The value begins a part of its own: the client sends parts, the daemon reads them as one text."""
+def test_no_secret_of_a_message_in_several_parts_can_be_read_anywhere(stage, repo):
+    """A part may begin with the secret or with any line: parts are read as the lines of one text.
+
+    What a part that ends in the middle of a word, or between a name and its value, still hides is another
+    matter: behind a line end nothing says that the two belong together.
+    """
     split = []
     for each in planted():
         before, value, after = each.text.partition(each.secret)
-        if before.strip():
-            parts = [{"type": "text", "text": text} for text in (before, value + after)]
+        pieces = [before, value + after] if each.shape in TOKENS else each.text.split("\n")
+        if all(map(str.strip, pieces[:2])) and len(pieces) > 1:
+            parts = [{"type": "text", "text": piece} for piece in pieces]
             split.append((each, {"role": "user", "content": parts}))
+    assert len(split) > 200
     for chunk in range(0, len(split), 60):
         stage.tell(repo, *(message for _, message in split[chunk : chunk + 60]), session=f"{chunk}")
     stage.settle()
@@ -284,10 +294,11 @@ def test_no_secret_whose_sentence_goes_over_two_parts_can_be_read_anywhere(stage
 
 
 # One of each kind of shape: a token, a key of many lines, a value that only its name betrays.
-_CUT = [
-    next(each for each in planted() if each.shape == shape)
-    for shape in ("github classic", "anthropic", "json web token", "pem", "password in a url", "drawn password")
-]
+_CUT_SHAPES = (
+    *("github classic", "anthropic", "json web token"),
+    *("pem", "password in a url", "drawn password"),
+)
+_CUT = [next(each for each in planted() if each.shape == shape) for shape in _CUT_SHAPES]
 
 
 @pytest.mark.parametrize("limit", [WINDOW_LIMIT, WINDOW_LIMIT + 16_000])
@@ -361,7 +372,6 @@ def test_private_spans_of_a_client_that_does_not_cut_are_nowhere(stage, repo):
     parts = [[f"<private>{marks[-2]}", f"{marks[-2]}</private> after"], ["<private>", marks[-1]]]
     messages = [{"role": "user", "content": text} for text in texts]
     messages += [{"role": "user", "content": [{"type": "text", "text": t} for t in each]} for each in parts]
-    stage.client.retrieve(str(repo), said("warm up"))
     with _holding(stage) as go:
         for kind in KINDS:
             stage.send(repo, messages, kind=kind, session=kind)
@@ -447,23 +457,259 @@ FACT = "Deploys to the harbour leave at noon on Thursdays."
 @pytest.mark.parametrize("now", [False, True], ids=["to the trash", "for good"])
 def test_what_was_forgotten_is_nowhere_but_in_the_trash(stage, repo, now):
     """Not in the spool, not in the queue, not among the dead; with --now in no file at all."""
-    stage.provider.chat = _playing(lambda: reply(proposal(FACT)))
-    (known,) = stage.captured(repo, f"Remember: {FACT}", kind="compaction")
+    known = _known(stage, repo)
     stage.buried(repo, f"We talked about it. {FACT.upper()} {FACT}", kind="explicit", session="dead")
     with _holding(stage, proposal(FACT)) as go:
         stage.tell(repo, "Something else.", session="in hand")
         stage.provider.wait_until(lambda: bool(stage.classified))
         for kind in KINDS:
             stage.tell(repo, f"Well: {FACT}", kind=kind, session=kind)
-        assert stage.client.forget(str(repo), known.id, erase_now=now).ids == (known.id,)
+        assert _marked(FACT, _but_trash(stage, repo))
+        assert stage.client.forget(str(repo), known, erase_now=now).ids == (known,)
         left = _marked(FACT, stage.files(repo))
+        assert _marked(FACT, _but_trash(stage, repo)) == []
         go.set()
         stage.settle()
 
-    trash = str(stage.state_dir / "trash")
-    assert [name for name in left if not name.startswith(trash)] == []
     assert len(left) == (0 if now else 1)
     assert _marked(FACT, stage.files(repo)) == left
     assert (contents(on_disk(repo)), stage.state.dead) == ([], 0)
-    if not now:
-        Path(left[0]).unlink()  # both cases share the daemon
+    _empty_trash(stage)
+
+
+@pytest.mark.parametrize("end", ["answers", "dies", "stops"])
+def test_what_was_forgotten_is_not_kept_by_the_event_in_hand(stage, repo, end):
+    """Nor does that event come back: not to be tried again, not to be given up, not after a restart."""
+    known = _known(stage, repo)
+    with _holding(stage, proposal(FACT)):
+        stage.tell(repo, f"Well: {FACT}", kind="turn" if end == "stops" else "explicit")
+        stage.provider.wait_until(lambda: len(stage.classified) == 2)
+        stage.client.forget(str(repo), known)
+        if end == "dies":
+            stage.kill_worker()
+            stage.settle(5)
+        elif end == "stops":
+            stage.daemon.stop()
+            left = _marked(FACT, _but_trash(stage, repo))
+            stage.daemon.start()
+            assert left == []
+    stage.settle()
+
+    assert len(stage.classified) == 2
+    assert _marked(FACT, _but_trash(stage, repo)) == []
+    assert on_disk(repo) == []
+    _empty_trash(stage)
+
+
+def _known(stage: Debugged, repo: Path) -> str:
+    """Id of a captured memory that says FACT; nothing else does."""
+    stage.provider.chat = _playing(lambda: reply(proposal(FACT)))
+    (known,) = stage.captured(repo, f"Remember: {FACT}", kind="compaction")
+    assert known.content == FACT
+    return known.id
+
+
+def _but_trash(stage: Debugged, *tops: Path) -> dict[str, bytes]:
+    trash = str(stage.state_dir / "trash")
+    return {name: content for name, content in stage.files(*tops).items() if not name.startswith(trash)}
+
+
+def _empty_trash(stage: Debugged) -> None:
+    for path in (stage.state_dir / "trash").rglob("*.md"):
+        path.unlink()
+
+
+def test_what_was_forgotten_is_not_kept_by_the_journal_of_a_dead_event(stage, repo):
+    """A model words things its own way: then the memory's text stands in what was decided, not in the window.
+
+    Given back to the queue, such an event does not bring the memory back either.
+    """
+    known = _known(stage, repo)
+    event = Event(kind="explicit", session_id="s", window=(Utterance("user", "Boats: Thursday noon."),))
+    (found,) = on_disk(repo)
+    spool = Spool(str(stage.state_dir / "spool"), str(stage.state_dir / "dead"))
+    spool.journal(event.id, (Document(Root(str(repo), "repo"), found),))
+    spool.bury(event, "the worker died 3 times over it: signal SIGKILL")
+    assert len(stage.client.dead().events) == 1
+
+    stage.client.forget(str(repo), known)
+    assert _marked(FACT, _but_trash(stage, repo)) == []
+    stage.client.dead("retry")
+    stage.settle()
+    assert on_disk(repo) == []
+    _empty_trash(stage)
+
+
+LANTERNS = "Quicksilver lanterns over the northern canal, Ртутные фонари над северным каналом."
+FONARI = json.dumps("фонари")[1:-1]
+ECHOES: dict[str, Callable[[str], Answer]] = {
+    "message": lambda told: _error(f"Bad header 'Authorization: {told}'"),
+    "code": lambda told: Answer({"error": {"message": "no", "code": told[-40:]}}, status=400),
+    "text": lambda told: Answer({"error": f"you sent {told}"}, status=422),
+    "detail": lambda told: Answer({"detail": [{"msg": f"wrong: {told}", "input": told}]}, status=422),
+    "list": lambda told: Answer([{"error": {"message": told}}], status=500),
+    "in a 200": lambda told: Answer({"error": {"message": told, "code": 502}}),
+    "plain": lambda told: Answer(body=f"Internal error: {told}".encode(), status=500),
+    "a part of it": lambda told: _error(f"key {told[-40:-20]}*** is not known, or {told[-12:]}"),
+    "folded": lambda told: _error(f"{told.upper()} and {told.lower()}"),
+    "escaped": lambda told: _error(f"input: {json.dumps(re.sub('[ -~]+', ' ', told))}"),
+    "no JSON": lambda told: Answer(body=f'{{"choices": [{{"message": "{told}"}}]}}'.encode()),
+    "no HTTP": lambda told: Answer(wire=f"{told}\r\n\r\n".encode()),
+    "headers": lambda told: Answer({}, status=503, headers={"X-Reason": told, "Server": told}),
+}
+
+
+def _error(message: str) -> Answer:
+    return Answer({"error": {"message": message, "type": "invalid_request"}}, status=400)
+
+
+def _echoed(form: str, told: str) -> Answer:
+    """The answer of a form, and the wish to be asked again soon."""
+    answer = ECHOES[form](told)
+    return replace(answer, headers={"Retry-After-Ms": "200", **answer.headers})
+
+
+@pytest.mark.parametrize("form", [form for form in ECHOES if form != "no HTTP"])
+def test_what_a_provider_echoes_in_an_error_is_not_told_on(stage, repo, form):
+    """It may quote the Authorization header or the conversation: status, log and files have neither."""
+    before = stage.state.failures
+
+    def refuse(_: ScriptedProvider, request: Request) -> Answer:
+        quoted = request.json["messages"][1]["content"].split("user: ")[1].split("\n")[0]
+        return _echoed(form, f"{quoted} / {request.headers['authorization']}")
+
+    stage.provider.chat = refuse
+    stage.tell(repo, LANTERNS, kind="explicit")
+    failed = stage.until(lambda now: now.failures > before)
+    stage.provider.chat = None
+    assert "127.0.0.1" in failed.last_error
+    shown = {"status": msgspec.json.encode(failed), "log": stage.daemon.log_path.read_bytes()}
+    stage.settle()
+
+    places = shown | stage.files(repo) | stage.answers(repo)
+    for piece in (KEY, KEY[:12], KEY[-12:], KEY[8:20], "Quicksilver", "canal", "фонари", FONARI):
+        assert {name for name in _marked(piece, places) if not name.endswith(".event")} == set(), piece
+        assert _marked(piece.lower(), {k: v.lower() for k, v in shown.items()}) == []
+
+
+@pytest.mark.parametrize("form", ECHOES)
+def test_what_an_embedding_endpoint_echoes_in_an_error_is_not_told_on(stage, repo, form):
+    """The same for the key that stands in its URL, and for a memory's text."""
+    put(repo, memory("m1", LANTERNS))
+    basic = base64.b64encode(f"forged:{URL_KEY}".encode()).decode()
+
+    def refuse(_: ScriptedProvider, request: Request) -> Answer:
+        assert request.headers["authorization"] == f"Basic {basic}"
+        return _echoed(form, f"{request.inputs[0]} forged:{URL_KEY} {request.headers['authorization']}")
+
+    stage.provider.embeddings = refuse
+    built = stage.client.rebuild(str(repo), wait=True, timeout_s=20)
+    shown = {
+        "built": msgspec.json.encode(built),
+        "status": msgspec.json.encode(stage.client.status(str(repo))),
+        "search": msgspec.json.encode(stage.client.search(str(repo), "Which canal?")),
+        "log": stage.daemon.log_path.read_bytes(),
+    }
+    shown["search"] = shown["search"].replace(LANTERNS.encode(), b"")
+    for piece in (
+        URL_KEY,
+        URL_KEY[:12],
+        URL_KEY[-12:],
+        basic[:16],
+        basic[-16:],
+        basic[12:28],
+        "Quicksilver",
+        FONARI,
+    ):
+        assert _marked(piece.lower(), {k: v.lower() for k, v in shown.items()}) == [], piece
+    assert b"127.0.0.1" in shown["status"]
+
+
+def test_the_log_holds_nothing_that_was_said_or_kept(stage, repo):
+    """At level debug, through every verb, good calls and bad ones: ids, sizes and reasons only."""
+    mark, top, client = "periwinkle", str(repo), stage.client
+    stage.provider.chat = _playing(lambda: reply(proposal(f"The {mark} service is written in Go.")))
+    client.retrieve(top, said(f"What is {mark}?"), session_id="s", turn_id="1")
+    for kind in KINDS:
+        stage.tell(repo, f"The {mark} service is written in Go, from now on.", kind=kind, session=kind)
+    stage.settle()
+    (captured,) = on_disk(repo)
+    stage.load(repo)
+    assert mark in client.retrieve(top, said(f"What is {mark}?"), session_id="s", turn_id="2").text
+    client.search(top, mark), client.why(top, session_id="s"), client.why(top, query=mark)
+    client.history(top, captured.id), client.undo(top), client.rebuild(top, full=True, wait=True)
+    kept = client.remember(top, f"A {mark} note.", session_id=f"{mark} session")
+    client.remember(top, f"A {mark} note.", category=mark), client.remember(top, mark, supersedes=mark)
+    client.forget(top, kept.memory_id), client.forget(top, mark), client.get(top, [mark])
+    client.capture(top, mark, said(mark), kind=mark), client.dead(mark), client.dead("drop", [mark])
+    client.list(top, scope=mark), client.retrieve(f"/{mark}", said(mark))
+    (repo / ".forge/memory" / "odd.md").write_text(f"---\nversion: {mark} is no number\n---\n{mark}\n")
+    (repo / ".forge/memory" / "broken.md").write_text(f"---\n{mark}: [\n{mark}\n---\n{mark}\n")
+    (repo / ".forge/memory" / "torn.md").write_bytes(f"---\nid: {mark}\n".encode() + b"\xff\n---\n")
+    stage.provider.embeddings = Answer(body=mark.encode(), status=400)
+    client.rebuild(top, wait=True)
+    for text in (f"{mark} \ud800 half", f"{mark}\0{mark}", mark * 5_000):
+        answer = reply(proposal(text, supersedes=text, category=text))
+        stage.provider.chat = _playing(lambda answer=answer: answer)
+        client.capture(top, "s", said(f"{text} again"))
+        stage.settle()
+    buried = stage.buried(repo, f"They died of {mark}.", kind="explicit")
+    client.dead("show"), client.dead("retry"), stage.settle()
+    assert buried not in [event.id for event in client.dead().events]
+
+    log = stage.daemon.log()
+    assert " DEBUG " in log
+    assert [line for line in log.splitlines() if mark in line] == []
+
+
+def test_the_key_is_in_no_command_line_and_in_no_file(stage, repo):
+    """It comes by the environment, reaches the worker over a pipe, and leaves in one header."""
+    stage.captured(repo, "hello")
+
+    pids = [stage.daemon.pid, stage.state.worker_pid]
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (*pids, *_children(stage.daemon.pid))]
+    assert len(lines) >= 3
+    assert stage.classified[0].headers["authorization"] == f"Bearer {KEY}"
+    places = stage.everything(repo) | {f"line {at}": line for at, line in enumerate(lines)}
+    assert _marked(KEY, places) == []
+    assert _marked(URL_KEY, places) == []
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_a_frame_that_cannot_be_read_is_not_quoted(stage):
+    """Whoever sends a wrong type is told the place, and the log is told nothing."""
+    mark = "heliotrope"
+    wrong = [
+        {"type": "capture", "workspace": "/", "session_id": "s", "messages": mark},
+        {"type": "capture", "workspace": "/", "session_id": "s", "messages": [{"role": mark, "content": 7}]},
+        {"type": "capture", "workspace": "/", "session_id": "s", "kind": [mark]},
+        {"type": "capture", "workspace": "/", "session_id": "s", "last_summary_index": mark},
+        {"type": "retrieve", "workspace": "/", "messages": [{mark: mark}]},
+        {"type": mark},
+    ]
+    with _dialled(stage.daemon.socket) as ask:
+        told = [ask(request) for request in wrong]
+    assert {reply["type"] for reply in told} == {"failed"}
+    assert [reply for reply in told[:-1] if mark in str(reply)] == []
+    assert mark not in stage.daemon.log()
+
+
+@contextlib.contextmanager
+def _dialled(path: str) -> Iterator[Callable[[dict[str, object]], dict[str, object]]]:
+    """A greeted connection of a client without types: values go as they are, replies come as they are."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.settimeout(5)
+        peer.connect(path)
+        stream = peer.makefile("rb")
+
+        def ask(request: dict[str, object]) -> dict[str, object]:
+            body = msgspec.msgpack.encode(request)
+            peer.sendall(len(body).to_bytes(4, "big") + body)
+            return msgspec.msgpack.decode(stream.read(int.from_bytes(stream.read(4), "big")))
+
+        ask({"type": "hello", "protocol_min": 1, "protocol_max": 1})
+        yield ask
+        stream.close()

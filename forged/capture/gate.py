@@ -1,0 +1,97 @@
+"""Whether the next event may cost a model call: an endpoint that fails and a limit that is reached shut it.
+
+The breaker and the governor each say when another call may go; here it is asked, remembered until then, and
+told what a call came to. What needs no call (the built-in rules, an event that was decided before) passes
+at any time. The governor is asked again every minute at the latest: seconds on a clock that stands still in
+a suspended machine say little about midnight.
+"""
+
+from __future__ import annotations
+
+from forged.capture.values import Event, Failed, Usage
+from forged.cost import Breaker, Governor
+
+_LOOK_AGAIN_S = 60.0
+_ATTEMPTS = 2
+_PROMPT_TOKENS = 1500  # of a classifier's prompt without the window, roughly
+_PURPOSE = "capture"
+_AFTER_THE_CALL = frozenset({"storage", "unwritten", "gone", "internal"})
+
+
+class Gate:
+    """One for the daemon. `now` is in the seconds of the breaker's clock."""
+
+    def __init__(self, governor: Governor, breaker: Breaker, *, asks_model: bool) -> None:
+        """Without `asks_model` every event passes and nothing is counted."""
+        self._governor = governor
+        self._breaker = breaker
+        self._asks_model = asks_model
+        self._until = 0.0
+        self._why = self._failure = ""
+
+    @property
+    def attempts(self) -> int:
+        """How many calls an event may cost that passes now: one, if it only tries the endpoint."""
+        return 1 if self._breaker.is_probe else _ATTEMPTS
+
+    def wait_s(self, now: float) -> float:
+        """Seconds until it is worth another question, 0 if it is now."""
+        return max(self._breaker.wait_s(now), self._until - now, 0.0)
+
+    def why(self, now: float) -> str:
+        """Why nothing passes, or nothing."""
+        if wait_s := self._breaker.wait_s(now):
+            return f"calls fail, next attempt in {wait_s:.0f} s: {self._failure}"
+        return self._why if self.wait_s(now) else ""
+
+    def admits(self, event: Event, now: float) -> bool:
+        """Whether an event may cost a call now. A yes takes its place among the calls of the minute."""
+        if not self._asks_model:
+            return True
+        if self.wait_s(now):
+            return False
+        refusal = self._governor.admit(_estimate(event))
+        if refusal is None:
+            return True
+        self._until, self._why = now + min(refusal.wait_s, _LOOK_AGAIN_S), refusal.message
+        return False
+
+    def answered(self, usage: Usage) -> None:
+        """The model was asked, if `usage` says so, and answered."""
+        if self._asks_model and usage.calls:
+            self._spend(usage, failed=0)
+            self._breaker.succeeded()
+
+    def failed(self, event: Event, report: Failed) -> None:
+        """An event was not finished; whether calls are to blame is for the report to say."""
+        if report.reason in _AFTER_THE_CALL:
+            self.answered(report.usage)
+        elif self._asks_model:
+            unsaid = report.reason == "timeout" and not report.usage.calls
+            usage = _guessed(event) if unsaid else report.usage
+            self._spend(usage, failed=usage.calls)
+            self._failure = report.message
+            self._breaker.failed(report.reason, report.retry_after_s)
+
+    def lost(self, event: Event) -> None:
+        """A worker died that may have been waiting for the model: the call counts by its estimate."""
+        if self._asks_model:
+            self._spend(_guessed(event), failed=1)
+
+    def _spend(self, usage: Usage, *, failed: int) -> None:
+        if usage.calls:
+            self._governor.spend(
+                _PURPOSE,
+                calls=usage.calls,
+                failed=failed,
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+            )
+
+
+def _guessed(event: Event) -> Usage:
+    return Usage(1, _estimate(event), 0)
+
+
+def _estimate(event: Event) -> int:
+    return _PROMPT_TOKENS + event.size // 4
