@@ -391,7 +391,7 @@ def test_a_call_that_somebody_waits_for_is_counted_but_not_held_up_by_the_minute
 def test_a_call_beyond_the_daily_limit_is_refused_and_never_made(governor):
     counting, model = governor(tokens=10), Model(Completion("text"))
 
-    with pytest.raises(ProviderError, match="`memory.daily_token_limit`") as caught:
+    with pytest.raises(ProviderError, match=r"`memory\.daily_token_limit`") as caught:
         run(ask(GovernedChat(model, counting, "hyde")))
 
     assert caught.value.reason == "limit"

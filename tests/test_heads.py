@@ -161,6 +161,8 @@ def test_thousands_are_looked_through_beside_the_loop(roots, home, repo):
     seen = set()
 
     class Watched(tuple):
+        __slots__ = ()
+
         def __iter__(self):
             seen.add(threading.current_thread())
             return super().__iter__()

@@ -30,6 +30,7 @@ from forged.capture.values import (
 from forged.capture.worker import Worker
 from forged.conversation import Utterance
 from forged.errors import ProviderError
+from forged.forgotten import Forgotten
 from forged.memory import Memory, Scope
 from forged.roots import Root
 from forged.store import MemoryStore
@@ -189,6 +190,18 @@ def test_neither_event_nor_journal_is_done(tmp_path):
     assert scene.classifier.asked == []
 
 
+def test_what_was_forgotten_since_it_was_decided_is_not_linked(tmp_path):
+    scene = Scene(tmp_path, Classified((TABS, ZURICH)))
+    event = scene.event()
+    scene.handle(task_of(event))
+    for report in scene.reports[1:3]:
+        Path(report.path).unlink()
+    Forgotten(scene.settings.forgotten).add(scene.repo.top, [TABS.content])
+
+    assert scene.handle(Task(event.id)) == Done(event.id, written=1)
+    assert (scene.contents(scene.repo), scene.contents(scene.user)) == ([], [ZURICH.content])
+
+
 # --- failures ---
 
 
@@ -266,6 +279,18 @@ def test_nothing_that_can_be_written_is_tried_again_until_it_can(tmp_path):
     assert second == Done(event.id, written=1)
     assert len(scene.classifier.asked) == 1
     assert scene.contents(scene.user) == [ZURICH.content]
+
+
+def test_event_of_which_no_root_is_there_any_more_says_so(tmp_path):
+    scene = Scene(tmp_path, Classified((TABS,)))
+    event = scene.event()
+    Path(scene.repo.top).rmdir()
+
+    assert scene.handle(task_of(event)).reason == "gone"
+
+    Path(scene.repo.top).mkdir()
+
+    assert scene.handle(task_of(event)).written == 1
 
 
 @linux
