@@ -185,7 +185,13 @@ class Shelf:
     # --- events that were given up --------------------------------------------------------------------
 
     async def bury(self, event: Event, reason: str) -> None:
-        """Move an event to the dead. Raises StoreError: then it is here, or in both places."""
+        """Move an event to the dead. Raises StoreError: then it is here, or in both places.
+
+        Where nothing that waits may be on disk, nothing that was given up may either: it is dropped.
+        """
+        if not self.keeps:
+            await self.remove(event.id)
+            return
         try:
             await self._alone(self._bury, event, reason)
         except StoreError as error:

@@ -179,8 +179,12 @@ class Telling:
     def kept(self) -> Counter[str]:
         """How often each part of each fact is among the memories on disk."""
         directory = self.seen(self.top / ".forge/memory")
-        texts = (path.read_text() for path in directory.glob("*.md")) if directory.is_dir() else ()
+        texts = (_text_of(path) for path in directory.glob("*.md")) if directory.is_dir() else ()
         return Counter(name for text in texts for name, _ in _KEPT.findall(text))
+
+    def keeps_once(self, names: Iterable[str]) -> bool:
+        """Whether just these facts are on disk; a file whose directory cannot be synced comes and goes."""
+        return self.kept() == Counter({f"{name}-{part}": 1 for name in names for part in self.parts})
 
     def assert_kept_once(self, names: Iterable[str]) -> None:
         """Every one of these facts is on disk, each part of it once, and nothing else is."""
@@ -291,3 +295,11 @@ def usage(pid: int) -> Usage:
         descriptors=len(os.listdir(process / "fd")),
         semaphores=(process / "maps").read_text().count("/dev/shm/sem."),
     )
+
+
+def _text_of(path: Path) -> str:
+    """The text of a file that may be taken back at any moment."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
