@@ -114,8 +114,11 @@ def test_private_text_is_cut_out_of_what_any_client_sends(home, repo):
     assert "two" not in event.window[0].text
 
 
-def test_what_was_injected_is_cut_out_and_counted(home, repo):
-    put(repo, memory("mem_1", "The harbour opens at noon, and closes at six in the evening."))
+@pytest.mark.parametrize("marked", [True, False])
+def test_what_was_injected_is_cut_out_and_counted(home, repo, marked):
+    """As a block with its marks, or repeated as a paragraph."""
+    fact = "The harbour opens at noon, and closes at six in the evening."
+    put(repo, memory("mem_1", fact))
 
     async def work(parts):
         await parts.loaded(repo)
@@ -127,7 +130,8 @@ def test_what_was_injected_is_cut_out_and_counted(home, repo):
         )
         injected = (await parts.ask(asked)).text
         assert "noon" in injected
-        await parts.ask(turn(repo, f"When does the harbour open?\n{injected}", "As it says."))
+        echo = injected if marked else fact
+        await parts.ask(turn(repo, "When does the harbour open?", f"I was told:\n\n{echo}\n\nSo there."))
         return waiting(parts)[0].window, parts.daemon.metrics.echoes_removed
 
     window, echoes = talk(home, work)
@@ -239,6 +243,14 @@ def test_what_was_said_in_another_session_or_explicitly_is_no_part_of_a_batch(ho
     reply, left, _ = undone(home, repo, session_id="s")
 
     assert (ids(reply), left) == (["mem_1"], ["mem_2", "mem_3"])
+
+
+def test_what_two_sessions_left_at_one_moment_are_two_batches(home, repo):
+    put(repo, captured("mem_1", "One.", 2), captured("mem_2", "Two.", 2, session="t"))
+
+    reply, left, _ = undone(home, repo)
+
+    assert (ids(reply), left) == (["mem_2"], ["mem_1"])
 
 
 def test_newest_batch_of_a_session_is_taken_back_though_another_has_a_newer_one(home, repo):
