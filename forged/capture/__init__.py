@@ -1,7 +1,13 @@
 """Finished turns become memory files: the queue, its worker process, and what decides what to keep.
 
-The daemon accepts an event and owns the queue (`pipeline`, `queue`, `spool`); one spawned worker gets one
-event at a time (`supervisor`, `worker`), asks a classifier (`rules`, `llm`), and writes what is left after
-validation (`documents`). Capture never talks to the indexer: it writes files (design.md section 6
-"Capture", ADR-0046).
+    the daemon                                                       the worker, spawned, one event at a time
+    intake -> pipeline -> queue | shelf -> spool, dead
+                 |
+              handover -> gate, hand -> supervisor -> incarnation == Queue ==> worker -> rules | llm
+                 ^                                       |                        |
+                 +------------- reports -----------------+ <===== Pipe ==== documents -> journal -> files
+
+`intake` cuts out what must not come in, `pipeline` acknowledges, `queue` holds the line and `shelf` what is
+on disk; `handover` gives the worker one event and ends it once. Capture never talks to the indexer: it
+writes files (design.md section 6 "Capture", ADR-0046).
 """

@@ -13,7 +13,7 @@ from forged.conversation import Utterance
 from forged.memory import Scope
 from forged.roots import Root
 
-REPO, OTHER = Root("/work/repo", Scope.REPO), Root("/work/other", Scope.REPO)
+REPO, OTHER = Root("/srv/repo", Scope.REPO), Root("/srv/other", Scope.REPO)
 DURABLE = ["compaction", "session_end", "explicit"]
 
 

@@ -23,7 +23,7 @@ from forged.roots import Root
 from tests.support import syscalls
 from tests.support.stepped import killed_at_every_call
 
-ROOTS = (Root("/work/repo", Scope.REPO), Root("/home/me", Scope.USER))
+ROOTS = (Root("/srv/repo", Scope.REPO), Root("/home/me", Scope.USER))
 
 
 def event(number: int = 1, text: str = "use errors.As, not a type switch", **fields: object) -> Event:
