@@ -15,6 +15,7 @@ from measuring import HERE, Broken, Figure, in_turn, ms, needs, p50, plain_envir
 
 from forged import graph, vector_map
 from forged.dense import DenseLeg, cosines_into
+from forged.lexical import LexicalLeg, terms
 from forged.vector_map import VectorMap
 from forged_client import framing, protocol
 
@@ -88,7 +89,7 @@ def _map(rows: np.ndarray, *, words: bool) -> VectorMap:
         generation=1,
         memories=memories,
         row_of={memory.id: row for row, memory in enumerate(memories)},
-        lexical=vector_map.lexical_leg(memories) if words else None,
+        lexical=LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None,
         dense=DenseLeg.build("bench", rows),
         chains=graph.NO_CHAINS,
     )
