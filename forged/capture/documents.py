@@ -18,16 +18,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from forged import graph
-from forged.capture.values import TRIGGERS, Classified, Document, Event, Proposal, Tally
+from forged.capture.values import (
+    MAX_CONTENT_BYTES,
+    MOST_DOCUMENTS,
+    TRIGGERS,
+    Classified,
+    Document,
+    Event,
+    Proposal,
+    Tally,
+)
 from forged.forgotten import digest
 from forged.likeness import Texts, content_words
 from forged.memory import Category, Memory, Related, Relationship, new_id
 from forged.roots import Root
 from forged.secrets import PLACEHOLDER, redact
 
-MOST_DOCUMENTS = 10
 MOST_RELATED = 8
-MAX_CONTENT_BYTES = 8 * 1024
 
 _CATEGORIES = frozenset(Category)
 _RELATIONSHIPS = frozenset(Relationship)

@@ -15,13 +15,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from forged.capture.values import Proposal
+from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Proposal
 from forged.memory import Related
 from forged.providers.replies import without_thoughts
 from forged.providers.texts import sendable
 
-MOST_PROPOSALS = 10
-MOST_CONTENT_BYTES = 8 << 10
 _MOST_EDGES = 32
 # Ten memories of the greatest size take 80 KiB; what lies behind this is not read.
 _MOST_CHARACTERS = 512 << 10
@@ -61,7 +59,7 @@ def _read(text: str) -> Reply:
     elements, broken = _elements(text)
     judged = [_proposal(element) for element in elements]
     proposals = tuple(proposal for proposal in judged if proposal is not None)
-    return Reply(proposals[:MOST_PROPOSALS], broken + len(judged) - len(proposals))
+    return Reply(proposals[:MOST_DOCUMENTS], broken + len(judged) - len(proposals))
 
 
 def _answer(text: str) -> str:
@@ -144,7 +142,7 @@ def _proposal(element: object) -> Proposal | None:
     content, scope, category = (_text(element.get(name)) for name in ("content", "scope", "category"))
     if not content or scope is None or category is None:
         return None
-    if len(content.encode()) > MOST_CONTENT_BYTES:
+    if len(content.encode()) > MAX_CONTENT_BYTES:
         return None
     return Proposal(
         content=content,

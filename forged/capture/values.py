@@ -17,6 +17,10 @@ from forged.memory import Memory, Related, Scope, Trigger, utc_now
 from forged.models import BUILTIN_RULES
 from forged.roots import Root
 
+# Of one event, as reliability-anchors.md D5 has them.
+MOST_DOCUMENTS = 10
+MAX_CONTENT_BYTES = 8 << 10
+
 Kind = Literal["turn", "compaction", "explicit", "session_end"]
 
 # Only a turn's event may be replaced by a newer one; the others are on disk before they are acknowledged.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.reply import MOST_CONTENT_BYTES, MOST_PROPOSALS, Reply, read
+from forged.capture.reply import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Reply, read
 from forged.capture.values import Proposal
 from forged.memory import Related
 
@@ -126,7 +126,7 @@ REPLIES: dict[str, tuple[str, list[str], int]] = {
     "content true": (with_field("content", True), [TWO[1]], 1),
     "scope a number": (with_field("scope", 1), [TWO[1]], 1),
     "category a list": (with_field("category", ["patterns"]), [TWO[1]], 1),
-    "content too long": (with_field("content", "ä" * (MOST_CONTENT_BYTES // 2 + 1)), [TWO[1]], 1),
+    "content too long": (with_field("content", "ä" * (MAX_CONTENT_BYTES // 2 + 1)), [TWO[1]], 1),
     "scope global": (with_field("scope", "global"), TWO, 0),  # judged where all memories are
     "ids of others": (with_field("supersedes", "../../x"), TWO, 0),
     # size
@@ -220,7 +220,7 @@ def test_half_characters_and_nul_become_writable() -> None:
 
 
 def test_the_greatest_content_is_taken() -> None:
-    longest = "x" * MOST_CONTENT_BYTES
+    longest = "x" * MAX_CONTENT_BYTES
 
     assert contents(read(with_field("content", longest))) == [longest, TWO[1]]
 
@@ -245,10 +245,10 @@ def test_whatever_a_model_writes_is_read_within_limits(text: str, end: int) -> N
     for piece in (text, text[:end], text[end:]):
         reply = read(piece)
 
-        assert len(reply.proposals) <= MOST_PROPOSALS
+        assert len(reply.proposals) <= MOST_DOCUMENTS
         assert reply.malformed >= 0
         for proposal in reply.proposals:
-            assert 0 < len(proposal.content.strip().encode()) <= MOST_CONTENT_BYTES
+            assert 0 < len(proposal.content.strip().encode()) <= MAX_CONTENT_BYTES
 
 
 ELEMENT = st.fixed_dictionaries(
@@ -265,7 +265,7 @@ ELEMENT = st.fixed_dictionaries(
 PROSE = st.text(st.characters(exclude_characters="[]{}<>", exclude_categories=["Cs"]), max_size=60)
 
 
-@given(PROSE, st.lists(ELEMENT, max_size=MOST_PROPOSALS), PROSE, st.sampled_from([None, 0, 2]), st.booleans())
+@given(PROSE, st.lists(ELEMENT, max_size=MOST_DOCUMENTS), PROSE, st.sampled_from([None, 0, 2]), st.booleans())
 def test_an_array_in_prose_is_found_whole(
     before: str, elements: list[dict], after: str, indent: int | None, wrapped: bool
 ) -> None:
@@ -283,7 +283,7 @@ def contents_of(element: dict) -> str:
     return element["content"].replace("\0", "\ufffd").strip()
 
 
-@given(st.lists(ELEMENT, min_size=1, max_size=MOST_PROPOSALS), st.data())
+@given(st.lists(ELEMENT, min_size=1, max_size=MOST_DOCUMENTS), st.data())
 def test_of_a_reply_that_breaks_off_every_whole_element_is_kept(
     elements: list[dict], data: st.DataObject
 ) -> None:
