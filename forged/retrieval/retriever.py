@@ -36,6 +36,8 @@ _RESERVE, _RESERVE_S = 0.25, 0.5
 # Multiply-adds that are searched on the event loop, about 2 ms; more goes to the search thread.
 _INLINE_WORK = 50_000_000
 FIRST_BUILD = "first build is running"
+NO_MEMORIES = "no memories yet"
+WORDS_ONLY = "vectors are on their way; answered by words"
 
 See = Callable[[float], Awaitable[View]]
 
@@ -137,11 +139,15 @@ class Retriever:
         limit = ask.deadline + LATE_S
         try:
             async with asyncio.timeout_at(limit):
+                view = await see(0.0)
+                if _holds_nothing(view, ask.min_generation):
+                    return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
                 strategy, queries = await self._queries(ask, limit)
                 if not queries:
                     return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
-                vectors = await self._embed(queries, limit)
-                return await self._search(ask, await see(limit), queries, vectors, strategy=strategy)
+                view = await see(limit)
+                vectors = await self._embed(view, queries, limit)
+                return await self._search(ask, view, queries, vectors, strategy=strategy)
         except (ProviderError, TimeoutError) as error:
             reason = error.reason if isinstance(error, ProviderError) else "timeout"
             logger.debug("retrieval failed reason=%s", reason)
@@ -162,8 +168,9 @@ class Retriever:
         # The message is one more query: hypotheses of a weak model alone lose recall (feasibility 1.2).
         return "hyde", (*found, *message) if found else ()
 
-    async def _embed(self, queries: Sequence[str], limit: float) -> Vectors | None:
-        if self._embedder is None:
+    async def _embed(self, view: View, queries: Sequence[str], limit: float) -> Vectors | None:
+        """Vectors of the queries, or None where no map has any to compare them with (yet)."""
+        if self._embedder is None or "dense" not in view.legs:
             return None
         return await self._embedder.embed([self._redacted(text) for text in queries], "query", deadline=limit)
 
@@ -183,8 +190,8 @@ class Retriever:
             deadline = max(ask.deadline, time.monotonic() + _RESERVE_S)
             try:
                 async with asyncio.timeout_at(deadline):
-                    vectors = await self._embed(ask.plain_queries, deadline)
                     view = await see(deadline)
+                    vectors = await self._embed(view, ask.plain_queries, deadline)
                 return await self._search(
                     ask, view, ask.plain_queries, vectors, strategy="direct", reason=f"hyde: {reason}"
                 )
@@ -215,7 +222,7 @@ class Retriever:
 
         What a fallback found, or a view that lacks a root, is not kept for the turn.
         """
-        lacking = FIRST_BUILD if view.waiting else view.problem or _odd_sized(view, vectors)
+        lacking = FIRST_BUILD if view.waiting else view.problem or self._oddity(view, vectors)
         ranked = await self._ranked(ask, view, queries, vectors)
         if lacking and not ranked:
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
@@ -236,6 +243,12 @@ class Retriever:
             generation=view.generation,
             degraded=bool(reason or lacking),
         )
+
+    def _oddity(self, view: View, vectors: Vectors | None) -> str:
+        """Why the dense leg could not take part as it should, or nothing."""
+        if vectors is not None:
+            return _odd_sized(view, vectors)
+        return WORDS_ONLY if self._embedder is not None and len(view) and "dense" not in view.legs else ""
 
     async def _ranked(
         self, ask: Ask, view: View, queries: Sequence[str], vectors: Vectors | None
@@ -273,7 +286,7 @@ class Retriever:
         queries = (ask.message,)
         try:
             async with asyncio.timeout_at(ask.deadline):
-                vectors = await self._embed(queries, ask.deadline)
+                vectors = await self._embed(view, queries, ask.deadline)
             return await self._search(ask, view, queries, vectors, strategy="direct")
         except (ProviderError, TimeoutError) as error:
             reason = error.reason if isinstance(error, ProviderError) else "timeout"
@@ -326,10 +339,10 @@ def _with_room(top_k: int, view: View) -> int:
     return top_k + min(superseded, 3 * top_k)
 
 
-def _odd_sized(view: View, vectors: Vectors | None) -> str:
+def _odd_sized(view: View, vectors: Vectors) -> str:
     """Say that some map cannot be compared with the queries: the model was replaced behind its name."""
     sizes = {m.dense.dimension for m in view.maps if m.dense is not None}
-    if vectors is None or sizes <= {vectors.shape[1]}:
+    if sizes <= {vectors.shape[1]}:
         return ""
     return "vectors of another dimension; forgectl rebuild --full embeds anew"
 
@@ -339,7 +352,12 @@ def _why_empty(view: View, ranked: Sequence[Ranked], block: injection.Injection)
         return ""
     if ranked:
         return "nothing fits the token budget"
-    return "no memory matches" if len(view) else "no memories yet"
+    return "no memory matches" if len(view) else NO_MEMORIES
+
+
+def _holds_nothing(view: View, min_generation: int) -> bool:
+    """Whether every root is known to be empty: then neither a model nor an endpoint is asked."""
+    return not (len(view) or view.waiting or view.problem) and view.generation >= min_generation
 
 
 def _left(deadline: float) -> float:

@@ -123,6 +123,26 @@ def told(answer: Answer) -> tuple[str, str, str, tuple[str, ...]]:
     return answer.status, answer.strategy, answer.reason, answer.legs
 
 
+# --- ready at once, better soon -------------------------------------------------------------------------
+
+
+def test_until_the_vectors_are_there_the_words_answer_and_nobody_embeds_the_query():
+    embedder = Embedder()
+    answer = retrieve(retriever(embedder=embedder), View((WORDS,)))
+
+    assert told(answer) == ("ok", "direct", "vectors are on their way; answered by words", ("lexical",))
+    assert answer.degraded
+    assert embedder.calls == []
+
+
+def test_a_store_known_to_be_empty_asks_no_model():
+    chat, embedder = Chat("h"), Embedder()
+    answer = retrieve(retriever(chat, embedder), View((EMPTY,), generation=1))
+
+    assert told(answer)[:3] == ("empty", "", "no memories yet")
+    assert (chat.calls, embedder.calls) == (0, [])
+
+
 # --- the order of fallbacks (D5) ---------------------------------------------------------------------
 
 
