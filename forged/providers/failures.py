@@ -19,13 +19,18 @@ from forged.errors import ProviderError
 
 _MAX_TOLD = 1_000  # judged by patterns, which take their time over 64 kB
 _MAX_MESSAGE = 200
+_MAX_ERROR_BYTES = 64 << 10  # a longer 200 is an answer, and decoding it twice would cost
+_DEEPEST = 4
 _MAX_RETRY_AFTER_S = 300.0
 _ECHO = 8
 _SHORTEST = 4
 
 
 class SizeRefused(ProviderError):  # noqa: N818 - reads as what happened
-    """The endpoint says that a request was too large; half of it may pass. Its reason is bad_input."""
+    """The endpoint says that a request was too large; half of it may pass.
+
+    Its reason is bad_input, or rate_limited where one request exceeds what a minute allows.
+    """
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -43,10 +48,23 @@ class Fault(msgspec.Struct, frozen=True):
         return kind(self.message, reason=self.reason, status=self.status, retry_after_s=self.retry_after_s)
 
 
-# What a message must speak of for a smaller request to be worth a try (rule 3).
-_SPEAKS_OF_SIZE = re.compile(r"(?i)batch|input|token|too (?:long|large|many|big)|maximum|context|length")
-_SPEAKS_OF_MODEL = re.compile(r"(?i)model\b.*(?:not found|not exist|not load|unknown|invalid)|no models? ")
+# What a message must speak of for a smaller request to be worth a try (rule 3). A refusal names what was too
+# much in any words, so one of them will do; a 500 has many other causes, so it must name the excess as well.
+_SPEAKS_OF_SIZE = re.compile(r"(?i)batch|input|token|context|length")
+_SPEAKS_OF_EXCESS = re.compile(
+    r"(?i)too (?:long|large|many|big)|maximum|max allowed|at most|exceed|larger than|limit is"
+)
+_SPEAKS_OF_MODEL = re.compile(
+    r"(?is)model\b.*(?:not found|not exist|not load|not support|unknown|invalid)"
+    r"|(?:invalid|unknown|unsupported|failed to load) model|no models? "
+)
 _SPEAKS_OF_KEY = re.compile(r"(?i)api.?key|unauthorized|authentication")
+_EXCEEDS_A_MINUTE = re.compile(r"(?i)request too large")  # OpenAI: waiting for the next one is in vain
+# How servers say that there is nothing at this path, where they say anything.
+_SPEAKS_OF_PATH = re.compile(
+    r"(?i)^not found\W*$|page not found|unexpected endpoint|invalid url|cannot post"
+    r"|(?:unknown|no|no such) (?:route|path|endpoint)\b"
+)
 _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")  # JSON within JSON
 _RETRIED = frozenset({408, 409, 429})
 
@@ -78,13 +96,12 @@ def fault_of(
         status = complaint.status
     complaint = complaint or _Complaint()
     reason, too_large = _judge(status, complaint)
-    asked = _retry_after(headers, complaint, now)
     return Fault(
         reason=reason,
         message=_sentence(where, status, complaint, sent),
         status=status,
         retry=_may_retry(status, headers, too_large=too_large),
-        retry_after_s=asked,
+        retry_after_s=_retry_after(headers, complaint, now),
         too_large=too_large,
     )
 
@@ -95,48 +112,69 @@ def _judge(status: int, complaint: _Complaint) -> tuple[str, bool]:
     if status in (401, 402, 403, 407):
         return "auth", False
     if status == 429:
-        return "rate_limited", False
+        return "rate_limited", bool(_EXCEEDS_A_MINUTE.search(told))
     if status == 408:
         return "timeout", False
     if status == 413:
         return "bad_input", True
     if status in (400, 422):
-        if _SPEAKS_OF_KEY.search(told):
-            return "auth", False
-        if _SPEAKS_OF_MODEL.search(told):
-            return "bad_reply", False
-        return "bad_input", bool(_SPEAKS_OF_SIZE.search(told))
-    if status >= 500:
-        # llama.cpp answers 500 when an input does not fit, Ollama when a vector came out as NaN.
-        too_large = status == 500 and bool(_SPEAKS_OF_SIZE.search(told))
-        return ("bad_input" if too_large or "NaN" in told else "server"), too_large
-    # 409 is a state of the server; what is left is a wrong path, a redirect or an unknown error in a 200.
-    return ("server" if status in (0, 200, 409) else "bad_reply"), False
+        return _judge_refusal(told)
+    if status == 500 and _names_excess(told):
+        return "bad_input", True  # llama.cpp, when an input does not fit its batch
+    if status >= 500 and status != 501:
+        return ("bad_input" if "NaN" in told else "server"), False  # Ollama, when a vector came out as NaN
+    # 409 is a state of the server, as is an unknown error in a 200. What is left says that the address, the
+    # model or the server is not made for this: a wrong path, a redirect, 501.
+    unknown = status in (0, 200, 409) and not _SPEAKS_OF_PATH.search(complaint.message)
+    return ("server" if unknown else "bad_reply"), False
+
+
+def _judge_refusal(told: str) -> tuple[str, bool]:
+    # Size goes first when it is certain: a proxy quotes the whole error of its upstream, and "This model's
+    # maximum context length ... invalid_request_error" is no word about the model's name.
+    if _names_excess(told):
+        return "bad_input", True
+    if _SPEAKS_OF_KEY.search(told):
+        return "auth", False
+    if _SPEAKS_OF_MODEL.search(told):
+        return "bad_reply", False
+    return "bad_input", bool(_SPEAKS_OF_SIZE.search(told) or _SPEAKS_OF_EXCESS.search(told))
+
+
+def _names_excess(told: str) -> bool:
+    return bool(_SPEAKS_OF_SIZE.search(told) and _SPEAKS_OF_EXCESS.search(told))
 
 
 def _may_retry(status: int, headers: Mapping[str, str], *, too_large: bool) -> bool:
     told = headers.get("x-should-retry", "").lower()
     if told in ("true", "false"):
         return told == "true"
-    return not too_large and (status in _RETRIED or status >= 500)
+    return not too_large and (status in _RETRIED or (status >= 500 and status != 501))
 
 
 def _holds_error(body: bytes) -> bool:
-    """Whether a 200 is an error all the same (OpenRouter); such a body says so at its beginning."""
-    document = _json(body) if b'"error"' in body[:512] else None
-    return isinstance(document, dict) and bool(document.get("error") or document.get("object") == "error")
+    """Whether a 200 is an error all the same (OpenRouter, LM Studio)."""
+    if len(body) > _MAX_ERROR_BYTES or not (b'"error"' in body or b'"detail"' in body):
+        return False
+    document = _first(_json(body))
+    if not isinstance(document, dict):
+        return False
+    answered = "data" in document or "choices" in document
+    return bool(
+        document.get("error")
+        or document.get("object") == "error"
+        or (document.get("detail") and not answered)
+        or _choice_error(document)
+    )
 
 
 def _complaint(body: bytes) -> _Complaint | None:
     """Find the error in a body: `error` as object or text, in a list, at top level, or as `detail`."""
-    document = _json(body)
-    if isinstance(document, list):
-        document = document[0] if document else None
+    document = _first(_json(body))
     if not isinstance(document, dict):
         return None
-    found = document.get("error") or document.get("detail") or document
-    if isinstance(found, list):
-        found = found[0] if found else ""
+    found = document.get("error") or document.get("detail") or _choice_error(document) or document
+    found = _first(found)
     if isinstance(found, str):
         return _Complaint(message=found[:_MAX_TOLD])
     if not isinstance(found, dict) or not ("message" in found or "code" in found or "msg" in found):
@@ -145,10 +183,47 @@ def _complaint(body: bytes) -> _Complaint | None:
     named = next((v for v in (code, found.get("type"), found.get("status")) if isinstance(v, str)), "")
     return _Complaint(
         code=named if re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", named) else "",
-        message=str(found.get("message") or found.get("msg") or "")[:_MAX_TOLD],
-        status=code if type(code) is int and 400 <= code < 600 else 0,
+        message=_told(found),
+        status=_status(code),
         retry_after_s=_retry_delay(found.get("details")),
     )
+
+
+def _first(document: object) -> object:
+    """Return what a list holds first: Gemini wraps an error in one, FastAPI lists what it refuses."""
+    if isinstance(document, list):
+        return document[0] if document else None
+    return document
+
+
+def _choice_error(document: dict[str, object]) -> object:
+    """Return the error that OpenRouter puts into a choice when the upstream failed in mid-answer."""
+    choice = _first(document.get("choices"))
+    return choice.get("error") if isinstance(choice, dict) else None
+
+
+def _told(found: dict[str, object]) -> str:
+    """Return the sentence of an error, and what the upstream said where OpenRouter passes it on."""
+    metadata = found.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    sentence = _words(found.get("message") or found.get("msg"))
+    return (f"{sentence}: {raw}" if isinstance(raw, str) else sentence)[:_MAX_TOLD]
+
+
+def _words(told: object) -> str:
+    """Return the sentence in a `message` that is none: LiteLLM and Mistral nest another error there."""
+    for _ in range(_DEEPEST):
+        told = _first(told)
+        if not isinstance(told, dict):
+            break
+        told = next((told[key] for key in ("message", "msg", "error", "detail") if told.get(key)), "")
+    return told if isinstance(told, str) else ""
+
+
+def _status(code: object) -> int:
+    """Return the HTTP status that an error names itself, as a number or as text, else 0."""
+    number = int(code) if isinstance(code, str) and re.fullmatch("[45][0-9]{2}", code) else code
+    return number if type(number) is int and 400 <= number < 600 else 0
 
 
 def _json(body: bytes) -> object:
@@ -168,9 +243,8 @@ def _retry_delay(details: object) -> float | None:
 
 
 def _retry_after(headers: Mapping[str, str], complaint: _Complaint, now: float) -> float | None:
-    milliseconds = _seconds(headers.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return milliseconds / 1000
+    if (seconds := _seconds(headers.get("retry-after-ms", ""), unit=0.001)) is not None:
+        return seconds
     stated = headers.get("retry-after", "")
     if (seconds := _seconds(stated)) is not None:
         return seconds
@@ -180,9 +254,9 @@ def _retry_after(headers: Mapping[str, str], complaint: _Complaint, now: float) 
         return complaint.retry_after_s
 
 
-def _seconds(text: str) -> float | None:
+def _seconds(text: str, *, unit: float = 1.0) -> float | None:
     try:
-        seconds = float(text)
+        seconds = float(text) * unit
     except ValueError:
         return None
     return min(max(0.0, seconds), _MAX_RETRY_AFTER_S) if math.isfinite(seconds) else None
@@ -192,7 +266,10 @@ def _sentence(where: str, status: int, complaint: _Complaint, sent: tuple[str, .
     code = f" {complaint.code}" if complaint.code and not _repeats(complaint.code, sent) else ""
     # A refused key is echoed in part by some providers ("Incorrect API key provided: sk-ab**yz").
     told = "" if status in (401, 403) else quotable(complaint.message, sent)
-    return f"{where} answered {status or 'an error'}{code}" + (f": {told}" if told else "")
+    silent = status == 404 and not complaint.message
+    wrong_path = silent or (status in (0, 404) and _SPEAKS_OF_PATH.search(complaint.message))
+    hint = "; is /v1 missing in the base URL?" if wrong_path else ""
+    return f"{where} answered {status or 'an error'}{code}" + (f": {told}" if told else "") + hint
 
 
 def quotable(message: str, sent: tuple[str, ...]) -> str:

@@ -27,7 +27,7 @@ from forged.errors import ConfigError, ProviderError
 from forged.providers import Completion, Kind, Vectors
 from forged.providers.failures import Fault, SizeRefused, fault_of, quotable
 from forged.providers.replies import read_completion, read_vectors
-from forged.providers.texts import clipped, fitting, sendable
+from forged.providers.texts import clipped, estimated_tokens, fitting, sendable
 
 logger = logging.getLogger(__name__)
 # httpx logs every URL, with its query, at info; a query may hold a key.
@@ -46,9 +46,16 @@ _HURRY_S = 20.0  # with less time than this an agent waits: 2 s, and 15 s that a
 _LONGEST_PAUSE_S = 8.0
 _MAX_TEXT_TOKENS = 8_000
 _SMALLEST_LEARNED = 4
+_SMALLEST_CUT = 64  # tokens; no model takes less, so what is refused then is not refused for its length
 # Texts and estimated tokens in one request: what the endpoint allows, where it is known to differ.
 _BATCH = (96, 8_000)
-_BATCH_BY_HOST = {"api.openai.com": (128, 64_000), "dashscope.aliyuncs.com": (10, 8_000)}
+_DASHSCOPE = (10, 8_000)
+_BATCH_BY_HOST = {
+    "api.openai.com": (128, 64_000),
+    "dashscope.aliyuncs.com": _DASHSCOPE,
+    "dashscope-intl.aliyuncs.com": _DASHSCOPE,
+    "dashscope-us.aliyuncs.com": _DASHSCOPE,
+}
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -178,11 +185,13 @@ async def _read(response: httpx.Response, cap: int) -> bytes | None:
     if encoding not in ("identity", "", "gzip", "deflate"):
         return None
     inflate = zlib.decompressobj(47).decompress if encoding in ("gzip", "deflate") else None
-    content = bytearray()
+    content, received = bytearray(), 0
     try:
         async for chunk in response.aiter_raw():
+            # Counted on both sides of zlib, which keeps all that follows the end of what was packed.
+            received += len(chunk)
             content += chunk if inflate is None else inflate(chunk, cap + 1 - len(content))
-            if len(content) > cap:
+            if max(received, len(content)) > cap:
                 return None
     except zlib.error:
         return None
@@ -200,8 +209,10 @@ class OpenAICompatibleEmbedder:
     """`Embedder` over `POST {base_url}/embeddings`; sends `model` and `input` and nothing else.
 
     A call goes out in batches, by number and by estimated tokens; a refusal that speaks of size halves them
-    and the smaller number is remembered while the process lives. A call succeeds as a whole or raises on
-    the first batch that cannot be done: whoever embeds a store bisects (bad_input is the fault of a text).
+    and the smaller number is remembered while the process lives. A single text that is refused for its size
+    is cut to the longest beginning, of a half, a quarter and so on, that is taken: llama.cpp takes 512 tokens
+    as it comes. A call succeeds as a whole or raises on the first batch that cannot be done: whoever embeds
+    a store bisects (bad_input is the fault of a text).
     A reply of another dimension than the one before is a bad_reply, once: the model was replaced behind its
     name, and whoever holds vectors has to get them anew.
     """
@@ -238,21 +249,24 @@ class OpenAICompatibleEmbedder:
         until = time.monotonic() + _DEFAULT_TIME_S if deadline is None else deadline
         ready = [self._ready(text, kind) for text in texts]
         done: list[Vectors] = []
-        at, most = 0, self._batch
+        at, most, growth = 0, self._batch, 1
         while at < len(ready):
             batch = ready[at : at + fitting(ready[at:], most, self._batch_tokens)]
             try:
                 done.append(await self._embed_batch(batch, until))
-            except SizeRefused:
-                if len(batch) == 1:
-                    raise
-                most = len(batch) // 2
-                logger.debug("batch halved host=%s texts=%d", self._endpoint.host, most)
-            else:
-                at += len(batch)
+            except SizeRefused as refusal:
+                if len(batch) > 1:
+                    most, growth = len(batch) // 2, 1
+                    logger.debug("batch halved host=%s texts=%d", self._endpoint.host, most)
+                    continue
+                done.append(await self._embed_cut(batch[0], until, refusal))
+                most, growth = 1, 2  # it was this text; how many are too many is an open question again
+            at += len(batch)
+            most = min(most * growth, self._batch)
         # Learned only from a call that went through: a poisoned text also drives the number down. A few
         # long texts do too, hence the floor.
-        self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
+        if growth == 1:
+            self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
         return np.concatenate(done) if done else np.zeros((0, self._dimension), dtype=np.float32)
 
     def forget(self) -> None:
@@ -274,6 +288,19 @@ class OpenAICompatibleEmbedder:
                 reason="bad_reply",
             )
         return rows
+
+    async def _embed_cut(self, text: str, deadline: float, refusal: SizeRefused) -> Vectors:
+        """Embed the beginning of a text that was refused as a whole; raises the last refusal."""
+        tokens = estimated_tokens(text) // 2
+        while tokens >= _SMALLEST_CUT:
+            try:
+                row = await self._embed_batch([clipped(text, tokens)], deadline)
+            except SizeRefused as error:
+                refusal, tokens = error, tokens // 2
+            else:
+                logger.info("text cut host=%s tokens=%d", self._endpoint.host, tokens)
+                return row
+        raise refusal
 
     def _ready(self, text: str, kind: Kind) -> str:
         text = sendable(text)
