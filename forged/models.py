@@ -1,4 +1,4 @@
-"""What is known about models by name: the built-in ones, and the words before a query and a passage.
+"""What is known about models by name: the ones that need no endpoint, and the words before query and passage.
 
 Most retrieval models were trained with such prefixes and lose 4-6 points of recall without them, silently
 (feasibility.md section 1.3). A value that the user sets wins; an unknown model gets none, which is right
@@ -11,12 +11,23 @@ import re
 
 import msgspec
 
+AUTO = "auto"
+"""The embedding model that is best here without an endpoint; `Config.embedder` says which."""
+
+BUILTIN_LEXICAL = "builtin:lexical"
+"""No embedding model: the lexical leg alone."""
+
 BUILTIN_RULES = "builtin:rules"
 """The classifier that needs no model."""
 
-# Names that need no endpoint, by what asks for them. In-process models come with a later version.
-_BUILT_IN = {"embedder": ("auto", "builtin:lexical"), "chat": (), "classifier": (BUILTIN_RULES,)}
+LOCAL = "local:multilingual-e5-small"
+"""The embedding model of the extra `local`; it puts its own prefixes before every text."""
+
+# Names that need no endpoint and no file, by what asks for them.
+_BUILT_IN = {"embedder": (AUTO, BUILTIN_LEXICAL, LOCAL), "chat": (), "classifier": (BUILTIN_RULES,)}
 _IN_PROCESS = ("local:", "fastembed:")
+# What follows becomes the name of a folder.
+_FASTEMBED = re.compile(r"fastembed:([\w-][\w.-]*/)?[\w-][\w.-]*", re.ASCII)
 
 _SENTENCE = "Represent this sentence for searching relevant passages: "
 _SENTENCE_ZH = "为这个句子生成表示以用于检索相关文章："
@@ -50,14 +61,32 @@ _FAMILIES: tuple[tuple[re.Pattern[str], KnownModel], ...] = tuple(
 
 def known_model(name: str) -> KnownModel:
     """Return the prefixes of a model; `BAAI/bge-small-en-v1.5` and `bge-small-en-v1.5:q8_0` are one."""
-    bare = name.lower().rsplit("/", 1)[-1].removeprefix("text-embedding-")
+    bare = bare_name(name).removeprefix("text-embedding-")
     return next((known for pattern, known in _FAMILIES if pattern.match(bare)), KnownModel())
+
+
+def bare_name(name: str) -> str:
+    """Return a model's name in lower case, without who published it and what runs it."""
+    kind = next((kind for kind in _IN_PROCESS if name.startswith(kind)), "")
+    return name.removeprefix(kind).lower().rsplit("/", 1)[-1]
+
+
+def runs_in_process(name: str) -> bool:
+    """Whether this is a model that is loaded into the daemon, and no endpoint's."""
+    return name.startswith(_IN_PROCESS)
 
 
 def unusable(role: str, name: str) -> str:
     """Why a name can be no model in this version, or nothing; `role` is embedder, chat or classifier."""
     if name in _BUILT_IN[role]:
         return ""
-    if name.startswith(_IN_PROCESS):
-        return "in-process models come with a later version of forged"
-    return "there is no such built-in model" if name.startswith("builtin:") else ""
+    if name.startswith("builtin:"):
+        return "there is no such built-in model"
+    if not runs_in_process(name):
+        return ""
+    if role != "embedder":
+        return "only embedding models run in process"
+    if name.startswith("local:"):
+        return f"there is one local model, {LOCAL}"
+    wanted = "fastembed: takes the name of a model, as in fastembed:bge-small-en-v1.5"
+    return "" if _FASTEMBED.fullmatch(name) else wanted

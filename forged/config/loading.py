@@ -35,7 +35,7 @@ from forged.config.values import (
     shown,
 )
 from forged.errors import ConfigError
-from forged.models import known_model, unusable
+from forged.models import LOCAL, known_model, unusable
 
 _MAX_FILE_BYTES = 1 << 20
 
@@ -100,6 +100,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     capture, capture_settings = _section("capture", CaptureConfig, given)
     config = Config(memory=memory, llm=llm, capture=capture)
     _require_usable_models(given)
+    _require_own_prefixes(given)
     return Loaded(
         config=config,
         settings=memory_settings + llm_settings + capture_settings,
@@ -113,6 +114,18 @@ def _require_usable_models(given: Mapping[str, _Given]) -> None:
         found = given.get(key)
         if found is not None and (why := unusable(role, str(found.value))):
             raise ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}): {why}")
+
+
+def _require_own_prefixes(given: Mapping[str, _Given]) -> None:
+    """Stop at prefixes for the local model: it writes its own, and others would do nothing, silently."""
+    model = given.get("memory.embedding_model")
+    if model is None or model.value != LOCAL:
+        return
+    own = known_model(LOCAL)
+    for key, prefix in (("query_prefix", own.query_prefix), ("passage_prefix", own.passage_prefix)):
+        found = given[f"memory.{key}"]
+        if found.value != prefix:
+            raise _refusal(f"memory.{key}", found, f"left out: {LOCAL} always writes its own, {prefix!r}")
 
 
 def config_path(env: Mapping[str, str]) -> Path:
@@ -241,6 +254,8 @@ def _checked(key: str, kind: object, found: _Given) -> object:
         raise _refusal(key, found, _allowed(msgspec.inspect.type_info(kind)))
     if key.endswith("base_url") and not found.is_shared and not is_usable_url(str(value)):
         raise _refusal(key, found, "a URL such as http://localhost:11434/v1")
+    if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
+        raise _refusal(key, found, "an absolute path or start with ~/")
     return value
 
 

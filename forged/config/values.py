@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from forged.config.in_process import chosen
 from forged.config.keys import shown_key, shown_url
 from forged.models import BUILTIN_RULES
 
@@ -37,6 +38,7 @@ class MemoryConfig(Section, frozen=True):
 
     enabled: bool = True
     embedding_model: str = "auto"
+    embedding_model_dir: str = ""
     embedding_base_url: str = OPENAI_URL
     embedding_api_key: str = _OPENAI_KEY
     query_prefix: str = ""
@@ -76,6 +78,11 @@ class Config(msgspec.Struct, frozen=True):
     memory: MemoryConfig = MemoryConfig()
     llm: LlmConfig = LlmConfig()
     capture: CaptureConfig = CaptureConfig()
+
+    @property
+    def embedder(self) -> str:
+        """Name of the embedding model in use, `auto` resolved: it depends on what is installed here."""
+        return chosen(self.memory.embedding_model)
 
     @property
     def classifier(self) -> str:

@@ -224,6 +224,8 @@ class _Stage:
             "LANG": "C.UTF-8",
             "FORGED_SOCKET": self._socket,
             "GIT_CONFIG_NOSYSTEM": "1",
+            # The same everywhere: a model would find by meaning what step 7 wants reached by a hop.
+            "FORGED_MEMORY__EMBEDDING_MODEL": "builtin:lexical",
             **{name: call.environ[name] for name in _MODEL_VARIABLES if name in call.environ},
         }
 

@@ -13,7 +13,8 @@ from forged import config
 from forged.errors import ConfigError
 from forged.forgectl.checks import FAIL, OK, WARN, Check
 
-_IN_PROCESS = ("builtin:", "local:", "fastembed:")
+_NO_ENDPOINT = ("builtin:", "local:", "fastembed:")
+_MORE = "pip install 'forged-memory[local]' adds a model that runs in process"
 
 
 def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -34,8 +35,7 @@ def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
 def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
     memory, llm = chosen.memory, chosen.llm
     if not _needs_endpoint(memory.embedding_model):
-        named = memory.embedding_model or "none: retrieval is off"
-        yield Check("embedding", OK, f"{named}; no endpoint is asked")
+        yield _embedding_here(chosen, environ)
     else:
         detail = f"{memory.embedding_model} at {config.shown_url(memory.embedding_base_url)}"
         yield Check("embedding", OK, f"{detail} (not tried here)")
@@ -43,6 +43,21 @@ def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check
     yield _classifier(chosen)
     if any(map(_needs_endpoint, (memory.retrieval_model, memory.classifier_model, llm.model))):
         yield _key("llm key", llm.api_key, llm.base_url, environ)
+
+
+def _embedding_here(chosen: config.Config, environ: Mapping[str, str]) -> Check:
+    """The embedding model when no endpoint is asked: which one `auto` is, and what one in process lacks."""
+    memory, name = chosen.memory, chosen.embedder
+    if not name:
+        return Check("embedding", OK, "none: retrieval is off; no endpoint is asked")
+    shown = name if name == memory.embedding_model else f"{memory.embedding_model}: {name}"
+    if name.startswith("builtin:"):
+        more = "" if name == memory.embedding_model else f"; {_MORE}"
+        return Check("embedding", OK, f"{shown}; no endpoint is asked{more}")
+    lacking = config.missing(name, config.model_folder(name, memory.embedding_model_dir, environ))
+    if lacking is None:
+        return Check("embedding", OK, f"{shown}; runs in process, no endpoint is asked")
+    return Check("embedding", WARN, f"{shown}: {lacking.what}, so there is no dense leg", lacking.remedy)
 
 
 def _classifier(chosen: config.Config) -> Check:
@@ -56,7 +71,7 @@ def _classifier(chosen: config.Config) -> Check:
 
 
 def _needs_endpoint(model: str) -> bool:
-    return model not in {"", "auto"} and not model.startswith(_IN_PROCESS)
+    return model not in {"", "auto"} and not model.startswith(_NO_ENDPOINT)
 
 
 def _key(name: str, reference: str, url: str, environ: Mapping[str, str]) -> Check:

@@ -23,6 +23,7 @@ _HEAD = """\
 MEANINGS = {
     "memory.enabled": "false switches everything off",
     "memory.embedding_model": '"" switches retrieval off, "builtin:lexical" needs no model',
+    "memory.embedding_model_dir": 'folder of a "fastembed:NAME" model; "" is models/NAME among your data',
     "memory.embedding_base_url": "OpenAI-compatible endpoint for embeddings",
     "memory.embedding_api_key": "key of that endpoint; a loopback endpoint needs none",
     "memory.query_prefix": "words before a query, for models that want them; known models bring their own",

@@ -11,9 +11,17 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from forged.config import Config, is_loopback, is_usable_url, resolve_key, shown_url
+from forged.config import (
+    Config,
+    is_loopback,
+    is_usable_url,
+    missing,
+    model_folder,
+    resolve_key,
+    shown_url,
+)
 from forged.errors import ConfigError
-from forged.models import BUILTIN_RULES, unusable
+from forged.models import BUILTIN_LEXICAL, BUILTIN_RULES, LOCAL, runs_in_process, unusable
 from forged.providers import ChatModel, Embedder
 
 _M = TypeVar("_M")
@@ -40,15 +48,17 @@ class ClassifierEndpoint(msgspec.Struct, frozen=True):
 def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
     """Return the dense leg's model. Blocks up to 5 s when the key comes from a command.
 
-    Raises ConfigError when the name is of a kind that this version has not.
+    A model that runs in process is loaded with the first text, not here. Raises ConfigError when the name
+    is of a kind that this version has not.
     """
-    memory = config.memory
-    name = memory.embedding_model
+    memory, name = config.memory, config.embedder
     if not name:
         return Choice(reason="memory.embedding_model is empty")
-    if name in ("auto", "builtin:lexical"):
+    if name == BUILTIN_LEXICAL:
         return Choice(reason="the built-in lexical model is used")
     _require_usable("embedder", "memory.embedding_model", name)
+    if runs_in_process(name):
+        return _in_process(config, env)
     key, reason = _key_for(memory.embedding_base_url, memory.embedding_api_key, env)
     if reason:
         return Choice(reason=reason)
@@ -62,6 +72,24 @@ def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
             key,
             query_prefix=memory.query_prefix,
             passage_prefix=memory.passage_prefix,
+        )
+    )
+
+
+def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
+    memory, name = config.memory, config.embedder
+    folder = model_folder(name, memory.embedding_model_dir, env)
+    if reason := missing(name, folder):
+        return Choice(reason=f"{name}: {reason}")
+    if name == LOCAL:
+        from forged.providers.local import local_embedder  # noqa: PLC0415
+
+        return Choice(local_embedder())
+    from forged.providers.fastembed import fastembed_embedder  # noqa: PLC0415
+
+    return Choice(
+        fastembed_embedder(
+            name, folder, query_prefix=memory.query_prefix, passage_prefix=memory.passage_prefix
         )
     )
 

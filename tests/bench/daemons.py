@@ -33,7 +33,10 @@ class Daemon:
 
     def environment(self) -> dict[str, str]:
         return plain_environment(
-            HOME=str(self.home), FORGED_SOCKET=self.socket, BENCH_EMBEDDED=str(self.embedded)
+            HOME=str(self.home),
+            FORGED_SOCKET=self.socket,
+            BENCH_EMBEDDED=str(self.embedded),
+            FORGED_MEMORY__EMBEDDING_MODEL="builtin:lexical",  # not what happens to be installed
         )
 
     def command(self, *, stub: bool) -> list[str | Path]:

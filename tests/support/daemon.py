@@ -25,6 +25,14 @@ _UNBORN = re.compile(
 )
 
 
+def lexical_unless_told(home: Path) -> dict[str, str]:
+    """Keep `auto` from being the local model, which takes seconds of CPU, where a test says nothing."""
+    file = home / ".config/forged/config.toml"
+    if file.exists() and "embedding_model" in file.read_text():
+        return {}
+    return {"FORGED_MEMORY__EMBEDDING_MODEL": "builtin:lexical"}
+
+
 class DaemonProcess:
     """`forged serve` under a HOME of its own. Socket paths are short, so they do not lie under tmp_path."""
 
@@ -51,6 +59,7 @@ class DaemonProcess:
             "FORGED_SOCKET": self.socket,
             "PYTHONWARNINGS": "error",
             **{k: v for k, v in os.environ.items() if k.startswith("OPENBLAS_")},
+            **lexical_unless_told(home),
             **(env or {}),
         }
         self.process: subprocess.Popen[bytes] | None = None

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from forged_client import Client
+from tests.support.daemon import lexical_unless_told
 
 FORGECTL = os.path.join(os.path.dirname(sys.executable), "forgectl")
 FORGED = os.path.join(os.path.dirname(sys.executable), "forged")
@@ -54,6 +55,7 @@ class Shell:
             "PATH": os.environ.get("PATH", ""),
             "LANG": "C.UTF-8",
             "FORGED_SOCKET": self.socket,
+            **lexical_unless_told(self.home),
             **self.extra,
         }
 

