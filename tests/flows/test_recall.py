@@ -7,39 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.locomo import Conversation, load, mean, recall_at
-from tests.support.daemon import DaemonProcess, running
+from forged.evaluation import loading, settings, trial, worlds
+from forged.evaluation.settings import Subject
 
 _PATH = os.environ.get("FORGED_LOCOMO", "")
 
 
 @pytest.mark.skipif(not _PATH, reason="FORGED_LOCOMO does not name the LoCoMo development conversations")
-def test_recall_at_10_of_the_lexical_leg_through_the_daemon_is_at_least_72_percent(home, tmp_path):
-    conversations = load(Path(_PATH))
+def test_recall_at_10_of_the_lexical_leg_through_the_daemon_is_at_least_72_percent():
+    world = worlds.whole(loading.load(Path(_PATH)))
+    subject = settings.prepare(Subject("builtin:lexical", "direct"), {"PATH": os.environ["PATH"]})
 
-    with running(home) as daemon:
-        shares = [
-            share
-            for number, conversation in enumerate(conversations)
-            for share in _shares(daemon, tmp_path / f"repo{number}", conversation)
-        ]
+    ((_, outcome),) = trial.run(world, [subject], lambda *_: None)
 
-    print(f"recall@10 {mean(shares):.4f} over {len(shares)} questions")
-    assert len(shares) == 631
-    assert mean(shares) >= 0.72
-
-
-def _shares(daemon: DaemonProcess, repo: Path, conversation: Conversation) -> list[float]:
-    (repo / ".git").mkdir(parents=True)
-    directory = repo / ".forge/memory"
-    directory.mkdir(parents=True)
-    for number, fact in enumerate(conversation.facts):
-        (directory / f"mem_{number:05d}.md").write_text(fact.text)
-    found = []
-    with daemon.client() as client:
-        for question in conversation.questions:
-            reply = client.retrieve(str(repo), [{"role": "user", "content": question.text}])
-            assert reply.status in {"ok", "empty"}, reply
-            ranked = [int(hit.id.removeprefix("mem_")) for hit in reply.memories]
-            found.append(recall_at(conversation.facts, ranked, question))
-    return found
+    found = outcome.total
+    print(f"recall@10 {found.recall_at_10:.4f} nDCG@10 {found.ndcg_at_10:.4f} over {found.queries} questions")
+    assert outcome.failures == ()
+    assert found.queries == 631
+    assert found.recall_at_10 >= 0.72

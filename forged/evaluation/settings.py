@@ -1,0 +1,155 @@
+"""The environment of a daemon that is measured: nothing of the user's but what a model's endpoint needs.
+
+Figures must not depend on whose machine they were taken on, so everything else has its default unless it is
+changed on purpose. A key is resolved here, because what it refers to (`file:~/...`) would mean something else
+under a scratch HOME; it travels in the daemon's environment and is never written down.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import msgspec
+
+from forged import config
+from forged.errors import ConfigError
+from forged.models import BUILTIN_LEXICAL
+
+CONFIGURED = "configured"
+"""Stands for the embedding model of the user's own configuration."""
+
+TOP_K = 20
+# What is measured is quality: a slow machine or model must not look like a bad one.
+_PATIENCE_S = 30.0
+_WITH_FOLDER = "fastembed:"
+_IN_PROCESS = ("builtin:", "local:", _WITH_FOLDER)
+_NOT_CHANGED_BY_KEY = {
+    "embedding_model": "say --model",
+    "retrieval_strategy": "say --strategy",
+    "enabled": "there would be nothing to measure",
+}
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What is measured: an embedding model by name, how queries are made, and changed keys of `[memory]`.
+
+    `strategy` is direct, caller (the set's recorded hypotheses) or hyde (the user's `retrieval_model`).
+    """
+
+    model: str
+    strategy: str
+    changes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether a store without vectors would mean that the model was not there."""
+        return self.model != BUILTIN_LEXICAL
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A subject and the variables of its daemon, without HOME and address; they may hold a key."""
+
+    subject: Subject
+    variables: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"Prepared({self.subject!r})"
+
+
+def prepare(subject: Subject, env: Mapping[str, str]) -> Prepared:
+    """Put a name for `configured` and `auto`, and find what the model needs; `env` is the user's environment.
+
+    Raises ConfigError when there is no model to measure, when a changed key is unknown, out of range or not
+    for changing, and when the user's configuration lacks what the model needs.
+    """
+    named = config.load(env).config if subject.model == CONFIGURED else _with_model(subject.model)
+    if not named.embedder:
+        raise ConfigError("memory.embedding_model is empty: retrieval is off, there is nothing to measure")
+    subject = msgspec.structs.replace(subject, model=named.embedder)
+    _check(subject)
+    return Prepared(subject, _environment(subject, env))
+
+
+def _with_model(name: str) -> config.Config:
+    return config.Config(memory=config.MemoryConfig(embedding_model=name))
+
+
+def _environment(subject: Subject, env: Mapping[str, str]) -> dict[str, str]:
+    memory = {
+        "embedding_model": subject.model,
+        "retrieval_strategy": "hyde" if subject.strategy == "hyde" else "direct",
+        "retrieval_top_k": str(TOP_K),
+        "retrieval_timeout_s": str(_PATIENCE_S),
+        **dict(subject.changes),
+    }
+    llm: dict[str, str] = {}
+    if not subject.model.startswith(_IN_PROCESS):
+        memory |= _embedding_endpoint(subject, env)
+    if subject.model.startswith(_WITH_FOLDER):
+        memory["embedding_model_dir"] = _folder(subject, env)
+    if subject.strategy == "hyde":
+        memory["retrieval_model"], llm = _chat_endpoint(subject, env)
+    return {
+        "PATH": env.get("PATH", ""),
+        "LANG": "C.UTF-8",
+        "FORGED_CAPTURE__ENABLED": "false",
+        **_variables("memory", memory),
+        **_variables("llm", llm),
+    }
+
+
+def _variables(section: str, values: Mapping[str, str]) -> dict[str, str]:
+    return {f"FORGED_{section}__{key}".upper(): value for key, value in values.items()}
+
+
+def _embedding_endpoint(subject: Subject, env: Mapping[str, str]) -> dict[str, str]:
+    mine = config.load(env, _flags(subject)).config.memory
+    found = {
+        "embedding_base_url": mine.embedding_base_url,
+        "embedding_api_key": _key(mine.embedding_base_url, mine.embedding_api_key, env),
+    }
+    if subject.model == mine.embedding_model:  # of another model they would be the wrong ones
+        found |= {"query_prefix": mine.query_prefix, "passage_prefix": mine.passage_prefix}
+    return found
+
+
+def _folder(subject: Subject, env: Mapping[str, str]) -> str:
+    """Where the model's files lie for this user; the scratch HOME has none."""
+    mine = config.load(env, _flags(subject)).config.memory
+    own = subject.model == mine.embedding_model or "embedding_model_dir" in dict(subject.changes)
+    return str(config.model_folder(subject.model, mine.embedding_model_dir if own else "", env))
+
+
+def _chat_endpoint(subject: Subject, env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    mine = config.load(env, _flags(subject)).config
+    if not mine.memory.retrieval_model:
+        raise ConfigError("memory.retrieval_model is not set: the strategy hyde has no model to ask")
+    endpoint = {"base_url": mine.llm.base_url, "api_key": _key(mine.llm.base_url, mine.llm.api_key, env)}
+    return mine.memory.retrieval_model, endpoint
+
+
+def _flags(subject: Subject) -> dict[str, str]:
+    return {f"memory.{key}": value for key, value in subject.changes}
+
+
+def _key(url: str, reference: str, env: Mapping[str, str]) -> str:
+    """The key itself; on this machine a missing one is no obstacle."""
+    try:
+        return config.resolve_key(reference, env)
+    except ConfigError:
+        if config.is_loopback(url):
+            return ""
+        raise
+
+
+def _check(subject: Subject) -> None:
+    """Refuse here what would otherwise be a warning or an end in the log of a daemon that nobody reads."""
+    known = config.MemoryConfig.__struct_fields__
+    for key, _ in subject.changes:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            raise ConfigError(f"[memory] has no key {key!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        if key in _NOT_CHANGED_BY_KEY:
+            raise ConfigError(f"memory.{key} is not for --set: {_NOT_CHANGED_BY_KEY[key]}")
+    config.load({"HOME": "/nonexistent"}, {**_flags(subject), "memory.embedding_model": subject.model})

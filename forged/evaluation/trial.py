@@ -1,0 +1,207 @@
+"""One measurement: a world on disk, a daemon over it, every question asked through the client.
+
+What counts is what was injected: the memories of the reply, in their order. Those that came along an edge
+stand apart (`scores`). A question without an answer (an error, a deadline) scores 0 and is counted, so that
+a failing model never looks like a good one that was asked less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from forged.evaluation import scores, worlds
+from forged.evaluation.dataset import Item, Query, Repository
+from forged.evaluation.scores import Score, Summary
+from forged.evaluation.scratch import MeasurementFailed, daemon
+from forged.evaluation.settings import Prepared, Subject
+from forged.evaluation.worlds import World
+from forged_client import Client
+from forged_client.protocol import Retrieved, RootReport
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and of how much."""
+
+_BUILD_S = 3600.0
+_LOOK_S = 0.05
+_ANSWERED = {"ok", "empty"}
+
+
+class OffTopicCount(msgspec.Struct, frozen=True):
+    """How many of the messages that nothing helps with were answered with something all the same."""
+
+    messages: int
+    injected: int
+    rate: float
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A reason why questions were not answered, or answered by less than they should have been."""
+
+    reason: str
+    count: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What one measurement came to. `legs` answered; seconds are of this machine and day."""
+
+    legs: tuple[str, ...]
+    memories: int
+    total: Summary
+    kinds: tuple[Summary, ...]
+    off_topic: OffTopicCount | None
+    failures: tuple[Failure, ...]
+    scores: tuple[Score, ...]
+    build_s: float
+    ask_s: float
+
+    @property
+    def failed(self) -> int:
+        return sum(failure.count for failure in self.failures)
+
+
+def run(world: World, subjects: Iterable[Prepared], progress: Progress) -> Iterator[tuple[Subject, Outcome]]:
+    """Measure each subject in a scratch directory.
+
+    Neighbours that want the same daemon share it, so that a model embeds the world once for them.
+    Raises MeasurementFailed, and ClientError when the daemon is lost meanwhile.
+    """
+    for variables, alike in groupby(subjects, lambda prepared: prepared.variables):
+        with TemporaryDirectory(prefix="forged-eval-") as name:
+            scratch = Path(name)
+            workspaces = worlds.settle(world, scratch / "home", scratch / "repos")
+            with daemon(scratch, scratch / "home", variables) as client:
+                for prepared in alike:
+                    subject = prepared.subject
+                    yield subject, measure(client, world, workspaces, subject, progress)
+
+
+def measure(
+    client: Client, world: World, workspaces: Sequence[str], subject: Subject, progress: Progress
+) -> Outcome:
+    """Wait until all of the world has vectors, and ask. `workspaces` are those of the world's stores."""
+    began = time.monotonic()
+    build(client, workspaces, progress)
+    legs = _legs(client, subject)
+    built = time.monotonic()
+    asking = _Asking(client, subject, legs, world, progress)
+    judged = tuple(
+        score
+        for store, workspace in zip(world.stores, workspaces, strict=True)
+        for score in asking.queries(store, workspace)
+    )
+    if not judged:
+        raise MeasurementFailed("there is no query to ask")
+    off_topic = asking.off_topic(workspaces) if subject.strategy != "caller" else None
+    return Outcome(
+        legs=legs,
+        memories=len(world.user) + sum(len(store.items) for store in world.stores),
+        total=scores.summary("all", judged),
+        kinds=scores.by_kind(judged),
+        off_topic=off_topic,
+        failures=tuple(Failure(reason, count) for reason, count in asking.failures.most_common()),
+        scores=judged,
+        build_s=round(built - began, 3),
+        ask_s=round(time.monotonic() - built, 3),
+    )
+
+
+def build(client: Client, workspaces: Sequence[str], progress: Progress) -> None:
+    """Have every store indexed, with the vectors of all its texts. Raises MeasurementFailed."""
+    for workspace in workspaces:
+        client.rebuild(workspace)  # opens it; all before one is waited for: each sets all watches anew
+    _follow(client, progress)
+    for workspace in workspaces:
+        reply = client.rebuild(workspace, wait=True, timeout_s=_BUILD_S)
+        if reply.status != "ok":
+            raise MeasurementFailed(f"the memories were not indexed: {reply.reason or reply.status}")
+
+
+def _follow(client: Client, progress: Progress) -> None:
+    """Show how far the builds are, until they have ended one way or another."""
+    while True:
+        roots = client.status().roots
+        progress("embedding", sum(root.embedded for root in roots), sum(root.to_embed for root in roots))
+        if not any(root.state in {"loading", "building"} for root in roots):
+            return
+        time.sleep(_LOOK_S)
+
+
+def _legs(client: Client, subject: Subject) -> tuple[str, ...]:
+    """The legs that all stores have. Raises MeasurementFailed if the model's is missing somewhere."""
+    report = client.status()
+    stores = [root for root in report.roots if root.memories]
+    lacking = next((root for root in stores if "dense" not in root.legs or root.quarantined), None)
+    if lacking is not None and subject.needs_vectors:
+        why = _why_lacking(lacking, report.warnings)
+        raise MeasurementFailed(f"{subject.model} gave no vectors: {why}")
+    common = set.intersection(*(set(root.legs) for root in stores)) if stores else set[str]()
+    return tuple(sorted(common))
+
+
+def _why_lacking(root: RootReport, warnings: Iterable[str]) -> str:
+    if root.quarantined:
+        return f"{root.quarantined} texts are refused"
+    return root.last_error or "; ".join(warnings) or "see `forgectl doctor`"
+
+
+class _Asking:
+    """The questions of one measurement, and what went wrong with them."""
+
+    def __init__(
+        self, client: Client, subject: Subject, legs: tuple[str, ...], world: World, progress: Progress
+    ) -> None:
+        self.failures: Counter[str] = Counter()
+        self._client = client
+        self._by_caller = subject.strategy == "caller"
+        self._legs = frozenset(legs)
+        self._world = world
+        self._progress = progress
+        self._asked = 0
+
+    def queries(self, store: Repository, workspace: str) -> Iterator[Score]:
+        """Scores of a store's queries; with the caller's strategy of those that have hypotheses."""
+        visible = (*store.items, *self._world.user)
+        by_id = {item.memory.id: item for item in visible}
+        for query in store.queries:
+            if query.hypotheses or not self._by_caller:
+                hypotheses = query.hypotheses if self._by_caller else ()
+                reply = self._ask(workspace, query.text, hypotheses)
+                yield _judged(query, reply, by_id, visible)
+
+    def off_topic(self, workspaces: Sequence[str]) -> OffTopicCount | None:
+        """Ask each store its messages; None if there are none."""
+        asked = [
+            self._ask(workspace, message, ())
+            for workspace, messages in zip(workspaces, self._world.off_topic, strict=True)
+            for message in messages
+        ]
+        if not asked:
+            return None
+        injected = sum(reply.included > 0 for reply in asked)
+        return OffTopicCount(len(asked), injected, injected / len(asked))
+
+    def _ask(self, workspace: str, text: str, hypotheses: Sequence[str]) -> Retrieved:
+        said = [{"role": "user", "content": text}]
+        reply = self._client.retrieve(workspace, said, hypotheses=hypotheses)
+        if reply.status not in _ANSWERED:
+            self.failures[reply.reason or reply.status] += 1
+        elif not self._legs.issubset(reply.legs):
+            self.failures[f"answered by {', '.join(reply.legs) or 'no leg'} alone: {reply.reason}"] += 1
+        self._asked += 1
+        self._progress("asking", self._asked, self._world.questions)
+        return reply
+
+
+def _judged(query: Query, reply: Retrieved, by_id: Mapping[str, Item], visible: Sequence[Item]) -> Score:
+    if reply.status not in _ANSWERED:
+        return Score(query.id, query.kind)
+    ranked = [by_id[hit.id] for hit in reply.memories if hit.via == "search"]
+    hopped = [by_id[hit.id] for hit in reply.memories if hit.via != "search"]
+    return scores.judge(query, ranked, hopped, visible)
