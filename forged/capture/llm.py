@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 import time
 from collections.abc import Sequence
 
@@ -25,6 +26,10 @@ from forged.providers.failures import SizeRefused
 from forged.providers.texts import estimated_tokens
 
 logger = logging.getLogger(__name__)
+
+# Small models copy the prompt's example into their answer, and nobody ever said it.
+_EXAMPLE = frozenset(proposal.content for proposal in reply.read(SYSTEM.partition("Example:")[2]).proposals)
+_CODE = re.compile(r"`([^`]+)`")
 
 _PASSING = frozenset({"timeout", "unreachable", "server"})
 # What was turned away at the door has cost no tokens; what got lost inside may have.
@@ -99,15 +104,23 @@ def _late() -> ProviderError:
 
 def _classified(event: Event, completion: Completion, spent: Usage) -> Classified:
     answer = reply.read(completion.text)
+    said = conversation.as_text(event.window)
+    proposals = tuple(proposal for proposal in answer.proposals if not _is_copied(proposal.content, said))
+    malformed = answer.malformed + len(answer.proposals) - len(proposals)
     usage = spent + Usage(1, completion.prompt_tokens, completion.completion_tokens)
     logger.debug(
         "classified event=%s proposals=%d malformed=%d tokens=%d",
         event.id,
-        len(answer.proposals),
-        answer.malformed,
+        len(proposals),
+        malformed,
         usage.tokens,
     )
-    return Classified(answer.proposals, usage, answer.malformed)
+    return Classified(proposals, usage, malformed)
+
+
+def _is_copied(content: str, said: str) -> bool:
+    """Whether this is the example of the prompt, and not what somebody who speaks of the same thing said."""
+    return content in _EXAMPLE and not any(code in said for code in _CODE.findall(content))
 
 
 def _spent_on(error: ProviderError, user: str) -> Usage:

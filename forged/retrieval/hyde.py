@@ -1,31 +1,24 @@
 """HyDE: sentences that a relevant memory might contain, written by a chat model from the window.
 
 Memories are terse and declarative, conversation is neither; hypotheses in the memories' own register are
-what makes embeddings of the two comparable (ADR-0047). Models number, bullet, fence and explain although
-told not to; the parser takes the sentences and leaves the rest (bugs 34, 35).
+what makes embeddings of the two comparable (ADR-0047). What the model is told, and what that was measured
+to be worth, stands in forged/prompts/hyde*.md.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from forged import conversation
+from forged import conversation, prompts
 from forged.conversation import Utterance
+from forged.errors import ProviderError
 from forged.providers import ChatModel
+from forged.retrieval.sentences import sentences
 
-_SYSTEM = """\
-You are a memory retrieval assistant for an AI coding agent.
-From a piece of conversation you write short declarative sentences that could stand in a memory file about
-a past preference, convention, decision or correction that matters now. Write the facts themselves, as if
-they were known, not descriptions of the question. One sentence per line. No numbering, no explanation.
-"""
-
-# A marker is one only if a space follows: "3.12 is the newest" must stay whole.
-_MARKER = re.compile(r"^(?:[-*•‣–]|\(?\d{1,2}[.)])(?:\s+|$)")
-_NOISE = re.compile(r"^(?:```.*|</?[a-z_]+>|(?:here|sure|certainly|okay|ok)\b.*:)$", re.IGNORECASE)
-_WORD = re.compile(r"\w")
-_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
+_SYSTEM = prompts.text("hyde")
+_ASK = prompts.template("hyde.ask")
+# Characters. A model that refuses a window this short does not refuse it for its size.
+_SHORT = 3_000
 
 
 async def hypotheses(
@@ -33,20 +26,22 @@ async def hypotheses(
 ) -> tuple[str, ...]:
     """Ask for `count` hypotheses; `deadline` is `time.monotonic()` seconds. Empty window: no call (B48).
 
-    Raises ProviderError.
+    A model on the user's own machine often takes less than the whole window. One that refuses is asked once
+    more with the newest messages alone: they hold the question. Raises ProviderError.
     """
     if not window:
         return ()
-    user = (
-        f"Conversation window:\n\n{conversation.as_text(window)}\n\n"
-        f"Write {count} hypothetical memory sentences."
-    )
+    try:
+        return await _ask(model, window, count, deadline)
+    except ProviderError as error:
+        newest = conversation.window(window, _SHORT)
+        if error.reason != "bad_input" or newest == tuple(window):
+            raise
+    return await _ask(model, newest, count, deadline)
+
+
+async def _ask(model: ChatModel, window: Sequence[Utterance], count: int, deadline: float) -> tuple[str, ...]:
+    user = _ASK.substitute(window=conversation.as_text(window), count=count)
     completion = await model.complete(_SYSTEM, user, deadline=deadline)
-    return parse(completion.text, count)
-
-
-def parse(reply: str, count: int) -> tuple[str, ...]:
-    """Return at most `count` sentences of a model's reply, in order, none twice."""
-    lines = (line.strip() for line in _THINKING.sub("", reply).splitlines())
-    sentences = (_MARKER.sub("", line).strip() for line in lines if not _NOISE.match(line))
-    return tuple(dict.fromkeys(s for s in sentences if _WORD.search(s)))[:count]
+    known = f"{_SYSTEM}\n{conversation.last_user_text(window)}"
+    return sentences(completion.text, count, known=known)

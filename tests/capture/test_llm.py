@@ -131,6 +131,25 @@ def test_an_answer_that_is_no_json_keeps_nothing_and_is_no_error(
     assert (found.proposals, found.malformed, found.usage.calls) == ((), 0, 1)
 
 
+def test_the_example_of_the_prompt_is_no_memory(provider: ScriptedProvider) -> None:
+    """Seen from a model of half a billion parameters: the example came back, and nobody had said it."""
+    (example,) = json.loads(SYSTEM.partition("Example:")[2])
+    provider.chat = answering(example, A)
+
+    found = classify(provider)
+
+    assert (contents(found), found.malformed) == ([A["content"]], 1)
+
+
+def test_a_user_who_says_what_the_example_says_is_heard(provider: ScriptedProvider) -> None:
+    (example,) = json.loads(SYSTEM.partition("Example:")[2])
+    provider.chat = answering(example)
+
+    found = classify(provider, (Utterance("user", "I prefer errors.As over type assertions in Go"),))
+
+    assert (contents(found), found.malformed) == ([example["content"]], 0)
+
+
 def test_a_server_without_schemas_is_asked_without(provider: ScriptedProvider) -> None:
     def plain_only(_: ScriptedProvider, request: Request) -> Answer:
         return Answer(status=400) if "response_format" in request.json else completion(json.dumps([A]))

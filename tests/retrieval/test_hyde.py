@@ -1,105 +1,123 @@
-"""HyDE: what the model is asked, and which sentences are taken from what it answers (bugs 34, 35)."""
+"""HyDE: what the model is asked, what is asked again, and what of its answer is handed on."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from forged import prompts
 from forged.conversation import Utterance
+from forged.errors import ProviderError
 from forged.providers import Completion
 from forged.retrieval import hyde
 
-REPLIES = {
-    "plain lines": ("one fact\nanother fact", ["one fact", "another fact"]),
-    "ragged lines": ("  one fact \n\n\t\n another  ", ["one fact", "another"]),
-    "windows line ends": ("one\r\ntwo\r\n", ["one", "two"]),
-    "numbers": ("1. one\n2. two\n10. ten", ["one", "two", "ten"]),
-    "numbers in brackets": ("1) one\n(2) two", ["one", "two"]),
-    "dashes, stars and bullets": ("- one\n* two\n• three\n– four", ["one", "two", "three", "four"]),
-    "a number that is no marker": ("3.12 is the newest Python", ["3.12 is the newest Python"]),
-    "a letter and a dot": ("a.fact stays", ["a.fact stays"]),
-    "a dash that is a sign": ("-1 is returned on failure", ["-1 is returned on failure"]),
-    "stars that are emphasis": ("**Tabs** are used", ["**Tabs** are used"]),
-    "a fence": ("```\none\n```", ["one"]),
-    "a fence with a language": ("```text\none\n```", ["one"]),
-    "tags on lines of their own": ("<facts>\none\n</facts>", ["one"]),
-    "a preamble": ("Here are 5 sentences:\none", ["one"]),
-    "another preamble": ("Sure, these may help:\none", ["one"]),
-    "a fact that begins like a preamble": ("Here we use tabs", ["Here we use tabs"]),
-    "thoughts": ("<think>\nmaybe tabs\n</think>\none", ["one"]),
-    "thoughts that never end": ("<thinking>one\ntwo", []),
-    "markers without a sentence": ("-\n1.\n---\n***\none", ["one"]),
-    "twins": ("one\n1. one\ntwo", ["one", "two"]),
-    "another script": ("- 用户喜欢制表符", ["用户喜欢制表符"]),
-    "nothing": ("", []),
-    "blanks": (" \n\t\n", []),
-}
-
-
-@pytest.mark.parametrize(("reply", "sentences"), REPLIES.values(), ids=REPLIES.keys())
-def test_the_sentences_are_taken_and_the_rest_is_left(reply, sentences):
-    assert list(hyde.parse(reply, 10)) == sentences
-
-
-def test_no_more_than_were_asked_for_are_taken():
-    assert hyde.parse("\n".join(f"fact {n}" for n in range(50)), 5) == tuple(f"fact {n}" for n in range(5))
-
-
-@given(st.text(), st.integers(1, 10))
-def test_whatever_a_model_writes_gives_a_few_distinct_lines_with_words_in_them(reply, count):
-    found = hyde.parse(reply, count)
-
-    assert len(found) <= count
-    assert len(set(found)) == len(found)
-    assert all(len(sentence.splitlines()) == 1 and sentence == sentence.strip() for sentence in found)
-
-
-SENTENCE = st.from_regex(r"The [a-z]{2,8} uses [a-z]{2,8}", fullmatch=True)
-
-
-@given(
-    st.lists(SENTENCE, min_size=1, max_size=10, unique=True),
-    st.sampled_from(["", "- ", "* ", "{}. ", "{}) "]),
-)
-def test_markers_never_change_the_sentences(sentences, marker):
-    reply = "\n".join(marker.format(number) + s for number, s in enumerate(sentences, 1))
-
-    assert list(hyde.parse(reply, 10)) == sentences
+SAID = (Utterance("user", "which indent?"), Utterance("assistant", "let me look"))
+LONG = tuple(Utterance("user", f"message {n} " + "é" * 900) for n in range(10))
 
 
 class Model:
-    """A chat model that notes what it was asked."""
+    """A chat model that notes what it was asked; `replies` are texts or errors, the last one for ever."""
 
-    def __init__(self, reply: str = "one\ntwo") -> None:
-        self.reply = reply
+    def __init__(self, *replies: str | ProviderError) -> None:
+        self.replies = list(replies or ["one\ntwo"])
         self.asked: list[tuple[str, str, float]] = []
 
     async def complete(self, system, user, *, deadline, schema=None):
         self.asked.append((system, user, deadline))
-        return Completion(self.reply)
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if isinstance(reply, ProviderError):
+            raise reply
+        return Completion(reply)
 
     async def aclose(self):
         pass
 
 
+def asked(model, window=SAID, count=5):
+    return asyncio.run(hyde.hypotheses(model, window, count=count, deadline=12.5))
+
+
 def test_the_model_gets_the_window_the_number_and_the_deadline():
     model = Model()
-    window = (Utterance("user", "which indent?"), Utterance("assistant", "let me look"))
 
-    found = asyncio.run(hyde.hypotheses(model, window, count=3, deadline=12.5))
+    found = asked(model, count=3)
 
-    ((_, user, deadline),) = model.asked
+    ((system, user, deadline),) = model.asked
     assert found == ("one", "two")
+    assert system == prompts.text("hyde")
     assert "user: which indent?\n---\nassistant: let me look" in user
     assert "Write 3 " in user
     assert deadline == 12.5
 
 
+def test_no_more_than_were_asked_for_are_taken():
+    model = Model("\n".join(f"fact {n}" for n in range(50)))
+
+    assert asked(model, count=5) == tuple(f"fact {n}" for n in range(5))
+
+
+def test_what_the_user_said_reaches_the_model_to_the_letter():
+    model = Model()
+
+    asked(model, (Utterance("user", "why is ${HOME} $count and $window?"),))
+
+    assert "user: why is ${HOME} $count and $window?" in model.asked[0][1]
+
+
+def test_the_message_and_the_words_of_the_prompt_are_no_hypotheses():
+    echo = prompts.text("hyde").splitlines()[-1]
+    model = Model(f"{echo}\nWhich indent does the parser use?\nTabs are used.")
+
+    assert asked(model, (Utterance("user", "which indent does the parser use"),)) == ("Tabs are used.",)
+
+
+def test_what_was_said_before_the_last_message_may_be_a_hypothesis():
+    window = (Utterance("user", "We deploy with Kamal."), Utterance("user", "how do I roll back?"))
+
+    assert asked(Model("We deploy with Kamal."), window) == ("We deploy with Kamal.",)
+
+
 def test_an_empty_window_asks_nobody():
     model = Model()
 
-    assert asyncio.run(hyde.hypotheses(model, (), count=3, deadline=1.0)) == ()
+    assert asked(model, ()) == ()
     assert model.asked == []
+
+
+# --- a model that takes less than the whole window ---
+
+
+def test_a_window_that_is_refused_is_asked_about_once_more_by_its_newest_messages():
+    model = Model(ProviderError("4,096 tokens at most", reason="bad_input", status=400), "one")
+
+    assert asked(model, LONG) == ("one",)
+    whole, newest = (user for _, user, _ in model.asked)
+    assert "message 0 " in whole
+    assert "message 9 " in newest
+    assert newest.count("message ") == newest.count("é" * 900) == 3
+
+
+def test_a_refused_window_is_made_shorter_only_once():
+    model = Model(ProviderError("no", reason="bad_input", status=400))
+
+    with pytest.raises(ProviderError):
+        asked(model, LONG)
+    assert len(model.asked) == 2
+
+
+def test_a_short_window_is_not_refused_for_its_size():
+    model = Model(ProviderError("no", reason="bad_input", status=400))
+
+    with pytest.raises(ProviderError):
+        asked(model)
+    assert len(model.asked) == 1
+
+
+@pytest.mark.parametrize("reason", ["timeout", "server", "unreachable", "auth", "rate_limited", "bad_reply"])
+def test_no_other_failure_is_asked_again(reason):
+    model = Model(ProviderError("no", reason=reason))
+
+    with pytest.raises(ProviderError):
+        asked(model, LONG)
+    assert len(model.asked) == 1

@@ -1,0 +1,124 @@
+"""What of a model's reply are hypotheses, and what is only talk around them.
+
+Models number, bullet, quote, fence and explain although told not to; they answer in JSON nobody asked for,
+repeat themselves, copy the example of the prompt or the message of the user, refuse, or write one long
+paragraph (bugs 34, 35; each form was seen from a real model). Every line that is embedded costs time and
+competes for a place, so what cannot find anything new is dropped. Nothing here judges whether a sentence is
+true: a wrong guess about the right subject still finds the memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+# Characters. A reply this long is a model that does not stop; a sentence this long is a paragraph.
+_MOST_READ = 16_000
+_LONGEST = 400
+# Bytes. Fewer letters than this are part of almost any text, so finding them in one proves no echo.
+_TELLING = 12
+_DEEPEST = 4
+
+_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
+_TOKEN = re.compile(r"<\|[a-z_]{1,20}\|>")
+# A marker is one only if a space follows: "3.12 is the newest" must stay whole.
+_MARKER = re.compile(r"(?:[-*•‣–]|(?:\*\*)?[(\[]?\d{1,2}[.):\]](?:\*\*)?)(?:\s+|$)|\d{1,2}、")
+_LABEL = re.compile(
+    r"\W{0,2}(?:memory|hypothesis|hypothetical|sentence|fact|note|user|assistant|记忆|假设|句子|事实|用户|助手)"
+    r"(?: sentence)?(?: ?#?\d{1,2})?\W{0,2}(?::\W{0,2}\s|：\s*)",
+    re.IGNORECASE,
+)
+_NOISE = re.compile(r"(?:```.*|</?[a-z_]+>|#{1,6} .*|-{3,}|={3,}|.*[:：])", re.IGNORECASE)
+_REMARK = re.compile(
+    r"(?:sure|certainly|of course|okay|ok|absolutely)\b[,.! ]*(?:here\b|$)"
+    r"|here (?:are|is) (?:\d+|some|a few|the|your|my|two|three|four|five|six|seven|eight|nine|ten)\b"
+    r"|(?:these|the above|this) (?:memory )?(?:sentences?|notes?|hypothes[ei]s)\b"
+    r"|i hope |let me know|feel free|please (?:let me|provide|note)|note that these"
+    r"|(?:i'?m|i am) (?:sorry|unable|not able)|sorry\b|i apologi[sz]e|as an ai\b"
+    r"|i (?:cannot|can't|can not|won't) (?:help|assist|provide|access|answer|generate|fulfill|comply)"
+    r"|i (?:don't|do not) have (?:access|any|enough|the)\b"
+    r"|(?:there (?:is|are) )?no (?:relevant|specific|further|such) (?:memor|information|context)"
+    r"|(?:好的|当然|没问题)[，,。！!]?(?:以下|这里|下面|$)|以下是|(?:很)?抱歉|对不起|作为(?:一个|一名)?(?:AI|人工智能)|我无法",
+    re.IGNORECASE,
+)
+_QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": "』", "«": "»", "`": "`", "**": "**"}
+# Where a paragraph has an end of a sentence, or a number that would have begun a line.
+_END = re.compile(r"(?<=[.!?])\s+(?=[\"“`'(]?[A-Z0-9])|(?<=[。！？])\s*(?=\S)|,?\s+(?=\d{1,2}[.)]\s+\w)")
+_JSON = re.compile(r'^\s*([\[{])\s*["\[{]', re.MULTILINE)
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"(?!\s*:)')
+_WORD = re.compile(r"\w")
+_DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings
+
+
+def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
+    """Return at most `count` sentences of a reply in order, none twice and none that stands in `known`.
+
+    `known` is what finds nothing new: the prompt with its example, and the message that is a query by
+    itself. Letters are compared, not case, blanks or punctuation.
+    """
+    text = _TOKEN.sub("", _THINKING.sub("", reply[:_MOST_READ]))
+    letters, found = _bare(known), dict[str, str]()
+    for sentence in _said(text):
+        bare = _bare(sentence)
+        if len(bare.encode("utf-8", "replace")) < _TELLING or bare not in letters:
+            found.setdefault(bare, sentence)
+    return tuple(found.values())[:count]
+
+
+def _said(text: str) -> Iterator[str]:
+    """Sentences of a JSON reply, else of its lines, else of the paragraph that is all there is."""
+    found = list(_listed(text)) or [plain for line in text.splitlines() if (plain := _plain(line))]
+    for line in found if len(found) > 1 else _END.split("".join(found)):
+        sentence = _plain(line)
+        if _WORD.search(sentence) and not _REMARK.match(sentence):
+            yield sentence
+
+
+def _plain(line: str) -> str:
+    """Return a line without what stands around the sentence; nothing if it is none."""
+    line = line.strip()
+    if _NOISE.fullmatch(line):
+        return ""
+    while (shorter := _unwrapped(line)) != line:
+        line = shorter
+    return line if len(line) <= _LONGEST else line[:_LONGEST].rsplit(maxsplit=1)[0]
+
+
+def _unwrapped(line: str) -> str:
+    """Take off one pair of quotes with the comma behind it, one marker or one label."""
+    quoted = line.removesuffix(",")
+    for opening, closing in _QUOTES.items():
+        inner = quoted[len(opening) : -len(closing)]
+        if inner and quoted == f"{opening}{inner}{closing}" and opening not in inner:
+            return inner.strip()
+    start = _MARKER.match(line) or _LABEL.match(line)
+    return line[start.end() :].strip() if start else line
+
+
+def _listed(text: str) -> Iterator[str]:
+    """Strings of the JSON in a reply, be it fenced, one object a line or cut off; none if there is none."""
+    end = 0
+    while start := _JSON.search(text, end):
+        try:
+            value, end = _DECODER.raw_decode(text, start.start(1))
+        except (ValueError, RecursionError):
+            yield from (match[1].replace('\\"', '"') for match in _STRING.finditer(text, start.start(1)))
+            return
+        yield from _leaves(value, _DEEPEST)
+
+
+def _leaves(value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield " ".join(value.split())
+    elif depth and isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, depth - 1)
+    elif depth and isinstance(value, dict):
+        for inner in value.values():
+            # A word alone in an object is its category or scope.
+            yield from (leaf for leaf in _leaves(inner, depth - 1) if " " in leaf or not leaf.isascii())
+
+
+def _bare(text: str) -> str:
+    return "".join(letter for letter in text.casefold() if letter.isalnum())

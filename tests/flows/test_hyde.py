@@ -1,0 +1,217 @@
+"""HyDE from outside: what goes to the model, what of its answer is looked for, and what comes late.
+
+A scripted model says what real ones say; tests/real asks a real one. What happens when it fails is in
+test_degradation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from forged import prompts
+from tests.support.daemon import eventually
+from tests.support.provider import Answer, completion
+from tests.support.scene import Scene, ids, memory, put, staged
+
+TOO_LONG = Answer(
+    {"error": {"message": "This model's maximum context length is 2048 tokens", "type": "invalid"}},
+    status=400,
+)
+
+
+@pytest.fixture(scope="module")
+def auto_scene(tmp_path_factory) -> Iterator[Scene]:
+    with staged(tmp_path_factory.mktemp("home"), retrieval_model="chat") as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def hyde_scene(tmp_path_factory) -> Iterator[Scene]:
+    with staged(tmp_path_factory.mktemp("home"), retrieval_model="chat", retrieval_strategy="hyde") as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def words_scene(tmp_path_factory) -> Iterator[Scene]:
+    """A chat model and no embeddings: hypotheses for the lexical leg alone."""
+    with staged(
+        tmp_path_factory.mktemp("home"), retrieval_model="chat", embedding_model="builtin:lexical"
+    ) as scene:
+        yield scene
+
+
+@pytest.fixture
+def auto(auto_scene, repo) -> Scene:
+    return _walrus(auto_scene, repo)
+
+
+@pytest.fixture
+def hyde(hyde_scene, repo) -> Scene:
+    return _walrus(hyde_scene, repo)
+
+
+@pytest.fixture
+def words(words_scene, repo) -> Scene:
+    return _walrus(words_scene, repo)
+
+
+def _walrus(scene: Scene, repo) -> Scene:
+    scene.reset()
+    put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
+    scene.provider.vectors.update({"walrus": (1, 0, 0), "usk": (0, 1, 0), "shellfish": (0.9, 0.1, 0)})
+    scene.load(repo)
+    scene.provider.received.clear()
+    return scene
+
+
+def _held(*lines: str) -> tuple[threading.Event, Answer]:
+    """An answer of the model that comes when the event is set."""
+    written = threading.Event()
+    return written, Answer(completion("\n".join(lines)).json, hold=written)
+
+
+def _cached(scene: Scene, repo, text: str, turn: str):
+    """The turn's answer once it comes from the cache and is no stopgap."""
+    return eventually(
+        lambda: (
+            reply
+            if (reply := scene.ask(repo, text, turn, timeout_s=0.2)).cached and reply.strategy == "hyde"
+            else None
+        ),
+        10,
+    )
+
+
+# --- what is asked and what is looked for ---------------------------------------------------------------
+
+
+def test_the_prompt_that_is_sent_is_the_file(auto, repo):
+    auto.ask(repo, "what does it eat?")
+
+    (chat,) = auto.chats
+    assert [message["role"] for message in chat.json["messages"]] == ["system", "user"]
+    assert chat.json["messages"][0]["content"] == prompts.text("hyde")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Here are 2 notes:\n```json\n["Shellfish are eaten.", "Tusks are long."]\n```',
+        "Sure!\n1. **Shellfish are eaten.**\n2. Tusks are long.\nLet me know if you need more.",
+        "Shellfish are eaten. Tusks are long.",
+    ],
+)
+def test_hypotheses_are_found_in_the_forms_that_models_give(auto, repo, text):
+    auto.provider.chat = completion(text)
+
+    reply = auto.ask(repo, "what about it?")
+
+    assert (reply.status, reply.strategy) == ("ok", "hyde")
+    assert auto.embedded == ["Shellfish are eaten.", "Tusks are long.", "what about it?"]
+
+
+def test_hypotheses_in_chinese_are_looked_for_beside_a_chinese_message(auto, repo):
+    auto.provider.chat = completion("1、海象吃蛤蜊。\n2、海象的牙一直在长。")
+
+    auto.ask(repo, "海象吃什么？")
+
+    assert auto.embedded == ["海象吃蛤蜊。", "海象的牙一直在长。", "海象吃什么？"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["What does the walrus eat for breakfast", "I'm sorry, but I can't help with that.", "[]"],
+    ids=["echo of the message", "refusal", "empty list"],
+)
+def test_what_is_no_hypothesis_is_not_looked_for(auto, repo, text):
+    auto.provider.chat = completion(text)
+
+    reply = auto.ask(repo, "What does the walrus eat for breakfast?")
+
+    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "hyde: no_hypotheses")
+    assert auto.embedded == ["What does the walrus eat for breakfast?"]
+
+
+def test_a_model_that_takes_less_is_asked_about_the_newest_messages(auto, repo):
+    auto.provider.chat = [TOO_LONG]
+    said = [{"role": "user", "content": f"step {n} " + "é" * 900} for n in range(12)]
+
+    reply = auto.client.retrieve(str(repo), [*said, {"role": "user", "content": "and the walrus?"}])
+
+    whole, newest = (chat.json["messages"][1]["content"] for chat in auto.chats)
+    assert (reply.status, reply.strategy, reply.reason) == ("ok", "hyde", "")
+    assert "user: step 0 " in whole
+    assert "user: step 0 " not in newest
+    assert "user: and the walrus?" in newest
+
+
+def test_hypotheses_find_by_their_words_where_there_are_no_vectors(words, repo):
+    words.provider.chat = completion("The walrus eats clams in summer.")
+
+    reply = words.ask(repo, "what is on the menu?")
+
+    assert (reply.status, reply.strategy, reply.legs, ids(reply)) == ("ok", "hyde", ("lexical",), ["m0"])
+    assert words.embeds == []
+
+
+# --- what comes late fills the turn ---------------------------------------------------------------------
+
+
+def test_the_next_sub_turn_of_a_late_one_gets_its_hypotheses_from_the_cache(auto, repo):
+    written, auto.provider.chat = _held("Shellfish are eaten.")
+
+    late = auto.ask(repo, "any tusks?", "t1", timeout_s=0.4)
+    written.set()
+    after = _cached(auto, repo, "any tusks?", "t1")
+
+    assert (late.status, late.strategy, late.reason, late.cached) == ("ok", "direct", "hyde: timeout", False)
+    assert (after.status, after.reason) == ("ok", "")
+    assert set(ids(after)) == {"m0", "m1"}
+    assert len(auto.chats) == 1
+
+
+def test_explicit_hyde_that_is_late_injects_nothing_and_names_the_reason(hyde, repo):
+    written, hyde.provider.chat = _held("Shellfish are eaten.")
+
+    late = hyde.ask(repo, "any tusks?", "t1", timeout_s=0.2)
+    written.set()
+    after = _cached(hyde, repo, "any tusks?", "t1")
+
+    assert (late.status, late.reason) == ("timeout", "retrieval_timeout_s is over")
+    assert (late.text, late.memories, late.included) == ("", (), 0)
+    assert (after.status, set(ids(after))) == ("ok", {"m0", "m1"})
+    assert len(hyde.chats) == 1
+
+
+def test_a_late_model_leaves_the_words_alone_in_time_and_then_adds_to_them(words, repo):
+    written, words.provider.chat = _held("The walrus eats clams.")
+
+    late = words.ask(repo, "any tusks?", "t1", timeout_s=0.4)
+    written.set()
+    after = _cached(words, repo, "any tusks?", "t1")
+
+    assert (late.status, late.strategy, ids(late)) == ("ok", "direct", ["m1"])
+    assert set(ids(after)) == {"m0", "m1"}
+
+
+def test_a_late_model_is_named_where_there_are_no_vectors(words, repo):
+    written, words.provider.chat = _held("The walrus eats clams.")
+
+    late = words.ask(repo, "any tusks?", timeout_s=0.4)
+    written.set()
+
+    assert late.reason == "hyde: timeout"
+
+
+def test_another_turn_does_not_wait_for_a_late_one(auto, repo):
+    written, held = _held("Shellfish are eaten.")
+    auto.provider.chat = [held]
+
+    auto.ask(repo, "any tusks?", "t1", timeout_s=0.2)
+    other = auto.ask(repo, "any tusks?", "t2")
+    written.set()
+
+    assert (other.status, other.strategy, other.cached) == ("ok", "hyde", False)
