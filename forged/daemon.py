@@ -25,6 +25,7 @@ from forged.capture.pipeline import Pipeline
 from forged.capture.spool import Spool
 from forged.capture.values import WorkerSettings
 from forged.config import Config, Loaded
+from forged.config import load as load_config
 from forged.cost import GovernedChat, Governor
 from forged.errors import ForgedError
 from forged.forgotten import Forgotten
@@ -32,7 +33,7 @@ from forged.handlers import Daemon, Handlers
 from forged.indexer import Indexer
 from forged.memory import Scope
 from forged.metrics import Metrics
-from forged.models import BUILTIN_RULES
+from forged.models import BUILTIN_LEXICAL, BUILTIN_RULES
 from forged.pauses import Pauses
 from forged.providers import ChatModel, Embedder
 from forged.providers.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
@@ -54,8 +55,6 @@ _TEMPS_S = 3600.0
 # How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
 # would wait behind a rebuild's longest step.
 _SWITCH_S = 0.0005
-# Names that are no endpoint's; `auto` becomes a local model once there is one (design.md section 7).
-_BUILT_IN = {"", "auto", "builtin:lexical"}
 
 
 class Models(msgspec.Struct, frozen=True):
@@ -75,14 +74,23 @@ class Models(msgspec.Struct, frozen=True):
 async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = None) -> None:
     """Run the daemon until SIGTERM or SIGINT.
 
+    When the configuration has changed and a rebuild is asked for, everything is taken down as for SIGTERM and
+    made anew in this process, under the same lock; a test that brings its own models keeps what it brought.
+
     Raises AlreadyRunning when another daemon has the address, ForgedError when it cannot be used.
     """
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is imported stays; to look through it again and again takes 15 ms without a ping
     path = address.socket_path(env)
     lock = listening.lock(path)
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     try:
-        await _Life(loaded, env, path, models or choose_models(loaded, env)).run()
+        following: Loaded | None = loaded
+        while following is not None and not ended.is_set():
+            chosen = models or choose_models(following, env)
+            following = await _Life(following, env, path, chosen, reloads=models is None).run(ended)
     finally:
         os.close(lock)
 
@@ -93,7 +101,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     embedding = make_embedder(loaded.config, env)
     chat = make_chat_model(loaded.config, env)
     reasons = []
-    if memory.embedding_model not in _BUILT_IN and embedding.model is None:
+    if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
         reasons.append(f"no dense leg: {embedding.reason}")
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
@@ -106,7 +114,13 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
 class _Life:
     """One daemon from start to end."""
 
-    def __init__(self, loaded: Loaded, env: Mapping[str, str], path: str, models: Models) -> None:
+    def __init__(
+        self, loaded: Loaded, env: Mapping[str, str], path: str, models: Models, *, reloads: bool
+    ) -> None:
+        self._loaded = loaded
+        self._embedder = loaded.config.embedder  # `auto` may mean another one once an extra is installed
+        self._reloads = reloads
+        self._following: Loaded | None = None
         self._env = env
         self._path = path
         self._models = models
@@ -123,6 +137,7 @@ class _Life:
             embedder=None if self.disabled else models.embedder,
             lexical=settings.retrieval_lexical_weight > 0 and not self.disabled,
             metrics=self.metrics,
+            gated=loaded.config.min_score > 0,
             on_roots=self.watcher.set_roots,
         )
         self.governor = Governor(
@@ -138,7 +153,7 @@ class _Life:
                 strategy=settings.retrieval_strategy,
                 hypothesis_count=settings.retrieval_hypothesis_count,
                 lexical_weight=settings.retrieval_lexical_weight,
-                min_score=settings.retrieval_min_score,
+                min_score=loaded.config.min_score,
             ),
             metrics=self.metrics,
         )
@@ -155,6 +170,7 @@ class _Life:
                 config=loaded.config,
                 warnings=loaded.warnings + models.reasons,
                 disabled=self.disabled,
+                embedding_model=self._embedder,
                 metrics=self.metrics,
                 indexer=self.indexer,
                 retriever=self.retriever,
@@ -169,6 +185,7 @@ class _Life:
                 watch_state=lambda: self.watcher.state,
                 watch_count=self.watcher.watch_count_of,
                 woken=self.watcher.wake,
+                reload=self._reload,
             )
         )
         self.server = Server(self.handlers, self.metrics)
@@ -198,14 +215,13 @@ class _Life:
             problem=models.no_classifier,
         )
 
-    async def run(self) -> None:
+    async def run(self, ended: asyncio.Event) -> Loaded | None:
+        """Serve until `ended`, or return the configuration with which to start over."""
         inherited = sd_notify.inherited_socket(self._env, os.getpid())
         for name in sd_notify.consumed(self._env):
             os.environ.pop(name, None)  # a child of ours must not think that they are for it
         socket = listening.bind(self._path) if inherited is None else listening.adopt(inherited)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
+        self._begin(self._await_end(ended))
         await self.server.start(socket)
         self._record_executable()
         if not self.disabled:
@@ -221,6 +237,23 @@ class _Life:
         logger.info("serving socket=%s pid=%d", self._path, os.getpid())
         await self._stopping.wait()
         await self._stop()
+        return self._following
+
+    async def _await_end(self, ended: asyncio.Event) -> None:
+        await ended.wait()
+        self._stopping.set()
+
+    async def _reload(self) -> bool:
+        """Start over if the configuration is another one now. Raises ConfigError and goes on as before."""
+        if not self._reloads:
+            return False
+        fresh = await asyncio.to_thread(load_config, self._env)
+        if (fresh.config, fresh.config.embedder) == (self._loaded.config, self._embedder):
+            return False
+        logger.info("configuration has changed, starting over")
+        self._following = fresh
+        self._stopping.set()
+        return True
 
     async def _stop(self) -> None:
         """End everything; a thread that is stuck on a disk cannot hold the process."""
@@ -246,6 +279,8 @@ class _Life:
                         await model.aclose()
         except TimeoutError:
             logger.warning("stopped late after_s=%s", STOP_S)
+        if self._following is not None:
+            hard.cancel()
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         """Start a task that lives as long as the daemon; its failure ends the daemon, loudly."""

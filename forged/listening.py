@@ -78,8 +78,8 @@ def bind(path: str) -> socket.socket:
 
 
 def adopt(descriptor: int) -> socket.socket:
-    """Take the listening socket that the service manager opened for us."""
-    return socket.socket(fileno=descriptor)
+    """Take the listening socket that the service manager opened for us; the descriptor stays open."""
+    return socket.socket(fileno=os.dup(descriptor))
 
 
 def identity(path: str) -> tuple[int, int] | None:

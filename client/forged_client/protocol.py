@@ -26,6 +26,7 @@ CODES = (
     "protocol_mismatch",
     "frame_too_large",
     "busy",
+    "configuration",
     "not_found",
     "conflict",
     "not_permitted",
@@ -541,8 +542,12 @@ class Costs(Reply, frozen=True, tag="costs"):
     resets_at: str = ""
 
 
+RELOADING = "the configuration has changed; the daemon starts over with it"
+"""Reason of a `Rebuilt` that did nothing yet: ask again, the same daemon will answer in a moment."""
+
+
 class Rebuilt(Reply, frozen=True, tag="rebuilt"):
-    """`status` ok when done, not_ready when it goes on in the background."""
+    """`status` ok when done, not_ready when it goes on in the background or the daemon is `RELOADING`."""
 
     generation: str = ""
     roots: tuple[RootReport, ...] = ()

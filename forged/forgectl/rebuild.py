@@ -21,7 +21,7 @@ from forged.forgectl.output import painter, say, say_json, tell
 from forged.forgectl.status import root_lines
 from forged_client.client import Client
 from forged_client.errors import ClientError
-from forged_client.protocol import Progress, Rebuilt
+from forged_client.protocol import RELOADING, Progress, Rebuilt
 
 # The daemon itself gives up waiting after ten minutes.
 _PATIENCE_S = 660.0
@@ -34,8 +34,12 @@ _BAR_CELLS = 30
 @asks
 def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
     """Rescan the memory files of this workspace."""
+    asked = _rebuild_and_wait if wait else _rebuild
     try:
-        reply = _rebuild_and_wait(call, full) if wait else _rebuild(call, full)
+        reply = asked(call, full)
+        if reply.reason == RELOADING:
+            tell(reply.reason)
+            reply = asked(call, full)
     except KeyboardInterrupt:
         tell("detached: the rebuild goes on, `forgectl status` shows it")
         sys.exit(INTERRUPTED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from forged import config, roots
 from forged.capture.pipeline import Pipeline
 from forged.cost import Governor
-from forged.errors import ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
+from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
 from forged.forgotten import Forgotten
 from forged.indexer import Indexer
 from forged.memory import Scope
@@ -38,7 +38,10 @@ class NotReady(ForgedError):  # noqa: N818
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that `daemon` wired. `disabled` is why retrieval is off, or nothing."""
+    """The parts that `daemon` wired. `disabled` is why retrieval is off, or nothing.
+
+    `embedding_model` is the one in use, also where the configuration says `auto`.
+    """
 
     epoch: str
     home: str
@@ -46,6 +49,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     config: config.Config
     warnings: tuple[str, ...]
     disabled: str
+    embedding_model: str
     metrics: Metrics
     indexer: Indexer
     retriever: Retriever
@@ -60,6 +64,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     watch_state: Callable[[], str]
     watch_count: Callable[[str], int]
     woken: Callable[[], None]  # called when an agent is at work
+    reload: Callable[[], Awaitable[bool]]  # whether it starts over, as the configuration has changed
 
 
 class Workplace(msgspec.Struct, frozen=True):
@@ -137,4 +142,6 @@ def code_of(error: ForgedError) -> str:
             return "invalid"
         case NotReady():
             return "busy"
+        case ConfigError():
+            return "configuration"
     return "internal"

@@ -60,7 +60,7 @@ def status(context: Context, request: wire.Status) -> wire.StatusReport:
         uptime_s=round(time.monotonic() - daemon.started_at, 3),
         socket=daemon.socket,
         strategy=daemon.config.memory.retrieval_strategy,
-        embedding_model=daemon.config.memory.embedding_model,
+        embedding_model=daemon.embedding_model,
         retrieval_model=daemon.config.memory.retrieval_model,
         roots=reports,
         connections=daemon.connections(),
@@ -102,6 +102,8 @@ def _report(context: Context, index: RootIndex) -> wire.RootReport:
 
 async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt:
     """Rescan; with `full` embed everything anew, with `wait` answer when it is done or has failed."""
+    if await context.daemon.reload():
+        return wire.Rebuilt(id=request.id, status="not_ready", reason=wire.RELOADING)
     place = context.workplace(request.workspace)
     if place.off:
         return wire.Rebuilt(id=request.id, status="disabled", reason=place.off)

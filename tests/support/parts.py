@@ -46,7 +46,7 @@ class Parts:
                 strategy="auto",
                 hypothesis_count=5,
                 lexical_weight=0.3 if lexical else 0.0,
-                min_score=None,
+                min_score=0.0,
             ),
             metrics=metrics,
         )
@@ -70,6 +70,7 @@ class Parts:
             config=config,
             warnings=("from the start",),
             disabled=disabled,
+            embedding_model=config.embedder,
             metrics=metrics,
             indexer=self.indexer,
             retriever=self.retriever,
@@ -84,6 +85,7 @@ class Parts:
             watch_state=lambda: self.watch_state,
             watch_count=lambda top: 2,
             woken=self._wake,
+            reload=_never,
         )
         self.context = Context(self.daemon)
         self.handlers = Handlers(self.daemon)
@@ -111,6 +113,10 @@ class Parts:
         reply = await self.ask(wire.Rebuild(workspace=str(workspace), wait=True))
         assert isinstance(reply, wire.Rebuilt)
         return reply
+
+
+async def _never() -> bool:
+    return False
 
 
 @contextlib.asynccontextmanager
