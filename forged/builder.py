@@ -16,17 +16,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged import graph, lexical
+from forged import gate, graph
+from forged.background import Background
 from forged.dense import DenseLeg
 from forged.embedding import EmbeddingRun
 from forged.errors import ProviderError
 from forged.graph import Chains
-from forged.lexical import LexicalLeg, Terms
+from forged.lexical import LexicalLeg
 from forged.memo import VectorMemo, text_hash
 from forged.memory import Memory, Problem
 from forged.pace import Pace
 from forged.providers import Embedder, Vectors
 from forged.store import MemoryStore, Snapshot
+from forged.terms import Terms, terms
+from forged.traits import Traits, are_wide
 from forged.vector_map import VectorMap
 
 _PAUSE_S = 0.0005
@@ -48,6 +51,7 @@ class Draft(msgspec.Struct, frozen=True, eq=False):
     hashes: tuple[bytes, ...]
     lexical: LexicalLeg | None
     chains: Chains
+    traits: Traits
     missing: dict[bytes, str]
 
 
@@ -131,6 +135,7 @@ class Builder:
             hashes,
             self._index(memories, kept_old, kept_new, added) if self._lexical else None,
             graph.link(memories),
+            self._traits(memories, kept_old, kept_new, added),
             self._missing(memories, hashes),
         )
 
@@ -157,11 +162,18 @@ class Builder:
             kept_old=kept_old, kept_new=kept_new, added_new=added, added=docs, size=len(memories)
         )
 
+    def _traits(self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, added: Rows) -> Traits:
+        wide = np.zeros(len(memories), np.bool_)
+        if self._map is not None:
+            wide[kept_new] = self._map.traits.wide[kept_old]
+        wide[added] = are_wide(memories[row].content for row in added.tolist())
+        return Traits.of(memories, wide)
+
     def _tokenised(self, texts: Sequence[str]) -> list[Terms]:
         pace = Pace(self._pause)
         docs = []
         for text in texts:
-            docs.append(lexical.terms(text))
+            docs.append(terms(text))
             pace.breathe()
         return docs
 
@@ -190,7 +202,7 @@ class Builder:
             self.quarantined = self.quarantined | {k: (why, until) for k, why in run.culprits.items()}
         return self._of_another_dimension(run)
 
-    def finish(self, draft: Draft, generation: int) -> VectorMap | None:
+    def finish(self, draft: Draft, generation: int, background: Background | None = None) -> VectorMap | None:
         """Freeze the next map from a draft and the vectors known by now. Runs in a thread.
 
         Without a lexical leg a memory that has no vector cannot be found, so its older text is kept (B43);
@@ -206,6 +218,8 @@ class Builder:
                 return None
             draft = self._with_older_texts(draft, lost)
         dense = self._dense(draft.hashes, memo, known)
+        if dense is not None and background is not None:
+            self._calibrate(dense, draft.hashes, memo, background)
         new = VectorMap(
             root=self._top,
             scope=self._scope,
@@ -215,6 +229,7 @@ class Builder:
             lexical=draft.lexical,
             dense=dense,
             chains=draft.chains,
+            traits=draft.traits,
         )
         if dense is not None and memo is self._memo:
             memo.adopt(draft.hashes, dense)
@@ -271,6 +286,17 @@ class Builder:
         rows = np.zeros((len(hashes), dimension), np.float32)
         rows[list(fresh)] = list(fresh.values())
         return DenseLeg.build(self._embedder.key, rows)
+
+    def _calibrate(
+        self, dense: DenseLeg, hashes: Sequence[bytes], memo: VectorMemo, background: Background
+    ) -> None:
+        """Have the gate's view of the new leg ready, so that no search has to wait for it."""
+        if not dense.present or dense.key != background.key:
+            return
+        if memo.live is None:
+            gate.calibrated(dense, background)
+        else:
+            gate.carried(memo.live, memo.places(hashes), dense, background)
 
     def forget_vectors(self) -> None:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""

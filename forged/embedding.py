@@ -17,7 +17,6 @@ import numpy as np
 from forged.errors import ProviderError
 from forged.providers import Embedder, Vectors
 
-CHUNK = 64
 _AT_ONCE = 4
 # These may be the fault of one text; anything else is the fault of the endpoint.
 _MAY_BE_ONE_TEXT = {"bad_input", "server", "bad_reply"}
@@ -39,7 +38,7 @@ class EmbeddingRun:
 
     async def run(self, texts: Mapping[bytes, str]) -> None:
         """Embed `texts` by hash. Raises ProviderError when the endpoint, not a text, is at fault."""
-        items = list(texts.items())
+        items, size = list(texts.items()), self._embedder.chunk
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def chunk(part: list[tuple[bytes, str]]) -> None:
@@ -47,8 +46,8 @@ class EmbeddingRun:
                 await self._embed(part)
 
         # The first chunk goes alone: an endpoint that is down is asked once, not four times.
-        await self._embed(items[:CHUNK])
-        tasks = [asyncio.create_task(chunk(items[at : at + CHUNK])) for at in range(CHUNK, len(items), CHUNK)]
+        await self._embed(items[:size])
+        tasks = [asyncio.create_task(chunk(items[at : at + size])) for at in range(size, len(items), size)]
         try:
             await asyncio.gather(*tasks)
         finally:

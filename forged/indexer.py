@@ -16,10 +16,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+import numpy as np
 
 from forged import heap
+from forged.background import LEAST_DIMENSION, Background
 from forged.builder import Builder, Draft
 from forged.errors import ForgedError, ProviderError
+from forged.everyday import MESSAGES
 from forged.metrics import Metrics
 from forged.providers import Embedder
 from forged.root_index import RootIndex
@@ -37,6 +40,10 @@ _RETRY_S, _RETRY_MOST_S = 1.0, 60.0
 _PATIENCE_S = 0.05
 _UNSETTLED_S = 0.1
 _LONG_BUILD_MS = 500.0
+
+
+# In parts, so that a query that comes meanwhile waits for one of them and not for all.
+_PARTS = tuple(list(MESSAGES[at : at + 16]) for at in range(0, len(MESSAGES), 16))
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -59,9 +66,13 @@ class Indexer:
         lexical: bool,
         metrics: Metrics,
         on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
+        gated: bool = False,
         reconcile_s: float = RECONCILE_S,
     ) -> None:
-        """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched."""
+        """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched.
+
+        `gated`: somebody needs the background of the embedder's model.
+        """
         self._embedder = embedder
         self._lexical = lexical
         self._metrics = metrics
@@ -70,6 +81,9 @@ class Indexer:
         self._roots: dict[Root, RootIndex] = {}
         self._counter = 0
         self._listeners: set[Callable[[Event], None]] = set()
+        self._gated = gated
+        self._background: Background | None = None
+        self._learning: asyncio.Task[None] | None = None
 
     def open(self, root: Root) -> RootIndex:
         """The index of a root; the first call starts its first build (B24, D7)."""
@@ -102,6 +116,7 @@ class Indexer:
             generation=_shown_by_all(indexes),
             waiting=any(i.map is None and not i.attempted for i in indexes),
             problem=broken or (f"stale: {stale}" if stale else ""),
+            background=self._background,
         )
 
     async def run(self) -> None:
@@ -116,6 +131,9 @@ class Indexer:
                     index.mark()
 
     async def close(self) -> None:
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
         for root in list(self._roots):
             await self._unload(root)
 
@@ -215,6 +233,7 @@ class Indexer:
                 Event("embedding", index.root.top, index.progress.embedded, index.progress.to_embed, goal)
             )
 
+        self._learn_background()
         run = asyncio.create_task(index.builder.embed(draft, progressed))
         try:
             if self._lexical:
@@ -252,7 +271,7 @@ class Indexer:
 
     async def _swap(self, index: RootIndex, draft: Draft, goal: int) -> None:
         """Replace the map by one assignment (B27)."""
-        new = await asyncio.to_thread(index.builder.finish, draft, goal)
+        new = await asyncio.to_thread(index.builder.finish, draft, goal, self._background)
         if new is None:
             return
         index.map = new
@@ -261,6 +280,28 @@ class Indexer:
         self._metrics.rebuilds += 1
         self._tell(Event("swapped", index.root.top, len(new.memories), len(new.memories), goal))
         logger.info("map swapped root=%s memories=%d generation=%d", index.root.top, len(new.memories), goal)
+
+    def _learn_background(self) -> None:
+        """Embed the everyday messages, once, beside the first texts that are embedded anyway.
+
+        Until that has gone well the gate lets everything pass; the next build tries again.
+        """
+        if not self._gated or self._background is not None or self._embedder is None:
+            return
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.create_task(self._learn(self._embedder), name="background")
+
+    async def _learn(self, embedder: Embedder) -> None:
+        try:
+            asked = [await embedder.embed(part, "query") for part in _PARTS]
+            noted = [await embedder.embed(part, "passage") for part in _PARTS]
+        except ProviderError as error:
+            logger.warning("background not embedded, nothing is held back reason=%s", error.reason)
+            return
+        if asked[0].shape[1] >= LEAST_DIMENSION:
+            self._background = await asyncio.to_thread(
+                Background.of, embedder.key, np.concatenate(asked), np.concatenate(noted)
+            )
 
     def _words_shown(self, index: RootIndex, goal: int) -> None:
         if self._lexical:

@@ -1,4 +1,4 @@
-"""The lexical half of a vector map: BM25 over hashed word stems, held in a few numpy arrays.
+"""The lexical half of a vector map: BM25 over hashed terms, held in a few numpy arrays.
 
 A leg is a compressed sparse matrix, terms down and memories across: no vocabulary strings and no Python
 object per posting, so ten thousand memories cost five megabytes and assemble in tens of milliseconds. Terms
@@ -10,22 +10,14 @@ also why an edit can splice its own postings and leave the rest alone.
 
 from __future__ import annotations
 
-import re
-import threading
-import unicodedata
-import zlib
 from collections.abc import Sequence
-from functools import cache, lru_cache
-from itertools import chain
 
 import msgspec
 import numpy as np
-import Stemmer
 from numpy.typing import NDArray
 
-from forged.english import IRREGULAR, STOP_WORDS
+from forged.terms import Terms, are_stems
 
-Terms = NDArray[np.uint32]
 Scores = NDArray[np.float32]
 Ints = NDArray[np.int32]
 
@@ -34,110 +26,15 @@ _K1 = 1.2
 _B = 0.75
 _MAX_TF = 255
 _NO_TERMS = np.empty(0, np.uint32)
-# Most pieces of text are met again; the long ones are not, and would fill memory.
-_CACHED_CHUNKS = 8192
-_CACHED_LENGTH = 24
-
-# Scripts written without spaces, and Korean, whose particles hide the word: indexed as pairs of characters.
-_PAIRED = (
-    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u1049\u1780-\u17d3"
-    "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
-)
-# Vowel signs and accents, which `\w` leaves out: without them Hindi or Hebrew words fall to pieces.
-_MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u0669\u0900-\u0963\u0966-\u0dff"
-
-
-def _word_pattern(character: str) -> re.Pattern[str]:
-    """Words and identifiers: up to eight runs of `character` joined by one separator, or C++ and C#."""
-    run = f"{character}{{1,64}}"
-    return re.compile(rf"{run}(?:(?:[.'-]|_{{1,2}}){run}){{0,7}}(?:\+\+|#(?!{character}))?")
-
-
-_ASCII_WORD = _word_pattern("[A-Za-z0-9]")
-
-
-# The wide classes take 10 ms to compile, which a daemon that meets only English need not spend.
-@cache
-def _wide_word() -> re.Pattern[str]:
-    return _word_pattern(rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])")
-
-
-@cache
-def _pair() -> re.Pattern[str]:
-    return re.compile(rf"(?=([{_PAIRED}]{{2}}))|(?<![{_PAIRED}])([{_PAIRED}])(?![{_PAIRED}])")
-
-
-# Parts of an identifier: HTTPServer is HTTP and Server, APIs is one word, sha256 is sha and 256.
-_PART = re.compile(r"[A-Z]{2,}s?(?![a-z])|[A-Z]?[a-z]+|[A-Z]|[0-9]+")
-_SEPARATOR = re.compile(r"[._'-]+")
-_CONTRACTION = re.compile(r"(?:n't|'(?:s|m|d|re|ve|ll))$")
-_JOINERS = str.maketrans("", "", "-_'")
-
-_stemmer = Stemmer.Stemmer("english", 0)
-_stemmer_lock = threading.Lock()  # a Stemmer keeps one buffer for the word at hand
-
-
-def terms(text: str) -> Terms:
-    """Return the hashed terms of a text, one for each occurrence, in no meaningful order.
-
-    Lower-cased English stems without stop words; identifiers whole and in parts; pairs of characters where
-    words are not separated by spaces. The same text gives the same terms in every process.
-    """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text).replace("’", "'")
-    found: list[int] = []
-    for chunk in text.split():
-        found += _known_chunk(chunk) if len(chunk) <= _CACHED_LENGTH else _chunk(chunk)
-    return np.array(found, np.uint32)
-
-
-def _chunk(chunk: str) -> tuple[int, ...]:
-    """Terms of a piece of text without white space."""
-    if chunk.isascii():
-        return tuple(chain.from_iterable(map(_word_terms, _ASCII_WORD.findall(chunk))))
-    found = chain.from_iterable(map(_word_terms, _wide_word().findall(chunk)))
-    return (*found, *(_hash("".join(pair)) for pair in _pair().findall(chunk)))
-
-
-_known_chunk = lru_cache(_CACHED_CHUNKS)(_chunk)
-
-
-def _word_terms(word: str) -> tuple[int, ...]:
-    """Terms of one word or identifier; nothing for a stop word."""
-    lower = word.lower()
-    if lower in STOP_WORDS:
-        return ()
-    if "'" in word:
-        word = word[: len(_CONTRACTION.sub("", lower))]
-    parts = _PART.findall(word) if word.isascii() else _SEPARATOR.split(word)
-    if parts == [word]:
-        return _part_terms(word)
-    # foo_bar, fooBar and foo-bar are one name; 3.1 and 31 are not one number.
-    name = word.lower().translate(_JOINERS)
-    return (_hash(_stem(name) if name.isalpha() else name), *chain.from_iterable(map(_part_terms, parts)))
-
-
-def _part_terms(part: str) -> tuple[int, ...]:
-    part = part.lower()
-    return () if part in STOP_WORDS else (_hash(_stem(part)),)
-
-
-def _stem(word: str) -> str:
-    with _stemmer_lock:
-        stem: str = _stemmer.stemWord(IRREGULAR.get(word, word))
-    return stem
-
-
-def _hash(term: str) -> int:
-    return zlib.crc32(term.encode("utf-8", "surrogatepass"))
+# What the beginnings of words count beside their stems; 0.1-0.4 are alike.
+_BEGINNINGS = 0.2
 
 
 class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
     """Postings of one map: `rows[offsets[i]:offsets[i + 1]]` are the memories that hold `terms[i]`.
 
     `terms` uint32 (t,) ascending and unique; `offsets` int32 (t + 1,); `rows` int32 (p,) ascending within a
-    term; `counts` uint8 (p,), occurrences up to 255; `lengths` int32 (n,), number of terms of each memory.
+    term; `counts` uint8 (p,), occurrences up to 255; `lengths` int32 (n,), number of stems of each memory.
     """
 
     terms: Terms
@@ -160,7 +57,7 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
         """Assemble the leg of memories 0 to n - 1 from their terms."""
         found, rows, counts = _postings(np.arange(len(docs), dtype=np.int32), docs)
         first = _first_of_each(found)
-        return cls(found[first], np.append(first, np.int32(len(rows))), rows, counts, _lengths(docs))
+        return cls(found[first], np.append(first, np.int32(len(rows))), rows, counts, _stem_counts(docs))
 
     def splice(
         self, *, kept_old: Ints, kept_new: Ints, added_new: Ints, added: Sequence[Terms], size: int
@@ -189,7 +86,7 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
 
         lengths = np.zeros(size, np.int32)
         lengths[kept_new] = self.lengths[kept_old]
-        lengths[added_new] = _lengths(added)
+        lengths[added_new] = _stem_counts(added)
         return LexicalLeg(
             names[used],
             _offsets(frequency[used]),
@@ -225,30 +122,33 @@ def scores(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scores:
     """BM25 of every memory for every query, as float32 of shape (queries, rows of all legs in turn).
 
     Zero means that no term matches. Scores are divided by the weight of the query's known terms, so that a
-    long and a short query can be compared: 1 is about what a memory with each of them once reaches.
+    long and a short query can be compared: 1 is about what a memory with each of its stems once reaches, to
+    which the beginnings of its words add a fifth.
     """
     asked = _Asked.of(legs, queries)
     weight = asked.rarity * (_K1 + 1) / asked.total(asked.rarity * (asked.frequency > 0))
+    weight *= np.where(asked.stems, 1, _BEGINNINGS)
     average = max(1.0, sum(int(leg.lengths.sum()) for leg in legs) / max(1, sum(map(len, legs))))
     return np.hstack([asked.summed(leg, weight, _length_norm(leg, average)) for leg in legs])
 
 
 def matched_shares(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scores:
-    """How much of each query a memory matches, 0 to 1, same shape as `scores`.
+    """How much of each query a memory matches by its stems, 0 to 1, same shape as `scores`.
 
     Terms weigh by their rarity, and a term that no memory holds weighs most: a question about something that
     was never said matches nothing well (design.md section 5, `retrieval_min_score`).
     """
-    asked = _Asked.of(legs, queries)
+    asked = _Asked.of(legs, [query[are_stems(query)] for query in queries])
     weight = asked.rarity / asked.total(asked.rarity)
     return np.hstack([asked.summed(leg, weight, None) for leg in legs])
 
 
 class _Asked(msgspec.Struct, frozen=True, eq=False):
-    """Distinct terms of all queries, each (t,): whose it is, how many memories hold it, how rare that is."""
+    """Distinct terms of all queries, each (t,): whose it is, its kind, how many hold it, how rare it is."""
 
     queries: int
     terms: Terms
+    stems: NDArray[np.bool_]
     owner: NDArray[np.int64]
     frequency: NDArray[np.int64]
     rarity: NDArray[np.float64]
@@ -264,11 +164,12 @@ class _Asked(msgspec.Struct, frozen=True, eq=False):
             frequency += stop - start
         size = sum(map(len, legs))
         rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
-        return cls(len(queries), wanted, owner, frequency, rarity)
+        return cls(len(queries), wanted, are_stems(wanted), owner, frequency, rarity)
 
     def total(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Give each term the sum of its query's weights, or 1 where that is nothing."""
-        sums = np.bincount(self.owner, weight, self.queries)[self.owner]
+        """Give each term the sum of its query's weights of its kind, or 1 where that is nothing."""
+        kind = 2 * self.owner + self.stems
+        sums = np.bincount(kind, weight, 2 * self.queries)[kind]
         return np.where(sums > 0, sums, 1)
 
     def summed(
@@ -348,3 +249,8 @@ def _offsets(frequency: NDArray[np.int64]) -> Ints:
 
 def _lengths(docs: Sequence[Terms]) -> Ints:
     return np.fromiter(map(len, docs), np.int32, len(docs))
+
+
+def _stem_counts(docs: Sequence[Terms]) -> Ints:
+    counts = (np.count_nonzero(are_stems(doc)) for doc in docs)
+    return np.fromiter(counts, np.int32, len(docs))

@@ -23,6 +23,9 @@ BUILTIN_RULES = "builtin:rules"
 LOCAL = "local:multilingual-e5-small"
 """The embedding model of the extra `local`; it puts its own prefixes before every text."""
 
+DEFAULT_MIN_SCORE = 0.95
+"""Share of unrelated messages that must inject nothing, where the configuration says nothing."""
+
 # Names that need no endpoint and no file, by what asks for them.
 _BUILT_IN = {"embedder": (AUTO, BUILTIN_LEXICAL, LOCAL), "chat": (), "classifier": (BUILTIN_RULES,)}
 _IN_PROCESS = ("local:", "fastembed:")
@@ -55,6 +58,9 @@ _FAMILIES: tuple[tuple[re.Pattern[str], KnownModel], ...] = tuple(
         (r"snowflake-arctic-embed", _SENTENCE, ""),
         (r"embedding-?gemma", "task: search result | query: ", "title: none | text: "),
         (r"qwen3-embedding", f"{_TASK}Query:", ""),
+        (r"(3-(small|large)|ada-002)$", "", ""),
+        (r"(gemini|mistral|codestral)-embed|embed-(english|multilingual|v4)|voyage-", "", ""),
+        (r"bge-m3|all-minilm|jina-embeddings|gte-|granite-embedding", "", ""),
     )
 )
 
@@ -63,6 +69,12 @@ def known_model(name: str) -> KnownModel:
     """Return the prefixes of a model; `BAAI/bge-small-en-v1.5` and `bge-small-en-v1.5:q8_0` are one."""
     bare = bare_name(name).removeprefix("text-embedding-")
     return next((known for pattern, known in _FAMILIES if pattern.match(bare)), KnownModel())
+
+
+def is_known(name: str) -> bool:
+    """Whether it is clear what this model makes of a text: one by name, or one that needs no endpoint."""
+    bare = bare_name(name).removeprefix("text-embedding-")
+    return name.startswith(("builtin:", *_IN_PROCESS)) or any(family.match(bare) for family, _ in _FAMILIES)
 
 
 def bare_name(name: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from forged.background import Background
 from forged.memory import Memory
 from forged.vector_map import VectorMap
 
@@ -17,13 +18,15 @@ class View(msgspec.Struct, frozen=True, eq=False):
     """Maps that a request may use.
 
     `generation` orders what is visible. `waiting` is true while a root has no map yet; `problem` says why
-    a root's map is missing or older than asked for, in one word or two.
+    a root's map is missing or older than asked for, in one word or two. `background` is that of the model of
+    the dense legs, None while it is not known.
     """
 
     maps: tuple[VectorMap, ...]
     generation: int = 0
     waiting: bool = False
     problem: str = ""
+    background: Background | None = None
 
     @property
     def legs(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 
 from forged.builder import Builder
 from forged.store import MemoryStore
+from forged.traits import Traits
 from tests.support.embedders import FakeEmbedder, vector
 from tests.support.loops import run
 from tests.support.scene import memory, put
@@ -254,6 +255,57 @@ def test_rows_in_both_legs_follow_the_memories_after_any_edits(repo, bench):
     assert [each.id for each in bench.map.memories] == sorted(bench.shown)
     assert bench.map.row_of == {each.id: row for row, each in enumerate(bench.map.memories)}
     assert bench.embedded == set(bench.shown)
+
+
+# --- what a search asks about memories beside words and vectors ------------------------------------------
+
+
+def traits_of(built):
+    return built.created.tolist(), built.occasion.tolist(), built.wide.tolist()
+
+
+@BOTH
+def test_traits_after_edits_equal_those_from_scratch(repo, embedder, lexical):
+    bench = Bench(repo, embedder, lexical=lexical)
+    wide, later = "数据库迁移脚本", "2025-03-05T05:06:07Z"
+    put(repo, *(memory(f"m{number}", wide if number % 2 else f"text {number}") for number in range(8)))
+    bench.build()
+    edits = [
+        [memory("m1", "in English now"), memory("m4", wide)],
+        [memory("a", wide, created_at=later), memory("z", "last now", created_at=later)],
+        [memory("m5", wide, created_at=later), memory("m6", "text 6", created_at="")],
+    ]
+    for changed in edits:
+        put(repo, *changed)
+        (files(repo) / f"{bench.map.memories[0].id}.md").unlink()
+        bench.build()
+
+        assert traits_of(bench.map.traits) == traits_of(Traits.of(bench.map.memories))
+
+    shown = dict(zip(bench.shown, bench.map.traits.wide.tolist(), strict=True))
+    assert (shown["m4"], shown["m6"], shown["m7"]) == (True, False, True)
+
+
+def test_a_memory_of_another_time_is_of_another_occasion_although_its_text_stays(repo, bench):
+    fill(repo, 3)
+    bench.build()
+    put(repo, memory("m001", "text 1", created_at="2025-03-05T05:06:07Z"))
+
+    assert bench.build() == []
+    first, second, third = bench.map.traits.occasion.tolist()
+    assert first == third != second
+
+
+def test_at_weight_0_traits_follow_the_texts_that_are_kept(repo, embedder):
+    bench = Bench(repo, embedder, lexical=False)
+    fill(repo, 3)
+    bench.build()
+    embedder.down = "unreachable"
+    put(repo, memory("m000", "数据库迁移脚本"), memory("new", "数据库"))
+    bench.build()
+
+    assert traits_of(bench.map.traits) == traits_of(Traits.of(bench.map.memories))
+    assert not bench.map.traits.wide.any()
 
 
 # --- failures -----------------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ import asyncio
 import numpy as np
 import pytest
 
-from forged.embedding import CHUNK, EmbeddingRun
+from forged.embedding import EmbeddingRun
 from forged.errors import ProviderError
 from tests.support.embedders import FakeEmbedder, vector
 from tests.support.loops import run, turns, until
 
 COUNT = 300
+CHUNK = FakeEmbedder.chunk
 CHUNKS = -(-COUNT // CHUNK)
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from forged.config.in_process import chosen
 from forged.config.keys import shown_key, shown_url
-from forged.models import BUILTIN_RULES
+from forged.models import BUILTIN_RULES, DEFAULT_MIN_SCORE, is_known
 
 OPENAI_URL = "https://api.openai.com/v1"
 # A reference as default: what is missing then has a name, and an explicit "" can mean "no key is needed".
@@ -83,6 +83,19 @@ class Config(msgspec.Struct, frozen=True):
     def embedder(self) -> str:
         """Name of the embedding model in use, `auto` resolved: it depends on what is installed here."""
         return chosen(self.memory.embedding_model)
+
+    @property
+    def min_score(self) -> float:
+        """Share of unrelated messages that must inject nothing; 0 or less: whatever is found is injected.
+
+        Where it is not set: 0.95 with a model that is known by name or needs no endpoint. A strange endpoint
+        is sent nothing but memories and questions, and a lexical weight of 0 is ADR-0047 to the letter.
+        """
+        memory = self.memory
+        if memory.retrieval_min_score is not None:
+            return memory.retrieval_min_score
+        gated = memory.retrieval_lexical_weight > 0 and is_known(self.embedder)
+        return DEFAULT_MIN_SCORE if gated else 0.0
 
     @property
     def classifier(self) -> str:

@@ -32,6 +32,11 @@ class Embedder(Protocol):
         """What the vectors depend on: endpoint, model and passage prefix. Equal keys, equal vectors."""
         ...
 
+    @property
+    def chunk(self) -> int:
+        """How many passages to ask for at a time; who watches sees progress after each."""
+        ...
+
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
     ) -> Vectors:

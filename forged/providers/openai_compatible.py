@@ -236,6 +236,10 @@ class OpenAICompatibleEmbedder:
         self._dimension = 0
 
     @property
+    def chunk(self) -> int:
+        return 64
+
+    @property
     def key(self) -> str:
         return "\n".join((self._endpoint.shown(), self._model, self._prefixes["passage"]))
 
@@ -303,8 +307,8 @@ class OpenAICompatibleEmbedder:
         raise refusal
 
     def _ready(self, text: str, kind: Kind) -> str:
-        text = sendable(text)
-        if not text.strip():
+        text = sendable(text).strip()  # to some servers the line end of a file is one more token
+        if not text:
             raise ProviderError("a text to embed is blank", reason="bad_input")
         return clipped(f"{self._prefixes[kind]}{text}", self._max_text_tokens)
 

@@ -13,10 +13,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 
-from forged import conversation, graph, vector_map
+from forged import conversation, gate, graph, vector_map
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.metrics import Metrics
@@ -37,18 +38,23 @@ _RESERVE, _RESERVE_S = 0.25, 0.5
 _INLINE_WORK = 50_000_000
 FIRST_BUILD = "first build is running"
 NO_MEMORIES = "no memories yet"
+BESIDE_THE_POINT = "nothing here is about this message"
 WORDS_ONLY = "vectors are on their way; answered by words"
 
 See = Callable[[float], Awaitable[View]]
+_T = TypeVar("_T")
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the configuration that shapes a retrieval."""
+    """The part of the configuration that shapes a retrieval.
+
+    `min_score` is the share of unrelated messages that the gate keeps out; 0 or less: there is no gate.
+    """
 
     strategy: str
     hypothesis_count: int
     lexical_weight: float
-    min_score: float | None
+    min_score: float
 
 
 class Retriever:
@@ -156,16 +162,16 @@ class Retriever:
 
     async def _queries(self, ask: Ask, limit: float) -> tuple[str, tuple[str, ...]]:
         """The strategy's name and its query texts."""
-        if ask.hypotheses:
-            return "caller", ask.hypotheses
+        # The message is one more query: hypotheses of a weak model alone lose recall (feasibility 1.2).
         message = ask.plain_queries
+        if ask.hypotheses:
+            return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message)))
         if self._chat is None:
             return "direct", message
         window = [self._public(utterance) for utterance in conversation.window(ask.window)]
         found = await hyde.hypotheses(self._chat, window, count=self._tuning.hypothesis_count, deadline=limit)
         if not found and self._falls_back:
             raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
-        # The message is one more query: hypotheses of a weak model alone lose recall (feasibility 1.2).
         return "hyde", (*found, *message) if found else ()
 
     async def _embed(self, view: View, queries: Sequence[str], limit: float) -> Vectors | None:
@@ -186,7 +192,7 @@ class Retriever:
     async def _fallback(self, ask: Ask, see: See, reason: str) -> Answer | None:
         """`auto` without what failed: the direct strategy if HyDE was in the way, else the lexical leg."""
         self._metrics.retrieve_fallbacks += 1
-        if self._chat is not None and self._embedder is not None and not ask.hypotheses:
+        if self._chat is not None and not ask.hypotheses:
             deadline = max(ask.deadline, time.monotonic() + _RESERVE_S)
             try:
                 async with asyncio.timeout_at(deadline):
@@ -217,21 +223,23 @@ class Retriever:
         *,
         strategy: str,
         reason: str = "",
+        gated: bool = True,
     ) -> Answer:
-        """Rank, walk and render. `reason` is set when this is a fallback.
+        """Weigh, rank, walk and render. `reason` is set when this is a fallback.
 
         What a fallback found, or a view that lacks a root, is not kept for the turn.
         """
         lacking = FIRST_BUILD if view.waiting else view.problem or self._oddity(view, vectors)
-        ranked = await self._ranked(ask, view, queries, vectors)
-        if lacking and not ranked:
+        held_back = await self._held_back(view, queries, vectors) if gated else ""
+        ranked = () if held_back else await self._ranked(ask, view, queries, vectors)
+        if lacking and not ranked and not held_back:
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
         block = injection.render(
             [injection.Entry(r.memory, r.older, r.via) for r in ranked], ask.budget_tokens
         )
         return Answer(
             status="ok" if block.text else "empty",
-            reason=reason or lacking or _why_empty(view, ranked, block),
+            reason=reason or lacking or held_back or _why_empty(view, ranked, block),
             ranked=ranked,
             text=block.text,
             digest=block.digest,
@@ -250,23 +258,40 @@ class Retriever:
             return _odd_sized(view, vectors)
         return WORDS_ONLY if self._embedder is not None and len(view) and "dense" not in view.legs else ""
 
+    async def _held_back(self, view: View, queries: Sequence[str], vectors: Vectors | None) -> str:
+        """Why the gate lets nothing through, or nothing (design.md section 5, `retrieval_min_score`)."""
+        if self._tuning.min_score <= 0 or not len(view):
+            return ""
+
+        def weigh() -> float:
+            return gate.evidence(
+                view.maps,
+                texts=queries,
+                vectors=vectors,
+                background=view.background,
+                words=self._tuning.lexical_weight > 0,
+            )
+
+        found, needed = await self._beside(view, vectors, weigh), gate.threshold(self._tuning.min_score)
+        if found >= needed:
+            return ""
+        return f"{BESIDE_THE_POINT} (evidence {found:.2f}, needed {needed:.2f}: memory.retrieval_min_score)"
+
     async def _ranked(
         self, ask: Ask, view: View, queries: Sequence[str], vectors: Vectors | None
     ) -> tuple[Ranked, ...]:
         """Look further until top_k chains are found: versions of one memory may take all first places."""
         k = _with_room(ask.top_k, view)
         while True:
-            candidates = await self._candidates(view, queries, vectors, k)
+            candidates = await self._candidates(view, ask.message, queries, vectors, k)
             ranked = rank(view, candidates, top_k=ask.top_k, hop_depth=ask.hop_depth)
             if len(candidates) < k or sum(r.via == "search" for r in ranked) == ask.top_k:
                 return ranked
             k *= 4
 
     async def _candidates(
-        self, view: View, queries: Sequence[str], vectors: Vectors | None, k: int
+        self, view: View, message: str, queries: Sequence[str], vectors: Vectors | None, k: int
     ) -> list[Candidate]:
-        """Search on the loop when it is short, else in the search thread, so that pings go on."""
-
         def search() -> list[Candidate]:
             return vector_map.search(
                 view.maps,
@@ -274,25 +299,32 @@ class Retriever:
                 vectors=vectors,
                 k=k,
                 lexical_weight=self._tuning.lexical_weight,
-                min_score=self._tuning.min_score,
+                message=queries.index(message) if message in queries else None,
             )
 
-        if len(view) * (vectors.size if vectors is not None else 0) < _INLINE_WORK:
-            return search()
-        return await asyncio.get_running_loop().run_in_executor(self._search_thread, search)
+        return await self._beside(view, vectors, search)
 
-    async def search(self, ask: Ask, view: View) -> Answer:
-        """Ranked memories for the message of `ask`, without hypotheses and cache."""
+    async def _beside(self, view: View, vectors: Vectors | None, work: Callable[[], _T]) -> _T:
+        """Do it on the loop when it is short, else in the search thread, so that pings go on."""
+        if len(view) * (vectors.size if vectors is not None else 0) < _INLINE_WORK:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._search_thread, work)
+
+    async def search(self, ask: Ask, view: View, *, gated: bool = False) -> Answer:
+        """Ranked memories for the message of `ask`, without hypotheses and cache.
+
+        Who asks for a list gets one: the gate stands only before an injection, or where it is asked for.
+        """
         queries = (ask.message,)
         try:
             async with asyncio.timeout_at(ask.deadline):
                 vectors = await self._embed(view, queries, ask.deadline)
-            return await self._search(ask, view, queries, vectors, strategy="direct")
+            return await self._search(ask, view, queries, vectors, strategy="direct", gated=gated)
         except (ProviderError, TimeoutError) as error:
             reason = error.reason if isinstance(error, ProviderError) else "timeout"
             if self._falls_back and "lexical" in view.legs:
                 return await self._search(
-                    ask, view, queries, None, strategy="direct", reason=f"provider: {reason}"
+                    ask, view, queries, None, strategy="direct", reason=f"provider: {reason}", gated=gated
                 )
             if view.waiting:
                 return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)

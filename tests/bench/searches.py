@@ -15,7 +15,9 @@ from measuring import HERE, Broken, Figure, in_turn, ms, needs, p50, plain_envir
 
 from forged import graph, vector_map
 from forged.dense import DenseLeg, cosines_into
-from forged.lexical import LexicalLeg, terms
+from forged.lexical import LexicalLeg
+from forged.terms import terms
+from forged.traits import Traits
 from forged.vector_map import VectorMap
 from forged_client import framing, protocol
 
@@ -92,6 +94,7 @@ def _map(rows: np.ndarray, *, words: bool) -> VectorMap:
         lexical=LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None,
         dense=DenseLeg.build("bench", rows),
         chains=graph.NO_CHAINS,
+        traits=Traits.of(memories),
     )
 
 

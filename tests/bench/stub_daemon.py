@@ -25,6 +25,7 @@ class StubEmbedder:
     """Vectors by hash; those of queries are made once, because a model's time is not the subject."""
 
     key = "bench"
+    chunk = 64
 
     def __init__(self, counted_in: Path) -> None:
         self._counted_in = counted_in

@@ -55,6 +55,7 @@ class Embedder:
     """Vectors by text; X for any other. Texts in `refused` fail, all of them if it is None."""
 
     key = "key"
+    chunk = 64
 
     def __init__(
         self, vectors: Mapping[str, Sequence[float]] | None = None, refused: set[str] | None = frozenset()
@@ -98,7 +99,7 @@ def ask(**options) -> Ask:
 def retriever(
     chat: Chat | None = None, embedder: Embedder | None = None, strategy: str = "auto", weight: float = 0.3
 ) -> Retriever:
-    tuning = Tuning(strategy=strategy, hypothesis_count=5, lexical_weight=weight, min_score=None)
+    tuning = Tuning(strategy=strategy, hypothesis_count=5, lexical_weight=weight, min_score=0.0)
     return Retriever(embedder=embedder, chat=chat, tuning=tuning, metrics=Metrics())
 
 
@@ -504,7 +505,7 @@ def test_a_large_search_leaves_the_loop_free():
     many = [memory(f"m{n:05}", f"text {n}") for n in range(200)]
     rows = {m.id: tuple(float(n == i % 50) for n in range(50)) for i, m in enumerate(many)}
     hypotheses = tuple(f"h{n}" for n in range(6000))
-    vectors = dict.fromkeys(hypotheses, rows["m00007"])
+    vectors = dict.fromkeys((*hypotheses, "the walrus"), rows["m00007"])
 
     answer = retrieve(
         retriever(None, Embedder(vectors), weight=0),

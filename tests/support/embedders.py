@@ -20,6 +20,7 @@ class FakeEmbedder:
     """
 
     key = "fake"
+    chunk = 64
 
     def __init__(self, dimension: int = 8) -> None:
         self.dimension = dimension

@@ -8,7 +8,9 @@ import numpy as np
 
 from forged.dense import DenseLeg
 from forged.graph import link
-from forged.lexical import LexicalLeg, terms
+from forged.lexical import LexicalLeg
+from forged.terms import terms
+from forged.traits import Traits
 from forged.memory import Memory
 from forged.vector_map import VectorMap
 
@@ -41,4 +43,5 @@ def vector_map(
         lexical=lexical_leg(ordered) if lexical else None,
         dense=dense,
         chains=link(ordered),
+        traits=Traits.of(ordered),
     )

@@ -1,0 +1,102 @@
+"""When memories were made: the days that a message names, and what was learned on one occasion.
+
+"What did we decide in June 2025?" shares no word with what was decided then; the front matter knows the day.
+And who writes several memories within the hour writes about one thing, so that one of them vouches for the
+others. Both are measured beside the constants that use them (`reranking`, `vector_map`).
+
+A month counts only with a capital letter, since "march" and "may" are verbs, and so do a bare "May" and
+"March" that open a sentence. A bare year says too little, a month without a year is that month of any year.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Seconds = NDArray[np.int64]
+"""Since the epoch, 0 where it is not known."""
+
+_DAY_S = 86_400
+_YEAR_S = 31_556_952  # on average
+# Things are told after they have happened: a memory of "May 7" may be of the 9th.
+_LATE_DAYS = 7
+# Memories farther apart were not made on one occasion; more than this many in a row are an import.
+_GAP_S = 3600
+_CROWD = 50
+
+_MONTHS = {name: number for number, name in enumerate(calendar.month_name) if name}
+_MONTHS |= {name: number for number, name in enumerate(calendar.month_abbr) if name} | {"Sept": 9}
+_NAMES = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_YEAR = r"(?:19|20)\d\d"
+# Beside a Chinese character there is a word's end too; "2025-05-03T12:00" names its day.
+_ISO = re.compile(rf"\b({_YEAR})-(0[1-9]|1[0-2])(?:-([0-3]\d)(?:T\d\d)?)?\b", re.ASCII)
+_ENGLISH = re.compile(
+    rf"(?:\b(?P<before>[0-3]?\d)(?:st|nd|rd|th)? (?:of )?)?\b(?P<month>{_NAMES})\b\.?"
+    rf"(?: (?P<after>[0-3]?\d)(?:st|nd|rd|th)?\b)?(?:,? (?:of )?(?P<year>{_YEAR})\b)?"
+)
+_CHINESE = re.compile(rf"(?:({_YEAR}) ?年 ?)?(?<!\d)(1[0-2]|0?[1-9]) ?月(?: ?([0-3]?\d) ?[日号])?")
+_VERBS = {"May", "March"}
+_LOOKED_BACK = 40  # for a sentence's end; the search takes the square of it
+_OPENS_SENTENCE = re.compile(r"(?:^|[.!?:;\n])\W*$")
+
+
+def of_named_time(text: str, created: Seconds) -> NDArray[np.bool_] | None:
+    """Which memories were made on a day or in a month that `text` names, or in the week after.
+
+    None when it names none, or none of these memories has a date.
+    """
+    named = set(_named(text))  # a pasted log says the same day a thousand times
+    known = created[created > 0] if named else created[:0]
+    if not len(known):
+        return None
+    days = created // _DAY_S
+    # A year too many finds nothing, and early in January hears of December.
+    years = np.unique(np.unique(known // _YEAR_S)[:, None] + (1969, 1970, 1971))
+    hit = np.zeros(len(created), np.bool_)
+    for year, month, day in named:
+        for each in (year,) if year else years.tolist():
+            start, end = _span(each, month, day)
+            hit |= (days >= start) & (days <= end + _LATE_DAYS)
+    hit &= created > 0
+    return hit
+
+
+def _named(text: str) -> Iterator[tuple[int, int, int]]:
+    """Year, month and day of each date in a text, 0 for a year or day that is not said."""
+    for match in _ISO.finditer(text):
+        yield int(match[1]), int(match[2]), int(match[3] or 0)
+    for match in _CHINESE.finditer(text):
+        yield int(match[1] or 0), int(match[2]), int(match[3] or 0)
+    for match in _ENGLISH.finditer(text):
+        day, year = int(match["before"] or match["after"] or 0), int(match["year"] or 0)
+        bare = match["month"] in _VERBS and not day and not year
+        start = match.start("month")
+        if not (bare and _OPENS_SENTENCE.search(text[max(0, start - _LOOKED_BACK) : start])):
+            yield year, _MONTHS[match["month"]], day
+
+
+def _span(year: int, month: int, day: int) -> tuple[int, int]:
+    """First and last day of what was named, in days since the epoch; of a day that is none, its month."""
+    length = calendar.monthrange(year, month)[1]
+    start, end = (day, day) if 1 <= day <= length else (1, length)
+    first = int(np.datetime64((year - 1970) * 12 + month - 1, "M").astype("datetime64[D]").astype(np.int64))
+    return first + start - 1, first + end - 1
+
+
+def occasions(created: Seconds) -> NDArray[np.int32]:
+    """A number for each memory, shared by those that were made within an hour of one another, in a chain.
+
+    Memories without a date, and those of a run of more than 50, stand alone.
+    """
+    order = np.argsort(created, kind="stable")
+    begins = np.ones(len(created), np.bool_)
+    begins[1:] = np.diff(created[order]) > _GAP_S
+    number = np.cumsum(begins) - 1
+    alone = (np.bincount(number, minlength=1)[number] > _CROWD) | (created[order] <= 0)
+    found = np.empty(len(created), np.int32)
+    found[order] = np.where(alone, len(created) + np.arange(len(created)), number)
+    return found
