@@ -46,6 +46,10 @@ class Background(msgspec.Struct, frozen=True, eq=False):
         axes = (directions[:, ::-1][:, :_AXES].T @ spread / lengths).astype(np.float32)
         return cls(key, middle, other, axes, _prepared(asked, middle, axes))
 
+    def fits(self, leg: DenseLeg) -> bool:
+        """Whether a leg is of the same model; one that was replaced behind its name has other vectors."""
+        return self.key == leg.key and self.messages.shape[1] == leg.dimension
+
     def queries(self, vectors: Vectors) -> Vectors:
         """Queries (q, d) centred, without the axes, of unit length."""
         return _prepared(vectors, self.asked, self.axes)

@@ -291,7 +291,7 @@ class Builder:
         self, dense: DenseLeg, hashes: Sequence[bytes], memo: VectorMemo, background: Background
     ) -> None:
         """Have the gate's view of the new leg ready, so that no search has to wait for it."""
-        if not dense.present or dense.key != background.key:
+        if not dense.present or not background.fits(dense):
             return
         if memo.live is None:
             gate.calibrated(dense, background)

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine, Mapping
+from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
 import msgspec
 
@@ -86,12 +87,16 @@ async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = 
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    following: Loaded | None = loaded
+    kept: Socket | None = None
     try:
-        following: Loaded | None = loaded
         while following is not None and not ended.is_set():
             chosen = models or choose_models(following, env)
-            following = await _Life(following, env, path, chosen, reloads=models is None).run(ended)
+            life = _Life(following, env, path, chosen, reloads=models is None)
+            following, kept = await life.run(ended, kept)
     finally:
+        if kept is not None:
+            kept.close()
         os.close(lock)
 
 
@@ -215,12 +220,15 @@ class _Life:
             problem=models.no_classifier,
         )
 
-    async def run(self, ended: asyncio.Event) -> Loaded | None:
-        """Serve until `ended`, or return the configuration with which to start over."""
+    async def run(self, ended: asyncio.Event, kept: Socket | None) -> tuple[Loaded | None, Socket | None]:
+        """Serve until `ended`, or until the configuration is another one.
+
+        Then return it and the listening socket, on which nobody is turned away meanwhile, for the next life.
+        """
         inherited = sd_notify.inherited_socket(self._env, os.getpid())
         for name in sd_notify.consumed(self._env):
             os.environ.pop(name, None)  # a child of ours must not think that they are for it
-        socket = listening.bind(self._path) if inherited is None else listening.adopt(inherited)
+        socket = kept or self._listening(inherited)
         self._begin(self._await_end(ended))
         await self.server.start(socket)
         self._record_executable()
@@ -236,8 +244,12 @@ class _Life:
         self._begin(self._notify())
         logger.info("serving socket=%s pid=%d", self._path, os.getpid())
         await self._stopping.wait()
-        await self._stop()
-        return self._following
+        kept = self.server.listening() if self._following is not None else None
+        await self._stop(ended)
+        return self._following, kept
+
+    def _listening(self, inherited: int | None) -> Socket:
+        return listening.bind(self._path) if inherited is None else listening.adopt(inherited)
 
     async def _await_end(self, ended: asyncio.Event) -> None:
         await ended.wait()
@@ -255,15 +267,17 @@ class _Life:
         self._stopping.set()
         return True
 
-    async def _stop(self) -> None:
+    async def _stop(self, ended: asyncio.Event) -> None:
         """End everything; a thread that is stuck on a disk cannot hold the process."""
         logger.info("stopping")
         hard = threading.Timer(_HARD_STOP_S, os._exit, (0,))
         hard.daemon = True
         hard.start()
-        sd_notify.notify(self._env, "STOPPING=1")
-        if self._ours is not None and listening.identity(self._path) == self._ours:
-            os.unlink(self._path)
+        # A manager that is told STOPPING waits for the end of the process, and then kills it.
+        starts_over = f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
+        sd_notify.notify(self._env, "STOPPING=1" if self._following is None else starts_over)
+        if self._following is None:
+            self._remove_socket()
         try:
             async with asyncio.timeout(STOP_S):
                 await self.server.stop()
@@ -279,8 +293,15 @@ class _Life:
                         await model.aclose()
         except TimeoutError:
             logger.warning("stopped late after_s=%s", STOP_S)
-        if self._following is not None:
+            self._following = None  # what has not ended must not share a process with what follows
+        if self._following is None or ended.is_set():
+            self._remove_socket()
+        else:
             hard.cancel()
+
+    def _remove_socket(self) -> None:
+        if self._ours is not None and listening.identity(self._path) == self._ours:
+            os.unlink(self._path)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         """Start a task that lives as long as the daemon; its failure ends the daemon, loudly."""

@@ -83,7 +83,7 @@ def evidence(
     legs = [] if vectors is None else _legs(maps, vectors.shape[1])
     if vectors is None or not legs:
         return UNGATED if odds is None else _from_odds(float(odds.mean()))
-    if background is None or background.key != legs[0].key:
+    if background is None or not background.fits(legs[0]):
         return UNGATED
     heights = _heights(legs, vectors, background)
     return float((heights if odds is None else heights + _WEIGHT * (odds - _LEAST)).mean())

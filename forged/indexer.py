@@ -83,7 +83,9 @@ class Indexer:
         self._listeners: set[Callable[[Event], None]] = set()
         self._gated = gated
         self._background: Background | None = None
+        self._outdated = False  # the background is to be learned again; until then the old one serves
         self._learning: asyncio.Task[None] | None = None
+        self._not_learned = ""
 
     def open(self, root: Root) -> RootIndex:
         """The index of a root; the first call starts its first build (B24, D7)."""
@@ -96,6 +98,11 @@ class Indexer:
             index.task = asyncio.create_task(self._keep_current(index), name=f"build {root.scope}")
         index.used_at = time.monotonic()
         return index
+
+    def forget_vectors(self, index: RootIndex) -> None:
+        """The next build of this root embeds everything anew, everyday messages as well: `rebuild --full`."""
+        index.builder.forget_vectors()
+        self._outdated = True
 
     def mark(self, top: str, files: frozenset[str] = frozenset()) -> None:
         """Something under this top may have changed: these files, or anything."""
@@ -275,6 +282,9 @@ class Indexer:
         if new is None:
             return
         index.map = new
+        if new.dense is not None and self._background is not None and not self._background.fits(new.dense):
+            self._outdated = True  # the model was replaced behind its name
+            self._learn_background()
         index.progress.built_at = time.monotonic()
         self._words_shown(index, goal)
         self._metrics.rebuilds += 1
@@ -284,9 +294,10 @@ class Indexer:
     def _learn_background(self) -> None:
         """Embed the everyday messages, once, beside the first texts that are embedded anyway.
 
-        Until that has gone well the gate lets everything pass; the next build tries again.
+        Until that has gone well the gate lets everything pass; the next build that embeds tries again.
         """
-        if not self._gated or self._background is not None or self._embedder is None:
+        known = self._background is not None and not self._outdated
+        if not self._gated or known or self._embedder is None:
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn(self._embedder), name="background")
@@ -296,12 +307,17 @@ class Indexer:
             asked = [await embedder.embed(part, "query") for part in _PARTS]
             noted = [await embedder.embed(part, "passage") for part in _PARTS]
         except ProviderError as error:
-            logger.warning("background not embedded, nothing is held back reason=%s", error.reason)
+            if error.reason != self._not_learned:  # once per change, not once per retry
+                logger.warning("background not embedded, nothing is held back reason=%s", error.reason)
+            self._not_learned = error.reason
             return
-        if asked[0].shape[1] >= LEAST_DIMENSION:
-            self._background = await asyncio.to_thread(
-                Background.of, embedder.key, np.concatenate(asked), np.concatenate(noted)
-            )
+        self._outdated, self._not_learned = False, ""
+        if asked[0].shape[1] < LEAST_DIMENSION:
+            self._gated = False  # there is nothing to learn, however often it is tried
+            return
+        self._background = await asyncio.to_thread(
+            Background.of, embedder.key, np.concatenate(asked), np.concatenate(noted)
+        )
 
     def _words_shown(self, index: RootIndex, goal: int) -> None:
         if self._lexical:

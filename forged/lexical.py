@@ -25,6 +25,8 @@ Ints = NDArray[np.int32]
 _K1 = 1.2
 _B = 0.75
 _MAX_TF = 255
+# Terms that are sorted at once: keeps 35 MiB of resident memory off at 10,000 memories (make bench, P16).
+_SORTED_AT_ONCE = 1 << 18
 _NO_TERMS = np.empty(0, np.uint32)
 # What the beginnings of words count beside their stems; 0.1-0.4 are alike.
 _BEGINNINGS = 0.2
@@ -209,11 +211,22 @@ def _find(names: Terms, wanted: Terms) -> NDArray[np.int64]:
 def _postings(rows: Ints, docs: Sequence[Terms]) -> tuple[Terms, Ints, NDArray[np.uint8]]:
     """Sorted by term and row: term, row and number of occurrences of each pair.
 
-    Works in place on one array of 64-bit pairs, because what this holds for a moment stays with the process.
+    Works on one range of terms after the other, because what this holds for a moment stays with the process.
     """
-    pairs = np.concatenate([*docs, _NO_TERMS], dtype=np.uint64)
+    found = np.concatenate([*docs, _NO_TERMS])
+    holders = np.repeat(rows.astype(np.uint32), _lengths(docs))
+    bits = min(8, (len(found) // _SORTED_AT_ONCE).bit_length())
+    part = (found >> np.uint32(32 - bits)).astype(np.uint8) if bits else np.zeros(len(found), np.uint8)
+    parts = [_counted(found[part == i], holders[part == i]) for i in range(1 << bits)]
+    of_terms, of_rows, counts = zip(*parts, strict=True)
+    return np.concatenate(of_terms), np.concatenate(of_rows), np.concatenate(counts)
+
+
+def _counted(found: Terms, holders: NDArray[np.uint32]) -> tuple[Terms, Ints, NDArray[np.uint8]]:
+    """Postings of some occurrences of terms, in place on one array of 64-bit pairs."""
+    pairs = found.astype(np.uint64)
     pairs <<= np.uint64(32)
-    pairs |= np.repeat(rows.astype(np.uint32), _lengths(docs))
+    pairs |= holders
     pairs.sort()
     first = _first_of_each(pairs)
     counts = np.minimum(np.diff(first, append=np.int32(len(pairs))), _MAX_TF).astype(np.uint8)

@@ -73,6 +73,11 @@ class Server:
         self._server.close()
         self._server = await self._accept(listening)
 
+    def listening(self) -> socket.socket:
+        """The socket that is served, once more: whoever connects while this server ends waits in its line."""
+        assert self._server is not None
+        return self._server.sockets[0].dup()
+
     async def _accept(self, listening: socket.socket) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         if sys.version_info < (3, 13):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from forged.background import Background
 from forged.dense import DenseLeg
@@ -27,7 +25,9 @@ def cone(seed, count=MESSAGES, dimension=DIMENSION, *, towards=0):
 
 
 def learned(seed=0, dimension=DIMENSION):
-    return Background.of("key", cone(seed, dimension=dimension), cone(seed + 1, dimension=dimension, towards=1))
+    return Background.of(
+        "key", cone(seed, dimension=dimension), cone(seed + 1, dimension=dimension, towards=1)
+    )
 
 
 def naive(rows, middle, axes):
@@ -66,7 +66,7 @@ def test_what_separates_messages_most_is_gone_from_queries():
     background = Background.of("key", unit(rows), unit(rows))
     shifted = unit(cone(5, 2) + np.eye(DIMENSION)[5])
 
-    assert np.abs(background.axes[0][5]) > 0.95
+    assert np.abs(background.axes[0]).argmax() == 5
     assert np.abs(background.queries(shifted) @ background.axes.T).max() < 1e-5
 
 
@@ -85,9 +85,9 @@ def test_scales_and_products_are_cosines_of_prepared_rows():
 
     cosines = background.centred(prepared, prepared @ rows.T, background.scales(leg))
 
-    expected = naive(queries, background.asked, background.axes) @ naive(
-        rows, background.noted, background.axes
-    ).T
+    expected = (
+        naive(queries, background.asked, background.axes) @ naive(rows, background.noted, background.axes).T
+    )
     np.testing.assert_allclose(cosines, expected, atol=1e-4)
 
 
@@ -109,11 +109,10 @@ def test_a_row_without_a_vector_has_no_scale():
 
 
 def test_a_row_that_is_the_mean_itself_has_no_direction():
-    background = learned(10)
-    middle = background.noted - 0  # not of unit length, as a leg would have it
-    scales = background.scales_of(middle[np.newaxis])
+    middle = unit(np.ones(DIMENSION))
+    background = Background.of("key", np.tile(middle, (MESSAGES, 1)), np.tile(middle, (MESSAGES, 1)))
 
-    assert np.isfinite(scales).all()
+    assert background.scales_of(middle[np.newaxis]).tolist() == [0]
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 8, 64])
@@ -140,9 +139,8 @@ def test_vectors_of_hardly_any_numbers_stay_finite(dimension):
     assert np.isfinite(background.scales_of(rows)).all()
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_the_same_messages_teach_the_same(seed):
-    one, two = learned(seed), learned(seed)
+def test_the_same_messages_teach_the_same():
+    one, two = learned(14), learned(14)
 
     for name in ("asked", "noted", "axes", "messages"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
@@ -151,5 +149,7 @@ def test_the_same_messages_teach_the_same(seed):
 def test_everything_is_float32():
     background = learned()
 
-    assert {background.axes.dtype, background.messages.dtype, background.asked.dtype} == {np.dtype(np.float32)}
+    assert {background.axes.dtype, background.messages.dtype, background.asked.dtype} == {
+        np.dtype(np.float32)
+    }
     assert background.scales_of(cone(1, 2)).dtype == np.float32

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from forged import gate
+from forged.everyday import MESSAGES
 from forged.indexer import UNLOAD_AFTER_S, Indexer
 from forged.memory import Scope
 from forged.metrics import Metrics
@@ -596,3 +598,177 @@ def test_named_files_do_not_narrow_a_rescan_of_everything(repo, root):
             return view.find("m0")[1].content, view.find("m1")[1].content
 
     assert run(body()) == ("first edit", "second edit")
+
+
+# --- the background of a model (`gate`) ---------------------------------------------------------------
+
+
+@pytest.fixture
+def model():
+    return FakeEmbedder(dimension=64)
+
+
+def everyday(embedder):
+    """How many everyday messages were asked for; 128 are one background."""
+    return sum(text in MESSAGES for text in embedder.texts)
+
+
+async def learned(indexer, root):
+    """The background, once it is there."""
+    await until(lambda: indexer._background)
+    return (await indexer.view([root], 0, soon())).background
+
+
+def test_everyday_messages_are_embedded_on_both_sides_beside_the_first_texts(root, model):
+    async def body():
+        async with indexing(model, gated=True) as indexer:
+            await opened(indexer, root)
+            background = await learned(indexer, root)
+            return (
+                everyday(model),
+                sorted(set(model.texts) - set(MESSAGES)),
+                background.key,
+                max(map(len, model.calls)),
+            )
+
+    assert run(body()) == (128, ["text 0", "text 1"], "fake", 16)
+
+
+def test_an_edit_and_another_root_learn_nothing_again(repo, root, model, tmp_path):
+    put(tmp_path / "other", memory("o", "other text"))
+
+    async def body():
+        async with indexing(model, gated=True) as indexer:
+            index = await opened(indexer, root)
+            before = await learned(indexer, root)
+            await opened(indexer, Root(str(tmp_path / "other"), Scope.REPO))
+            put(repo, memory("m0", "edited"))
+            await built(index)
+            return everyday(model), await learned(indexer, root) is before
+
+    assert run(body()) == (128, True)
+
+
+def test_two_roots_that_are_built_at_once_share_one_background(root, model, tmp_path):
+    put(tmp_path / "other", memory("o", "other text"))
+
+    async def body():
+        async with indexing(model, gated=True) as indexer:
+            roots = (root, Root(str(tmp_path / "other"), Scope.REPO))
+            await asyncio.gather(*(opened(indexer, each) for each in roots))
+            await learned(indexer, root)
+            return everyday(model)
+
+    assert run(body()) == 128
+
+
+@pytest.mark.parametrize("case", ["no gate", "nothing to embed", "no model"])
+def test_where_nobody_needs_it_no_background_is_embedded(repo, root, model, case):
+    if case == "nothing to embed":
+        for file in (repo / ".forge/memory").iterdir():
+            file.unlink()
+
+    async def body():
+        async with indexing(model if case != "no model" else None, gated=case != "no gate") as indexer:
+            index = await opened(indexer, root)
+            await built(index)
+            return everyday(model), (await indexer.view([root], 0, soon())).background
+
+    assert run(body()) == (0, None)
+
+
+def test_a_background_that_was_refused_is_warned_of_once_and_tried_again_by_the_next_build(
+    repo, root, model, caplog
+):
+    model.poison = dict.fromkeys(MESSAGES, "bad_input")
+
+    async def body():
+        async with indexing(model, gated=True) as indexer:
+            index = await opened(indexer, root)
+            for number in range(3):
+                await until(lambda: indexer._learning.done())
+                put(repo, memory("m0", f"edit {number}"))
+                await built(index)
+            await until(lambda: indexer._learning.done())
+            refused, open_ = caplog.text.count("background not embedded"), index.map.dense.present
+            model.poison = {}
+            put(repo, memory("m0", "last edit"))
+            await built(index)
+            return refused, open_, (await learned(indexer, root)) is not None, index.progress.error
+
+    assert run(body()) == (1, 2, True, "")
+
+
+def test_vectors_of_hardly_any_numbers_have_no_background_and_are_not_asked_for_twice(repo, root):
+    tiny = FakeEmbedder(dimension=8)
+
+    async def body():
+        async with indexing(tiny, gated=True) as indexer:
+            index = await opened(indexer, root)
+            await until(lambda: indexer._learning.done())
+            put(repo, memory("m0", "edited"))
+            await built(index)
+            await turns()
+            return everyday(tiny), (await indexer.view([root], 0, soon())).background
+
+    assert run(body()) == (128, None)
+
+
+def test_a_model_replaced_behind_its_name_is_learned_anew(repo, root, model):
+    async def body():
+        async with indexing(model, gated=True) as indexer:
+            index = await opened(indexer, root)
+            await learned(indexer, root)
+            model.dimension = 96
+            put(repo, memory("m0", "edited"))
+            await built(index)
+            await until(lambda: index.map.dense.dimension == 96)
+            await until(lambda: indexer._background.messages.shape[1] == 96)
+            await built(index)
+            return index.progress.error, everyday(model)
+
+    assert run(body()) == ("", 256)
+
+
+def test_a_full_rebuild_learns_the_background_anew_and_serves_the_old_one_until_then(root, model):
+    async def body():
+        async with indexing(model, gated=True) as indexer:
+            index = await opened(indexer, root)
+            before = await learned(indexer, root)
+            indexer.forget_vectors(index)
+            model.hold, model.called = asyncio.Event(), asyncio.Event()
+            index.mark()
+            await model.called.wait()
+            meanwhile = await learned(indexer, root)
+            model.hold.set()
+            await until(lambda: indexer._background is not before)
+            return meanwhile is before, everyday(model)
+
+    assert run(body()) == (True, 256)
+
+
+def test_a_map_is_calibrated_before_it_is_served(repo, root, model):
+    """No search waits for it: an edit hands on what its map has."""
+
+    async def body():
+        async with indexing(model, gated=True) as indexer:
+            index = await opened(indexer, root)
+            background = await learned(indexer, root)
+            put(repo, memory("m0", "edited"))
+            await built(index)
+            leg = index.map.dense
+            return leg in gate._known, gate._known[leg].background is background
+
+    assert run(body()) == (True, True)
+
+
+def test_closing_ends_the_learning(root, model):
+    async def body():
+        async with indexing(model, gated=True) as indexer:
+            indexer.open(root)
+            model.hold = asyncio.Event()
+            await model.called.wait()
+            learning = indexer._learning
+        return learning.done()
+
+    assert run(body())

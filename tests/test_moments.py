@@ -205,9 +205,11 @@ def test_any_text_and_any_times_give_an_answer(text, seconds):
 
 
 @pytest.mark.parametrize("year", range(1971, 2101, 3))
-@pytest.mark.parametrize(("day", "month"), [("01-01", 1), ("12-31", 12)])
-def test_the_first_and_the_last_day_of_a_year_are_of_that_year(year, day, month):
-    assert named(f"{month}月", f"{year}-{day}") == [f"{year}-{day}"]
+def test_the_first_and_the_last_second_of_a_year_are_of_that_year(year):
+    first, last = noon(f"{year}-01-01") - 12 * HOUR, noon(f"{year}-12-31") + 12 * HOUR - 1
+
+    assert of_named_time("1月", np.array([first])).tolist() == [True]
+    assert of_named_time("12月", np.array([last])).tolist() == [True]
 
 
 @given(SECONDS.filter(bool))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 import click
 
@@ -26,6 +27,7 @@ from forged_client.protocol import RELOADING, Progress, Rebuilt
 # The daemon itself gives up waiting after ten minutes.
 _PATIENCE_S = 660.0
 _BAR_CELLS = 30
+_RESTART_S, _PAUSE_S = 10.0, 0.05
 
 
 @click.command("rebuild")
@@ -39,7 +41,7 @@ def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
         reply = asked(call, full)
         if reply.reason == RELOADING:
             tell(reply.reason)
-            reply = asked(call, full)
+            reply = _asked_again(call, lambda: asked(call, full))
     except KeyboardInterrupt:
         tell("detached: the rebuild goes on, `forgectl status` shows it")
         sys.exit(INTERRUPTED)
@@ -50,6 +52,14 @@ def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
         say_json(reply)
     else:
         _say_outcome(call, reply)
+
+
+def _asked_again(call: Invocation, ask: Callable[[], Rebuilt]) -> Rebuilt:
+    """The answer of the daemon that has started over; until then the one before it may still answer."""
+    ends = time.monotonic() + max(call.timeout_s, _RESTART_S)
+    while (reply := ask()).reason == RELOADING and time.monotonic() < ends:
+        time.sleep(_PAUSE_S)
+    return reply
 
 
 def _rebuild(call: Invocation, full: bool) -> Rebuilt:

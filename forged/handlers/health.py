@@ -110,7 +110,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt:
     indexes = [context.daemon.indexer.open(root) for root in place.roots]
     for index in indexes:
         if request.full:
-            index.builder.forget_vectors()
+            context.daemon.indexer.forget_vectors(index)
         index.builder.retry_quarantined()
     goals = [index.mark() for index in indexes]
     if request.wait:

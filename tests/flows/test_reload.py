@@ -1,0 +1,314 @@
+"""A changed configuration is taken up by a rebuild: the daemon starts over in its process, under its lock."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from forged_client import Client
+from forged_client.protocol import RELOADING, StatusReport
+from tests.support.capturing import capturing, contents, on_disk, proposal, reply
+from tests.support.daemon import DaemonProcess, eventually, running
+from tests.support.provider import CHAT, Answer, ScriptedProvider
+from tests.support.scene import configuration, memory, put
+from tests.support.shell import Shell
+
+_ACTIVATE = shutil.which("systemd-socket-activate")
+_STOP_S = 5.0
+_CLIENTS = 20
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's /proc")
+
+
+def write(home: Path, budget: int, more: str = "") -> None:
+    """A configuration that differs in what nobody here looks at, `budget`, and in `more`."""
+    file = home / ".config/forged/config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+        f'[memory]\nembedding_model = "builtin:lexical"\ninjection_token_budget = {budget}\n{more}'
+    )
+
+
+@pytest.fixture
+def daemon(home: Path, repo: Path) -> Iterator[DaemonProcess]:
+    put(repo, memory("m1", "The walrus sings on Tuesdays."))
+    write(home, 1000)
+    with running(home) as daemon:
+        yield daemon
+
+
+def reloaded(client: Client, repo: Path, before: str) -> StatusReport:
+    """Ask for a rebuild; the status of the daemon once it has started over."""
+    told = client.rebuild(str(repo))
+    assert (told.status, told.reason) == ("not_ready", RELOADING)
+    return eventually(lambda: (now := client.status(str(repo))).epoch not in {"", before} and now)
+
+
+# --- what starts over and what does not ---------------------------------------------------------------
+
+
+def test_a_rebuild_takes_up_a_changed_configuration_in_the_same_process(daemon, home, repo):
+    with daemon.client() as client:
+        before = client.status(str(repo))
+        write(home, 1000, "retrieval_top_k = 1\n")
+        put(repo, memory("m2", "The walrus hums on Fridays."))
+
+        after = reloaded(client, repo, before.epoch)
+        found = client.retrieve(str(repo), [{"role": "user", "content": "what does the walrus do?"}])
+
+    assert (after.pid, after.state) == (before.pid, "ok")
+    assert len(found.memories) == 1
+
+
+@pytest.mark.parametrize("change", ["none", "comment"])
+def test_a_rebuild_under_the_same_configuration_starts_nothing_over(daemon, home, repo, change):
+    with daemon.client() as client:
+        epoch = client.status().epoch
+        if change == "comment":
+            write(home, 1000, "# a remark\n")
+
+        assert client.rebuild(str(repo), wait=True).status == "ok"
+        assert client.status().epoch == epoch
+
+
+def test_a_change_alone_starts_nothing_over(daemon, home, repo):
+    with daemon.client() as client:
+        epoch = client.status().epoch
+        write(home, 2000)
+
+        assert client.retrieve(str(repo), [{"role": "user", "content": "which walrus sings?"}]).status == "ok"
+        assert client.status().epoch == epoch
+
+
+@pytest.mark.parametrize(
+    ("broken", "named"),
+    [
+        ("retrieval_top_k = 900\n", "memory.retrieval_top_k"),
+        ("retrieval_top_k = = 1\n", "config.toml"),
+        ("retrieval_min_score = 2\n", "memory.retrieval_min_score"),
+    ],
+)
+def test_a_broken_configuration_is_refused_and_what_ran_runs_on(daemon, home, repo, broken, named):
+    with daemon.client() as client:
+        epoch = client.status().epoch
+        write(home, 1000, broken)
+
+        done = Shell(home, daemon.socket, repo).run("rebuild", "--wait")
+
+        assert done.code == os.EX_CONFIG, done
+        assert named in done.err
+        assert client.status(str(repo)).epoch == epoch
+        assert client.retrieve(str(repo), [{"role": "user", "content": "which walrus sings?"}]).status == "ok"
+        write(home, 3000)
+        assert reloaded(client, repo, epoch).state == "ok"
+
+
+def test_the_daemon_stays_the_only_one_while_it_starts_over(daemon, home, repo):
+    with daemon.client() as client:
+        before = client.status().epoch
+        write(home, 2000)
+        reloaded(client, repo, before)
+
+    second = subprocess.run(
+        [sys.executable, "-m", "forged", "serve"], env=daemon.env, cwd="/", capture_output=True, timeout=30
+    )
+    assert second.returncode == os.EX_TEMPFAIL
+
+
+# --- who is at work meanwhile -------------------------------------------------------------------------
+
+
+def test_clients_that_ask_meanwhile_get_an_answer_or_are_told_that_nobody_is_there(daemon, home, repo):
+    message = [{"role": "user", "content": "which walrus sings?"}]
+    enough, statuses = threading.Event(), set()
+
+    def ask(_: int) -> set[str]:
+        told = set()
+        with daemon.client() as client:
+            while not enough.is_set():
+                reply = client.retrieve(str(repo), message)
+                told.add(reply.status)
+                assert ("walrus" in reply.text) == (reply.status == "ok")
+        return told
+
+    with ThreadPoolExecutor(_CLIENTS) as threads, daemon.client() as client:
+        asking = [threads.submit(ask, number) for number in range(_CLIENTS)]
+        try:
+            epoch = eventually(lambda: client.status().epoch)
+            for budget in (2000, 3000, 4000):
+                write(home, budget)
+                epoch = reloaded(client, repo, epoch).epoch
+        finally:
+            enough.set()
+        statuses = set.union(*(each.result(30) for each in asking))
+
+    assert statuses <= {"ok", "unavailable", "not_ready"}
+    assert "ok" in statuses
+
+
+def test_a_turn_that_waits_to_be_classified_is_classified_by_the_one_that_follows(home, repo):
+    facts = ("Builds run on bazel.", "Tests need docker.")
+    with capturing(home, classifier_model="m") as stage:
+        with stage.hanging(proposal(facts[0])):
+            stage.capture(repo, "the first turn", session="a")
+            stage.provider.wait_for(1, path=CHAT)
+            stage.capture(repo, "the second turn", session="b")
+            before = stage.client.status().epoch
+            settings = {"embedding_model": "builtin:lexical", "classifier_model": "m", "retrieval_top_k": 7}
+            (home / ".config/forged/config.toml").write_text(configuration(stage.provider, **settings))
+            reloaded(stage.client, repo, before)
+            stage.provider.chat = [reply(proposal(fact)) for fact in facts]
+        stage.settle()
+
+        assert contents(on_disk(repo)) == sorted(facts)
+        assert stage.state.dead == 0
+
+
+def test_what_is_acknowledged_as_it_starts_over_is_kept(daemon, home, repo):
+    """Memories that agents write during three reloads are all on disk, and none is there twice."""
+    enough, written = threading.Event(), []
+
+    def write_on() -> None:
+        with daemon.client() as client:
+            number = 0
+            while not enough.is_set():
+                number += 1
+                receipt = client.remember(str(repo), f"fact number {number}")
+                if receipt.status == "ok":
+                    written.append((receipt.memory_id, f"fact number {number}"))
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        with daemon.client() as client:
+            epoch = eventually(lambda: client.status().epoch)
+            for budget in (2000, 3000, 4000):
+                write(home, budget)
+                epoch = reloaded(client, repo, epoch).epoch
+    finally:
+        enough.set()
+        writer.join(30)
+
+    found = {each.id: each.content for each in on_disk(repo)}
+    assert written
+    assert all(found[memory_id] == text for memory_id, text in written)
+    assert len(set(found.values())) == len(found)
+
+
+# --- its end ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.02, 0.1, 0.4])
+def test_sigterm_while_it_starts_over_ends_it_in_time(daemon, home, repo, pause_s):
+    """At whatever moment: while it takes itself down, and while it starts again."""
+    with daemon.client() as client:
+        write(home, 2000)
+        assert client.rebuild(str(repo)).reason == RELOADING
+    threading.Event().wait(pause_s)
+    began = time.monotonic()
+
+    assert daemon.stop(_STOP_S) == 0
+    assert time.monotonic() - began < _STOP_S
+
+
+def test_sigterm_ends_it_in_time_while_a_provider_hangs_and_it_starts_over(home, repo):
+    put(repo, memory("m1", "text"))
+    with ScriptedProvider() as provider:
+        provider.embeddings = Answer(hold=threading.Event())
+        with running(home, config=configuration(provider)) as daemon, daemon.client() as client:
+            client.status(str(repo))
+            provider.wait_for(1, timeout=10)
+            (home / ".config/forged/config.toml").write_text(configuration(provider, retrieval_top_k=7))
+            assert client.rebuild(str(repo)).reason == RELOADING
+
+            assert daemon.stop(_STOP_S) == 0
+
+
+@needs_proc
+def test_twenty_reloads_leave_no_threads_descriptors_or_children_behind(daemon, home, repo):
+    def used() -> tuple[int, int, int]:
+        tasks = list(Path(f"/proc/{daemon.pid}/task").iterdir())
+        children = sum(len((task / "children").read_text().split()) for task in tasks)
+        return len(tasks), len(os.listdir(f"/proc/{daemon.pid}/fd")), children
+
+    def settled(client: Client) -> tuple[int, int, int]:
+        eventually(lambda: client.status().capture.state == "idle", 20)
+        return used()
+
+    with daemon.client() as client:
+        epoch, early = client.status().epoch, (0, 0, 0)
+        for number in range(20):
+            write(home, 2000 + number)
+            epoch = reloaded(client, repo, epoch).epoch
+            assert client.rebuild(str(repo), wait=True).status == "ok"
+            if number == 3:
+                early = settled(client)
+
+        # The pool of `asyncio.to_thread` grows to six by and by; a leak would be sixteen of something.
+        eventually(lambda: all(now <= then + 6 for now, then in zip(settled(client), early, strict=True)), 10)
+
+
+# --- under a service manager --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def activated(home: Path) -> Iterator[tuple[DaemonProcess, subprocess.Popen[bytes], socket.socket]]:
+    """A daemon behind the real systemd-socket-activate, and what it tells its manager."""
+    write(home, 1000)
+    daemon = DaemonProcess(home)
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(daemon.directory / "notify"))
+    notify.settimeout(20)
+    os.mkdir(os.path.dirname(daemon.socket), 0o700)
+    passed = {**daemon.env, "NOTIFY_SOCKET": str(daemon.directory / "notify")}
+    settings = [f"--setenv={name}={value}" for name, value in passed.items()]
+    command = [sys.executable, "-m", "forged", "serve"]
+    process = subprocess.Popen(
+        [_ACTIVATE, "-l", daemon.socket, "--fdname=forged", *settings, *command],
+        env={"PATH": os.environ["PATH"]},
+        cwd="/",
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        eventually(lambda: os.path.exists(daemon.socket), 10)
+        yield daemon, process, notify
+    finally:
+        process.kill()
+        process.wait(10)
+        notify.close()
+        daemon.close()
+
+
+@pytest.mark.skipif(_ACTIVATE is None, reason="systemd-socket-activate is not installed here")
+def test_a_socket_of_the_service_manager_is_served_on(activated, home, repo):
+    """The same node, the same process; the manager hears of a reload and never of an end."""
+    daemon, process, notify = activated
+    put(repo, memory("m1", "The walrus sings on Tuesdays."))
+    node = os.stat(daemon.socket).st_ino
+    with Client(daemon.socket, timeout_s=20) as client:
+        epoch = client.status(str(repo)).epoch
+        for budget in (2000, 3000):
+            write(home, budget)
+            epoch = reloaded(client, repo, epoch).epoch
+        assert client.retrieve(str(repo), [{"role": "user", "content": "which walrus sings?"}]).status == "ok"
+
+        assert (client.status().pid, os.stat(daemon.socket).st_ino) == (process.pid, node)
+    told = [notify.recv(1024).split(b"\n")[0] for _ in range(5)]
+    process.send_signal(signal.SIGTERM)
+
+    assert told == [b"READY=1", b"RELOADING=1", b"READY=1", b"RELOADING=1", b"READY=1"]
+    assert notify.recv(1024) == b"STOPPING=1"
+    assert process.wait(10) == 0
+    assert Path(daemon.socket).is_socket()
