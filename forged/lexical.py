@@ -134,17 +134,6 @@ def scores(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scores:
     return np.hstack([asked.summed(leg, weight, _length_norm(leg, average)) for leg in legs])
 
 
-def matched_shares(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scores:
-    """How much of each query a memory matches by its stems, 0 to 1, same shape as `scores`.
-
-    Terms weigh by their rarity, and a term that no memory holds weighs most: a question about something that
-    was never said matches nothing well (design.md section 5, `retrieval_min_score`).
-    """
-    asked = _Asked.of(legs, [query[are_stems(query)] for query in queries])
-    weight = asked.rarity / asked.total(asked.rarity)
-    return np.hstack([asked.summed(leg, weight, None) for leg in legs])
-
-
 class _Asked(msgspec.Struct, frozen=True, eq=False):
     """Distinct terms of all queries, each (t,): whose it is, its kind, how many hold it, how rare it is."""
 
@@ -174,10 +163,8 @@ class _Asked(msgspec.Struct, frozen=True, eq=False):
         sums = np.bincount(kind, weight, 2 * self.queries)[kind]
         return np.where(sums > 0, sums, 1)
 
-    def summed(
-        self, leg: LexicalLeg, weight: NDArray[np.float64], norm: NDArray[np.float32] | None
-    ) -> Scores:
-        """Add the weights of the terms that match, (queries, rows), damped by `norm` (rows,) if given."""
+    def summed(self, leg: LexicalLeg, weight: NDArray[np.float64], norm: NDArray[np.float32]) -> Scores:
+        """Add the weights of the terms that match, (queries, rows), damped by `norm` (rows,)."""
         if not len(self.terms):
             return np.zeros((self.queries, len(leg)), np.float32)
         start, stop = leg.spans(self.terms)
@@ -185,11 +172,10 @@ class _Asked(msgspec.Struct, frozen=True, eq=False):
         found = stop - start
         rows = np.concatenate([leg.rows[span] for span in spans]).astype(np.intp)
         value = np.repeat(weight.astype(np.float32), found)
-        if norm is not None:
-            tf = np.concatenate([leg.counts[span] for span in spans]).astype(np.float32)
-            value *= tf
-            tf += norm.take(rows)
-            value /= tf
+        tf = np.concatenate([leg.counts[span] for span in spans]).astype(np.float32)
+        value *= tf
+        tf += norm.take(rows)
+        value /= tf
         rows += np.repeat(self.owner * len(leg), found)
         sums = np.bincount(rows, value, self.queries * len(leg))
         return sums.astype(np.float32).reshape(self.queries, len(leg))

@@ -34,8 +34,6 @@ from forged.reranking import CANDIDATES, reranked
 from forged.terms import Terms, terms
 from forged.traits import Traits, are_wide
 
-# What a full lexical match adds to a cosine at the gate: a cut-off should not lose the very words.
-LEXICAL_BONUS = 0.05
 # Equal rows differ in the last bits, according to where they lie in a block; this near, scores are equal.
 _SAME = 1e-6
 _NONE = np.empty(0, np.int64)
@@ -90,7 +88,6 @@ def search(
     k: int,
     lexical_weight: float,
     message: int | None = None,
-    min_score: float | None = None,
     key: str | None = None,
 ) -> list[Candidate]:
     """Return the best k memories of all maps, best first, equal scores by id.
@@ -103,8 +100,6 @@ def search(
         lexical_weight: share of the lexical leg in the score; 0 is plain cosine without centring, and finds
             nothing where there are no vectors (design.md D18).
         message: which of the queries is the user's own words, if any is.
-        min_score: what the best raw cosine plus a bonus for matching words must reach; without a vector, what
-            the matching share of the query's rare terms must reach (design.md section 5).
         key: the embedder that made `vectors`; dense legs of any other are ignored.
 
     Raises ValueError when texts and vectors are both needed and differ in number.
@@ -124,8 +119,6 @@ def search(
         # Hypotheses that miss the point cost 14 points less of recall@10 so, and good ones lose 0.7.
         best = (best + scores[message]) / 2
     best[~_findable(dense, words)] = -np.inf
-    if min_score is not None:
-        best[_gate_score(dense, words) < min_score - _SAME] = -np.inf
     hits = visible.selected(best, k if words is None else max(CANDIDATES, 2 * k))
     if words is not None:
         hits = _reranked(hits, dense, visible)
@@ -207,19 +200,12 @@ class _Words(msgspec.Struct, frozen=True, eq=False):
     """The lexical half of one search: BM25 (queries, columns), 0 where no word matches."""
 
     scores: lexical.Scores
-    visible: _Visible
     queries: tuple[Terms, ...]
 
     @classmethod
     def of(cls, visible: _Visible, texts: Sequence[str]) -> _Words:
         queries = tuple(map(terms, texts))
-        return cls(lexical.scores(_lexical_legs(visible), queries), visible, queries)
-
-    def shares(self) -> NDArray[np.float32]:
-        """Best share of any query's rare terms that each column matches."""
-        shares = lexical.matched_shares(_lexical_legs(self.visible), self.queries)
-        best: NDArray[np.float32] = shares.max(axis=0)
-        return best
+        return cls(lexical.scores(_lexical_legs(visible), queries), queries)
 
     def best_score(self, column: int) -> float | None:
         return float(self.scores[:, column].max()) or None
@@ -345,14 +331,6 @@ def _standardised(scores: NDArray[np.float32], missing: NDArray[np.int64] = _NON
     deviation = np.sqrt(np.einsum("ij,ij->i", result, result) / present)
     result *= np.where(deviation > _SAME, 1 / np.maximum(deviation, _SAME), 0)[:, None]
     return result
-
-
-def _gate_score(dense: _Dense | None, words: _Words | None) -> NDArray[np.float32]:
-    """Tell what `min_score` is held against, for each column."""
-    shares = np.float32(0) if words is None else words.shares()
-    if dense is None:
-        return np.asarray(shares)
-    return np.where(dense.missing, shares, dense.cosines.max(axis=0) + LEXICAL_BONUS * shares)
 
 
 def _cut(best: NDArray[np.float32], k: int) -> np.float32:

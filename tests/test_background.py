@@ -18,7 +18,7 @@ def unit(rows):
 
 
 def cone(seed, count=MESSAGES, dimension=DIMENSION, *, towards=0):
-    """Unit rows in the narrow cone of a sentence model: one large common part and a small one of their own."""
+    """Unit rows in the narrow cone of a sentence model: a large common part and a small own one."""
     common = np.zeros(dimension)
     common[towards] = 3.0
     return unit(common + np.random.default_rng(seed).standard_normal((count, dimension)) / 3)

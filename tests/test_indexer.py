@@ -686,10 +686,10 @@ def test_a_background_that_was_refused_is_warned_of_once_and_tried_again_by_the_
         async with indexing(model, gated=True) as indexer:
             index = await opened(indexer, root)
             for number in range(3):
-                await until(lambda: indexer._learning.done())
+                await until(indexer._learning.done)
                 put(repo, memory("m0", f"edit {number}"))
                 await built(index)
-            await until(lambda: indexer._learning.done())
+            await until(indexer._learning.done)
             refused, open_ = caplog.text.count("background not embedded"), index.map.dense.present
             model.poison = {}
             put(repo, memory("m0", "last edit"))
@@ -705,7 +705,7 @@ def test_vectors_of_hardly_any_numbers_have_no_background_and_are_not_asked_for_
     async def body():
         async with indexing(tiny, gated=True) as indexer:
             index = await opened(indexer, root)
-            await until(lambda: indexer._learning.done())
+            await until(indexer._learning.done)
             put(repo, memory("m0", "edited"))
             await built(index)
             await turns()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.lexical import LexicalLeg, matched_shares, scores
+from forged.lexical import LexicalLeg, scores
 from forged.terms import terms
 
 ARRAYS = ("terms", "offsets", "rows", "counts", "lengths")
@@ -167,26 +166,3 @@ def test_no_memories_or_no_words_score_nothing():
     assert scores([leg_of()], [terms("ruff")]).shape == (1, 0)
     assert scores([leg_of("ruff")], [terms("")]).tolist() == [[0.0]]
     assert scores([LexicalLeg.empty(2)], [terms("ruff")]).tolist() == [[0.0, 0.0]]
-
-
-def test_share_counts_rare_terms_more_and_unknown_ones_most():
-    texts = ["ruff daemon", "ruff", "ruff", "ruff", "nothing"]
-    leg = leg_of(*texts)
-
-    common, rare = matched_shares([leg], [terms("ruff daemon")])[0][[1, 0]]
-    (with_unknown,) = matched_shares([leg], [terms("ruff daemon zebra")])
-
-    assert 0 < common < 0.5
-    assert rare == pytest.approx(1)
-    assert 0 < with_unknown[0] < 0.7
-    assert with_unknown[4] == 0
-
-
-def test_a_word_that_only_begins_alike_has_no_share():
-    leg = leg_of("the configuration is read once", "the config is read once")
-
-    assert matched_shares([leg], [terms("config")]).tolist() == [[0, pytest.approx(1)]]
-
-
-def test_no_word_at_all_has_no_share():
-    assert matched_shares([leg_of("ruff")], [terms("")]).tolist() == [[0]]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from forged.dense import DenseLeg
 from forged.graph import NO_CHAINS
-from forged.lexical import matched_shares, scores
+from forged.lexical import scores
 from forged.memory import Memory
 from forged.terms import terms
 from forged.traits import Traits
-from forged.vector_map import LEXICAL_BONUS, VectorMap, search
+from forged.vector_map import VectorMap, search
 from tests.support.maps import lexical_leg
 
 WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "rust", "cargo", "main", "branch"]
@@ -505,45 +505,6 @@ def test_map_without_words_does_not_stop_the_others():
     hits = search([one, other], texts=["ruff"], vectors=None, k=5, lexical_weight=0.3)
 
     assert found([one, other], hits) == ["a"]
-
-
-def test_min_score_gates_on_the_raw_cosine():
-    one = map_of({"far": "", "near": ""}, [[0.6, 0.8], [0.8, 0.6]])
-
-    assert found([one], cosine_search([one], [[1, 0]], min_score=0.7)) == ["near"]
-    assert found([one], cosine_search([one], [[1, 0]], min_score=0.8)) == ["near"]
-
-
-def test_matching_word_lifts_a_cosine_over_the_gate():
-    one = map_of({"a": "ruff", "b": "cargo"}, [[0.6, 0.8], [0.6, 0.8]])
-    query = {"texts": ["ruff"], "vectors": np.array([[1, 0]], np.float32), "k": 5, "lexical_weight": 0.3}
-
-    assert found([one], search([one], **query, min_score=0.6 + LEXICAL_BONUS)) == ["a"]
-    assert search([one], **query, min_score=0.61 + LEXICAL_BONUS) == []
-
-
-def test_min_score_without_vectors_gates_on_the_share_of_rare_terms():
-    one = map_of({"all": "ruff daemon", "half": "ruff", "other": "pytest"})
-    query = {"texts": ["ruff daemon"], "vectors": None, "k": 5, "lexical_weight": 0.3}
-    (shares,) = matched_shares([one.lexical], [terms("ruff daemon")])
-
-    assert found([one], search([one], **query, min_score=1.0)) == ["all"]
-    assert found([one], search([one], **query, min_score=float(shares[1]))) == ["all", "half"]
-
-
-def test_row_without_vector_passes_by_its_words():
-    one = map_of({"a": "ruff", "b": "ruff daemon"}, [[0, 0], [0.6, 0.8]])
-    query = {"texts": ["ruff"], "vectors": np.array([[1, 0]], np.float32), "k": 5, "lexical_weight": 0.3}
-
-    assert found([one], search([one], **query, min_score=0.9)) == ["a"]
-
-
-def test_gate_comes_before_the_cap():
-    one = map_of({"a": "ruff", "b": ""}, [[0.6, 0.8], [0.8, 0.6]])
-    query = {"texts": ["ruff"], "vectors": np.array([[1, 0]], np.float32), "k": 1, "lexical_weight": 2}
-
-    assert found([one], search([one], **query)) == ["a"]
-    assert found([one], search([one], **query, min_score=0.7)) == ["b"]
 
 
 # --- times that are named, the message, occasions -----------------------------------------------------

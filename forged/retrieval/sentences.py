@@ -45,7 +45,8 @@ _REMARK = re.compile(
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": "』", "«": "»", "`": "`", "**": "**"}
 # Where a paragraph has an end of a sentence, or a number that would have begun a line.
 _END = re.compile(r"(?<=[.!?])\s+(?=[\"“`'(]?[A-Z0-9])|(?<=[。！？])\s*(?=\S)|,?\s+(?=\d{1,2}[.)]\s+\w)")
-_JSON = re.compile(r'^\s*([\[{])\s*["\[{]', re.MULTILINE)
+# Blanks of its own line only: a model that writes nothing but line breaks would take the square of them.
+_JSON = re.compile(r'^[^\S\n]*([\[{])\s*["\[{]', re.MULTILINE)
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"(?!\s*:)')
 _WORD = re.compile(r"\w")
 _DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings

@@ -9,9 +9,9 @@ import numpy as np
 from forged.dense import DenseLeg
 from forged.graph import link
 from forged.lexical import LexicalLeg
+from forged.memory import Memory
 from forged.terms import terms
 from forged.traits import Traits
-from forged.memory import Memory
 from forged.vector_map import VectorMap
 
 
