@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.background import Background
+from forged.background import LEAST_DIMENSION, Background
 from forged.dense import DenseLeg, cosines_into
 from forged.everyday import MESSAGES, WORDS
 from forged.lexical import LexicalLeg
@@ -34,7 +34,7 @@ from forged.terms import Terms, are_stems, terms
 from forged.vector_map import VectorMap
 
 UNGATED = float("inf")
-"""Evidence where there is no yardstick yet: everything passes."""
+"""Evidence where there is no yardstick: everything passes."""
 
 # A term of the message comes from the row with this share, else from the prior; 0.25-0.6 are alike. Of a long
 # message only so many terms speak of a memory: a pasted log must not drown them.
@@ -76,17 +76,22 @@ def evidence(
         maps: what the request sees.
         texts: the queries in words.
         vectors: the same as unit rows, or None: the words alone are asked.
-        background: of the model that made `vectors`; None while it is not known, which lets everything pass.
+        background: of the model that made `vectors`; while it is not known the words decide.
         words: whether the lexical leg takes part.
     """
+    if vectors is not None and vectors.shape[1] < LEAST_DIMENSION:
+        return UNGATED
     odds = _odds(maps, texts) if words else None
     legs = [] if vectors is None else _legs(maps, vectors.shape[1])
-    if vectors is None or not legs:
+    if vectors is None or not legs or background is None or not background.fits(legs[0]):
         return UNGATED if odds is None else _from_odds(float(odds.mean()))
-    if background is None or not background.fits(legs[0]):
-        return UNGATED
     heights = _heights(legs, vectors, background)
-    return float((heights if odds is None else heights + _WEIGHT * (odds - _LEAST)).mean())
+    if odds is None:
+        return float(heights.mean())
+    # A map whose vectors are still on their way has words to say, and no height to be held against it.
+    bare = [each for each in maps if each.dense is None or not each.dense.present]
+    said = _from_odds(float(_odds(bare, texts).mean())) if bare else -np.inf
+    return max(float((heights + _WEIGHT * (odds - _LEAST)).mean()), said)
 
 
 def _legs(maps: Sequence[VectorMap], dimension: int) -> list[DenseLeg]:
@@ -237,5 +242,5 @@ def _stems(texts: Sequence[str]) -> Terms:
 
 
 def _from_odds(odds: float) -> float:
-    """Standard score of an unrelated message that reaches such odds by chance; -3 where there are none."""
-    return _NORMAL.inv_cdf(1 - float(np.exp(-odds - _SLACK))) if odds > _SAME - _SLACK else -3.0
+    """Standard score of an unrelated message that reaches such odds by chance; `odds` is -2 or more."""
+    return _NORMAL.inv_cdf(1 - float(np.exp(-odds - _SLACK)))

@@ -43,7 +43,7 @@ _LONG_BUILD_MS = 500.0
 
 
 # In parts, so that a query that comes meanwhile waits for one of them and not for all.
-_PARTS = tuple(list(MESSAGES[at : at + 16]) for at in range(0, len(MESSAGES), 16))
+_PARTS = tuple(list(MESSAGES[at : at + 4]) for at in range(0, len(MESSAGES), 4))
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -136,6 +136,8 @@ class Indexer:
                     await self._unload(root)
                 else:
                     index.mark()
+            if any(index.map is not None and index.map.dense is not None for index in self._roots.values()):
+                self._learn_background()  # where the endpoint refused them at first
 
     async def close(self) -> None:
         if self._learning is not None:
@@ -294,7 +296,7 @@ class Indexer:
     def _learn_background(self) -> None:
         """Embed the everyday messages, once, beside the first texts that are embedded anyway.
 
-        Until that has gone well the gate lets everything pass; the next build that embeds tries again.
+        Until that has gone well the words decide; the next build that embeds tries again, or the next scan.
         """
         known = self._background is not None and not self._outdated
         if not self._gated or known or self._embedder is None:
@@ -308,7 +310,7 @@ class Indexer:
             noted = [await embedder.embed(part, "passage") for part in _PARTS]
         except ProviderError as error:
             if error.reason != self._not_learned:  # once per change, not once per retry
-                logger.warning("background not embedded, nothing is held back reason=%s", error.reason)
+                logger.warning("background not embedded, the gate goes by words reason=%s", error.reason)
             self._not_learned = error.reason
             return
         self._outdated, self._not_learned = False, ""

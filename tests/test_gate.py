@@ -84,7 +84,7 @@ def store(count):
         "tundra",
     ]
     others = [
-        f"{words[n % 9].title()} number {n + 100} stands beside the {words[(n // 9 + n + 1) % 9]} of {n + 300}."
+        f"{words[n % 9].title()} number {n + 100} is beside {words[(n // 9 + n + 1) % 9]} of {n + 300}."
         for n in range(count)
     ]
     return [memory(f"m{n:03}", text) for n, text in enumerate([*FACTS, *others][:count])]
@@ -370,13 +370,29 @@ def test_words_add_to_vectors_and_never_take_away(background):
     assert quoted - alone <= 0.15 * 12 + 1e-6
 
 
-@pytest.mark.parametrize("words", [True, False])
-def test_without_a_yardstick_everything_passes(background, words):
-    one, query = dense_map(cone(12, 3)), cone(13, 1)
+def test_without_a_yardstick_the_words_decide_and_without_words_everything_passes(background):
+    one, query, text = dense_map(cone(12, 3)), cone(13, 1), "heard of nowhere"
     other = Background.of("another model", cone(0, 48), cone(1, 48))
 
-    assert by_vectors([one], query, None, words=words) == gate.UNGATED
-    assert by_vectors([one], query, other, words=words) == gate.UNGATED
+    for strange in (None, other):
+        assert by_vectors([one], query, strange) == gate.UNGATED
+        found = by_vectors([one], query, strange, words=True, texts=[text])
+        assert found == pytest.approx(by_words(text, one))
+
+
+def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(background):
+    built, bare = dense_map(cone(12, 3), "z"), vector_map(store(5))
+
+    found = by_vectors([built, bare], cone(13, 1), background, words=True, texts=[FACTS[0]])
+
+    assert found >= by_words(FACTS[0], bare) > gate.threshold(0.95)
+
+
+def test_vectors_of_a_few_numbers_are_no_language_models_and_are_not_gated():
+    few = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
+    query = np.array([[1.0, 0.0]], np.float32)
+
+    assert gate.evidence([few], texts=["x"], vectors=query, background=None, words=True) == gate.UNGATED
 
 
 def test_with_neither_words_nor_vectors_to_compare_everything_passes(background):

@@ -631,7 +631,7 @@ def test_everyday_messages_are_embedded_on_both_sides_beside_the_first_texts(roo
                 max(map(len, model.calls)),
             )
 
-    assert run(body()) == (128, ["text 0", "text 1"], "fake", 16)
+    assert run(body()) == (128, ["text 0", "text 1"], "fake", 4)
 
 
 def test_an_edit_and_another_root_learn_nothing_again(repo, root, model, tmp_path):
