@@ -302,6 +302,7 @@ class Retriever:
                 k=k,
                 lexical_weight=self._tuning.lexical_weight,
                 message=queries.index(message) if message in queries else None,
+                key=self._embedder.key if self._embedder is not None else None,
             )
 
         return await self._beside(view, vectors, search)
