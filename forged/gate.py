@@ -4,8 +4,9 @@ An agent asks before every turn, and most turns ("ok, next") concern no memory a
 the best of many is always there. So one number is found per request, in the same unit for every model and
 every size of store: how far the evidence for the best row stands above what everyday messages reach *in this
 store*, in standard deviations. `retrieval_min_score` is the share of unrelated messages that must stay out; a
-request that falls short injects nothing, one that does not is ranked as if there were no gate. A bar for each
-candidate was measured and costs recall (own set 0.785 -> 0.766 at -1 deviation, 0.711 at 0).
+request that falls short injects nothing. An absolute bar for each candidate was measured and costs recall
+(own set 0.785 -> 0.766 at -1 deviation, 0.711 at 0), so of one that passes only what lies far below its own
+best is left out (`near_best`): a small store has not ten memories about anything.
 
 With vectors it is the best cosine after the background is taken away, standardised by what the 64 messages of
 the background reach, whatever the model, the number of rows (the best of more is higher) and its hubs. Words
@@ -31,7 +32,7 @@ from forged.everyday import MESSAGES, WORDS
 from forged.lexical import LexicalLeg
 from forged.providers import Vectors
 from forged.terms import Terms, are_stems, terms
-from forged.vector_map import VectorMap
+from forged.vector_map import Candidate, VectorMap
 
 UNGATED = float("inf")
 """Evidence where there is no yardstick: everything passes."""
@@ -51,6 +52,11 @@ _SLACK = 2.25
 # limit, so that words only ever add; then 5 % of unrelated messages reach 1.46 to 1.65 in stores of 1, 5, 30
 # and 160 to 330 rows of both sets, where chance alone would put them at 1.645.
 _WEIGHT, _LEAST, _MOST = 0.15, -2.0, 10.0
+# What is kept of the candidates: so many deviations below the best, or such a share of the attainable BM25.
+# Own set and LoCoMo's development half, e5: stores of 5, 10 and 30 inject 3, 5-6 and 7-9 memories and not 5,
+# 10 and 10, and lose 0-0.3, 0.3-1.0 and no points of recall@10, whole stores 0.2. At 3 deviations they inject
+# 2.5, 4 and 6-8 for 0.6-0.8, 0.3-1.0 and 0.2 points, but whole stores of LoCoMo lose 0.8.
+_REACH, _WORDED = 4.0, 0.3
 _SAME = 1e-6
 _NORMAL = NormalDist()
 
@@ -92,6 +98,48 @@ def evidence(
     bare = [each for each in maps if each.dense is None or not each.dense.present]
     said = _from_odds(float(_odds(bare, texts).mean())) if bare else -np.inf
     return max(float((heights + _WEIGHT * (odds - _LEAST)).mean()), said)
+
+
+def near_best(
+    maps: Sequence[VectorMap],
+    candidates: Sequence[Candidate],
+    *,
+    vectors: Vectors | None,
+    background: Background | None,
+) -> list[Candidate]:
+    """Return the candidates that, to one query at least, are not far below the best of them.
+
+    All of them where there is no yardstick, and whatever has no vector: words are bar enough, since a row
+    that shares none is no candidate.
+    """
+    legs = [] if vectors is None else _legs(maps, vectors.shape[1])
+    if vectors is None or not legs or background is None or not background.fits(legs[0]):
+        return list(candidates)
+    found = _reached(maps, candidates, legs, background.queries(vectors), background)
+    bar = found.max(axis=1, initial=-np.inf) - _REACH * _spread([calibrated(leg, background) for leg in legs])
+    near = (found >= bar[:, None]).any(axis=0) | np.isneginf(found).all(axis=0)
+    worded = np.array([(each.lexical or 0) > _WORDED for each in candidates], np.bool_)
+    return [candidates[at] for at in np.flatnonzero(near | worded).tolist()]
+
+
+def _reached(
+    maps: Sequence[VectorMap],
+    candidates: Sequence[Candidate],
+    legs: Sequence[DenseLeg],
+    prepared: Vectors,
+    background: Background,
+) -> Vectors:
+    """Centred cosines of queries and candidates, (q, c); -inf for one without a vector."""
+    found = np.full((len(prepared), len(candidates)), -np.inf, np.float32)
+    for number, each in enumerate(maps):
+        leg = each.dense
+        if leg is None or leg not in legs:
+            continue
+        here = [at for at, c in enumerate(candidates) if c.map_index == number and not leg.missing[c.row]]
+        rows = np.array([candidates[at].row for at in here], np.intp)
+        scales = calibrated(leg, background).scales[rows]
+        found[:, here] = background.centred(prepared, prepared @ leg.some(rows).T, scales)
+    return found
 
 
 def _legs(maps: Sequence[VectorMap], dimension: int) -> list[DenseLeg]:
@@ -169,8 +217,13 @@ def _heights(legs: Sequence[DenseLeg], vectors: Vectors, background: Background)
         _cosines(leg, background, queries, each.scales).max(axis=1)
         for leg, each in zip(legs, calibrations, strict=True)
     ]
-    heights: NDArray[np.float64] = (np.max(found, axis=0) - usual.mean()) / max(float(usual.std()), _SAME)
+    heights: NDArray[np.float64] = (np.max(found, axis=0) - usual.mean()) / _spread(calibrations)
     return heights
+
+
+def _spread(calibrations: Sequence[Calibration]) -> float:
+    """Standard deviation of what everyday messages reach in all of the legs."""
+    return max(float(np.max([each.best for each in calibrations], axis=0).std()), _SAME)
 
 
 def _cosines(

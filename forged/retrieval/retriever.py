@@ -232,7 +232,7 @@ class Retriever:
         missing = FIRST_BUILD if view.waiting else view.problem
         lacking = missing or self._oddity(view, vectors)
         held_back = await self._held_back(view, queries, vectors) if gated else ""
-        ranked = () if held_back else await self._ranked(ask, view, queries, vectors)
+        ranked = () if held_back else await self._ranked(ask, view, queries, vectors, gated=gated)
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
         if not ranked and (missing or (lacking not in {"", WORDS_ONLY} and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
@@ -280,16 +280,23 @@ class Retriever:
         return f"{BESIDE_THE_POINT} (evidence {found:.2f}, needed {needed:.2f}: memory.retrieval_min_score)"
 
     async def _ranked(
-        self, ask: Ask, view: View, queries: Sequence[str], vectors: Vectors | None
+        self, ask: Ask, view: View, queries: Sequence[str], vectors: Vectors | None, *, gated: bool
     ) -> tuple[Ranked, ...]:
-        """Look further until top_k chains are found: versions of one memory may take all first places."""
+        """Look further until top_k chains are found: versions of one memory may take all first places.
+
+        What lies far below the best is left out at the end, or the look would go on to the last row for it.
+        """
         k = _with_room(ask.top_k, view)
         while True:
             candidates = await self._candidates(view, ask.message, queries, vectors, k)
             ranked = rank(view, candidates, top_k=ask.top_k, hop_depth=ask.hop_depth)
             if len(candidates) < k or sum(r.via == "search" for r in ranked) == ask.top_k:
-                return ranked
+                break
             k *= 4
+        if not gated or self._tuning.min_score <= 0:
+            return ranked
+        near = gate.near_best(view.maps, candidates, vectors=vectors, background=view.background)
+        return rank(view, near, top_k=ask.top_k, hop_depth=ask.hop_depth)
 
     async def _candidates(
         self, view: View, message: str, queries: Sequence[str], vectors: Vectors | None, k: int

@@ -318,7 +318,7 @@ def test_a_message_beside_the_point_injects_nothing_and_says_why_and_by_which_se
     assert not answer.degraded
 
 
-def test_a_message_to_the_point_is_ranked_as_if_there_were_no_gate():
+def test_a_message_to_the_point_is_ranked_by_words_as_if_there_were_no_gate():
     one = vector_map([memory(name, f"the walrus {name} sings") for name in "abcdef"])
     window = (Utterance("user", "who sings with the walrus b"),)
 
@@ -445,6 +445,24 @@ def test_a_search_is_gated_only_where_that_is_asked_for():
     assert (listed.status, [each.memory.id for each in listed.ranked]) == ("ok", ["a"])
     assert (held.status, held.ranked) == ("empty", ())
     assert "retrieval_min_score" in held.reason
+
+
+def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_listed():
+    background = learned()
+    rows = np.random.default_rng(1).standard_normal((6, 64)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    memories = [memory(name, f"walrus {name}") for name in "abcdef"]
+    view = View((vector_map(memories, dict(zip("abcdef", rows, strict=True))),), background=background)
+    window = (Utterance("user", "what was said in the third of them"),)
+    embedder = Embedder({window[0].text: rows[2]})
+
+    injected = retrieve(gated(embedder), view, window=window)
+    listed = asyncio.run(gated(embedder).search(ask(turn_id="", window=window), view))
+    ungated = retrieve(retriever(None, embedder), view, window=window)
+
+    assert [each.memory.id for each in injected.ranked] == ["c"]
+    assert {each.memory.id for each in listed.ranked} == set("abcdef")
+    assert {each.memory.id for each in ungated.ranked} == set("abcdef")
 
 
 # --- flights -----------------------------------------------------------------------------------------
