@@ -24,7 +24,7 @@ import msgspec
 
 from forged import durable
 from forged.errors import ProviderError
-from forged.providers import ChatModel, Completion
+from forged.providers import ChatModel, Completion, Enough
 
 logger = logging.getLogger(__name__)
 
@@ -243,7 +243,13 @@ class GovernedChat:
         self._purpose = purpose
 
     async def complete(
-        self, system: str, user: str, *, deadline: float, schema: dict[str, object] | None = None
+        self,
+        system: str,
+        user: str,
+        *,
+        deadline: float,
+        schema: dict[str, object] | None = None,
+        enough: Enough | None = None,
     ) -> Completion:
         """See `ChatModel`; also raises ProviderError of reason `limit`, without a call."""
         tokens = _estimate(system) + _estimate(user)
@@ -251,7 +257,9 @@ class GovernedChat:
             raise ProviderError(refusal.message, reason="limit", retry_after_s=refusal.wait_s)
         with self._governor.under_way(tokens):
             try:
-                done = await self._model.complete(system, user, deadline=deadline, schema=schema)
+                done = await self._model.complete(
+                    system, user, deadline=deadline, schema=schema, enough=enough
+                )
             except BaseException as error:  # a cancelled call was on its way as well
                 unread = isinstance(error, ProviderError) and error.reason in _UNREAD
                 self._governor.spend(self._purpose, failed=1, prompt_tokens=0 if unread else tokens)

@@ -36,7 +36,7 @@ class Model:
         self.answer = answer
         self.asked = []
 
-    async def complete(self, system, user, *, deadline, schema=None):
+    async def complete(self, system, user, *, deadline, schema=None, enough=None):
         self.asked.append((system, user, deadline, schema))
         if self.answer is None:
             await asyncio.Event().wait()

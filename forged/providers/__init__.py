@@ -6,6 +6,7 @@ model is not configured, which is a state and not an error (ADR-0045).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -14,14 +15,19 @@ from numpy.typing import NDArray
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
+Enough = Callable[[str], bool]
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """A chat model's answer, and its tokens as the endpoint counted them, else estimated at 4 bytes each."""
+    """A chat model's answer, and its tokens as the endpoint counted them, else estimated at 4 bytes each.
+
+    It is not `whole` where it broke off, or the caller had enough before it was over.
+    """
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    whole: bool = True
 
 
 class Embedder(Protocol):
@@ -63,9 +69,23 @@ class ChatModel(Protocol):
     """One completion from a system and a user prompt."""
 
     async def complete(
-        self, system: str, user: str, *, deadline: float, schema: dict[str, object] | None = None
+        self,
+        system: str,
+        user: str,
+        *,
+        deadline: float,
+        schema: dict[str, object] | None = None,
+        enough: Enough | None = None,
     ) -> Completion:
-        """Return the reply, its text without think blocks. `deadline` is `time.monotonic()` seconds.
+        """Return the reply, its text without think blocks.
+
+        Args:
+            system: the instruction.
+            user: what it is applied to.
+            deadline: absolute `time.monotonic()` seconds.
+            schema: of the JSON that is wanted; a wish, for not every server can grant it.
+            enough: asked about the text so far whenever more of it came, where the server lets it be
+                watched; True ends the call there and then.
 
         Raises ProviderError.
         """

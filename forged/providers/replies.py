@@ -31,14 +31,16 @@ class _VectorReply(msgspec.Struct, frozen=True):
     data: list[_Item]
 
 
-class _Delta(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True):
+    """What a model says, or a part of it: text or parts of text, and thoughts under either name."""
+
     content: str | list[dict[str, object]] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    message: _Delta
+    message: Message
 
 
 class _ChatReply(msgspec.Struct, frozen=True):
@@ -144,19 +146,29 @@ _MOST_TOKENS = 1_000_000_000
 def read_completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
     """Return the first choice's text without think blocks, "" being an answer, and its tokens.
 
-    Some servers put everything into `reasoning_content`; it is used when `content` is empty. Tokens that the
-    endpoint does not count are estimated from `sent`, the prompts, and from what came, thoughts included.
     Raises ProviderError with reason bad_reply.
     """
     reply = _decoded(where, body, _CHAT)
     if not reply.choices:
         raise _bad_reply(f"{where} sent no choice")
     message = reply.choices[0].message
-    content, thoughts = _plain(message.content), message.reasoning_content or message.reasoning or ""
+    thoughts = message.reasoning_content or message.reasoning or ""
+    return completion_of(plain(message.content), thoughts, reply.usage, sent)
+
+
+def completion_of(
+    content: str, thoughts: str, usage: object, sent: Sequence[str], *, whole: bool = True
+) -> Completion:
+    """Make a completion of what came.
+
+    Some servers put everything into `reasoning_content`; it is used when `content` is empty. Tokens that the
+    endpoint does not count are estimated from `sent`, the prompts, and from what came, thoughts included.
+    """
     return Completion(
         without_thoughts(content) or without_thoughts(thoughts),
-        _counted(reply.usage, _PROMPT) or estimated_tokens(*sent),
-        _counted(reply.usage, _COMPLETION) or estimated_tokens(content, thoughts),
+        _counted(usage, _PROMPT) or estimated_tokens(*sent),
+        _counted(usage, _COMPLETION) or estimated_tokens(content, thoughts),
+        whole,
     )
 
 
@@ -183,7 +195,8 @@ def without_thoughts(text: str) -> str:
     return "" if _THOUGHT.match(answer) else answer.strip()
 
 
-def _plain(content: str | list[dict[str, object]] | None) -> str:
+def plain(content: str | list[dict[str, object]] | None) -> str:
+    """Return the text of a content, which may come in parts."""
     if isinstance(content, list):
         return "".join(str(part.get("text") or "") for part in content)
     return content or ""

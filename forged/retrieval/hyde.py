@@ -7,7 +7,7 @@ to be worth, stands in forged/prompts/hyde*.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from forged import conversation, prompts
 from forged.conversation import Utterance
@@ -19,29 +19,58 @@ _SYSTEM = prompts.text("hyde")
 _ASK = prompts.template("hyde.ask")
 # Characters. A model that refuses a window this short does not refuse it for its size.
 _SHORT = 3_000
+# Characters. A reply of this length is a model that does not stop.
+_LONG = 16_000
+
+
+def _in_no_hurry() -> bool:
+    return False
 
 
 async def hypotheses(
-    model: ChatModel, window: Sequence[Utterance], *, count: int, deadline: float
+    model: ChatModel,
+    window: Sequence[Utterance],
+    *,
+    count: int,
+    deadline: float,
+    hurried: Callable[[], bool] = _in_no_hurry,
 ) -> tuple[str, ...]:
     """Ask for `count` hypotheses; `deadline` is `time.monotonic()` seconds. Empty window: no call (B48).
 
-    A model on the user's own machine often takes less than the whole window. One that refuses is asked once
-    more with the newest messages alone: they hold the question. Raises ProviderError.
+    The reply is read as it is written: no further than `count` lines, and once the caller is `hurried` no
+    further than the lines that stand. A model on the user's own machine often takes less than the whole
+    window; one that refuses is asked once more with the newest messages alone: they hold the question.
+    Raises ProviderError.
     """
     if not window:
         return ()
     try:
-        return await _ask(model, window, count, deadline)
+        return await _ask(model, window, count, deadline, hurried)
     except ProviderError as error:
         newest = conversation.window(window, _SHORT)
         if error.reason != "bad_input" or newest == tuple(window):
             raise
-    return await _ask(model, newest, count, deadline)
+    return await _ask(model, newest, count, deadline, hurried)
 
 
-async def _ask(model: ChatModel, window: Sequence[Utterance], count: int, deadline: float) -> tuple[str, ...]:
+async def _ask(
+    model: ChatModel,
+    window: Sequence[Utterance],
+    count: int,
+    deadline: float,
+    hurried: Callable[[], bool],
+) -> tuple[str, ...]:
     user = _ASK.substitute(window=conversation.as_text(window), count=count)
-    completion = await model.complete(_SYSTEM, user, deadline=deadline)
     known = f"{_SYSTEM}\n{conversation.last_user_text(window)}"
-    return sentences(completion.text, count, known=known)
+
+    def enough(text: str) -> bool:
+        found = sentences(_whole_lines(text), count, known=known)
+        return len(found) == count or (bool(found) and hurried()) or len(text) > _LONG
+
+    completion = await model.complete(_SYSTEM, user, deadline=deadline, enough=enough)
+    written = completion.text
+    return sentences(written if completion.whole else _whole_lines(written) or written, count, known=known)
+
+
+def _whole_lines(text: str) -> str:
+    return text.rpartition("\n")[0]

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 LATE_S = 15.0
 # The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
 _RESERVE, _RESERVE_S = 0.25, 0.5
+# Of that part, before the deadline, from when on the hypotheses that stand have to do.
+_SETTLING = 1.5
 # Multiply-adds that are searched on the event loop, about 2 ms; more goes to the search thread.
 _INLINE_WORK = 50_000_000
 FIRST_BUILD = "first build is running"
@@ -117,8 +119,7 @@ class Retriever:
         if not self._falls_back:
             await asyncio.wait({flight}, timeout=_left(ask.deadline))
             return flight.result() if flight.done() else await self._late(see)
-        reserve = min(_RESERVE * _left(ask.deadline), _RESERVE_S)
-        await asyncio.wait({flight}, timeout=_left(ask.deadline) - reserve)
+        await asyncio.wait({flight}, timeout=_left(ask.deadline) - _reserve(ask.deadline))
         if flight.done():
             return flight.result()
         spare = asyncio.create_task(self._fallback(ask, see, "timeout"))
@@ -148,7 +149,7 @@ class Retriever:
                 view = await see(0.0)
                 if _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
-                strategy, queries = await self._queries(ask, limit)
+                strategy, queries = await self._queries(ask, limit, _hurry(ask.deadline))
                 if not queries:
                     return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
                 view = await see(limit)
@@ -160,7 +161,9 @@ class Retriever:
             spare = await self._fallback(ask, see, reason) if self._falls_back else None
             return spare or Answer(status="error", reason=f"provider: {reason}")
 
-    async def _queries(self, ask: Ask, limit: float) -> tuple[str, tuple[str, ...]]:
+    async def _queries(
+        self, ask: Ask, limit: float, hurried: Callable[[], bool]
+    ) -> tuple[str, tuple[str, ...]]:
         """The strategy's name and its query texts."""
         # The message is one more query: hypotheses of a weak model alone lose recall (feasibility 1.2).
         message = ask.plain_queries
@@ -169,7 +172,9 @@ class Retriever:
         if self._chat is None:
             return "direct", message
         window = [self._public(utterance) for utterance in conversation.window(ask.window)]
-        found = await hyde.hypotheses(self._chat, window, count=self._tuning.hypothesis_count, deadline=limit)
+        found = await hyde.hypotheses(
+            self._chat, window, count=self._tuning.hypothesis_count, deadline=limit, hurried=hurried
+        )
         if not found and self._falls_back:
             raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
         return "hyde", (*found, *message) if found else ()
@@ -400,6 +405,20 @@ def _why_empty(view: View, ranked: Sequence[Ranked], block: injection.Injection)
 def _holds_nothing(view: View, min_generation: int) -> bool:
     """Whether every root is known to be empty: then neither a model nor an endpoint is asked."""
     return not (len(view) or view.waiting or view.problem) and view.generation >= min_generation
+
+
+def _hurry(deadline: float) -> Callable[[], bool]:
+    """Return what tells whether the hypotheses that stand have to do: just before the deadline, not after.
+
+    Who is late anyway, for the turn cache, waits for all of them. There must be time left to embed them
+    before `auto` begins to do without.
+    """
+    begins = deadline - _SETTLING * _reserve(deadline)
+    return lambda: begins <= time.monotonic() < deadline
+
+
+def _reserve(deadline: float) -> float:
+    return min(_RESERVE * _left(deadline), _RESERVE_S)
 
 
 def _left(deadline: float) -> float:

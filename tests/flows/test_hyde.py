@@ -13,7 +13,7 @@ import pytest
 
 from forged import prompts
 from tests.support.daemon import eventually
-from tests.support.provider import Answer, completion
+from tests.support.provider import Answer, completion, streamed
 from tests.support.scene import Scene, ids, memory, put, staged
 
 TOO_LONG = Answer(
@@ -215,3 +215,39 @@ def test_another_turn_does_not_wait_for_a_late_one(auto, repo):
     written.set()
 
     assert (other.status, other.strategy, other.cached) == ("ok", "hyde", False)
+
+
+# --- a reply that is read while it is written ---
+
+BABBLE = streamed("Shellfish is eaten.\nTusks are long.\n" + "and " * 9_000, at_once=b"long.", drip_s=0.001)
+
+
+def test_the_lines_that_a_slow_model_has_written_do_in_time(hyde, repo):
+    hyde.provider.chat = [BABBLE]
+
+    reply = hyde.ask(repo, "what does it like")
+
+    assert (reply.status, reply.reason, reply.strategy) == ("ok", "", "hyde")
+    assert hyde.embedded == ["Shellfish is eaten.", "Tusks are long.", "what does it like"]
+    hyde.provider.wait_until(lambda: hyde.chats[0].closed_by_client)
+
+
+def test_auto_prefers_the_lines_that_stand_to_none(auto, repo):
+    auto.provider.chat = [BABBLE]
+
+    reply = auto.ask(repo, "what does it like")
+
+    assert (reply.status, reply.reason, reply.strategy) == ("ok", "", "hyde")
+
+
+def test_who_is_late_anyway_waits_for_all_lines(hyde, repo):
+    written = threading.Event()
+    lines = "Shellfish is eaten.\nTusks are long.\nThey live in the north.\n"
+    hyde.provider.chat = [streamed(lines, at_once=b"Tusks", hold=written)]
+
+    late = hyde.ask(repo, "what does it like", "t1", timeout_s=0.1)
+    written.set()
+    _cached(hyde, repo, "what does it like", "t1")
+
+    assert late.status == "timeout"
+    assert hyde.embedded[:-1] == lines.splitlines()

@@ -159,4 +159,4 @@ def test_its_threads_end_with_it() -> None:
     with pytest.raises(ProviderError):
         embedded(([" "], "query"))
 
-    assert threading.active_count() == before
+    assert threading.active_count() <= before

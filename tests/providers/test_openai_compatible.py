@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import resource
 import struct
 import threading
@@ -19,7 +20,9 @@ from hypothesis import strategies as st
 
 from forged.errors import ConfigError, ProviderError
 from forged.providers import ChatModel, Completion, Embedder, Vectors
-from forged.providers.openai_compatible import Endpoint, OpenAICompatibleChat, OpenAICompatibleEmbedder
+from forged.providers.endpoint import Endpoint
+from forged.providers.failures import SizeRefused
+from forged.providers.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from forged.providers.replies import order, read_completion
 from forged.providers.texts import clipped, estimated_tokens, fitting, sendable
 from tests.support.provider import (
@@ -40,6 +43,7 @@ from tests.support.provider import (
     gzipped,
     poisoned,
     shuffled,
+    streamed,
     without_first_index,
     without_index,
 )
@@ -895,9 +899,124 @@ def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider: Scri
     assert "response_format" in provider.requests()[-1].json
 
 
+# --- chat that is watched while it is written ---
+
+LINES = "Tabs are used.\nCI runs on every push.\n"
+BABBLE = streamed(LINES + "and so on " * 5_000, at_once=b"push.", drip_s=0.0005)
+
+
+def watch(
+    provider: ScriptedProvider, enough: Callable[[str], bool], *, within: float = 10.0, **settings: object
+) -> Completion:
+    model = OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01, **settings)
+    return asyncio.run(
+        _used(model, lambda m: m.complete("s", "u", deadline=time.monotonic() + within, enough=enough))
+    )
+
+
+def never(_: str) -> bool:
+    return False
+
+
+def two_lines(text: str) -> bool:
+    return text.count(".") == 2
+
+
+def test_only_a_reply_that_is_watched_is_asked_for_as_a_stream(provider: ScriptedProvider) -> None:
+    watch(provider, never)
+    chat(provider)
+
+    assert [request.json.get("stream") for request in provider.requests()] == [True, None]
+
+
+def test_a_watched_reply_is_read_to_its_end_if_it_is_never_enough(provider: ScriptedProvider) -> None:
+    provider.chat = streamed(LINES)
+
+    assert watch(provider, never) == Completion(LINES.strip(), 1, 10)
+
+
+def test_a_model_that_does_not_stop_is_hung_up_on_when_it_is_enough(provider: ScriptedProvider) -> None:
+    provider.chat = BABBLE
+
+    found = watch(provider, two_lines)
+
+    assert (found.text, found.whole) == (LINES.strip(), False)
+    provider.wait_until(lambda: provider.received[0].closed_by_client)
+
+
+def test_a_server_that_streams_nothing_is_read_in_one_piece(provider: ScriptedProvider) -> None:
+    provider.chat = completion(LINES)
+
+    assert watch(provider, two_lines) == Completion(LINES.strip(), 1, 10)
+
+
+def test_a_packed_stream_is_watched_as_well(provider: ScriptedProvider) -> None:
+    packed = gzip.compress(streamed(LINES).payload())
+    provider.chat = Answer(body=packed, headers={"Content-Encoding": "gzip"})
+
+    assert watch(provider, never).text == LINES.strip()
+
+
+def without_stream_only(status: int) -> Behaviour:
+    def behave(provider: ScriptedProvider, request: object) -> Answer:
+        return Answer(status=status) if "stream" in request.json else completion("answer")
+
+    return behave
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_server_that_refuses_to_stream_is_asked_without_and_not_again(
+    provider: ScriptedProvider, status: int
+) -> None:
+    provider.chat = without_stream_only(status)
+
+    async def twice(model: OpenAICompatibleChat) -> list[str]:
+        deadline = time.monotonic() + 10
+        return [(await model.complete("s", "u", deadline=deadline, enough=never)).text for _ in range(2)]
+
+    model = OpenAICompatibleChat(provider.base_url, "m", backoff_s=0.01)
+    assert asyncio.run(_used(model, twice)) == ["answer", "answer"]
+    assert ["stream" in request.json for request in provider.requests()] == [True, False, False]
+
+
+def test_a_server_error_is_no_refusal_to_stream(provider: ScriptedProvider) -> None:
+    provider.chat = [Answer(status=500), streamed("answer")]
+
+    assert watch(provider, never).text == "answer"
+    assert [request.json.get("stream") for request in provider.requests()] == [True, True]
+
+
+def test_a_window_too_long_is_not_asked_about_again_without_a_stream(provider: ScriptedProvider) -> None:
+    provider.chat = Answer({"error": {"message": "maximum context length is 2048 tokens"}}, status=400)
+
+    with pytest.raises(SizeRefused):
+        watch(provider, never)
+
+    assert len(provider.requests()) == 1
+
+
+def test_a_stream_in_which_the_server_gives_up_is_its_error(provider: ScriptedProvider) -> None:
+    gave_up = b'data: {"error":{"message":"engine overloaded","code":503}}\n\n'
+    provider.chat = streamed("Tabs are", end=gave_up)
+
+    with pytest.raises(ProviderError, match="engine overloaded") as caught:
+        watch(provider, never, retries=0)
+
+    assert caught.value.reason == "server"
+
+
+def test_a_stream_that_stands_still_meets_the_deadline(provider: ScriptedProvider) -> None:
+    provider.chat = streamed(LINES, at_once=b"used.", hold=HOLD)
+
+    with pytest.raises(ProviderError) as caught:
+        watch(provider, never, within=0.5)
+
+    assert caught.value.reason == "timeout"
+
+
 def test_httpx_is_known_to_one_module_only() -> None:
     package = Path(__file__).parents[2] / "forged"
 
     users = [path for path in package.rglob("*.py") if "import httpx" in path.read_text(encoding="utf-8")]
 
-    assert users == [package / "providers" / "openai_compatible.py"]
+    assert users == [package / "providers" / "endpoint.py"]

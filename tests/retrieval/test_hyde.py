@@ -23,7 +23,7 @@ class Model:
         self.replies = list(replies or ["one\ntwo"])
         self.asked: list[tuple[str, str, float]] = []
 
-    async def complete(self, system, user, *, deadline, schema=None):
+    async def complete(self, system, user, *, deadline, schema=None, enough=None):
         self.asked.append((system, user, deadline))
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(reply, ProviderError):
@@ -83,6 +83,71 @@ def test_an_empty_window_asks_nobody():
 
     assert asked(model, ()) == ()
     assert model.asked == []
+
+
+# --- a reply that is read while it is written ---
+
+
+class Writer(Model):
+    """Writes its reply letter by letter until it is enough."""
+
+    async def complete(self, system, user, *, deadline, schema=None, enough=None):
+        whole = (await super().complete(system, user, deadline=deadline)).text
+        for end in range(len(whole)):
+            if enough(whole[:end].strip()):
+                return Completion(whole[:end].strip(), whole=False)
+        return Completion(whole)
+
+
+FACTS = "1. Tabs are used.\n2. CI runs on push.\n3. Go is at 1.25.\n4. Fridays are frozen.\n"
+
+
+def hurried(model, after: int, count=5):
+    """What is found by a caller who is in a hurry from the n-th look on."""
+    looks = iter([False] * after)
+    return asyncio.run(
+        hyde.hypotheses(model, SAID, count=count, deadline=12.5, hurried=lambda: next(looks, True))
+    )
+
+
+def test_a_model_that_has_written_enough_is_not_waited_for():
+    model = Writer(FACTS + "And so on.\n" * 1_000)
+
+    assert asked(model, count=2) == ("Tabs are used.", "CI runs on push.")
+
+
+def test_who_is_in_a_hurry_takes_the_lines_that_stand_and_no_half_of_one():
+    assert hurried(Writer(FACTS), after=0) == ("Tabs are used.",)
+    assert hurried(Writer(FACTS), after=25) == ("Tabs are used.", "CI runs on push.")
+
+
+def test_who_is_in_a_hurry_waits_for_a_first_line():
+    assert hurried(Writer("Sure, here are five notes:\n\n- Tabs are used.\n- CI"), after=0) == (
+        "Tabs are used.",
+    )
+
+
+def test_who_is_in_no_hurry_gets_what_was_asked_for():
+    assert asked(Writer(FACTS)) == (
+        "Tabs are used.",
+        "CI runs on push.",
+        "Go is at 1.25.",
+        "Fridays are frozen.",
+    )
+
+
+def test_a_model_that_never_ends_its_line_is_hung_up_on():
+    model = Writer("word " * 10_000)
+
+    assert len("".join(asked(model))) <= 400
+
+
+def test_a_reply_that_broke_off_in_its_only_line_is_taken():
+    class Broken(Model):
+        async def complete(self, system, user, *, deadline, schema=None, enough=None):
+            return Completion("Tabs are", whole=False)
+
+    assert asked(Broken()) == ("Tabs are",)
 
 
 # --- a model that takes less than the whole window ---

@@ -18,6 +18,7 @@ import gzip
 import hashlib
 import json
 import random
+import re
 import select
 import socket
 import struct
@@ -42,7 +43,8 @@ class Answer:
 
     `hold` delays until the event is set, `delay_s` for a time; `drip_s` is the pause before every byte of
     the body (or of the headers too, with `drip_headers`); `ending` "reset" sends RST instead of an answer,
-    "short" breaks off in the middle of the body. All of them end when the provider stops.
+    "short" breaks off in the middle of the body. All of them end when the provider stops. `hold` and `drip_s`
+    concern the whole body, or with `at_once` what follows this part of it.
     """
 
     json: object = None
@@ -51,6 +53,7 @@ class Answer:
     body: bytes | None = None
     wire: bytes | None = None
     hold: threading.Event | None = None
+    at_once: bytes = b""
     delay_s: float = 0.0
     drip_s: float = 0.0
     drip_headers: bool = False
@@ -237,6 +240,14 @@ def completion(content: object, **message: object) -> Answer:
     )
 
 
+def streamed(text: str, *, end: bytes = b"data: [DONE]\n\n", **options: object) -> Answer:
+    """Answer a chat request as a stream, a word an event; `options` are those of `Answer`."""
+    pieces = re.findall(r"\S+|\s+", text)
+    events = [json.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]}) for piece in pieces]
+    body = b"".join(f"data: {event}\n\n".encode() for event in events) + end
+    return Answer(body=body, headers={"Content-Type": "text/event-stream"}, **options)
+
+
 # --- behaviours: odd, but to be understood ---
 
 
@@ -384,6 +395,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         payload = answer.payload()
         self._send(self._head(answer, len(payload)), answer.drip_s if answer.drip_headers else 0)
+        if answer.at_once:
+            first, part, payload = payload.partition(answer.at_once)
+            self._send(first + part, 0)
+            self._hold(answer)
         self._send(payload[: len(payload) // 2] if answer.ending == "short" else payload, answer.drip_s)
         self.close_connection = answer.ending == "short"
 
@@ -403,6 +418,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _wait(self, answer: Answer) -> None:
         if answer.delay_s:
             self._pause(answer.delay_s)
+        if not answer.at_once:
+            self._hold(answer)
+
+    def _hold(self, answer: Answer) -> None:
         until = time.monotonic() + _LONGEST_S
         while answer.hold is not None and not answer.hold.is_set() and time.monotonic() < until:
             self._pause(0.01)

@@ -1,0 +1,113 @@
+"""A chat reply while it is being written: from server-sent events to the text so far.
+
+Who waits for a few lines under a time limit can use those that stand already, and hangs up on a model that
+does not come to an end. Each `data:` line of an OpenAI-compatible stream is a JSON event by itself, so a
+line that cannot be read (a comment, a sign of life, half of the last one) costs nothing but itself. A server
+that knows no streams answers in one piece, which is read as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from forged.providers import Completion
+from forged.providers.replies import Message, completion_of, plain, read_completion, without_thoughts
+
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_DATA, _DONE = b"data:", b"[DONE]"
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    delta: Message = Message()
+    finish_reason: str | None = None
+
+
+class _Event(msgspec.Struct, frozen=True):
+    choices: list[_Choice] = []
+    usage: object = None
+    error: object = None
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+
+
+class Stream:
+    """One reply as far as it has come; `feed` it chunk by chunk.
+
+    `whole` says whether its end was seen, `error` holds the event in which the server gave up.
+    """
+
+    def __init__(self) -> None:
+        self.content, self.thoughts = "", ""
+        self.usage: object = None
+        self.whole = False
+        self.events = 0
+        self.error = b""
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> None:
+        """Read on. A line counts when it is complete."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            if line.startswith(_DATA):
+                self._read(line.removeprefix(_DATA).strip())
+
+    @property
+    def answer(self) -> str:
+        """The text so far without thoughts, of which one may not be over."""
+        return without_thoughts(self.content)
+
+    def _read(self, data: bytes) -> None:
+        if data == _DONE:
+            self.whole = True
+            return
+        try:
+            event = _EVENT.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return
+        self.events += 1
+        self.usage = event.usage or self.usage
+        if event.error:
+            self.error = data
+        for choice in event.choices[:1]:
+            self.content += plain(choice.delta.content)
+            self.thoughts += choice.delta.reasoning_content or choice.delta.reasoning or ""
+            self.whole = self.whole or bool(choice.finish_reason)
+
+
+def is_stream(body: bytes) -> bool:
+    """Whether a reply's beginning is one of events, and not of JSON."""
+    return body.lstrip().startswith(_FIELDS)
+
+
+def error_in(body: bytes) -> bytes:
+    """Return the event in which a server gave up, as an error body; empty if there is none."""
+    return _read_whole(body).error if is_stream(body) else b""
+
+
+def watch(enough: Callable[[str], bool]) -> Callable[[bytes], bool]:
+    """Return what takes each chunk of one reply and tells whether the text so far is enough."""
+    stream = Stream()
+
+    def seen(chunk: bytes) -> bool:
+        before = stream.events
+        stream.feed(chunk)
+        return stream.events > before and enough(stream.answer)
+
+    return seen
+
+
+def completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
+    """Return what a reply says, streamed or not; see `read_completion`. Raises ProviderError: bad_reply."""
+    if not is_stream(body):
+        return read_completion(where, body, sent)
+    stream = _read_whole(body)
+    return completion_of(stream.content, stream.thoughts, stream.usage, sent, whole=stream.whole)
+
+
+def _read_whole(body: bytes) -> Stream:
+    stream = Stream()
+    stream.feed(body + b"\n")
+    return stream
