@@ -9,8 +9,7 @@ import pytest
 from tests.real.scene import RealScene, real_scene
 from tests.real.servers import CHAT_MODEL, chat_server, embeddings_server
 
-# Two sentences are what a small model on a busy processor can write in two seconds.
-_SETTINGS = {"retrieval_model": CHAT_MODEL, "retrieval_hypothesis_count": 2}
+_SETTINGS = {"retrieval_model": CHAT_MODEL}
 
 
 @pytest.fixture(scope="session")
