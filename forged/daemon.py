@@ -173,6 +173,7 @@ class _Life:
                 home=self._home.top,
                 socket=path,
                 config=loaded.config,
+                settings=loaded.settings,
                 warnings=loaded.warnings + models.reasons,
                 disabled=self.disabled,
                 embedding_model=self._embedder,

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 RECONCILE_S = 25.0
 UNLOAD_AFTER_S = 24 * 3600.0
 _RETRY_S, _RETRY_MOST_S = 1.0, 60.0
+# Whoever asks for more patience than this is asked again all the same.
+_PAUSE_MOST_S = 300.0
 # A map is swapped in without the vectors that are still missing when they take longer than this.
 _PATIENCE_S = 0.05
 _UNSETTLED_S = 0.1
@@ -86,6 +88,20 @@ class Indexer:
         self._outdated = False  # the background is to be learned again; until then the old one serves
         self._learning: asyncio.Task[None] | None = None
         self._not_learned = ""
+        self._refusal: ProviderError | None = None  # the last one that named a time,
+        self._silent_until = 0.0  # and until when nothing more is asked
+
+    @property
+    def gate(self) -> tuple[str, str]:
+        """By what requests are judged: off, words, learning, vectors or failing; and why it is failing.
+
+        While it is learning or failing to, the words decide.
+        """
+        if not self._gated:
+            return "off", ""
+        if self._background is not None or self._learning is None:
+            return "words" if self._background is None else "vectors", ""
+        return ("failing", self._not_learned) if self._learning.done() else ("learning", "")
 
     def open(self, root: Root) -> RootIndex:
         """The index of a root; the first call starts its first build (B24, D7)."""
@@ -103,6 +119,10 @@ class Indexer:
         """The next build of this root embeds everything anew, everyday messages as well: `rebuild --full`."""
         index.builder.forget_vectors()
         self._outdated = True
+
+    def end_silence(self) -> None:
+        """Ask an endpoint that wanted patience at once: a person who rebuilds may have mended the cause."""
+        self._silent_until = 0.0
 
     def mark(self, top: str, files: frozenset[str] = frozenset()) -> None:
         """Something under this top may have changed: these files, or anything."""
@@ -176,21 +196,21 @@ class Indexer:
             except TimeoutError:
                 pass
             index.dirty.clear()
-            failed = await self._attempt(index)
-            retry_s = min((retry_s or _RETRY_S / 2) * 2, _RETRY_MOST_S) if failed else None
+            error = await self._attempt(index)
+            retry_s = _pause(error, retry_s) if error is not None else None
 
-    async def _attempt(self, index: RootIndex) -> bool:
-        """One build; true when it must be tried again. What was served before is served on (B43)."""
+    async def _attempt(self, index: RootIndex) -> Exception | None:
+        """One build; why it must be tried again, if so. What was served before is served on (B43)."""
         index.goal, started = index.wanted, time.monotonic()
         try:
             await self._build(index, index.goal)
         except (ForgedError, OSError) as error:
             self._failed(index, error, index.goal)
-            return True
+            return error
         except Exception as error:
             logger.exception("build broke root=%s", index.root.top)
             self._failed(index, error, index.goal)
-            return True
+            return error
         index.progress.state, index.progress.error = "ready", ""
         index.progress.build_ms = (time.monotonic() - started) * 1000
         index.visible, index.attempted = max(index.visible, index.goal), max(index.attempted, index.goal)
@@ -199,7 +219,7 @@ class Indexer:
         if index.progress.build_ms > _LONG_BUILD_MS:
             await asyncio.to_thread(heap.give_back)
         logger.debug("build done root=%s took_ms=%.1f", index.root.top, index.progress.build_ms)
-        return False
+        return None
 
     def _failed(self, index: RootIndex, error: BaseException, goal: int) -> None:
         reason = f"{error.reason}: {error}" if isinstance(error, ProviderError) else f"{error}"
@@ -234,6 +254,9 @@ class Indexer:
 
     async def _embed_and_swap(self, index: RootIndex, draft: Draft, goal: int) -> None:
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
+        if (refusal := self._still_refused()) is not None:
+            await self._swap(index, draft, goal)
+            raise refusal
 
         def progressed(count: int) -> None:
             index.progress.embedded += count
@@ -250,6 +273,7 @@ class Indexer:
                 await asyncio.wait({run}, timeout=_PATIENCE_S if index.map is not None else 0)
                 if not run.done():
                     await self._swap(index, draft, goal)
+                    index.progress.state = "failed" if index.progress.error else "building"
             while await _marked_before(run, index):
                 draft = await self._follow(index, draft)
             error = await run
@@ -257,6 +281,7 @@ class Indexer:
             run.cancel()
         await self._swap(index, draft, index.goal)
         if error is not None:
+            self._be_silent(error)
             raise error
         if not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.goal = goal
@@ -299,7 +324,7 @@ class Indexer:
         Until that has gone well the words decide; the next build that embeds tries again, or the next scan.
         """
         known = self._background is not None and not self._outdated
-        if not self._gated or known or self._embedder is None:
+        if not self._gated or known or self._embedder is None or self._still_refused() is not None:
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn(self._embedder), name="background")
@@ -312,6 +337,7 @@ class Indexer:
             if error.reason != self._not_learned:  # once per change, not once per retry
                 logger.warning("background not embedded, the gate goes by words reason=%s", error.reason)
             self._not_learned = error.reason
+            self._be_silent(error)
             return
         self._outdated, self._not_learned = False, ""
         if asked[0].shape[1] < LEAST_DIMENSION:
@@ -321,6 +347,19 @@ class Indexer:
             Background.of, embedder.key, np.concatenate(asked), np.concatenate(noted)
         )
 
+    def _be_silent(self, error: ProviderError) -> None:
+        """Ask nothing for as long as an endpoint wants: edits and scans come sooner than a retry would."""
+        if error.retry_after_s is not None:
+            self._refusal = error
+            self._silent_until = time.monotonic() + min(error.retry_after_s, _PAUSE_MOST_S)
+
+    def _still_refused(self) -> ProviderError | None:
+        """What the endpoint said when it asked for patience, while that time lasts."""
+        error, left = self._refusal, self._silent_until - time.monotonic()
+        if error is None or left <= 0:
+            return None
+        return ProviderError(str(error), reason=error.reason, status=error.status, retry_after_s=left)
+
     def _words_shown(self, index: RootIndex, goal: int) -> None:
         if self._lexical:
             index.visible = index.attempted = goal
@@ -329,6 +368,14 @@ class Indexer:
     def _tell(self, event: Event) -> None:
         for listener in tuple(self._listeners):
             listener(event)
+
+
+def _pause(error: Exception, before: float | None) -> float:
+    """Seconds until the next attempt: what the endpoint asks for, else twice as long as `before`."""
+    asked = error.retry_after_s if isinstance(error, ProviderError) else None
+    if asked is not None:
+        return min(max(asked, _RETRY_S), _PAUSE_MOST_S)
+    return min((before or _RETRY_S / 2) * 2, _RETRY_MOST_S)
 
 
 async def _marked_before(run: asyncio.Task[ProviderError | None], index: RootIndex) -> bool:

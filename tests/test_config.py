@@ -114,7 +114,34 @@ def test_every_key_is_listed_once_with_its_value(user: User) -> None:
     )
     assert shown(loaded, "memory.retrieval_top_k") == "10"
     assert shown(loaded, "memory.enabled") == "true"
-    assert shown(loaded, "memory.retrieval_min_score") == "none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "value", "why"),
+    [
+        ({"EMBEDDING_MODEL": "builtin:lexical"}, "0.95", "default, for builtin:lexical"),
+        ({"EMBEDDING_MODEL": "bge-m3"}, "0.95", "default, for bge-m3"),
+        ({"EMBEDDING_MODEL": "ours"}, "0.0", "default, as ours is not a model known by name"),
+        ({"EMBEDDING_MODEL": ""}, "0.0", "default, as retrieval is off"),
+        (
+            {"EMBEDDING_MODEL": "bge-m3", "RETRIEVAL_LEXICAL_WEIGHT": "0"},
+            "0.0",
+            "default, as memory.retrieval_lexical_weight is 0",
+        ),
+        (
+            {"EMBEDDING_MODEL": "ours", "RETRIEVAL_MIN_SCORE": "0.8"},
+            "0.8",
+            "environment FORGED_MEMORY__RETRIEVAL_MIN_SCORE",
+        ),
+    ],
+)
+def test_a_threshold_that_is_not_set_is_shown_as_what_holds_and_why(
+    user: User, changes: dict[str, str], value: str, why: str
+) -> None:
+    loaded = user.load(**{f"FORGED_MEMORY__{key}": text for key, text in changes.items()})
+
+    assert shown(loaded, "memory.retrieval_min_score") == value == str(loaded.config.min_score)
+    assert origin(loaded, "memory.retrieval_min_score") == why
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import time
 import pytest
 
 from forged import gate
+from forged.errors import ProviderError
 from forged.everyday import MESSAGES
-from forged.indexer import UNLOAD_AFTER_S, Indexer
+from forged.indexer import UNLOAD_AFTER_S, Indexer, _pause
 from forged.memory import Scope
 from forged.metrics import Metrics
 from forged.roots import Root
@@ -253,6 +254,22 @@ def test_words_serve_before_the_vectors_arrive_and_one_more_swap_brings_those(ro
     assert run(body()) == (("lexical",), True, 2)
 
 
+def test_a_root_is_loading_until_its_words_answer_and_then_building(root, embedder):
+    async def body():
+        async with indexing(embedder) as indexer:
+            embedder.hold = asyncio.Event()
+            index = indexer.open(root)
+            states = [index.progress.state]
+            await indexer.view([root], 0, soon())
+            await turns()
+            states.append(index.progress.state)
+            embedder.hold.set()
+            await until(lambda: index.progress.state == "ready")
+            return states
+
+    assert run(body()) == ["loading", "building"]
+
+
 def test_an_edit_whose_vector_comes_quickly_is_swapped_in_once(repo, root, embedder):
     async def body():
         async with indexing(embedder) as indexer:
@@ -365,6 +382,88 @@ def test_a_failed_build_heals_after_the_back_off_without_a_mark(root, embedder, 
             return failed, index.map.dense.present, index.progress.error
 
     assert run(body()) == (("failed", ()), 2, "")
+
+
+class Limiting(FakeEmbedder):
+    """Refuses calls as too many, and names `asked_s` as the time to wait, as long as there is one."""
+
+    asked_s: float | None = 120.0
+
+    async def embed(self, texts, kind="passage", *, deadline=None):
+        if self.asked_s is None:
+            return await super().embed(texts, kind)
+        self.calls.append(tuple(texts))
+        raise ProviderError("too many", reason="rate_limited", status=429, retry_after_s=self.asked_s)
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "before", "pause"),
+    [
+        (None, None, 1.0),
+        (None, 1.0, 2.0),
+        (None, 50.0, 60.0),
+        (30.0, None, 30.0),
+        (2.0, 60.0, 2.0),
+        (0.0, 4.0, 1.0),
+        (1e9, None, 300.0),
+    ],
+)
+def test_the_next_attempt_is_when_the_endpoint_wants_it_within_limits_else_twice_as_late(
+    asked_s, before, pause
+):
+    assert _pause(ProviderError("no", reason="rate_limited", retry_after_s=asked_s), before) == pause
+
+
+def test_a_failure_of_no_endpoint_backs_off_like_any_other():
+    assert _pause(OSError("disk"), 4.0) == 8.0
+
+
+@BOTH
+def test_an_endpoint_that_asks_for_patience_is_left_alone_whatever_happens_meanwhile(repo, root, lexical):
+    """An edit, a scan and another root come sooner than its time is up."""
+    put(repo.parent / "other", memory("o", "other text"))
+    limiting = Limiting()
+
+    async def body():
+        async with indexing(limiting, lexical=lexical) as indexer:
+            index = await opened(indexer, root)
+            put(repo, memory("m0", "edited"))
+            await built(index)
+            await built(index)
+            other = await opened(indexer, Root(str(repo.parent / "other"), Scope.REPO))
+            states = [each.progress.state for each in (index, other)]
+            words = shown(index)["m0"] if lexical else "edited"
+            return len(limiting.calls), states, words, index.progress.error
+
+    assert run(body()) == (1, ["failed", "failed"], "edited", "rate_limited: too many")
+
+
+def test_when_its_time_is_up_an_endpoint_is_asked_again(root):
+    limiting = Limiting()
+    limiting.asked_s = 0.001
+
+    async def body():
+        async with indexing(limiting) as indexer:
+            index = await opened(indexer, root)
+            limiting.asked_s = None
+            await until(lambda: index.progress.state == "ready")
+            return index.map.dense.present
+
+    assert run(body()) == 2
+
+
+def test_a_person_who_rebuilds_is_not_kept_waiting_by_what_an_endpoint_wanted(root):
+    limiting = Limiting()
+
+    async def body():
+        async with indexing(limiting) as indexer:
+            index = await opened(indexer, root)
+            limiting.asked_s = None
+            indexer.end_silence()
+            await built(index)
+            return index.progress.state, index.map.dense.present
+
+    assert run(body()) == ("ready", 2)
 
 
 def test_a_build_that_breaks_in_an_unforeseen_way_is_a_failure_like_any_other(repo, root, embedder, caplog):
@@ -632,6 +731,61 @@ def test_everyday_messages_are_embedded_on_both_sides_beside_the_first_texts(roo
             )
 
     assert run(body()) == (128, ["text 0", "text 1"], "fake", 4)
+
+
+def test_it_is_told_by_what_requests_are_judged(repo, root, model):
+    async def body():
+        async with indexing(model, gated=True) as indexer:
+            told = [indexer.gate]
+            model.hold = asyncio.Event()
+            index = indexer.open(root)
+            await model.called.wait()
+            told.append(indexer.gate)
+            model.poison = dict.fromkeys(MESSAGES, "auth")
+            model.hold.set()
+            await until(indexer._learning.done)
+            told.append(indexer.gate)
+            model.poison = {}
+            put(repo, memory("m0", "edited"))
+            await built(index)
+            await learned(indexer, root)
+            return [*told, indexer.gate]
+
+    assert run(body()) == [("words", ""), ("learning", ""), ("failing", "auth"), ("vectors", "")]
+
+
+def test_without_a_gate_nothing_judges(root, model):
+    async def body():
+        async with indexing(model) as indexer:
+            await opened(indexer, root)
+            return indexer.gate
+
+    assert run(body()) == ("off", "")
+
+
+def test_everyday_messages_are_not_sent_to_an_endpoint_that_asks_for_patience(repo, root):
+    """Its answer to one of them is heeded by the memories too."""
+
+    class Picky(Limiting):
+        async def embed(self, texts, kind="passage", *, deadline=None):
+            self.asked_s = 120.0 if texts[0] in MESSAGES else None
+            return await super().embed(texts, kind)
+
+    picky = Picky(dimension=64)
+
+    async def body():
+        async with indexing(picky, gated=True, reconcile_s=0.001) as indexer:
+            index = await opened(indexer, root)
+            await until(indexer._learning.done)
+            scans = asyncio.create_task(indexer.run())
+            before = builds(indexer)
+            await until(lambda: builds(indexer) > before + 3)
+            scans.cancel()
+            put(repo, memory("m0", "edited"))
+            await built(index)
+            return everyday(picky), "edited" in picky.texts, indexer.gate
+
+    assert run(body()) == (4, False, ("failing", "rate_limited"))
 
 
 def test_an_edit_and_another_root_learn_nothing_again(repo, root, model, tmp_path):

@@ -391,6 +391,25 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
     paused: tuple[str, ...] = ()
 
 
+class GateReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides whether anything is injected. `state`: off, words, learning, vectors, failing.
+
+    `learning` and `failing` (then `reason` says why): with a model whose answers to everyday messages are not
+    known yet, so that words decide.
+    """
+
+    state: str = ""
+    reason: str = ""
+
+
+class SettingReport(msgspec.Struct, frozen=True):
+    """A key of the configuration with the value that is in use, secrets masked, and where it came from."""
+
+    key: str
+    value: str
+    origin: str
+
+
 class StatusReport(Reply, frozen=True, tag="status_report"):
     """The daemon's health. `state`: ok, degraded, disabled."""
 
@@ -408,6 +427,8 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     counters: dict[str, int] = {}
     warnings: tuple[str, ...] = ()
     capture: CaptureReport = CaptureReport()
+    gate: GateReport = GateReport()
+    settings: tuple[SettingReport, ...] = ()
 
 
 class Retrieved(Reply, frozen=True, tag="retrieved"):

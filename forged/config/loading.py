@@ -103,7 +103,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     _require_own_prefixes(given)
     return Loaded(
         config=config,
-        settings=memory_settings + llm_settings + capture_settings,
+        settings=tuple(_come_to(each, config) for each in memory_settings + llm_settings + capture_settings),
         warnings=(*warnings, *_remarks(config, given)),
     )
 
@@ -257,6 +257,14 @@ def _checked(key: str, kind: object, found: _Given) -> object:
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
         raise _refusal(key, found, "an absolute path or start with ~/")
     return value
+
+
+def _come_to(setting: Setting, config: Config) -> Setting:
+    """The setting with the value that holds, where the default is a matter of other keys."""
+    if setting.key != "memory.retrieval_min_score" or config.memory.retrieval_min_score is not None:
+        return setting
+    why = f"as {config.ungated}" if config.ungated else f"for {config.embedder}"
+    return Setting(setting.key, shown(setting.key, config.min_score), f"default, {why}")
 
 
 def _refusal(key: str, found: _Given, allowed: str) -> ConfigError:

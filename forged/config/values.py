@@ -91,11 +91,19 @@ class Config(msgspec.Struct, frozen=True):
         Where it is not set: 0.95 with a model that is known by name or needs no endpoint. A strange endpoint
         is sent nothing but memories and questions, and a lexical weight of 0 is ADR-0047 to the letter.
         """
-        memory = self.memory
-        if memory.retrieval_min_score is not None:
-            return memory.retrieval_min_score
-        gated = memory.retrieval_lexical_weight > 0 and is_known(self.embedder)
-        return DEFAULT_MIN_SCORE if gated else 0.0
+        chosen = self.memory.retrieval_min_score
+        if chosen is not None:
+            return chosen
+        return 0.0 if self.ungated else DEFAULT_MIN_SCORE
+
+    @property
+    def ungated(self) -> str:
+        """Why nothing is held back where `retrieval_min_score` is not set, or nothing."""
+        if not self.embedder:
+            return "retrieval is off"
+        if self.memory.retrieval_lexical_weight == 0:
+            return "memory.retrieval_lexical_weight is 0"
+        return "" if is_known(self.embedder) else f"{self.embedder} is not a model known by name"
 
     @property
     def classifier(self) -> str:
@@ -108,7 +116,10 @@ class Config(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One key as it may be shown: secrets are masked. `origin`: default, file, environment or flag."""
+    """One key as it may be shown: secrets are masked. `origin`: default, file, environment or flag.
+
+    A default that depends on other keys is shown as what it comes to, and its origin says why.
+    """
 
     key: str
     value: str

@@ -10,16 +10,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
 
+from forged.errors import ForgedError
 from forged.evaluation import scores, worlds
 from forged.evaluation.dataset import Item, Query, Repository
 from forged.evaluation.scores import Score, Summary
-from forged.evaluation.scratch import MeasurementFailed, daemon
+from forged.evaluation.scratch import daemon
 from forged.evaluation.settings import Prepared, Subject
 from forged.evaluation.worlds import World
 from forged_client import Client
@@ -28,9 +30,17 @@ from forged_client.protocol import Retrieved, RootReport
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and of how much."""
 
+LEARNING = "the gate learns what everyday messages look like to the model"
+"""What is being done when nothing is asked yet although every memory has its vector."""
+
 _BUILD_S = 3600.0
+_CALL_S = 60.0
 _LOOK_S = 0.05
 _ANSWERED = {"ok", "empty"}
+
+
+class MeasurementFailed(ForgedError):  # noqa: N818 - reads as the state it names
+    """No figure can be had: what was to be measured, or the model it was to use, is not there."""
 
 
 class OffTopicCount(msgspec.Struct, frozen=True):
@@ -70,24 +80,40 @@ def run(world: World, subjects: Iterable[Prepared], progress: Progress) -> Itera
     """Measure each subject in a scratch directory.
 
     Neighbours that want the same daemon share it, so that a model embeds the world once for them.
-    Raises MeasurementFailed, and ClientError when the daemon is lost meanwhile.
+    Raises NotStarted, MeasurementFailed, and ClientError when the daemon is lost meanwhile.
     """
     for variables, alike in groupby(subjects, lambda prepared: prepared.variables):
         with TemporaryDirectory(prefix="forged-eval-") as name:
             scratch = Path(name)
             workspaces = worlds.settle(world, scratch / "home", scratch / "repos")
-            with daemon(scratch, scratch / "home", variables) as client:
+            with _asked_daemon(scratch, variables) as client:
                 for prepared in alike:
                     subject = prepared.subject
                     yield subject, measure(client, world, workspaces, subject, progress)
 
 
+@contextmanager
+def _asked_daemon(scratch: Path, variables: Mapping[str, str]) -> Iterator[Client]:
+    """A strict client of a daemon over `scratch`; `variables` are its others than HOME and address."""
+    address = str(scratch / "run" / "forged.sock")
+    env = {**variables, "HOME": str(scratch / "home"), "FORGED_SOCKET": address}
+    with (
+        daemon(env, scratch / "daemon.log", "--log-level", "warning"),
+        Client(address, timeout_s=_CALL_S, strict=True, name="forgectl eval") as client,
+    ):
+        yield client
+
+
 def measure(
     client: Client, world: World, workspaces: Sequence[str], subject: Subject, progress: Progress
 ) -> Outcome:
-    """Wait until all of the world has vectors, and ask. `workspaces` are those of the world's stores."""
+    """Wait until all of the world has vectors and the gate knows the model, and ask.
+
+    `workspaces` are those of the world's stores.
+    """
     began = time.monotonic()
     build(client, workspaces, progress)
+    _await_gate(client, progress)
     legs = _legs(client, subject)
     built = time.monotonic()
     asking = _Asking(client, subject, legs, world, progress)
@@ -131,6 +157,16 @@ def _follow(client: Client, progress: Progress) -> None:
         if not any(root.state in {"loading", "building"} for root in roots):
             return
         time.sleep(_LOOK_S)
+
+
+def _await_gate(client: Client, progress: Progress) -> None:
+    """Wait while words judge in place of the model: figures of the first questions would be theirs."""
+    deadline = time.monotonic() + _BUILD_S
+    while (gate := client.status().gate).state == "learning" and time.monotonic() < deadline:
+        progress(LEARNING, 0, 0)
+        time.sleep(_LOOK_S)
+    if gate.state in {"learning", "failing"}:
+        raise MeasurementFailed(f"the gate could not learn the model: {gate.reason or 'it took too long'}")
 
 
 def _legs(client: Client, subject: Subject) -> tuple[str, ...]:

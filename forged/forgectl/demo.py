@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Self
 
 import click
 import msgspec
 
+from forged.evaluation.scratch import NotStarted, daemon
 from forged.forgectl.demo_agent import TURNS, Finished, Read, Written
 from forged.forgectl.escape import escape
 from forged.forgectl.invocation import Invocation
@@ -218,6 +219,7 @@ class _Stage:
         self.stopped_ms = 0.0
         self._socket = str(scratch / "run" / "forged.sock")
         self._log = scratch / "daemon.log"
+        self._ends = contextlib.ExitStack()
         self._env = {
             "HOME": str(self.home),
             "PATH": call.environ.get("PATH", ""),
@@ -234,34 +236,15 @@ class _Stage:
         self.repo.mkdir()
         if shutil.which("git") is not None:
             self.git("init", "-q")
-        with self._log.open("wb") as log:
-            self._daemon = subprocess.Popen(
-                [sys.executable, "-m", "forged", "serve"],
-                env=self._env,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self.client = Client(self._socket, timeout_s=_VISIBLE_S)
-        with self._ending_on_failure():
-            _wait_until(lambda: self.client.ping().status == "ok", lambda: f"no daemon:\n{self.log()}")
+        try:
+            self._daemon = self._ends.enter_context(daemon(self._env, self._log))
+        except NotStarted as error:
+            raise DemoFailed(str(error)) from error
+        self.client = self._ends.enter_context(Client(self._socket, timeout_s=_VISIBLE_S))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.client.close()
-        if self._daemon.poll() is None:
-            self._daemon.kill()
-            self._daemon.wait()
-
-    @contextlib.contextmanager
-    def _ending_on_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.__exit__()
-            raise
+        self._ends.close()
 
     @property
     def pid(self) -> int:

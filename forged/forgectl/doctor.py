@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from forged.forgectl import checks, key_checks
+from forged.forgectl import checks, drift, key_checks
 from forged.forgectl.checks import FAIL, OK, WARN, Check
 from forged.forgectl.cli import asks
 from forged.forgectl.escape import escape_line
@@ -64,6 +64,7 @@ def _daemon(call: Invocation) -> Iterator[Check]:
         yield Check("daemon", FAIL, str(stop), fix)
         return
     yield from checks.reached(report)
+    yield from drift.in_use(report, call.environ)
     yield from checks.roots(report)
     yield from checks.capture(report)
 

@@ -191,19 +191,27 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 class Bar:
-    """Progress on stderr, one line that is redrawn; nothing where no terminal is."""
+    """Progress on stderr: one line that is redrawn; where no terminal is, only what nobody expects."""
 
     def __init__(self, call: Invocation) -> None:
         self.title = ""
+        self._told = ""
         self._on = sys.stderr.isatty() and call.environ.get("TERM") != "dumb" and not call.as_json
 
     def draw(self, doing: str, done: int, total: int) -> None:
         if not self._on:
+            self._tell_wait(doing)
             return
         full = _BAR_CELLS * done // total if total else 0
         bar = "#" * full + "." * (_BAR_CELLS - full)
-        sys.stderr.write(f"\r[{bar}] {escape_line(self.title)}: {doing} {done:,}/{total:,}\x1b[K")
+        count = f" {done:,}/{total:,}" if total else ""
+        sys.stderr.write(f"\r[{bar}] {escape_line(self.title)}: {doing}{count}\x1b[K")
         sys.stderr.flush()
+
+    def _tell_wait(self, doing: str) -> None:
+        if doing == trial.LEARNING and self._told != self.title:
+            self._told = self.title
+            tell(f"{escape_line(self.title)}: waiting, {doing}")
 
     def wipe(self) -> None:
         if self._on:

@@ -34,14 +34,14 @@ def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
 
 def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
     memory, llm = chosen.memory, chosen.llm
-    if not _needs_endpoint(memory.embedding_model):
+    if not needs_endpoint(memory.embedding_model):
         yield _embedding_here(chosen, environ)
     else:
         detail = f"{memory.embedding_model} at {config.shown_url(memory.embedding_base_url)}"
         yield Check("embedding", OK, f"{detail} (not tried here)")
         yield _key("embedding key", memory.embedding_api_key, memory.embedding_base_url, environ)
     yield _classifier(chosen)
-    if any(map(_needs_endpoint, (memory.retrieval_model, memory.classifier_model, llm.model))):
+    if asks_chat(chosen):
         yield _key("llm key", llm.api_key, llm.base_url, environ)
 
 
@@ -64,13 +64,20 @@ def _classifier(chosen: config.Config) -> Check:
     """What decides what is kept of a turn, and so where a conversation is sent."""
     if not chosen.capture.enabled:
         return Check("classifier", OK, "none: capture.enabled is false")
-    if not _needs_endpoint(chosen.classifier):
+    if not needs_endpoint(chosen.classifier):
         return Check("classifier", OK, f"{chosen.classifier}; no endpoint is asked")
     detail = f"{chosen.classifier} at {config.shown_url(chosen.llm.base_url)}"
     return Check("classifier", OK, f"{detail} (not tried here)")
 
 
-def _needs_endpoint(model: str) -> bool:
+def asks_chat(chosen: config.Config) -> bool:
+    """Whether the endpoint of chat models is asked for anything."""
+    models = (chosen.memory.retrieval_model, chosen.memory.classifier_model, chosen.llm.model)
+    return any(map(needs_endpoint, models))
+
+
+def needs_endpoint(model: str) -> bool:
+    """Whether this is the name of an endpoint's model."""
     return model not in {"", "auto"} and not model.startswith(_NO_ENDPOINT)
 
 

@@ -17,6 +17,10 @@ from forged_client.protocol import RootReport, StatusReport
 _PROBLEMS_SHOWN = 10
 _PLAIN = Painter()
 _COLOUR_OF_STATE = {"ok": "good", "ready": "good", "degraded": "warn", "disabled": "warn", "failed": "bad"}
+_LEARNS = {
+    "learning": "words decide what is injected until everyday messages are embedded",
+    "failing": "words decide what is injected, as everyday messages could not be embedded",
+}
 
 
 def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
@@ -24,6 +28,9 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     yield _headline(report, paint)
     yield f"  {_process(report)}"
     yield f"  {_models(report)}"
+    if report.gate.state in _LEARNS:
+        why = f": {escape_line(report.gate.reason)}" if report.gate.reason else ""
+        yield f"  {paint('warn', 'gate:')} {_LEARNS[report.gate.state]}{why}"
     for warning in report.warnings:
         yield f"  {paint('warn', 'warning:')} {escape_line(warning)}"
     for root in report.roots:
@@ -39,8 +46,8 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
     state = paint(_COLOUR_OF_STATE.get(root.state, "strong"), escape_line(root.state))
     yield f"{state}  {escape_line(root.scope)}  {escape_line(root.root)}"
     yield f"  {_size(root)}"
-    if root.to_embed:
-        yield f"  embedding {root.embedded:,} of {root.to_embed:,}"
+    if root.state != "ready":
+        yield f"  {_answering(root)}"
     yield f"  {_watching(root)}"
     if root.last_error:
         yield f"  {paint('bad', 'last error:')} {escape_line(root.last_error)}"
@@ -78,6 +85,16 @@ def _size(root: RootReport) -> str:
     built = f", built {span(root.built_age_s)} ago in {root.build_ms:,.0f} ms" if root.build_ms else ""
     count = counted(root.memories, "memory", "memories")
     return f"{count}, legs {legs}, generation {escape_line(root.generation) or 'none'}{built}"
+
+
+def _answering(root: RootReport) -> str:
+    """What a question meets while a build is not done: nothing, words, or words and most of the vectors."""
+    answering = [name for leg, name in (("lexical", "words"), ("dense", "vectors")) if leg in root.legs]
+    told = f"{' and '.join(answering)} answer" if answering else "nothing answers yet"
+    if root.embedded >= root.to_embed:
+        return told
+    new = "new vectors" if "dense" in root.legs else "vectors"
+    return f"{told}, {new} {root.embedded:,} of {root.to_embed:,}"
 
 
 def _watching(root: RootReport) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from forged import config, roots
 from forged.capture.pipeline import Pipeline
+from forged.config import Setting
 from forged.cost import Governor
 from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
 from forged.forgotten import Forgotten
@@ -40,13 +41,15 @@ class NotReady(ForgedError):  # noqa: N818
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that `daemon` wired. `disabled` is why retrieval is off, or nothing.
 
-    `embedding_model` is the one in use, also where the configuration says `auto`.
+    `embedding_model` is the one in use, also where the configuration says `auto`. `settings` is the
+    configuration as it may be shown.
     """
 
     epoch: str
     home: str
     socket: str
     config: config.Config
+    settings: tuple[Setting, ...] = ()
     warnings: tuple[str, ...]
     disabled: str
     embedding_model: str

@@ -67,7 +67,14 @@ def status(context: Context, request: wire.Status) -> wire.StatusReport:
         counters=msgspec.structs.asdict(daemon.metrics),
         warnings=warnings,
         capture=captured,
+        gate=_gate(daemon),
+        settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in daemon.settings),
     )
+
+
+def _gate(daemon: Daemon) -> wire.GateReport:
+    state, reason = daemon.indexer.gate
+    return wire.GateReport(state="off") if daemon.disabled else wire.GateReport(state=state, reason=reason)
 
 
 def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.CaptureReport) -> str:
@@ -108,6 +115,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt:
     if place.off:
         return wire.Rebuilt(id=request.id, status="disabled", reason=place.off)
     indexes = [context.daemon.indexer.open(root) for root in place.roots]
+    context.daemon.indexer.end_silence()
     for index in indexes:
         if request.full:
             context.daemon.indexer.forget_vectors(index)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from forged.evaluation import loading, settings, trial, worlds
-from forged.evaluation.scratch import MeasurementFailed, daemon
+from forged.evaluation.scratch import NotStarted, daemon
 from forged.evaluation.settings import Subject
+from forged.evaluation.trial import MeasurementFailed
+from forged.everyday import MESSAGES
 from tests.support.provider import Answer, ScriptedProvider, changed
 from tests.support.shell import processes_with
 
@@ -116,6 +119,47 @@ def test_neighbours_share_a_daemon_so_that_texts_are_embedded_once(scratch, env,
     assert direct.failures == caller.failures == ()
 
 
+GATED = Subject("configured", "direct", (("retrieval_min_score", "0.95"),))
+
+
+def everyday(request):
+    return sum(text.removeprefix("ask: ") in MESSAGES for text in request.inputs)
+
+
+def test_nothing_is_asked_before_the_gate_knows_the_model(scratch, env, provider):
+    """With a slow model the first questions would be decided by words."""
+    provider.dimension = 64
+    well_behaved, is_waited_for = changed(lambda items: items), threading.Event()
+
+    def slow_at_first(provider, request):
+        if everyday(request):
+            is_waited_for.wait(5)
+        return well_behaved(provider, request)
+
+    def progress(doing, _done, _total):
+        if doing == trial.LEARNING:
+            is_waited_for.set()
+
+    provider.embeddings = slow_at_first
+
+    outcomes(WORLD, GATED, env=env, progress=progress)
+
+    asked = provider.requests()
+    first = next(place for place, one in enumerate(asked) if is_query(one) and not everyday(one))
+    assert sum(map(everyday, asked[:first])) == 2 * len(MESSAGES)
+
+
+def test_a_gate_that_cannot_learn_the_model_is_no_measurement(scratch, env, provider):
+    provider.dimension = 64
+    well_behaved = changed(lambda items: items)
+    provider.embeddings = lambda provider, request: (
+        Answer(status=401) if everyday(request) else well_behaved(provider, request)
+    )
+
+    with pytest.raises(MeasurementFailed, match="gate could not learn the model: auth"):
+        outcomes(WORLD, GATED, env=env)
+
+
 def test_hyde_asks_the_users_chat_model(scratch, env, provider):
     (found,) = outcomes(WORLD, Subject("builtin:lexical", "hyde"), env=env)
 
@@ -154,10 +198,15 @@ def test_a_world_without_queries_is_no_measurement(scratch, env):
 
 
 def test_a_daemon_that_does_not_start_says_why(scratch, tmp_path):
-    env = {"PATH": os.environ["PATH"], "FORGED_MEMORY__RETRIEVAL_TOP_K": "many"}
+    env = {
+        "HOME": str(tmp_path),
+        "PATH": os.environ["PATH"],
+        "FORGED_SOCKET": f"{scratch}/run/forged.sock",
+        "FORGED_MEMORY__RETRIEVAL_TOP_K": "many",
+    }
 
     with (
-        pytest.raises(MeasurementFailed, match=r"RETRIEVAL_TOP_K.*whole number"),
-        daemon(tmp_path, tmp_path, env),
+        pytest.raises(NotStarted, match=r"RETRIEVAL_TOP_K.*whole number"),
+        daemon(env, tmp_path / "log"),
     ):
         pass

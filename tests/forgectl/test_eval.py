@@ -13,8 +13,9 @@ import pytest
 
 from forged.evaluation.dataset import Item, Query
 from forged.evaluation.scores import judge, summary
-from forged.evaluation.trial import Failure, OffTopicCount, Outcome
-from forged.forgectl.evaluating import Measurement, table
+from forged.evaluation.trial import LEARNING, Failure, OffTopicCount, Outcome
+from forged.forgectl.evaluating import Bar, Measurement, table
+from forged.forgectl.invocation import Invocation
 from forged.memory import Memory
 from tests.support.provider import Answer, ScriptedProvider
 from tests.support.shell import Shell, processes_with
@@ -71,6 +72,16 @@ def test_json_says_how_it_was_measured_and_has_each_querys_scores(forgectl):
     low, high = outcome["total"]["recall_at_10_interval"]
     assert low <= outcome["total"]["recall_at_10"] <= high
     assert outcome["off_topic"] == {"messages": 2, "injected": 0, "rate": 0.0}
+
+
+def test_without_a_terminal_only_a_wait_that_nobody_expects_is_told_and_once(capsys):
+    bar = Bar(Invocation(workspace="/w", environ={}))
+    bar.title = "life"
+
+    for step in (("embedding", 1, 2), (LEARNING, 0, 0), (LEARNING, 0, 0), ("asking", 1, 2)):
+        bar.draw(*step)
+
+    assert capsys.readouterr().err == f"life: waiting, {LEARNING}\n"
 
 
 def test_every_set_strategy_and_store_size_is_a_measurement_of_its_own(forgectl):

@@ -2,7 +2,7 @@ import pytest
 
 from forged.forgectl.capture_status import capture_lines
 from forged.forgectl.output import Painter
-from forged_client.protocol import Status
+from forged_client.protocol import GateReport, Status
 from tests.support import reports
 
 
@@ -136,16 +136,66 @@ def test_status_names_the_first_ten_problem_files_and_counts_the_rest(daemon, fo
     assert "    and 2 more" in lines
 
 
-def test_status_shows_a_build_that_runs_and_one_that_failed(daemon, forgectl):
-    building = reports.root(state="building", embedded=40, to_embed=400)
-    failed = reports.root(state="failed", last_error="endpoint unreachable", quarantined=1)
-    daemon.answers[Status] = reports.status(roots=(building, failed))
+@pytest.mark.parametrize(
+    ("legs", "counts", "told"),
+    [
+        ((), (0, 0), "nothing answers yet"),
+        ((), (40, 400), "nothing answers yet, vectors 40 of 400"),
+        (("lexical",), (120, 1000), "words answer, vectors 120 of 1,000"),
+        (("lexical", "dense"), (1, 3), "words and vectors answer, new vectors 1 of 3"),
+        (("lexical", "dense"), (3, 3), "words and vectors answer"),
+        (("dense",), (1, 3), "vectors answer, new vectors 1 of 3"),
+    ],
+)
+def test_a_build_that_is_not_done_says_which_legs_answer_already(daemon, forgectl, legs, counts, told):
+    embedded, to_embed = counts
+    building = reports.root(state="building", legs=legs, embedded=embedded, to_embed=to_embed)
+    daemon.answers[Status] = reports.status(roots=(building,))
+
+    assert f"  {told}" in forgectl("status").out.splitlines()
+
+
+def test_a_root_that_is_ready_says_nothing_of_the_vectors_it_once_waited_for(daemon, forgectl):
+    daemon.answers[Status] = reports.status(roots=(reports.root(embedded=400, to_embed=400),))
+
+    assert "400" not in forgectl("status").out
+
+
+def test_status_shows_a_build_that_failed_and_that_words_answer_all_the_same(daemon, forgectl):
+    failed = reports.root(
+        state="failed",
+        legs=("lexical",),
+        to_embed=400,
+        last_error="endpoint unreachable",
+        quarantined=1,
+    )
+    daemon.answers[Status] = reports.status(roots=(failed,))
 
     out = forgectl("status").out
 
-    assert "embedding 40 of 400" in out
+    assert "words answer, vectors 0 of 400" in out
     assert "last error: endpoint unreachable" in out
     assert "quarantined: 1 text that" in out
+
+
+@pytest.mark.parametrize(
+    ("gate", "told"),
+    [
+        (GateReport(state="learning"), "gate: words decide what is injected until everyday messages are emb"),
+        (GateReport(state="failing", reason="auth"), "everyday messages could not be embedded: auth"),
+    ],
+)
+def test_a_gate_that_does_not_know_the_model_yet_is_mentioned(daemon, forgectl, gate, told):
+    daemon.answers[Status] = reports.status(gate=gate)
+
+    assert told in forgectl("status").out
+
+
+@pytest.mark.parametrize("state", ["off", "words", "vectors", ""])
+def test_a_gate_with_nothing_to_wait_for_is_not_mentioned(daemon, forgectl, state):
+    daemon.answers[Status] = reports.status(gate=GateReport(state=state))
+
+    assert "gate" not in forgectl("status").out
 
 
 def test_status_without_a_daemon_says_so_and_starts_none(no_daemon, forgectl, tmp_path):

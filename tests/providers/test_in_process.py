@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import sys
 import threading
 import time
 
@@ -251,6 +252,32 @@ def test_closing_does_not_wait_for_the_call_under_way(model: Model) -> None:
 
 def test_two_calls_at_once_have_threads_for_both() -> None:
     assert 1 <= threads() <= max(1, (os.cpu_count() or 1) // 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a priority per thread")
+def test_passages_step_back_behind_other_work_and_neither_queries_nor_the_loading_do(model: Model) -> None:
+    seen: dict[str, int] = {}
+
+    def load():
+        seen["load"] = os.getpriority(os.PRIO_PROCESS, 0)
+
+        def encode(texts: list[str], kind: Kind) -> Vectors:
+            seen[kind] = os.getpriority(os.PRIO_PROCESS, 0)
+            return model.encode(texts, kind)
+
+        return encode
+
+    async def body(embedder: InProcessEmbedder) -> int:
+        embedder._load = load
+        for kind in ("passage", "query", "passage"):
+            await embedder.embed(["a"], kind)
+        return os.getpriority(os.PRIO_PROCESS, 0)
+
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+
+    assert run(model, body) == ours
+    assert (seen["load"], seen["query"]) == (ours, ours)
+    assert seen["passage"] > ours
 
 
 def _embedded_in_a_child(embedder: InProcessEmbedder, answer) -> None:
