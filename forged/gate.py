@@ -31,7 +31,7 @@ from forged.dense import DenseLeg, cosines_into
 from forged.everyday import MESSAGES, WORDS
 from forged.lexical import LexicalLeg
 from forged.providers import Vectors
-from forged.terms import Terms, are_stems, terms
+from forged.terms import Terms, are_stems, distinct, terms
 from forged.vector_map import Candidate, VectorMap
 
 UNGATED = float("inf")
@@ -252,7 +252,7 @@ def log_odds(legs: Sequence[LexicalLeg], message: Terms) -> float:
     For each of its stems the row speaks with some share, or the prior of everyday messages does; the number
     of rows is taken off, as the best of them was looked for.
     """
-    wanted = np.unique(message[are_stems(message)])
+    wanted = distinct(message[are_stems(message)])
     rows = sum(map(len, legs))
     if not len(wanted):
         return -float(np.log(rows))
@@ -281,7 +281,7 @@ def _prior_of(wanted: Terms) -> NDArray[np.float64]:
 def _prior() -> tuple[Terms, NDArray[np.float64]]:
     said, counts = np.unique(_stems(MESSAGES), return_counts=True)
     common = _stems(WORDS)
-    known = np.union1d(said, common)
+    known = distinct(np.concatenate((said, common)))
     share = np.zeros(len(known))
     share[np.searchsorted(known, common)] = _COMMON
     at = np.searchsorted(known, said)

@@ -22,7 +22,10 @@ _SEED = 20261
 
 
 class Score(msgspec.Struct, frozen=True):
-    """What one query came to; all in 0-1. A query that was not answered scores 0 everywhere."""
+    """What one query came to; all in 0-1 but `memories_at_10`, how many stood in the first ten places.
+
+    A query that was not answered scores 0 everywhere.
+    """
 
     query: str
     kind: str
@@ -32,6 +35,7 @@ class Score(msgspec.Struct, frozen=True):
     ndcg_at_10: float = 0.0
     reciprocal_rank: float = 0.0
     recall_with_hops: float = 0.0
+    memories_at_10: int = 0
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -45,6 +49,7 @@ class Summary(msgspec.Struct, frozen=True):
     ndcg_at_10: float
     mrr: float
     recall_with_hops: float
+    memories_at_10: float
     recall_at_10_interval: tuple[float, float]
 
 
@@ -59,6 +64,7 @@ def judge(query: Query, ranked: Sequence[Item], hopped: Sequence[Item], visible:
         ndcg_at_10=ndcg(query, ranked, visible),
         reciprocal_rank=reciprocal_rank(query, ranked),
         recall_with_hops=recall(query, (*ranked, *hopped)),
+        memories_at_10=len(ranked[:10]),
     )
 
 
@@ -95,6 +101,7 @@ def summary(kind: str, scores: Sequence[Score]) -> Summary:
         ndcg_at_10=fmean(score.ndcg_at_10 for score in scores),
         mrr=fmean(score.reciprocal_rank for score in scores),
         recall_with_hops=fmean(score.recall_with_hops for score in scores),
+        memories_at_10=fmean(score.memories_at_10 for score in scores),
         recall_at_10_interval=interval([score.recall_at_10 for score in scores]),
     )
 

@@ -32,7 +32,7 @@ from forged_client.errors import ClientError
 
 _HEAD: tuple[str, ...] = (
     *("set", "model", "strategy", "legs", "store", "kind"),
-    *("queries", "R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "off-topic", "failed"),
+    *("queries", "R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "mem@10", "off-topic", "failed"),
 )
 _WORDS = 6  # columns of words; the rest are numbers
 _NONE = "-"
@@ -114,8 +114,9 @@ def eval_command(
     texts there. Everything else has its default, but for retrieval_top_k (20) and retrieval_timeout_s (30).
 
     Recall and nDCG count what a search ranked; `+hops` is the recall of all that was injected, memories that
-    came along an edge included. `off-topic` is the share of messages about something else that were answered
-    with a memory. With --store-size the memories are cut into stores of N, each a repository of its own.
+    came along an edge included; `mem@10` is how many memories stood in the first ten places. `off-topic` is
+    the share of messages about something else that were answered with a memory. With --store-size the
+    memories are cut into stores of N, each a repository of its own.
     """
     changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
     try:
@@ -259,5 +260,5 @@ def _row(each: Measurement, scores: Summary) -> tuple[str, ...]:
         *(str(each.store_size or "all"), escape_line(scores.kind), f"{scores.queries:,}"),
         *(f"{share:.3f}" for share in (scores.recall_at_5, scores.recall_at_10, scores.recall_at_20)),
         *(f"{share:.3f}" for share in (scores.ndcg_at_10, scores.mrr, scores.recall_with_hops)),
-        *(off_topic, f"{outcome.failed:,}" if is_total else _NONE),
+        *(f"{scores.memories_at_10:.1f}", off_topic, f"{outcome.failed:,}" if is_total else _NONE),
     )

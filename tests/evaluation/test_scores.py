@@ -36,6 +36,7 @@ def test_each_depth_sees_its_first_memories_only():
     score = scores.judge(query("a", "b"), ranked, (), (*ranked, *FILLER[10:]))
 
     assert (score.recall_at_5, score.recall_at_10, score.recall_at_20) == (0.0, 0.5, 1.0)
+    assert score.memories_at_10 == 10
 
 
 def test_what_came_by_a_hop_counts_in_a_figure_of_its_own():
@@ -43,6 +44,7 @@ def test_what_came_by_a_hop_counts_in_a_figure_of_its_own():
 
     assert (score.recall_at_20, score.ndcg_at_10, score.reciprocal_rank) == (0.0, 0.0, 0.0)
     assert score.recall_with_hops == 1.0
+    assert score.memories_at_10 == 3
 
 
 def test_ndcg_discounts_by_the_logarithm_of_the_rank():

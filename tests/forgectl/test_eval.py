@@ -42,11 +42,11 @@ def test_a_measurement_is_a_row_and_below_it_stand_its_kinds(forgectl):
     head, total, *kinds = shown.out.splitlines()
     assert cells(head) == [
         *("set", "model", "strategy", "legs", "store", "kind", "queries"),
-        *("R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "off-topic", "failed"),
+        *("R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "mem@10", "off-topic", "failed"),
     ]
     assert cells(total) == [
         *("eval_small", "builtin:lexical", "direct", "lexical", "all", "all", "6"),
-        *("0.833", "0.833", "0.833", "0.833", "0.833", "0.833", "0.167", "0"),
+        *("0.833", "0.833", "0.833", "0.833", "0.833", "0.833", "1.0", "0.167", "0"),
     ]
     assert [cells(line)[5] for line in kinds] == [
         *("chinese", "direct", "multi-hop", "paraphrase", "superseded", "task"),
