@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -29,13 +29,11 @@ from forged.pace import Pace
 from forged.providers import Embedder, Vectors
 from forged.store import MemoryStore, Snapshot
 from forged.terms import Terms, terms
-from forged.traits import Traits, are_wide
+from forged.traits import Traits
 from forged.vector_map import VectorMap
 
 _PAUSE_S = 0.0005
 _QUARANTINE_S = 3600.0
-
-_ID = operator.attrgetter("id")
 
 Rows = NDArray[np.int32]
 Known = Callable[[bytes], Vectors | None]
@@ -128,14 +126,14 @@ class Builder:
 
     def _drafted(self, memories: tuple[Memory, ...]) -> Draft:
         old = self._map.memories if self._map is not None else ()
-        kept_old, kept_new, added = _compare(old, memories, Pace(self._pause))
+        kept_old, kept_new, added, redated = _compare(old, memories, Pace(self._pause))
         hashes = self._hash(memories, kept_old, kept_new, added)
         return Draft(
             memories,
             hashes,
             self._index(memories, kept_old, kept_new, added) if self._lexical else None,
             graph.link(memories),
-            self._traits(memories, kept_old, kept_new, added),
+            self._traits(memories, kept_old, kept_new, np.concatenate((added, redated))),
             self._missing(memories, hashes),
         )
 
@@ -162,12 +160,10 @@ class Builder:
             kept_old=kept_old, kept_new=kept_new, added_new=added, added=docs, size=len(memories)
         )
 
-    def _traits(self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, added: Rows) -> Traits:
-        wide = np.zeros(len(memories), np.bool_)
-        if self._map is not None:
-            wide[kept_new] = self._map.traits.wide[kept_old]
-        wide[added] = are_wide(memories[row].content for row in added.tolist())
-        return Traits.of(memories, wide)
+    def _traits(self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, fresh: Rows) -> Traits:
+        if self._map is None:
+            return Traits.of(memories)
+        return self._map.traits.edited(memories, kept_old, kept_new, fresh)
 
     def _tokenised(self, texts: Sequence[str]) -> list[Terms]:
         pace = Pace(self._pause)
@@ -217,15 +213,15 @@ class Builder:
             if self._map is None:
                 return None
             draft = self._with_older_texts(draft, lost)
-        dense = self._dense(draft.hashes, memo, known)
+        places = memo.places(draft.hashes)
+        dense = self._dense(draft.hashes, places, memo, known)
         if dense is not None and background is not None:
-            self._calibrate(dense, draft.hashes, memo, background)
+            self._calibrate(dense, places, memo, background)
         new = VectorMap(
             root=self._top,
             scope=self._scope,
             generation=generation,
             memories=draft.memories,
-            row_of=dict(zip(map(_ID, draft.memories), range(len(draft.memories)), strict=True)),
             lexical=draft.lexical,
             dense=dense,
             chains=draft.chains,
@@ -259,19 +255,21 @@ class Builder:
         for memory, key in zip(draft.memories, draft.hashes, strict=True):
             if key not in unknown:
                 kept.append(memory)
-            elif memory.id in before.row_of:
-                kept.append(before.memories[before.row_of[memory.id]])
+            elif (older := before.find(memory.id)) is not None:
+                kept.append(older)
         return self._drafted(tuple(kept))
 
     def _vector(self, key: bytes) -> Vectors | None:
         fresh = self._run.vectors.get(key) if self._run is not None else None
         return fresh if fresh is not None else self._memo.get(key)
 
-    def _dense(self, hashes: Sequence[bytes], memo: VectorMemo, known: Known) -> DenseLeg | None:
+    def _dense(
+        self, hashes: Sequence[bytes], places: NDArray[np.int64], memo: VectorMemo, known: Known
+    ) -> DenseLeg | None:
         """The dense leg of texts by hash: the memo's live rows and what else is known; None without any."""
         if self._embedder is None:
             return None
-        places, live = memo.places(hashes), memo.live
+        live = memo.live
         fresh = {
             row: vector
             for row in np.flatnonzero(places < 0).tolist()
@@ -288,7 +286,7 @@ class Builder:
         return DenseLeg.build(self._embedder.key, rows)
 
     def _calibrate(
-        self, dense: DenseLeg, hashes: Sequence[bytes], memo: VectorMemo, background: Background
+        self, dense: DenseLeg, places: NDArray[np.int64], memo: VectorMemo, background: Background
     ) -> None:
         """Have the gate's view of the new leg ready, so that no search has to wait for it."""
         if not dense.present or not background.fits(dense):
@@ -296,7 +294,7 @@ class Builder:
         if memo.live is None:
             gate.calibrated(dense, background)
         else:
-            gate.carried(memo.live, memo.places(hashes), dense, background)
+            gate.carried(memo.live, places, dense, background)
 
     def forget_vectors(self) -> None:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
@@ -314,32 +312,44 @@ class Builder:
             time.sleep(_PAUSE_S)
 
 
-def _compare(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> tuple[Rows, Rows, Rows]:
+def _compare(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> tuple[Rows, Rows, Rows, Rows]:
     """Rows of texts that stay, in the old and in the new order, and new rows of texts that do not.
+
+    At last those new rows whose text stays under other front matter.
 
     Both are ordered by id, so the rows that stay ascend in both. Most rebuilds are for one memory, and all
     others are the very same objects: what is before and behind the difference is not looked at one by one.
     """
-    head = _alike(old, new)
-    most = min(len(old), len(new)) - head
-    tail = min(_alike(old[::-1], new[::-1]), most)
-    kept_old, kept_new, added = [], [], []
+    shorter = min(len(old), len(new))
+    head = _alike(old, new, shorter)
+    most = shorter - head
+    tail = min(_alike(reversed(old), reversed(new), most), most)
+    kept_old, kept_new, added, redated = [], [], [], []
     row_of = {old[row].id: row for row in range(head, len(old) - tail)}
     for row in range(head, len(new) - tail):
         memory, before = new[row], row_of.get(new[row].id)
         if before is not None and (old[before] is memory or old[before].content == memory.content):
             kept_old.append(before)
             kept_new.append(row)
+            if old[before] is not memory:
+                redated.append(row)
         else:
             added.append(row)
         pace.breathe()
-    return _framed(head, kept_old, len(old), tail), _framed(head, kept_new, len(new), tail), _rows(added)
+    return (
+        _framed(head, kept_old, len(old), tail),
+        _framed(head, kept_new, len(new), tail),
+        _rows(added),
+        _rows(redated),
+    )
 
 
-def _alike(old: Sequence[Memory], new: Sequence[Memory]) -> int:
-    """How many memories, from the front, are the same objects in both."""
-    same = list(map(operator.is_, old, new))
-    return same.index(False) if False in same else len(same)
+def _alike(old: Iterable[Memory], new: Iterable[Memory], most: int) -> int:
+    """How many memories, from the front, are the same objects in both; `most` if all are."""
+    try:
+        return operator.indexOf(map(operator.is_, old, new), False)
+    except ValueError:
+        return most
 
 
 def _framed(head: int, middle: list[int], size: int, tail: int) -> Rows:

@@ -84,25 +84,22 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
     def edited(self, places: NDArray[np.int64], fresh: Mapping[int, Vectors]) -> DenseLeg:
         """Return the leg after an edit, equal to one built from scratch.
 
-        Its row i is this leg's row `places[i]`, or where that is -1 `fresh[i]`, or zero. An edit of a few
-        texts among many leaves the others where they are: then the blocks are copied as they lie.
+        Its row i is this leg's row `places[i]`, or where that is -1 `fresh[i]`, or zero.
         """
-        changed = np.flatnonzero(places < 0)
         where = np.array(sorted(fresh), np.int64)
         stack = [fresh[row] for row in where.tolist()] or np.zeros((0, self.dimension), np.float32)
         vectors, unusable = _units(np.array(stack, np.float32))
-        if len(places) != len(self) or np.any(places != np.where(places < 0, -1, np.arange(len(places)))):
-            rows = np.take(self.rows, places, axis=0, mode="clip") if len(self) else _zeros(places, self)
-            rows[changed] = 0
-            rows[where] = vectors
-            return DenseLeg.build(self.key, rows)
-        blocks, missing = self.blocks.copy(), self.missing.copy()
-        blocks[changed // _BLOCK, :, changed % _BLOCK] = 0
+        blocks = _moved(self.blocks, places)
         blocks[where // _BLOCK, :, where % _BLOCK] = vectors
-        missing[changed] = True
+        kept = places >= 0
+        missing = np.ones(len(places), np.bool_)
+        missing[kept] = self.missing[places[kept]]
         missing[where] = unusable
-        before = self.blocks[changed // _BLOCK, :, changed % _BLOCK].sum(axis=0, dtype=np.float64)
-        total = self.total - before + vectors.sum(axis=0, dtype=np.float64)
+        # Of two memories with one text both rows are the same row of this leg.
+        times = np.bincount(places[kept], minlength=len(self)) - 1
+        other = np.flatnonzero(times)
+        total = self.total + np.einsum("i,ij->j", times[other], self.some(other), dtype=np.float64)
+        total += vectors.sum(axis=0, dtype=np.float64)
         return DenseLeg(self.key, blocks, missing, total)
 
     @property
@@ -148,7 +145,9 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
 
 def cosines_into(out: Vectors, leg: DenseLeg, queries: Vectors) -> None:
     """Write the cosines of `queries` (q, d) with all rows of `leg`, shape (q, n), into `out`."""
-    products = np.matmul(queries, leg.blocks).transpose(1, 0, 2)  # (q, b, 64)
+    # One query alone takes a slower way through OpenBLAS than two.
+    asked = queries if len(queries) > 1 else np.repeat(queries, 2, axis=0)
+    products = np.matmul(asked, leg.blocks).transpose(1, 0, 2)[: len(queries)]  # (q, b, 64)
     whole, rest = divmod(len(leg), _BLOCK)
     end = len(leg) - rest
     out[:, :end].reshape(len(queries), whole, _BLOCK)[...] = products[:, :whole]  # a view: written once
@@ -237,5 +236,20 @@ def _unpacked(blocks: Vectors) -> Vectors:
     return blocks.transpose(0, 2, 1).reshape(len(blocks) * _BLOCK, blocks.shape[1])
 
 
-def _zeros(places: NDArray[np.int64], leg: DenseLeg) -> Vectors:
-    return np.zeros((len(places), leg.dimension), np.float32)
+def _moved(blocks: Vectors, places: NDArray[np.int64]) -> Vectors:
+    """Blocks whose row i is row `places[i]` of the given ones, or zero where that is -1.
+
+    Copied run by run, a run ending where a block does on either side: most edits leave whole blocks where
+    they are, or move them by one row.
+    """
+    moved = np.zeros((-(-len(places) // _BLOCK), *blocks.shape[1:]), np.float32)
+    ends = (np.diff(places) != 1) | (places[1:] % _BLOCK == 0)
+    ends[_BLOCK - 1 :: _BLOCK] = True
+    starts = np.append(0, np.flatnonzero(ends) + 1)[: len(places)]
+    lengths = np.diff(starts, append=len(places))
+    known = places[starts] >= 0
+    runs = zip(starts[known].tolist(), places[starts[known]].tolist(), lengths[known].tolist(), strict=True)
+    for start, before, length in runs:
+        (block, lane), (old, at) = divmod(start, _BLOCK), divmod(before, _BLOCK)
+        moved[block, :, lane : lane + length] = blocks[old, :, at : at + length]
+    return moved

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -17,6 +16,8 @@ from numpy.typing import NDArray
 from forged import moments
 from forged.memory import Memory, time_ns
 from forged.moments import Seconds
+
+Rows = NDArray[np.int32]
 
 # Chinese, Japanese and Korean characters are dense in meaning: a fifth of a text makes it such a text.
 _WIDE = re.compile(
@@ -37,11 +38,18 @@ class Traits(msgspec.Struct, frozen=True, eq=False):
     wide: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, memories: Sequence[Memory], wide: NDArray[np.bool_] | None = None) -> Traits:
-        """Look at all of `memories`; `wide` may be brought, as it depends on the texts alone."""
+    def of(cls, memories: Sequence[Memory]) -> Traits:
+        """Look at all of `memories`."""
         created = np.fromiter((_seconds(memory.created_at) for memory in memories), np.int64, len(memories))
-        found = are_wide(memory.content for memory in memories) if wide is None else wide
-        return cls(created, moments.occasions(created), found)
+        return cls(created, moments.occasions(created), are_wide(memory.content for memory in memories))
+
+    def edited(self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, fresh: Rows) -> Traits:
+        """Traits of `memories`: rows `kept_new` were `kept_old` here, and rows `fresh` are looked at."""
+        created, wide = np.zeros(len(memories), np.int64), np.zeros(len(memories), np.bool_)
+        created[kept_new], wide[kept_new] = self.created[kept_old], self.wide[kept_old]
+        looked = Traits.of([memories[row] for row in fresh.tolist()])
+        created[fresh], wide[fresh] = looked.created, looked.wide
+        return Traits(created, moments.occasions(created), wide)
 
 
 def are_wide(texts: Iterable[str]) -> NDArray[np.bool_]:
@@ -53,6 +61,5 @@ def _is_wide(text: str) -> bool:
     return not text.isascii() and len(_WIDE.findall(text)) > _WIDE_SHARE * len(text)
 
 
-@lru_cache(1 << 15)  # a rebuild asks for all of them again
 def _seconds(created_at: str) -> int:
     return max(0, time_ns(created_at) // 1_000_000_000)

@@ -41,9 +41,9 @@ class View(msgspec.Struct, frozen=True, eq=False):
     def find(self, memory_id: str) -> tuple[VectorMap, Memory] | None:
         """The memory of this id, from the first map that has it."""
         for vector_map in self.maps:
-            row = vector_map.row_of.get(memory_id)
-            if row is not None:
-                return vector_map, vector_map.memories[row]
+            found = vector_map.find(memory_id)
+            if found is not None:
+                return vector_map, found
         return None
 
     def heads_led_to(self, memory_id: str) -> Iterator[str]:
@@ -58,5 +58,5 @@ class View(msgspec.Struct, frozen=True, eq=False):
 
     def chain(self, vector_map: VectorMap, memory_id: str) -> tuple[Memory, ...]:
         """The chain of a memory, oldest first."""
-        ids = vector_map.chains.chain(memory_id)
-        return tuple(vector_map.memories[vector_map.row_of[i]] for i in ids)
+        found = map(vector_map.find, vector_map.chains.chain(memory_id))
+        return tuple(memory for memory in found if memory is not None)

@@ -253,7 +253,7 @@ def test_rows_in_both_legs_follow_the_memories_after_any_edits(repo, bench):
     bench.build()
 
     assert [each.id for each in bench.map.memories] == sorted(bench.shown)
-    assert bench.map.row_of == {each.id: row for row, each in enumerate(bench.map.memories)}
+    assert all(bench.map.find(each.id) is each for each in bench.map.memories)
     assert bench.embedded == set(bench.shown)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,33 @@ def test_spliced_leg_equals_one_built_from_scratch(edit):
     )
 
     built = leg_of(*(new[i] for i in new_ids))
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(spliced, name), getattr(built, name), err_msg=name)
+        assert getattr(spliced, name).dtype == getattr(built, name).dtype
+
+
+@pytest.mark.parametrize(
+    ("gone", "new_at"), [([], [200]), ([0, 399], []), ([7], [7]), ([5, 6, 350], [0, 1, 180, 398, 399])]
+)
+def test_an_edit_of_a_few_among_many_equals_a_leg_built_from_scratch(gone, new_at):
+    source = np.random.default_rng(2)
+    docs = list(source.choice(source.integers(0, 2**32, 500, np.uint32), (400, 60)))
+    fresh = list(source.choice(source.integers(0, 2**32, 500, np.uint32), (len(new_at), 60)))
+    size = len(docs) - len(gone) + len(new_at)
+    kept_old = np.setdiff1d(np.arange(400), gone).astype(np.int32)
+    kept_new = np.setdiff1d(np.arange(size), new_at).astype(np.int32)
+    after = dict(zip(kept_new.tolist(), [docs[row] for row in kept_old], strict=True))
+    after |= dict(zip(new_at, fresh, strict=True))
+
+    spliced = LexicalLeg.build(docs).splice(
+        kept_old=kept_old,
+        kept_new=kept_new,
+        added_new=np.array(new_at[::-1], np.int32),
+        added=fresh[::-1],
+        size=size,
+    )
+
+    built = LexicalLeg.build([after[row] for row in range(size)])
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(spliced, name), getattr(built, name), err_msg=name)
         assert getattr(spliced, name).dtype == getattr(built, name).dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,6 +72,35 @@ def test_of_looks_at_every_memory():
     traits = Traits.of([memory("words"), memory("迁移脚本")])
 
     assert traits.wide.tolist() == [False, True]
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_traits_after_an_edit_equal_those_of_all_memories(data):
+    texts, times = st.sampled_from(["words", "迁移脚本"]), st.sampled_from(["", "2024-05-07", "2024-05-08"])
+    memories = st.builds(memory, texts, times)
+    old = data.draw(st.lists(memories, max_size=8))
+    kept = sorted(data.draw(st.sets(st.integers(0, len(old) - 1)))) if old else []
+    new: list[Memory] = [old[row] for row in kept]
+    for _ in range(data.draw(st.integers(0, 3))):
+        new.insert(data.draw(st.integers(0, len(new))), data.draw(memories))
+    places = [next((i for i in kept if old[i] is each), -1) for each in new]
+    fresh = [row for row, place in enumerate(places) if place < 0]
+    if new and data.draw(st.booleans()):  # its text stays
+        new[0] = memory(new[0].content, "2020-01-01")
+        fresh.append(0)
+
+    edited = Traits.of(old).edited(
+        new,
+        np.array([place for place in places if place >= 0], np.int32),
+        np.array([row for row, place in enumerate(places) if place >= 0], np.int32),
+        np.array(fresh, np.int32),
+    )
+
+    whole = Traits.of(new)
+    assert edited.created.tolist() == whole.created.tolist()
+    assert edited.occasion.tolist() == whole.occasion.tolist()
+    assert edited.wide.tolist() == whole.wide.tolist()
 
 
 def test_no_memories_have_empty_traits():

@@ -38,7 +38,6 @@ def map_of(texts, rows=None, *, root="/repo", key="model", with_words=True, time
         scope="repo",
         generation=1,
         memories=memories,
-        row_of={each.id: row for row, each in enumerate(memories)},
         lexical=lexical_leg(memories) if with_words else None,
         dense=None if rows is None else DenseLeg.build(key, np.asarray(rows, np.float32)),
         chains=NO_CHAINS,
@@ -92,6 +91,14 @@ def test_one_selection_equals_the_union_of_every_querys_top_k(repo, user, querie
     assert found(maps, hits) == [memory_id for _, memory_id in wanted]
     np.testing.assert_allclose([hit.score for hit in hits], [score for score, _ in wanted], atol=1e-6)
     assert all(hit.cosine == pytest.approx(hit.score, abs=2e-6) for hit in hits)
+
+
+def test_a_memory_is_found_by_its_id_and_no_other_is():
+    one = map_of({"b": "text", "d": "text"})
+
+    assert [one.find(each.id) for each in one.memories] == list(one.memories)
+    assert [one.find(unknown) for unknown in ("", "a", "c", "dd")] == [None] * 4
+    assert map_of({}).find("a") is None
 
 
 def test_weight_zero_knows_no_words_and_no_centring():

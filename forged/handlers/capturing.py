@@ -101,7 +101,8 @@ def _newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]
         for found in home.memories
         if found.trigger in _CAPTURED
         and (not session_id or found.session_id == session_id)
-        and _batch(home.memories[home.row_of[home.chains.head(found.id)]]) == _batch(found)
+        and (head := home.find(home.chains.head(found.id))) is not None
+        and _batch(head) == _batch(found)
     ]
     newest = max(standing, key=lambda item: (time_ns(item[1].created_at), item[1].id), default=None)
     return [item for item in standing if newest is not None and _batch(item[1]) == _batch(newest[1])]

@@ -13,8 +13,10 @@ import numpy as np
 from daemons import Caller, prepared, serving
 from measuring import HERE, Broken, Figure, in_turn, ms, needs, p50, plain_environment
 
-from forged import graph, vector_map
+from forged import gate, graph, vector_map
+from forged.background import Background
 from forged.dense import DenseLeg, cosines_into
+from forged.everyday import MESSAGES
 from forged.lexical import LexicalLeg
 from forged.terms import terms
 from forged.traits import Traits
@@ -90,7 +92,6 @@ def _map(rows: np.ndarray, *, words: bool) -> VectorMap:
         scope="repo",
         generation=1,
         memories=memories,
-        row_of={memory.id: row for row, memory in enumerate(memories)},
         lexical=LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None,
         dense=DenseLeg.build("bench", rows),
         chains=graph.NO_CHAINS,
@@ -99,11 +100,16 @@ def _map(rows: np.ndarray, *, words: bool) -> VectorMap:
 
 
 def over_the_socket() -> Sequence[Figure]:
-    """P7: request in, injection out, for an agent that brings five hypotheses and a new turn each time."""
+    """P7: request in, injection out, for an agent that brings five hypotheses and a new turn each time.
+
+    In process the same is asked: whether to answer, and with what.
+    """
     asked = [corpus.hypotheses(number * 100) for number in range(_CALLS)]
     texts = [corpus.memory(number).content for number in range(_MEMORIES)]
     maps = [_map(corpus.vectors(texts), words=True)]
     vectors = [corpus.vectors(hypotheses) for hypotheses in asked]
+    everyday = corpus.vectors(MESSAGES)
+    background = Background.of("bench", everyday, everyday)
     turns = iter(range(10**9))
 
     with prepared() as daemon:
@@ -122,11 +128,18 @@ def over_the_socket() -> Sequence[Figure]:
                 turn = next(turns) % _CALLS
                 vector_map.search(maps, texts=asked[turn], vectors=vectors[turn], k=_TOP, lexical_weight=0.3)
 
-            taken = in_turn({"over the socket": retrieve, "in process": search}, _ROUNDS, calls=_CALLS)
+            def weigh() -> None:
+                turn = next(turns) % _CALLS
+                gate.evidence(
+                    maps, texts=asked[turn], vectors=vectors[turn], background=background, words=True
+                )
+
+            cases = {"over the socket": retrieve, "search": search, "gate": weigh}
+            taken = {name: p50(seconds) for name, seconds in in_turn(cases, _ROUNDS, calls=_CALLS).items()}
             caller.close()
-    socket, bare = p50(taken["over the socket"]), p50(taken["in process"])
-    raw = {"over the socket": ms(socket), "in process": ms(bare)}
-    return [Figure("retrieve p50 / search in process", socket / bare, 1.6, raw)]
+    ratio = taken["over the socket"] / (taken["search"] + taken["gate"])
+    raw = {name: ms(seconds) for name, seconds in taken.items()}
+    return [Figure("retrieve p50 / gate and search in process", ratio, 1.6, raw)]
 
 
 def _retrieve(workspace: str, hypotheses: tuple[str, ...], turn: int) -> protocol.Retrieve:

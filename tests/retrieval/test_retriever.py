@@ -561,8 +561,9 @@ def test_a_waiting_first_build_is_waited_for_by_the_flight_and_not_by_the_caller
 def candidates(view: View, *scored: tuple[str, float]) -> list[Candidate]:
     found = []
     for name, score in scored:
-        place = next(i for i, m in enumerate(view.maps) if name in m.row_of)
-        found.append(Candidate(place, view.maps[place].row_of[name], score, score, None, 0))
+        place, memory = next((i, m.find(name)) for i, m in enumerate(view.maps) if m.find(name))
+        row = view.maps[place].memories.index(memory)
+        found.append(Candidate(place, row, score, score, None, 0))
     return found
 
 
@@ -655,7 +656,7 @@ def test_no_superseded_memory_and_none_twice_whatever_the_links(store, random, t
     ranked = rank(view, candidates(view, *scored), top_k=top_k, hop_depth=depth)
 
     found = [r.memory.id for r in ranked]
-    home = {name: next(m for m in maps if name in m.row_of) for name in everyone}
+    home = {name: next(m for m in maps if m.find(name)) for name in everyone}
     searched = [r for r in ranked if r.via == "search"]
     assert len(set(found)) == len(found)
     assert all(home[name].chains.is_head(name) for name in found)

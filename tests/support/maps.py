@@ -39,7 +39,6 @@ def vector_map(
         scope=scope,
         generation=1,
         memories=ordered,
-        row_of={m.id: row for row, m in enumerate(ordered)},
         lexical=lexical_leg(ordered) if lexical else None,
         dense=dense,
         chains=link(ordered),
