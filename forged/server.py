@@ -35,6 +35,8 @@ READER_TIMEOUT_S = 5.0
 SWEEP_S = 1.0
 # What was begun when the daemon is told to stop has this long to be answered.
 _GRACE_S = 1.0
+# Turns of the loop from the acceptance of a connection until asyncio has made it and read what it said.
+_ACCEPTING_TURNS = 5
 _BUFFER_BYTES = 1 << 16
 _IN_FLIGHT = 64
 _HEADER = framing.HEADER_BYTES
@@ -70,7 +72,7 @@ class Server:
     async def replace(self, listening: socket.socket) -> None:
         """Serve another socket from now on; open connections stay."""
         assert self._server is not None
-        self._server.close()
+        await self._close(self._server)
         self._server = await self._accept(listening)
 
     def listening(self) -> socket.socket:
@@ -90,7 +92,7 @@ class Server:
     async def stop(self) -> None:
         """Stop accepting, let what was begun be answered for a moment, then end every connection."""
         if self._server is not None:
-            self._server.close()
+            await self._close(self._server)
         if self._sweeper is not None:
             self._sweeper.cancel()
         begun = [task for connection in self.connections for task in connection.begun]
@@ -99,6 +101,14 @@ class Server:
         for connection in tuple(self.connections):
             connection.end()
         await asyncio.sleep(0)
+
+    async def _close(self, server: asyncio.Server) -> None:
+        """Accept no more, and close once what was accepted is made: asyncio would leave it open, unserved."""
+        for each in server.sockets:
+            asyncio.get_running_loop().remove_reader(each.fileno())
+        for _ in range(_ACCEPTING_TURNS):
+            await asyncio.sleep(0)
+        server.close()
 
     def admit(self, connection: Connection, transport: asyncio.Transport) -> str:
         """Why a new peer must go, or nothing. Makes room by ending the quietest connection."""

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import os
+
+# As the product does, and before anything imports numpy: BLAS threads that wait for each other on a busy
+# machine take five times as long as one.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile(
+    "forged", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("forged")
 
 _KEPT = {
     "PATH",

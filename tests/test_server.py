@@ -588,6 +588,25 @@ def test_stopping_answers_what_was_begun_and_accepts_no_more():
     assert run(body()) == ([2], set())
 
 
+@pytest.mark.parametrize("ahead", range(8))
+def test_whoever_connects_as_it_stops_is_not_left_waiting(ahead):
+    """So many turns of the loop before: asyncio takes some from accepting a connection to having it."""
+
+    async def body():
+        with socket.socket(socket.AF_UNIX) as peer:
+            async with serving() as served:
+                peer.setblocking(False)
+                peer.connect(served.path)
+                await turns(ahead)
+                await served.server.stop()
+                try:
+                    return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(peer, 1), 5)
+                except ConnectionResetError:
+                    return b""
+
+    assert run(body()) == b""
+
+
 def test_stopping_waits_a_moment_and_not_for_streams():
     async def body():
         async with serving() as served:

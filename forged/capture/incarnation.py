@@ -35,6 +35,8 @@ Target = Callable[["Queue[bytes]", Connection, bytes], None]
 _DECODE = msgspec.msgpack.Decoder(Report).decode
 # A worker that closed its pipe is about to end by itself, with an exit code that says more than SIGKILL.
 _LAST_S = 1.0
+# The event loop waits so long for the queue's thread, if ever.
+_FEEDER_S = 0.1
 
 
 def work(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
@@ -87,9 +89,16 @@ class Incarnation:
                 _kill_group(self.pid)
 
     def close(self) -> None:
-        """Give the queue's thread and pipe back. Here and not in our thread, lest `give` meets it closed."""
+        """Give the queue's thread and pipe back. Here and not in our thread, lest `give` meets it closed.
+
+        That thread is waited for, as it ends at once when no worker reads: as the last to let go of the
+        queue's semaphores while the interpreter ends, it may be cut off when half of them are removed.
+        """
         if self._queue is not None:
             self._queue.close()
+            feeder = self._queue._thread  # type: ignore[attr-defined]
+            if feeder is not None:
+                feeder.join(_FEEDER_S)
             self._queue = None
 
     def _tell(self, report: Report) -> None:

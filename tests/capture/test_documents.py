@@ -401,7 +401,7 @@ ROOTS = st.sampled_from([(REPO, USER), (USER,), (REPO,), ()])
 
 
 @given(ANSWERS, ROOTS)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_any_answer_gives_documents_that_can_be_stored_and_nothing_raises(proposals, roots):
     documents, tally = decide(Event(roots=roots), Classified(proposals), KNOWN, frozenset(), NOW)
 
@@ -413,7 +413,7 @@ def test_any_answer_gives_documents_that_can_be_stored_and_nothing_raises(propos
 
 
 @given(ANSWERS, ROOTS)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_same_answer_a_second_time_gives_nothing(proposals, roots):
     event = Event(roots=roots)
     documents, _ = decide(event, Classified(proposals), KNOWN, frozenset(), NOW)

@@ -447,6 +447,7 @@ def test_private_attributes_of_the_queue_are_there():
     queue = get_context("spawn").Queue(maxsize=1)
     try:
         assert queue._ignore_epipe is False
+        assert queue._thread is None
         assert queue._reader.fileno() > 0
     finally:
         queue.close()
