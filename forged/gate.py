@@ -88,14 +88,14 @@ def evidence(
     if vectors is not None and vectors.shape[1] < LEAST_DIMENSION:
         return UNGATED
     odds = _odds(maps, texts) if words else None
-    legs = [] if vectors is None else _legs(maps, vectors.shape[1])
-    if vectors is None or not legs or background is None or not background.fits(legs[0]):
+    legs = _legs(maps, vectors, background)
+    if vectors is None or background is None or not legs:
         return UNGATED if odds is None else _from_odds(float(odds.mean()))
     heights = _heights(legs, vectors, background)
     if odds is None:
         return float(heights.mean())
     # A map whose vectors are still on their way has words to say, and no height to be held against it.
-    bare = [each for each in maps if each.dense is None or not each.dense.present]
+    bare = [each for each in maps if each.dense not in legs]
     said = _from_odds(float(_odds(bare, texts).mean())) if bare else -np.inf
     return max(float((heights + _WEIGHT * (odds - _LEAST)).mean()), said)
 
@@ -112,8 +112,8 @@ def near_best(
     All of them where there is no yardstick, and whatever has no vector: words are bar enough, since a row
     that shares none is no candidate.
     """
-    legs = [] if vectors is None else _legs(maps, vectors.shape[1])
-    if vectors is None or not legs or background is None or not background.fits(legs[0]):
+    legs = _legs(maps, vectors, background)
+    if vectors is None or background is None or not legs:
         return list(candidates)
     found = _reached(maps, candidates, legs, background.queries(vectors), background)
     bar = found.max(axis=1, initial=-np.inf) - _REACH * _spread([calibrated(leg, background) for leg in legs])
@@ -142,9 +142,14 @@ def _reached(
     return found
 
 
-def _legs(maps: Sequence[VectorMap], dimension: int) -> list[DenseLeg]:
-    found = (each.dense for each in maps)
-    return [leg for leg in found if leg is not None and leg.dimension == dimension and leg.present]
+def _legs(
+    maps: Sequence[VectorMap], vectors: Vectors | None, background: Background | None
+) -> list[DenseLeg]:
+    """Legs that the queries can be held against by this background; not those of another model."""
+    if vectors is None or background is None:
+        return []
+    fitting = (each.dense for each in maps if each.dense is not None and background.fits(each.dense))
+    return [leg for leg in fitting if leg.dimension == vectors.shape[1] and leg.present]
 
 
 # --- vectors -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import NormalDist
 from weakref import ref
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -95,6 +96,11 @@ def dense_map(rows, name="m", **options):
     """A map of memories without a word in common, with these vectors."""
     found = {f"{name}{n:03}": row for n, row in enumerate(np.asarray(rows))}
     return vector_map([memory(each, f"text{each}") for each in found], found, **options)
+
+
+def of_another_model(one, rows):
+    """The map with vectors of another embedder that has as many numbers."""
+    return msgspec.structs.replace(one, dense=DenseLeg.build("another", rows))
 
 
 def by_words(text, *maps):
@@ -421,6 +427,21 @@ def test_legs_of_another_dimension_leave_the_decision_to_words(background):
     assert found == pytest.approx(by_words("is production frozen", odd))
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_leg_of_another_model_is_as_good_as_none(background, first):
+    """Roots are embedded anew one after the other."""
+    one, words = dense_map(cone(17, 6, towards=1)), vector_map(store(5), root="/home")
+    other = of_another_model(words, cone(31, 5, towards=1))
+    asked = {"texts": ["is production frozen"], "words": True}
+
+    mixed, alone = ([new, one] if first else [one, new] for new in (other, words))
+
+    for query in (cone(18, 1), own(other.dense.some(np.array([2]))[0], background)[np.newaxis]):
+        assert by_vectors(mixed, query, background, **asked) == pytest.approx(
+            by_vectors(alone, query, background, **asked)
+        )
+
+
 def test_a_background_of_another_dimension_is_no_yardstick(background):
     """The model was replaced behind its name: the vectors are new, and what was learned is not."""
     one = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
@@ -538,6 +559,21 @@ def test_a_map_that_has_no_vectors_yet_keeps_its_rows(background):
     found = candidates(*range(4)) + candidates(0, 1, map_index=1)
 
     assert kept(maps, found, own(rows[2], background), background) == [(0, 2), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_map_of_another_model_keeps_its_rows(background, first):
+    rows = cone(31, 4, towards=1)
+    maps = [dense_map(rows), of_another_model(vector_map(store(2), root="/home"), cone(32, 2, towards=1))]
+    if first:
+        maps.reverse()
+    found = candidates(*range(4), map_index=first) + candidates(0, 1, map_index=not first)
+
+    assert kept(maps, found, own(rows[2], background), background) == [
+        (first, 2),
+        (not first, 0),
+        (not first, 1),
+    ]
 
 
 @pytest.mark.parametrize("case", ["no vectors", "no background", "another model", "no candidates"])

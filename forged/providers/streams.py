@@ -15,19 +15,23 @@ import msgspec
 from forged.providers import Completion
 from forged.providers.replies import Message, completion_of, plain, read_completion, without_thoughts
 
-_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _DATA, _DONE = b"data:", b"[DONE]"
+# How llama.cpp gave up until the end of 2025, over a window that is too long for one.
+_ERROR = b"error:"
+_FIELDS = (_DATA, _ERROR, b"event:", b"id:", b"retry:", b":")
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    delta: Message = Message()
-    finish_reason: str | None = None
+    delta: Message | None = None
+    finish_reason: object = None
+    error: object = None
 
 
 class _Event(msgspec.Struct, frozen=True):
-    choices: list[_Choice] = []
+    choices: list[_Choice] | None = None
     usage: object = None
     error: object = None
+    kind: object = msgspec.field(name="object", default=None)
 
 
 _EVENT = msgspec.json.Decoder(_Event)
@@ -45,19 +49,26 @@ class Stream:
         self.whole = False
         self.events = 0
         self.error = b""
-        self._rest = b""
+        self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> None:
         """Read on. A line counts when it is complete."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        for line in lines:
-            if line.startswith(_DATA):
-                self._read(line.removeprefix(_DATA).strip())
+        rest, *lines = chunk.split(b"\n")
+        self._rest += rest
+        for following in lines:
+            self._read_line(bytes(self._rest))
+            self._rest = bytearray(following)
 
     @property
     def answer(self) -> str:
         """The text so far without thoughts, of which one may not be over."""
         return without_thoughts(self.content)
+
+    def _read_line(self, line: bytes) -> None:
+        if line.startswith(_DATA):
+            self._read(line.removeprefix(_DATA).strip())
+        elif line.startswith(_ERROR):
+            self._read(b'{"error":%b}' % line.removeprefix(_ERROR).strip())
 
     def _read(self, data: bytes) -> None:
         if data == _DONE:
@@ -69,12 +80,13 @@ class Stream:
             return
         self.events += 1
         self.usage = event.usage or self.usage
-        if event.error:
+        choice = event.choices[0] if event.choices else _Choice()
+        if event.error or event.kind == "error" or choice.error:
             self.error = data
-        for choice in event.choices[:1]:
-            self.content += plain(choice.delta.content)
-            self.thoughts += choice.delta.reasoning_content or choice.delta.reasoning or ""
-            self.whole = self.whole or bool(choice.finish_reason)
+        said = choice.delta or Message()
+        self.content += plain(said.content)
+        self.thoughts += said.reasoning_content or said.reasoning or ""
+        self.whole = self.whole or bool(choice.finish_reason)
 
 
 def is_stream(body: bytes) -> bool:

@@ -63,8 +63,13 @@ async def _ask(
     user = _ASK.substitute(window=conversation.as_text(window), count=count)
     known = f"{_SYSTEM}\n{conversation.last_user_text(window)}"
 
+    stood, found = "", tuple[str, ...]()
+
     def enough(text: str) -> bool:
-        found = sentences(_whole_lines(text), count, known=known)
+        nonlocal stood, found
+        lines = _whole_lines(text)
+        if lines != stood:  # a model writes words, and thoughts for minutes; reading takes a millisecond
+            stood, found = lines, sentences(lines, count, known=known)
         return len(found) == count or (bool(found) and hurried()) or len(text) > _LONG
 
     completion = await model.complete(_SYSTEM, user, deadline=deadline, enough=enough)

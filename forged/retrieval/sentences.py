@@ -47,7 +47,7 @@ _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": 
 _END = re.compile(r"(?<=[.!?])\s+(?=[\"“`'(]?[A-Z0-9])|(?<=[。！？])\s*(?=\S)|,?\s+(?=\d{1,2}[.)]\s+\w)")
 # Blanks of its own line only: a model that writes nothing but line breaks would take the square of them.
 _JSON = re.compile(r'^[^\S\n]*([\[{])\s*["\[{]', re.MULTILINE)
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"(?!\s*:)')
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*:)?')  # a colon behind it tells a key
 _WORD = re.compile(r"\w")
 _DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings
 
@@ -69,7 +69,9 @@ def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
 
 def _said(text: str) -> Iterator[str]:
     """Sentences of a JSON reply, else of its lines, else of the paragraph that is all there is."""
-    found = list(_listed(text)) or [plain for line in text.splitlines() if (plain := _plain(line))]
+    # Of JSON that is only begun, lines are no sentences.
+    written = _listed(text) if _JSON.search(text) else map(_plain, text.splitlines())
+    found = list(filter(None, written))
     for line in found if len(found) > 1 else _END.split("".join(found)):
         sentence = _plain(line)
         if _WORD.search(sentence) and not _REMARK.match(sentence):
@@ -104,9 +106,19 @@ def _listed(text: str) -> Iterator[str]:
         try:
             value, end = _DECODER.raw_decode(text, start.start(1))
         except (ValueError, RecursionError):
-            yield from (match[1].replace('\\"', '"') for match in _STRING.finditer(text, start.start(1)))
+            yield from _strings(text[start.start(1) :])
             return
         yield from _leaves(value, _DEEPEST)
+
+
+def _strings(broken: str) -> Iterator[str]:
+    """Whole strings of JSON that is cut off, by the rule of `_leaves`."""
+    named = False
+    for match in _STRING.finditer(broken):
+        text, is_key = match[1].replace('\\"', '"'), match[2] is not None
+        if not is_key and not (named and _is_word(text)):
+            yield text
+        named = is_key
 
 
 def _leaves(value: object, depth: int) -> Iterator[str]:
@@ -117,8 +129,12 @@ def _leaves(value: object, depth: int) -> Iterator[str]:
             yield from _leaves(inner, depth - 1)
     elif depth and isinstance(value, dict):
         for inner in value.values():
-            # A word alone in an object is its category or scope.
-            yield from (leaf for leaf in _leaves(inner, depth - 1) if " " in leaf or not leaf.isascii())
+            yield from (leaf for leaf in _leaves(inner, depth - 1) if not _is_word(leaf))
+
+
+def _is_word(text: str) -> bool:
+    """Whether it is a word alone, which in an object is its category or scope."""
+    return text.isascii() and " " not in text
 
 
 def _bare(text: str) -> str:

@@ -995,6 +995,16 @@ def test_a_window_too_long_is_not_asked_about_again_without_a_stream(provider: S
     assert len(provider.requests()) == 1
 
 
+def test_a_window_too_long_is_refused_in_a_stream_by_llama_cpp(provider: ScriptedProvider) -> None:
+    refusal = b'error: {"code":400,"message":"the request exceeds the available context size"}\n\n'
+    provider.chat = streamed("", end=refusal + b"data: [DONE]\n\n")
+
+    with pytest.raises(SizeRefused):
+        watch(provider, never)
+
+    assert len(provider.requests()) == 1
+
+
 def test_a_stream_in_which_the_server_gives_up_is_its_error(provider: ScriptedProvider) -> None:
     gave_up = b'data: {"error":{"message":"engine overloaded","code":503}}\n\n'
     provider.chat = streamed("Tabs are", end=gave_up)

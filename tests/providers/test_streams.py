@@ -131,6 +131,39 @@ def test_the_event_in_which_a_server_gives_up_is_an_error_body():
     assert streams.error_in(gave_up) == b""
 
 
+@pytest.mark.parametrize(
+    "gave_up",
+    [
+        b'{"choices":null,"error":{"message":"overloaded","code":529}}',
+        b'{"choices":[{"delta":null,"error":{"message":"overloaded","code":529}}]}',
+        b'{"object":"error","message":"overloaded","code":529}',
+    ],
+    ids=["without choices", "OpenRouter, in a choice", "vLLM"],
+)
+def test_a_server_gives_up_in_more_than_one_form(gave_up):
+    assert streams.error_in(event("Tabs") + b"data: " + gave_up + b"\n\n" + DONE) == gave_up
+
+
+@pytest.mark.parametrize("before", [b"", event("Tabs")])
+def test_llama_cpp_gave_up_in_a_field_of_its_own(before):
+    body = before + b'error: {"code":400,"message":"exceeds the available context size"}\n\n' + DONE
+
+    assert json.loads(streams.error_in(body))["error"]["code"] == 400
+
+
+@pytest.mark.parametrize("nothing", [{"delta": None}, {"text": ""}, {"delta": {}}])
+def test_the_end_may_come_without_a_delta(nothing):
+    end = {"choices": [{"finish_reason": "stop", **nothing}]}
+
+    assert read(event("Tabs") + b"data: " + json.dumps(end).encode() + b"\n\n").whole
+
+
+def test_tokens_may_be_counted_beside_no_choices():
+    usage = b'data: {"choices":null,"usage":{"prompt_tokens":7,"completion_tokens":3}}\n\n'
+
+    assert read(event("Tabs") + usage + DONE) == Completion("Tabs", 7, 3)
+
+
 def test_a_stream_of_nothing_is_an_empty_answer():
     assert read(DONE).text == ""
 

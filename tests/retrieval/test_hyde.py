@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -95,6 +96,7 @@ class Writer(Model):
         whole = (await super().complete(system, user, deadline=deadline)).text
         for end in range(len(whole)):
             if enough(whole[:end].strip()):
+                self.written = end
                 return Completion(whole[:end].strip(), whole=False)
         return Completion(whole)
 
@@ -139,7 +141,18 @@ def test_who_is_in_no_hurry_gets_what_was_asked_for():
 def test_a_model_that_never_ends_its_line_is_hung_up_on():
     model = Writer("word " * 10_000)
 
-    assert len("".join(asked(model))) <= 400
+    (found,) = asked(model)
+
+    assert len(found) <= 400
+    assert model.written < 20_000
+
+
+def test_json_is_read_while_it_is_written():
+    objects = [
+        {"kind": "fact", "note": note} for note in ("Tabs are used.", "CI runs on push.", "Go is new.")
+    ]
+
+    assert hurried(Writer(json.dumps(objects, indent=1)), after=0) == ("Tabs are used.",)
 
 
 def test_a_reply_that_broke_off_in_its_only_line_is_taken():

@@ -57,6 +57,10 @@ REPLIES = {
     "a wrapped JSON list": ('{"memories": ["one is so", "two is so"]}', ["one is so", "two is so"]),
     "JSON objects": ('[{"content": "one is so", "category": "patterns"}]', ["one is so"]),
     "JSON that was cut off": ('["one \\"quoted\\"", "two", "thr', ['one "quoted"', "two"]),
+    "JSON objects that were cut off": (
+        '{"notes": [\n {"kind": "fact", "text": "one is so"},\n {"kind": "fact", "text": "two is so"}, {"ki',
+        ["one is so", "two is so"],
+    ),
     "JSON lines": ('{"memory": "one is so"}\n{"memory": "two is so"}', ["one is so", "two is so"]),
     "JSON of nothing": ("[]", []),
     "JSON that never ends": ("[[" * 5_000 + '"', []),
