@@ -57,6 +57,8 @@ _WEIGHT, _LEAST, _MOST = 0.15, -2.0, 10.0
 # 10 and 10, and lose 0-0.3, 0.3-1.0 and no points of recall@10, whole stores 0.2. At 3 deviations they inject
 # 2.5, 4 and 6-8 for 0.6-0.8, 0.3-1.0 and 0.2 points, but whole stores of LoCoMo lose 0.8.
 _REACH, _WORDED = 4.0, 0.3
+# Versions of one memory that are looked at to see whether it alone has a word.
+_MOST_VERSIONS = 64
 _SAME = 1e-6
 _NORMAL = NormalDist()
 
@@ -104,13 +106,15 @@ def near_best(
     maps: Sequence[VectorMap],
     candidates: Sequence[Candidate],
     *,
+    message: str,
     vectors: Vectors | None,
     background: Background | None,
 ) -> list[Candidate]:
     """Return the candidates that, to one query at least, are not far below the best of them.
 
-    All of them where there is no yardstick, and whatever has no vector: words are bar enough, since a row
-    that shares none is no candidate.
+    Those too that words speak for: much of what can be shared, or a word of the user's own `message` that
+    nobody says every day and no other memory has, which may be the only name in it. All of them where there
+    is no yardstick, and whatever has no vector: a row that shares no word either is no candidate.
     """
     legs = _legs(maps, vectors, background)
     if vectors is None or background is None or not legs:
@@ -118,8 +122,34 @@ def near_best(
     found = _reached(maps, candidates, legs, background.queries(vectors), background)
     bar = found.max(axis=1, initial=-np.inf) - _REACH * _spread([calibrated(leg, background) for leg in legs])
     near = (found >= bar[:, None]).any(axis=0) | np.isneginf(found).all(axis=0)
-    worded = np.array([(each.lexical or 0) > _WORDED for each in candidates], np.bool_)
-    return [candidates[at] for at in np.flatnonzero(near | worded).tolist()]
+    named = _alone_with_a_word(maps, message)
+    return [
+        each
+        for each, is_near in zip(candidates, near.tolist(), strict=True)
+        if is_near or (each.lexical or 0) > _WORDED or _chain_of(maps, each.map_index, each.row) in named
+    ]
+
+
+def _alone_with_a_word(maps: Sequence[VectorMap], message: str) -> set[tuple[int, str]]:
+    """Chains, by map and head, that alone have one of the message's words; everyday words do not count."""
+    found = terms(message)
+    wanted = distinct(found[are_stems(found)])
+    wanted = wanted[_prior_of(wanted) <= _RAREST]
+    holders: dict[int, set[tuple[int, str]]] = {}
+    for number, each in enumerate(maps):
+        if each.lexical is None:
+            continue
+        start, stop = each.lexical.spans(wanted)
+        for term in np.flatnonzero(stop > start).tolist():
+            rows = each.lexical.rows[start[term] : min(stop[term], start[term] + _MOST_VERSIONS)]
+            chains = {_chain_of(maps, number, row) for row in rows.tolist()}
+            holders.setdefault(term, set()).update(chains)
+    return {chain for chains in holders.values() if len(chains) == 1 for chain in chains}
+
+
+def _chain_of(maps: Sequence[VectorMap], map_index: int, row: int) -> tuple[int, str]:
+    home = maps[map_index]
+    return map_index, home.chains.head(home.memories[row].id)
 
 
 def _reached(

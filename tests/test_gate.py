@@ -485,8 +485,8 @@ def candidates(*rows, words=None, map_index=0):
     return [Candidate(map_index, row, 0.0, 0.5, (words or {}).get(row), 0) for row in rows]
 
 
-def kept(maps, found, queries, background):
-    near = gate.near_best(maps, found, vectors=np.atleast_2d(queries), background=background)
+def kept(maps, found, queries, background, message=""):
+    near = gate.near_best(maps, found, message=message, vectors=np.atleast_2d(queries), background=background)
     assert near == [each for each in found if each in near], "their order stays"
     return [(each.map_index, each.row) for each in near]
 
@@ -529,6 +529,46 @@ def test_words_in_common_keep_a_row_that_is_far(background):
     found = candidates(*range(8), words={5: 0.31, 6: 0.29})
 
     assert kept([dense_map(rows)], found, own(rows[3], background), background) == [(0, 3), (0, 5)]
+
+
+def named_map(rows, *texts, **options):
+    """Rows with these texts; the first is superseded by the second where they are `chained`."""
+    chained = options.pop("chained", False)
+    ids = [f"n{number:03}" for number in range(len(texts))]
+    older = {ids[1]: ids[0]} if chained else {}
+    memories = [memory(id_, text, supersedes=older.get(id_)) for id_, text in zip(ids, texts, strict=True)]
+    return vector_map(memories, dict(zip(ids, rows, strict=True)), **options)
+
+
+def test_a_name_that_only_one_memory_has_keeps_it_however_far_it_is(background):
+    rows = cone(31, 4, towards=1)
+    one = named_map(rows, "ask Mirela about it", "ask Zsofia about it", "the cache is warm", "Zsofia left")
+    query = own(rows[2], background)
+
+    assert kept([one], candidates(*range(4)), query, background) == [(0, 2)]
+    assert kept([one], candidates(*range(4)), query, background, "warm? And Mirela?") == [(0, 0), (0, 2)]
+    assert kept([one], candidates(*range(4)), query, background, "warm? And Zsofia?") == [(0, 2)]
+    assert kept([one], candidates(*range(4)), query, background, "what about it") == [(0, 2)]
+
+
+def test_versions_of_one_memory_are_one_that_has_a_name(background):
+    rows = cone(31, 4, towards=1)
+    one = named_map(rows, "Mirela was ill", "Mirela is back", "the cache is warm", "more", chained=True)
+
+    found = kept([one], candidates(*range(4)), own(rows[2], background), background, "and Mirela?")
+
+    assert found == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_name_in_two_roots_is_nobodys_alone(background):
+    rows = cone(31, 4, towards=1)
+    maps = [
+        named_map(rows[:2], "Mirela was ill", "the cache is warm"),
+        named_map(rows[2:], "Mirela is back", "more", root="/home"),
+    ]
+    found = candidates(0, 1) + candidates(0, 1, map_index=1)
+
+    assert kept(maps, found, own(rows[1], background), background, "and Mirela?") == [(0, 1)]
 
 
 def test_a_row_without_a_vector_is_kept_as_there_is_nothing_to_hold_against_it(background):
@@ -585,6 +625,7 @@ def test_without_a_yardstick_nothing_is_left_out(background, case):
     near = gate.near_best(
         [one],
         found,
+        message="",
         vectors=None if case == "no vectors" else query,
         background={
             "no background": None,

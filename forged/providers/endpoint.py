@@ -16,7 +16,8 @@ import logging
 import random
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
@@ -37,6 +38,7 @@ _CONNECT_S = 5.0
 _KEEP_ALIVE_S = 50.0  # a TLS handshake is a large part of a 2 s budget
 _HURRY_S = 20.0  # with less time than this an agent waits: 2 s, and 15 s that a late retrieval runs on
 _LONGEST_PAUSE_S = 8.0
+_LOOK_S = 0.05
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -172,7 +174,8 @@ async def _read(
 ) -> bytes | None:
     """Return the body, inflated if the server packed it all the same; None if it is over the cap.
 
-    Or its beginning: `seen` gets each chunk, and after the one of which it returns True no more is read.
+    Or its beginning: `seen` gets each chunk, and an empty one now and then; where it returns True no more is
+    read.
     """
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "", "gzip", "deflate"):
@@ -180,18 +183,47 @@ async def _read(
     inflate = zlib.decompressobj(47).decompress if encoding in ("gzip", "deflate") else None
     content, received = bytearray(), 0
     try:
-        async for chunk in response.aiter_raw():
-            # Counted on both sides of zlib, which keeps all that follows the end of what was packed.
-            received += len(chunk)
-            plain = chunk if inflate is None else inflate(chunk, cap + 1 - len(content))
-            content += plain
-            if max(received, len(content)) > cap:
-                return None
-            if seen is not None and seen(plain):
-                break
+        async with _ended_by(seen):
+            async for chunk in response.aiter_raw():
+                # Counted on both sides of zlib, which keeps all that follows the end of what was packed.
+                received += len(chunk)
+                plain = chunk if inflate is None else inflate(chunk, cap + 1 - len(content))
+                content += plain
+                if max(received, len(content)) > cap:
+                    return None
+                if seen is not None and seen(plain):
+                    break
     except zlib.error:
         return None
     return bytes(content)
+
+
+@asynccontextmanager
+async def _ended_by(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]:
+    """End what is done inside as soon as `seen`, asked every 50 ms whether chunks come or not, says so."""
+    if seen is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    looks: list[asyncio.TimerHandle] = []
+    try:
+        async with asyncio.timeout(None) as limit:
+
+            def look() -> None:
+                if seen(b""):
+                    limit.reschedule(loop.time())
+                else:
+                    looks[:] = [loop.call_later(_LOOK_S, look)]
+
+            look()
+            try:
+                yield
+            finally:
+                for each in looks:
+                    each.cancel()
+    except TimeoutError:
+        if not limit.expired():
+            raise
 
 
 def _transport_fault(where: str, error: httpx.HTTPError, sent: tuple[str, ...]) -> Fault:

@@ -153,10 +153,13 @@ class OpenAICompatibleChat:
     """`ChatModel` over `POST {base_url}/chat/completions`; sends `model` and `messages`.
 
     A schema goes as nested `json_schema`, the one form that all servers read, and a reply that is to be
-    watched is asked for as a stream; a server that refuses either is asked again without, and never again
-    with it if that helped. Code fences stay for the caller's parser. With `retries` 0 each of these requests
-    is made exactly once, and a 500, which some servers answer to a schema and all to anything else, is left
-    to the caller.
+    watched is asked for as a stream that ends with its account of tokens; a server that refuses one of these
+    is asked again without, and never again with it if that helped. Code fences stay for the caller's parser.
+    With `retries` 0 each of these requests is made exactly once, and a 500, which some servers answer to a
+    schema and all to anything else, is left to the caller.
+
+    The first reply that is to be watched is read to its end: some chat templates begin a thought themselves,
+    and what looks like an answer is one until its end is seen. A model that does so is never cut.
     """
 
     def __init__(
@@ -173,6 +176,7 @@ class OpenAICompatibleChat:
         self._model = model
         self._reasoning_effort = reasoning_effort
         self._refused = frozenset[str]()
+        self._thinks_apart = False
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(
@@ -186,30 +190,41 @@ class OpenAICompatibleChat:
     ) -> Completion:
         """Return the reply's text and its tokens; see `ChatModel`."""
         sent = (sendable(system), sendable(user))
-
-        async def ask(wishes: dict[str, object], never_retried: int | None = None) -> Completion:
-            body = self._body(*sent, wishes)
-            call = Call(_CHAT, body, sent, deadline, _CHAT_REPLY_BYTES, never_retried, enough)
-            return streams.completion(self._endpoint.shown(_CHAT), await self._endpoint.post(call), sent)
-
-        wishes = _wishes(schema, stream=enough is not None)
+        wishes, dropped = _wishes(schema, stream=enough is not None), set[str]()
         for name in self._refused:
             wishes.pop(name, None)
-        if not wishes:
-            return await ask({})
-        try:
-            return await ask(wishes, never_retried=500 if schema is not None else None)
-        except ProviderError as error:
-            if error.status not in (_REFUSED if schema is None else self._schema_refused):
-                raise
-            if schema is None and isinstance(error, SizeRefused):
-                raise
-        completion = await ask({})
-        self._refused |= wishes.keys()
-        return completion
+        while True:
+            try:
+                completion = await self._ask(sent, wishes, deadline, enough)
+            except ProviderError as error:
+                if not wishes or not self._is_refusal(error, wishes):
+                    raise
+                dropped.add(wishes.popitem()[0])
+            else:
+                self._refused |= dropped
+                return completion
 
     async def aclose(self) -> None:
         await self._endpoint.aclose()
+
+    async def _ask(
+        self, sent: tuple[str, str], wishes: dict[str, object], deadline: float, enough: Enough | None
+    ) -> Completion:
+        never_retried = 500 if "response_format" in wishes else None
+        watched = enough if self._thinks_apart else None
+        call = Call(
+            _CHAT, self._body(*sent, wishes), sent, deadline, _CHAT_REPLY_BYTES, never_retried, watched
+        )
+        reply = await self._endpoint.post(call)
+        if enough is not None and watched is None:
+            self._thinks_apart = not streams.opens_in_thought(reply)
+        return streams.completion(self._endpoint.shown(_CHAT), reply, sent)
+
+    def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
+        """Whether the server may have refused the last of the wishes, and not the request."""
+        if "response_format" in wishes:
+            return error.status in self._schema_refused
+        return error.status in _REFUSED and not isinstance(error, SizeRefused)
 
     def _body(self, system: str, user: str, wishes: dict[str, object]) -> bytes:
         request: dict[str, object] = {
@@ -223,8 +238,10 @@ class OpenAICompatibleChat:
 
 
 def _wishes(schema: dict[str, object] | None, *, stream: bool) -> dict[str, object]:
-    """What a request may hold and a server may refuse."""
-    wishes: dict[str, object] = {"stream": True} if stream else {}
+    """What a request may hold and a server may refuse, what is least known last."""
+    wishes: dict[str, object] = {}
+    if stream:
+        wishes = {"stream": True, "stream_options": {"include_usage": True}}
     if schema is not None:
         wrapped = {"name": "reply", "strict": True, "schema": schema}
         wishes["response_format"] = {"type": "json_schema", "json_schema": wrapped}

@@ -35,8 +35,13 @@ class Message(msgspec.Struct, frozen=True):
     """What a model says, or a part of it: text or parts of text, and thoughts under either name."""
 
     content: str | list[dict[str, object]] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
+    reasoning_content: object = None
+    reasoning: object = None
+
+    @property
+    def thoughts(self) -> str:
+        """What was thought, where that is told as text."""
+        return next((each for each in (self.reasoning_content, self.reasoning) if isinstance(each, str)), "")
 
 
 class _Choice(msgspec.Struct, frozen=True):
@@ -152,8 +157,7 @@ def read_completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
     if not reply.choices:
         raise _bad_reply(f"{where} sent no choice")
     message = reply.choices[0].message
-    thoughts = message.reasoning_content or message.reasoning or ""
-    return completion_of(plain(message.content), thoughts, reply.usage, sent)
+    return completion_of(plain(message.content), message.thoughts, reply.usage, sent)
 
 
 def completion_of(
@@ -193,6 +197,11 @@ def without_thoughts(text: str) -> str:
     ends = [match.end() for match in _END_OF_THOUGHT.finditer(text)]
     answer = text[ends[-1] :] if ends else text
     return "" if _THOUGHT.match(answer) else answer.strip()
+
+
+def ends_a_thought(text: str) -> bool:
+    """Whether a think block ends in a text that none begins."""
+    return bool(_END_OF_THOUGHT.search(text)) and not _THOUGHT.match(text)
 
 
 def plain(content: str | list[dict[str, object]] | None) -> str:

@@ -13,7 +13,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from forged.providers import Completion
-from forged.providers.replies import Message, completion_of, plain, read_completion, without_thoughts
+from forged.providers.replies import (
+    Message,
+    completion_of,
+    ends_a_thought,
+    plain,
+    read_completion,
+    without_thoughts,
+)
 
 _DATA, _DONE = b"data:", b"[DONE]"
 # How llama.cpp gave up until the end of 2025, over a window that is too long for one.
@@ -40,13 +47,14 @@ _EVENT = msgspec.json.Decoder(_Event)
 class Stream:
     """One reply as far as it has come; `feed` it chunk by chunk.
 
-    `whole` says whether its end was seen, `error` holds the event in which the server gave up.
+    `whole` says whether all of the text was seen, `over` whether nothing more is to come, `error` holds the
+    event in which the server gave up.
     """
 
     def __init__(self) -> None:
         self.content, self.thoughts = "", ""
         self.usage: object = None
-        self.whole = False
+        self.whole = self.over = False
         self.events = 0
         self.error = b""
         self._rest = bytearray()
@@ -72,7 +80,7 @@ class Stream:
 
     def _read(self, data: bytes) -> None:
         if data == _DONE:
-            self.whole = True
+            self.whole = self.over = True
             return
         try:
             event = _EVENT.decode(data)
@@ -85,7 +93,7 @@ class Stream:
             self.error = data
         said = choice.delta or Message()
         self.content += plain(said.content)
-        self.thoughts += said.reasoning_content or said.reasoning or ""
+        self.thoughts += said.thoughts
         self.whole = self.whole or bool(choice.finish_reason)
 
 
@@ -100,15 +108,28 @@ def error_in(body: bytes) -> bytes:
 
 
 def watch(enough: Callable[[str], bool]) -> Callable[[bytes], bool]:
-    """Return what takes each chunk of one reply and tells whether the text so far is enough."""
+    """Return what takes each chunk of one reply and tells whether the text so far is enough.
+
+    An empty chunk says that none came for a while: time went by, and a stream that is over may not be closed.
+    """
     stream = Stream()
 
     def seen(chunk: bytes) -> bool:
         before = stream.events
         stream.feed(chunk)
+        if not chunk:
+            return stream.over or (stream.events > 0 and enough(stream.answer))
         return stream.events > before and enough(stream.answer)
 
     return seen
+
+
+def opens_in_thought(body: bytes) -> bool:
+    """Whether a reply's text holds the end of a thought whose beginning the chat template wrote.
+
+    Only its end tells such a thought from an answer.
+    """
+    return is_stream(body) and ends_a_thought(_read_whole(body).content)
 
 
 def completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:

@@ -59,6 +59,32 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     min_score: float
 
 
+class _Hurry:
+    """Whether the hypotheses that stand have to do, because somebody's deadline is near.
+
+    Just before it, so that there is time left to embed them, and not after: who is late anyway waits for all
+    of them, for the turn cache.
+    """
+
+    def __init__(self) -> None:
+        self._windows: list[tuple[float, float]] = []
+
+    def join(self, deadline: float) -> None:
+        """Somebody waits until then."""
+        self._windows.append((deadline - _SETTLING * _reserve(deadline), deadline))
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        return any(begins <= now < deadline for begins, deadline in self._windows)
+
+
+class _Flight(msgspec.Struct, frozen=True):
+    """The one pipeline of a turn, and when those who share it are in a hurry."""
+
+    task: asyncio.Task[Answer]
+    hurry: _Hurry
+
+
 class Retriever:
     """Answers asks over views; shared by all connections of the daemon."""
 
@@ -70,7 +96,7 @@ class Retriever:
         self._tuning = tuning
         self._metrics = metrics
         self.cache = TurnCache(time.monotonic)
-        self._flights: dict[tuple[TurnKey, int], asyncio.Task[Answer]] = {}
+        self._flights: dict[tuple[TurnKey, int], _Flight] = {}
         self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
 
     async def retrieve(self, ask: Ask, roots: tuple[str, ...], see: See) -> tuple[Answer, bool]:
@@ -88,19 +114,23 @@ class Retriever:
         if cached is not None:
             return cached, True
         flight = self._flights.get((key, ask.min_generation)) or self._launch(key, ask, see)
-        return await self._by_deadline(flight, ask, see), False
+        flight.hurry.join(ask.deadline)
+        return await self._by_deadline(flight.task, ask, see), False
 
     async def _alone(self, ask: Ask, see: See) -> Answer:
         """A turn without a name is answered once and never kept (bug 12), so nobody waits for it late."""
-        flight = asyncio.create_task(self._pipeline(ask, see))
+        hurry = _Hurry()
+        hurry.join(ask.deadline)
+        task = asyncio.create_task(self._pipeline(ask, see, hurry))
         try:
-            return await self._by_deadline(flight, ask, see)
+            return await self._by_deadline(task, ask, see)
         finally:
-            flight.cancel()
+            task.cancel()
 
-    def _launch(self, key: TurnKey, ask: Ask, see: See) -> asyncio.Task[Answer]:
+    def _launch(self, key: TurnKey, ask: Ask, see: See) -> _Flight:
         """Start the one pipeline of a turn; whoever asks for the same turn meanwhile shares it (bug 13)."""
-        flight = asyncio.create_task(self._pipeline(ask, see))
+        hurry = _Hurry()
+        flight = _Flight(asyncio.create_task(self._pipeline(ask, see, hurry)), hurry)
         self._flights[key, ask.min_generation] = flight
         purges = self.cache.purges
 
@@ -111,7 +141,7 @@ class Retriever:
             if task.result().status != "not_ready":
                 self.cache.put(key, task.result())
 
-        flight.add_done_callback(landed)
+        flight.task.add_done_callback(landed)
         return flight
 
     async def _by_deadline(self, flight: asyncio.Task[Answer], ask: Ask, see: See) -> Answer:
@@ -141,7 +171,7 @@ class Retriever:
             return Answer(status="not_ready", reason=FIRST_BUILD)
         return Answer(status="timeout", reason="retrieval_timeout_s is over", generation=view.generation)
 
-    async def _pipeline(self, ask: Ask, see: See) -> Answer:
+    async def _pipeline(self, ask: Ask, see: See, hurry: _Hurry) -> Answer:
         """Queries, their vectors, the search: until 15 s past the deadline, for the turn cache."""
         limit = ask.deadline + LATE_S
         try:
@@ -149,7 +179,7 @@ class Retriever:
                 view = await see(0.0)
                 if _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
-                strategy, queries = await self._queries(ask, limit, _hurry(ask.deadline))
+                strategy, queries = await self._queries(ask, limit, hurry)
                 if not queries:
                     return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
                 view = await see(limit)
@@ -300,7 +330,9 @@ class Retriever:
             k *= 4
         if not gated or self._tuning.min_score <= 0:
             return ranked
-        near = gate.near_best(view.maps, candidates, vectors=vectors, background=view.background)
+        near = gate.near_best(
+            view.maps, candidates, message=ask.message, vectors=vectors, background=view.background
+        )
         return rank(view, near, top_k=ask.top_k, hop_depth=ask.hop_depth)
 
     async def _candidates(
@@ -349,7 +381,7 @@ class Retriever:
     def close(self) -> None:
         """Stop what runs late."""
         for flight in self._flights.values():
-            flight.cancel()
+            flight.task.cancel()
         self._search_thread.shutdown(wait=False, cancel_futures=True)
 
 
@@ -405,16 +437,6 @@ def _why_empty(view: View, ranked: Sequence[Ranked], block: injection.Injection)
 def _holds_nothing(view: View, min_generation: int) -> bool:
     """Whether every root is known to be empty: then neither a model nor an endpoint is asked."""
     return not (len(view) or view.waiting or view.problem) and view.generation >= min_generation
-
-
-def _hurry(deadline: float) -> Callable[[], bool]:
-    """Return what tells whether the hypotheses that stand have to do: just before the deadline, not after.
-
-    Who is late anyway, for the turn cache, waits for all of them. There must be time left to embed them
-    before `auto` begins to do without.
-    """
-    begins = deadline - _SETTLING * _reserve(deadline)
-    return lambda: begins <= time.monotonic() < deadline
 
 
 def _reserve(deadline: float) -> float:

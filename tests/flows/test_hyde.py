@@ -219,9 +219,20 @@ def test_another_turn_does_not_wait_for_a_late_one(auto, repo):
 
 # --- a reply that is read while it is written ---
 
-BABBLE = streamed("Shellfish is eaten.\nTusks are long.\n" + "and " * 9_000, at_once=b"long.", drip_s=0.001)
+LINES = "Shellfish is eaten.\nTusks are long.\n"
+BABBLE = streamed(LINES + "and " * 9_000, at_once=b"long.", drip_s=0.001)
+STALLED = streamed(LINES + "and so on", at_once=b'"and"}}]}\n\n', hold=threading.Event())
 
 
+@pytest.fixture
+def known(hyde, auto, repo) -> None:
+    """Models whose first reply has been read to its end."""
+    for scene in (hyde, auto):
+        scene.ask(repo, "who are you?")
+        scene.provider.received.clear()
+
+
+@pytest.mark.usefixtures("known")
 def test_the_lines_that_a_slow_model_has_written_do_in_time(hyde, repo):
     hyde.provider.chat = [BABBLE]
 
@@ -232,12 +243,28 @@ def test_the_lines_that_a_slow_model_has_written_do_in_time(hyde, repo):
     hyde.provider.wait_until(lambda: hyde.chats[0].closed_by_client)
 
 
-def test_auto_prefers_the_lines_that_stand_to_none(auto, repo):
-    auto.provider.chat = [BABBLE]
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("scene", ["auto", "hyde"])
+def test_the_lines_that_a_stalled_model_has_written_do_as_well(scene, request, repo):
+    scene = request.getfixturevalue(scene)
+    scene.provider.chat = [STALLED]
 
-    reply = auto.ask(repo, "what does it like")
+    reply = scene.ask(repo, "what does it like")
 
     assert (reply.status, reply.reason, reply.strategy) == ("ok", "", "hyde")
+    assert scene.embedded == ["Shellfish is eaten.", "Tusks are long.", "what does it like"]
+
+
+@pytest.mark.usefixtures("known")
+def test_a_sub_turn_that_waits_for_a_late_turn_gets_the_lines_that_stand(hyde, repo):
+    hyde.provider.chat = [STALLED]
+
+    late = hyde.ask(repo, "what does it like", "t1", timeout_s=0.05)
+    after = hyde.ask(repo, "what does it like", "t1")
+
+    assert late.status == "timeout"
+    assert (after.status, after.strategy) == ("ok", "hyde")
+    assert len(hyde.chats) == 1
 
 
 def test_who_is_late_anyway_waits_for_all_lines(hyde, repo):

@@ -908,10 +908,17 @@ BABBLE = streamed(LINES + "and so on " * 5_000, at_once=b"push.", drip_s=0.0005)
 def watch(
     provider: ScriptedProvider, enough: Callable[[str], bool], *, within: float = 10.0, **settings: object
 ) -> Completion:
+    """The second reply of a model, as the first is read to its end; what was asked first is forgotten."""
     model = OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01, **settings)
-    return asyncio.run(
-        _used(model, lambda m: m.complete("s", "u", deadline=time.monotonic() + within, enough=enough))
-    )
+
+    async def ask(model: OpenAICompatibleChat) -> Completion:
+        script = provider.script(CHAT, None)
+        await model.complete("s", "u", deadline=time.monotonic() + 10, enough=never)
+        provider.received.clear()
+        provider.chat = script
+        return await model.complete("s", "u", deadline=time.monotonic() + within, enough=enough)
+
+    return asyncio.run(_used(model, ask))
 
 
 def never(_: str) -> bool:
@@ -942,6 +949,38 @@ def test_a_model_that_does_not_stop_is_hung_up_on_when_it_is_enough(provider: Sc
 
     assert (found.text, found.whole) == (LINES.strip(), False)
     provider.wait_until(lambda: provider.received[0].closed_by_client)
+
+
+def test_a_model_that_stands_still_is_not_waited_for_once_it_is_enough(provider: ScriptedProvider) -> None:
+    """Time alone can make it enough, with no word more."""
+    provider.chat = streamed(LINES + "and so on", at_once=b'"used."}}]}\n\n', hold=HOLD)
+    until = time.monotonic() + 0.3
+
+    found = watch(provider, lambda text: bool(text) and time.monotonic() > until)
+
+    assert (found.text, found.whole) == ("Tabs are used.", False)
+
+
+def test_a_stream_that_is_over_need_not_be_closed(provider: ScriptedProvider) -> None:
+    provider.chat = streamed(LINES, end=b"data: [DONE]\n\n: bye\n\n", at_once=b"[DONE]\n\n", hold=HOLD)
+
+    assert watch(provider, never) == Completion(LINES.strip(), 1, 10)
+
+
+THOUGHT = "Okay, the user wants facts. " * 3 + "\n" + LINES
+THINKING = THOUGHT + "</think>\n" + LINES
+
+
+def test_the_first_reply_is_read_to_its_end_as_it_may_begin_in_a_thought(provider: ScriptedProvider) -> None:
+    """R1 and Qwen3 behind a server that does not tell thoughts apart: their template begins the thought."""
+    provider.chat = streamed(THINKING)
+
+    async def thrice(model: OpenAICompatibleChat) -> list[str]:
+        deadline = time.monotonic() + 10
+        return [(await model.complete("s", "u", deadline=deadline, enough=two_lines)).text for _ in range(3)]
+
+    model = OpenAICompatibleChat(provider.base_url, "m", backoff_s=0.01)
+    assert asyncio.run(_used(model, thrice)) == [LINES.strip()] * 3
 
 
 def test_a_server_that_streams_nothing_is_read_in_one_piece(provider: ScriptedProvider) -> None:
@@ -976,7 +1015,30 @@ def test_a_server_that_refuses_to_stream_is_asked_without_and_not_again(
 
     model = OpenAICompatibleChat(provider.base_url, "m", backoff_s=0.01)
     assert asyncio.run(_used(model, twice)) == ["answer", "answer"]
-    assert ["stream" in request.json for request in provider.requests()] == [True, False, False]
+    asked = [
+        (request.json.get("stream"), "stream_options" in request.json) for request in provider.requests()
+    ]
+    assert asked == [(True, True), (True, False), (None, False), (None, False)]
+
+
+def test_a_server_that_streams_but_counts_no_tokens_is_streamed_on(provider: ScriptedProvider) -> None:
+    """Mistral."""
+
+    def behave(provider: ScriptedProvider, request: object) -> Answer:
+        return Answer(status=422) if "stream_options" in request.json else streamed("answer")
+
+    provider.chat = behave
+
+    async def twice(model: OpenAICompatibleChat) -> list[str]:
+        deadline = time.monotonic() + 10
+        return [(await model.complete("s", "u", deadline=deadline, enough=never)).text for _ in range(2)]
+
+    model = OpenAICompatibleChat(provider.base_url, "m", backoff_s=0.01)
+    assert asyncio.run(_used(model, twice)) == ["answer", "answer"]
+    asked = [
+        (request.json.get("stream"), "stream_options" in request.json) for request in provider.requests()
+    ]
+    assert asked == [(True, True), (True, False), (True, False)]
 
 
 def test_a_server_error_is_no_refusal_to_stream(provider: ScriptedProvider) -> None:

@@ -95,6 +95,16 @@ def test_thoughts_are_no_answer_but_better_than_none():
     assert read(thinking + DONE).text == "Hm, tabs."
 
 
+def test_thoughts_that_are_no_text_cost_nothing_beside_them():
+    assert read(event("Tabs.", reasoning={"tokens": 7}) + DONE).text == "Tabs."
+
+
+def test_a_thought_that_the_template_began_is_told_by_its_end():
+    assert streams.opens_in_thought(event("Hm, tabs?") + event("</think>\nSpaces.") + DONE)
+    assert not streams.opens_in_thought(event("<think>Hm.</think>Spaces.") + DONE)
+    assert not streams.opens_in_thought(event("Spaces.") + DONE)
+
+
 def test_an_open_think_block_is_no_text_yet():
     stream = streams.Stream()
 

@@ -124,10 +124,13 @@ class ScriptedProvider:
     embeddings = property(None, lambda self, script: self.script(EMBEDDINGS, script))
     chat = property(None, lambda self, script: self.script(CHAT, script))
 
-    def script(self, path: str, script: Script) -> None:
+    def script(self, path: str, script: Script) -> Script:
+        """Answer at a path by this script; returns what is left of the one before."""
         with self._changed:
+            before = self._scripts.get(path)
             callable_or_answer = script is None or isinstance(script, Answer) or callable(script)
             self._scripts[path] = script if callable_or_answer else iter(script)
+            return before
 
     def requests(self, path: str | None = None) -> list[Request]:
         with self._changed:
