@@ -455,7 +455,11 @@ class Found(Reply, frozen=True, tag="found"):
 
 
 class Explained(Reply, frozen=True, tag="explained"):
-    """One ledger entry: what was asked, what was found, what was cut."""
+    """One ledger entry: what was asked, what was found, what was cut.
+
+    `omitted_ids` did not fit the budget; `far_ids` were left out as far below the best, and are no part of
+    `memories`.
+    """
 
     session_id: str = ""
     turn_id: str = ""
@@ -466,6 +470,7 @@ class Explained(Reply, frozen=True, tag="explained"):
     memories: tuple[Hit, ...] = ()
     included: int = 0
     omitted_ids: tuple[str, ...] = ()
+    far_ids: tuple[str, ...] = ()
     generation: str = ""
     elapsed_ms: float = 0.0
 

@@ -103,6 +103,8 @@ def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
     if found.memories:
         yield ""
         yield from _ranking(found)
+    if found.far_ids:
+        yield f"left out, as far below the best: {', '.join(map(escape_line, found.far_ids))}"
 
 
 def _occasion(found: Explained, query: str) -> str:

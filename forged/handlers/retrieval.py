@@ -163,6 +163,7 @@ def _explained(
         memories=fitting([hit(ranked) for ranked in answer.ranked]),
         included=answer.included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),
+        far_ids=answer.far,
         generation=context.token(answer.generation),
     )
 

@@ -58,12 +58,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it.
 
     `status` is one of design.md D8; `degraded` marks a fallback of `auto` (D5), or that a root could not be
-    seen. `ranked` holds everything found, best first; the first `included` of them are in `text`.
+    seen. `ranked` holds everything found, best first; the first `included` of them are in `text`. `far` are
+    ids that would have been among them but for lying far below the best (`gate.near_best`).
     """
 
     status: str
     reason: str = ""
     ranked: tuple[Ranked, ...] = ()
+    far: tuple[str, ...] = ()
     text: str = ""
     digest: str = ""
     included: int = 0

@@ -267,7 +267,7 @@ class Retriever:
         missing = FIRST_BUILD if view.waiting else view.problem
         lacking = missing or self._oddity(view, vectors)
         held_back = await self._held_back(view, queries, vectors) if gated else ""
-        ranked = () if held_back else await self._ranked(ask, view, queries, vectors, gated=gated)
+        ranked, far = ((), ()) if held_back else await self._ranked(ask, view, queries, vectors, gated=gated)
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
         if not ranked and (missing or (lacking not in {"", WORDS_ONLY} and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
@@ -278,6 +278,7 @@ class Retriever:
             status="ok" if block.text else "empty",
             reason=reason or lacking or held_back or _why_empty(view, ranked, block),
             ranked=ranked,
+            far=far,
             text=block.text,
             digest=block.digest,
             included=block.included,
@@ -316,10 +317,11 @@ class Retriever:
 
     async def _ranked(
         self, ask: Ask, view: View, queries: Sequence[str], vectors: Vectors | None, *, gated: bool
-    ) -> tuple[Ranked, ...]:
+    ) -> tuple[tuple[Ranked, ...], tuple[str, ...]]:
         """Look further until top_k chains are found: versions of one memory may take all first places.
 
-        What lies far below the best is left out at the end, or the look would go on to the last row for it.
+        What lies far below the best is left out at the end, or the look would go on to the last row for it;
+        its ids come second.
         """
         k = _with_room(ask.top_k, view)
         while True:
@@ -329,11 +331,13 @@ class Retriever:
                 break
             k *= 4
         if not gated or self._tuning.min_score <= 0:
-            return ranked
+            return ranked, ()
         near = gate.near_best(
             view.maps, candidates, message=ask.message, vectors=vectors, background=view.background
         )
-        return rank(view, near, top_k=ask.top_k, hop_depth=ask.hop_depth)
+        kept = rank(view, near, top_k=ask.top_k, hop_depth=ask.hop_depth)
+        ids = {each.memory.id for each in kept}
+        return kept, tuple(each.memory.id for each in ranked if each.memory.id not in ids)
 
     async def _candidates(
         self, view: View, message: str, queries: Sequence[str], vectors: Vectors | None, k: int

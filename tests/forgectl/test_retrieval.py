@@ -119,6 +119,7 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
         memories=(reports.hit(), hop),
         included=1,
         omitted_ids=("mem_hop",),
+        far_ids=("mem_x", "mem_y"),
     )
 
     shown = forgectl("why", "--session", "s1")
@@ -133,6 +134,7 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
         "score  cosine  lexical  via     budget  memory",
         "0.900  0.800   3.250    search  fits    mem_a    Wrap errors.",
         "0.400  -       -        hop     cut     mem_hop  Wrap errors.",
+        "left out, as far below the best: mem_x, mem_y",
     ]
     assert daemon.asked(Why).session_id == "s1"
 

@@ -461,6 +461,8 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     ungated = retrieve(retriever(None, embedder), view, window=window)
 
     assert [each.memory.id for each in injected.ranked] == ["c"]
+    assert set(injected.far) == set("abdef")
+    assert (listed.far, ungated.far) == ((), ())
     assert {each.memory.id for each in listed.ranked} == set("abcdef")
     assert {each.memory.id for each in ungated.ranked} == set("abcdef")
 
