@@ -16,7 +16,7 @@ demo: $(VENV)/.installed
 	$(BIN)/forgectl demo
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests
 
 # Kills and broken disks by the hundred; takes some minutes.
 test-faults: $(VENV)/.installed

@@ -459,7 +459,8 @@ def test_in_a_pipe_a_rebuild_adds_plain_lines_on_stderr(slow):
         out, err = process.communicate(timeout=30)
 
     assert process.returncode == 0
-    assert f"embedding 300/300  {shell.directory}\n" in err
+    # The answer may overtake the last of them.
+    assert re.search(rf"^embedding \d+/300  {re.escape(str(shell.directory))}$", err, re.MULTILINE)
     assert "\r" not in err
     assert "\x1b" not in err
     assert out.startswith("up to date with the disk, generation ")
