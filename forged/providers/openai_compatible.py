@@ -149,6 +149,13 @@ class OpenAICompatibleEmbedder:
         return clipped(f"{self._prefixes[kind]}{text}", self._max_text_tokens)
 
 
+class EmptyStream(ProviderError):  # noqa: N818 - reads as what happened
+    """A reply was asked for as a stream, and there was nothing in it.
+
+    So llama_cpp.server says that a window is too long; asked without a stream, it says it in words.
+    """
+
+
 class OpenAICompatibleChat:
     """`ChatModel` over `POST {base_url}/chat/completions`; sends `model` and `messages`.
 
@@ -216,6 +223,9 @@ class OpenAICompatibleChat:
             _CHAT, self._body(*sent, wishes), sent, deadline, _CHAT_REPLY_BYTES, never_retried, watched
         )
         reply = await self._endpoint.post(call)
+        if "stream" in wishes and not reply.strip():
+            where = self._endpoint.shown(_CHAT)
+            raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
         if enough is not None and watched is None:
             self._thinks_apart = not streams.opens_in_thought(reply)
         return streams.completion(self._endpoint.shown(_CHAT), reply, sent)
@@ -224,7 +234,9 @@ class OpenAICompatibleChat:
         """Whether the server may have refused the last of the wishes, and not the request."""
         if "response_format" in wishes:
             return error.status in self._schema_refused
-        return error.status in _REFUSED and not isinstance(error, SizeRefused)
+        if isinstance(error, SizeRefused):
+            return False
+        return error.status in _REFUSED or isinstance(error, EmptyStream)
 
     def _body(self, system: str, user: str, wishes: dict[str, object]) -> bytes:
         request: dict[str, object] = {

@@ -1067,6 +1067,22 @@ def test_a_window_too_long_is_refused_in_a_stream_by_llama_cpp(provider: Scripte
     assert len(provider.requests()) == 1
 
 
+def test_a_stream_of_nothing_is_asked_about_without_one(provider: ScriptedProvider) -> None:
+    """llama_cpp.server, over a window too long for it."""
+
+    def behave(provider: ScriptedProvider, request: object) -> Answer:
+        if "stream" in request.json:
+            return Answer(body=b"", headers={"Content-Type": "text/event-stream"})
+        return Answer({"error": {"message": "maximum context length is 2048 tokens"}}, status=400)
+
+    provider.chat = behave
+
+    with pytest.raises(SizeRefused):
+        watch(provider, never)
+
+    assert "stream" not in provider.requests()[-1].json
+
+
 def test_a_stream_in_which_the_server_gives_up_is_its_error(provider: ScriptedProvider) -> None:
     gave_up = b'data: {"error":{"message":"engine overloaded","code":503}}\n\n'
     provider.chat = streamed("Tabs are", end=gave_up)
