@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,13 +16,13 @@ import pytest
 
 from forged_client import Client
 from forged_client.protocol import RELOADING, StatusReport
+from tests.support.activated import Activated, activated, needs_activation
 from tests.support.capturing import capturing, contents, on_disk, proposal, reply
 from tests.support.daemon import DaemonProcess, eventually, running
 from tests.support.provider import CHAT, Answer, ScriptedProvider
 from tests.support.scene import configuration, memory, put
 from tests.support.shell import Shell
 
-_ACTIVATE = shutil.which("systemd-socket-activate")
 _STOP_S = 5.0
 _CLIENTS = 20
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's /proc")
@@ -262,39 +260,16 @@ def test_twenty_reloads_leave_no_threads_descriptors_or_children_behind(daemon, 
 
 
 @pytest.fixture
-def activated(home: Path) -> Iterator[tuple[DaemonProcess, subprocess.Popen[bytes], socket.socket]]:
-    """A daemon behind the real systemd-socket-activate, and what it tells its manager."""
+def service(home: Path) -> Iterator[Activated]:
     write(home, 1000)
-    daemon = DaemonProcess(home)
-    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    notify.bind(str(daemon.directory / "notify"))
-    notify.settimeout(20)
-    os.mkdir(os.path.dirname(daemon.socket), 0o700)
-    passed = {**daemon.env, "NOTIFY_SOCKET": str(daemon.directory / "notify")}
-    settings = [f"--setenv={name}={value}" for name, value in passed.items()]
-    command = [sys.executable, "-m", "forged", "serve"]
-    process = subprocess.Popen(
-        [_ACTIVATE, "-l", daemon.socket, "--fdname=forged", *settings, *command],
-        env={"PATH": os.environ["PATH"]},
-        cwd="/",
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        eventually(lambda: os.path.exists(daemon.socket), 10)
-        yield daemon, process, notify
-    finally:
-        process.kill()
-        process.wait(10)
-        notify.close()
-        daemon.close()
+    with activated(home) as service:
+        yield service
 
 
-@pytest.mark.skipif(_ACTIVATE is None, reason="systemd-socket-activate is not installed here")
-def test_a_socket_of_the_service_manager_is_served_on(activated, home, repo):
+@needs_activation
+def test_a_socket_of_the_service_manager_is_served_on(service, home, repo):
     """The same node, the same process; the manager hears of a reload and never of an end."""
-    daemon, process, notify = activated
+    daemon, process, notify = service.daemon, service.process, service.notify
     put(repo, memory("m1", "The walrus sings on Tuesdays."))
     node = os.stat(daemon.socket).st_ino
     with Client(daemon.socket, timeout_s=20) as client:
