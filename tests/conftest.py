@@ -8,6 +8,7 @@ import os
 # machine take five times as long as one.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,10 @@ settings.register_profile(
     "forged", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("forged")
+
+# A shell that starts the tests in its background has Ctrl-C ignored, by all that they start as well.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _KEPT = {
     "PATH",
