@@ -104,7 +104,7 @@ def is_stream(body: bytes) -> bool:
 
 def error_in(body: bytes) -> bytes:
     """Return the event in which a server gave up, as an error body; empty if there is none."""
-    return _read_whole(body).error if is_stream(body) else b""
+    return _read_whole(body).error if b"error" in body and is_stream(body) else b""
 
 
 def watch(enough: Callable[[str], bool]) -> Callable[[bytes], bool]:

@@ -23,17 +23,13 @@ _SHORT = 3_000
 _LONG = 16_000
 
 
-def _in_no_hurry() -> bool:
-    return False
-
-
 async def hypotheses(
     model: ChatModel,
     window: Sequence[Utterance],
     *,
     count: int,
     deadline: float,
-    hurried: Callable[[], bool] = _in_no_hurry,
+    hurried: Callable[[], bool],
 ) -> tuple[str, ...]:
     """Ask for `count` hypotheses; `deadline` is `time.monotonic()` seconds. Empty window: no call (B48).
 

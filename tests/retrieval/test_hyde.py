@@ -36,7 +36,7 @@ class Model:
 
 
 def asked(model, window=SAID, count=5):
-    return asyncio.run(hyde.hypotheses(model, window, count=count, deadline=12.5))
+    return asyncio.run(hyde.hypotheses(model, window, count=count, deadline=12.5, hurried=lambda: False))
 
 
 def test_the_model_gets_the_window_the_number_and_the_deadline():
