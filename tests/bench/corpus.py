@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from forged.frontmatter import render
+from forged.files.frontmatter import render
 from forged.memory import Memory, Related
-from forged.providers import Vectors
+from forged.models import Vectors
 
 DIMENSION = 384
 BODY_BYTES = 600

@@ -15,7 +15,7 @@ import corpus
 from daemons import Caller, Daemon, prepared, serving
 from measuring import Broken, Figure, ms, p50, p99, plain_environment, process
 
-from forged.frontmatter import render
+from forged.files.frontmatter import render
 from forged.memory import Memory
 from forged_client import framing, protocol
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import corpus
 from measuring import Broken, Figure, directory, in_turn, ms, p50
 
+from forged.files.store import MemoryStore
 from forged.memory import Scope
-from forged.store import MemoryStore
 
 _FILES = 10_000
 _ROUNDS = 7

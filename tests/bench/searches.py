@@ -13,14 +13,14 @@ import numpy as np
 from daemons import Caller, prepared, serving
 from measuring import HERE, Broken, Figure, in_turn, ms, needs, p50, plain_environment
 
-from forged import gate, graph, vector_map
-from forged.background import Background
-from forged.dense import DenseLeg, cosines_into
-from forged.everyday import MESSAGES
-from forged.lexical import LexicalLeg
-from forged.terms import terms
-from forged.traits import Traits
-from forged.vector_map import VectorMap
+from forged.map import chains, relevance, vector_map
+from forged.map.baseline import Background
+from forged.map.dense import DenseLeg, cosines_into
+from forged.map.lexical import LexicalLeg
+from forged.map.traits import Traits
+from forged.map.vector_map import VectorMap
+from forged.text.everyday import MESSAGES
+from forged.text.terms import terms
 from forged_client import framing, protocol
 
 _MEMORIES = 10_000
@@ -94,7 +94,7 @@ def _map(rows: np.ndarray, *, words: bool) -> VectorMap:
         memories=memories,
         lexical=LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None,
         dense=DenseLeg.build("bench", rows),
-        chains=graph.NO_CHAINS,
+        chains=chains.NO_CHAINS,
         traits=Traits.of(memories),
     )
 
@@ -130,7 +130,7 @@ def over_the_socket() -> Sequence[Figure]:
 
             def weigh() -> None:
                 turn = next(turns) % _CALLS
-                gate.evidence(
+                relevance.evidence(
                     maps, texts=asked[turn], vectors=vectors[turn], background=background, words=True
                 )
 

@@ -17,8 +17,9 @@ from pathlib import Path
 import corpus
 import numpy as np
 
-from forged import config, daemon
-from forged.providers import Kind, Vectors
+from forged import config
+from forged.daemon import app
+from forged.models import Kind, Vectors
 
 
 class StubEmbedder:
@@ -56,5 +57,5 @@ class StubEmbedder:
 
 if __name__ == "__main__":
     logging.basicConfig(level="WARNING")
-    stub = daemon.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
-    asyncio.run(daemon.serve(config.load(os.environ), dict(os.environ), models=stub))
+    stub = app.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
+    asyncio.run(app.serve(config.load(os.environ), dict(os.environ), models=stub))
