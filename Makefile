@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 REAL_VENV ?= .venv-real
 REAL_BIN := $(REAL_VENV)/bin
 
-.PHONY: demo test test-faults test-real lint bench clean
+.PHONY: demo test test-faults test-real lint bench flows clean
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,10 @@ lint: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python tests/bench/run.py
+
+# Which files a request enters, in every process; `make flows WRITE=forged/docs/architecture.md` keeps the page.
+flows: $(VENV)/.installed
+	$(BIN)/python -m tests.walks $(if $(WRITE),--write $(WRITE))
 
 clean:
 	rm -rf $(VENV) $(REAL_VENV) build dist
