@@ -14,11 +14,10 @@ from daemons import Caller, prepared, serving
 from measuring import HERE, Broken, Figure, in_turn, ms, needs, p50, plain_environment
 
 from forged.map import chains, relevance, vector_map
-from forged.map.baseline import Background
+from forged.map.baseline import Baseline
 from forged.map.dense import DenseLeg, cosines_into
 from forged.map.lexical import LexicalLeg
-from forged.map.traits import Traits
-from forged.map.vector_map import VectorMap
+from forged.map.vector_map import Traits, VectorMap
 from forged.text.everyday import MESSAGES
 from forged.text.terms import terms
 from forged_client import framing, protocol
@@ -109,7 +108,7 @@ def over_the_socket() -> Sequence[Figure]:
     maps = [_map(corpus.vectors(texts), words=True)]
     vectors = [corpus.vectors(hypotheses) for hypotheses in asked]
     everyday = corpus.vectors(MESSAGES)
-    background = Background.of("bench", everyday, everyday)
+    background = Baseline.of("bench", everyday, everyday)
     turns = iter(range(10**9))
 
     with prepared() as daemon:

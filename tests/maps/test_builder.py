@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from forged.files.store import MemoryStore
-from forged.map.traits import Traits
+from forged.map.vector_map import Traits
 from forged.maps.builder import Builder
 from tests.support.embedders import FakeEmbedder, vector
 from tests.support.loops import run

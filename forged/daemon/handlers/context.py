@@ -15,7 +15,7 @@ from forged.counters import Metrics
 from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
 from forged.files import roots
 from forged.files.roots import Root
-from forged.map.view import View
+from forged.map.vector_map import View
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
 from forged.memory import Scope
