@@ -1,7 +1,8 @@
 """The gate, which decides whether a store has anything to say about a message: a second reading of a search.
 
-`read` takes what `search` found, its cosines and postings, and the baseline of the model; it compares nothing
-anew. Out come `Reading.evidence`, one number for the request, and `Reading.near_best`, which cuts candidates.
+`weigh` takes what a search found, its cosines and postings, and the baseline of the model; nothing is
+compared anew. Out come `Reading.evidence`, one number for the request, and `Reading.near_best`, which leaves
+out the candidates that lie far below the best.
 
 An agent asks before every turn, and most turns ("ok, next") concern no memory at all. Ranking cannot tell:
 the best of many is always there. So the evidence is in the same unit for every model and every size of store:
@@ -108,7 +109,7 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
         ]
 
 
-def read(found: Found, baseline: Baseline | None) -> Reading:
+def weigh(found: Found, baseline: Baseline | None) -> Reading:
     """Weigh what a search found; until there is a baseline of its model, only the words are used.
 
     The mean of the queries counts, and not the best: one lucky guess among five hypotheses let a third of the

@@ -62,7 +62,7 @@ class Candidate(msgspec.Struct, frozen=True):
     query: int
 
 
-def search(
+def search_maps(
     maps: Sequence[VectorMap],
     *,
     texts: Sequence[str],
@@ -267,9 +267,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         order = np.argsort(-scores, kind="stable")
         columns, scores = columns[order], _without_noise(scores[order])
         ids = [self.maps[place].memories[row].id for place, row in self._where(columns)]
-        keys = list(zip((-scores).tolist(), ids, columns.tolist(), strict=True))
-        order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.intp)
-        return columns[order], scores[order]
+        # Noise was taken out from the best on, so the scores stand in order; only equal ones may move.
+        ranked = sorted(zip((-scores).tolist(), ids, columns.tolist(), strict=True))
+        return np.array([column for *_, column in ranked], np.intp), scores
 
     def _where(self, columns: Columns) -> list[tuple[int, int]]:
         """Map and row of each column."""

@@ -24,7 +24,7 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import chains, relevance
 from forged.map.relevance import Reading
-from forged.map.search import Candidate, Found, search
+from forged.map.search import Candidate, Found, search_maps
 from forged.map.vector_map import View
 from forged.models import ChatModel, Embedder, Vectors
 from forged.retrieval import hyde, injection
@@ -272,7 +272,7 @@ class Retriever:
         found = await self._found(view, ask.message, queries, vectors)
         reading, held_back = None, ""
         if gated and self._tuning.min_score > 0 and len(view):
-            reading = await self._beside(view, vectors, lambda: relevance.read(found, view.baseline))
+            reading = await self._beside(view, vectors, lambda: relevance.weigh(found, view.baseline))
             held_back = self._held_back(reading)
         ranked, far = ((), ()) if held_back else await self._ranked(ask, view, found, vectors, reading)
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
@@ -336,7 +336,7 @@ class Retriever:
         self, view: View, message: str, queries: Sequence[str], vectors: Vectors | None
     ) -> Found:
         compare = functools.partial(
-            search,
+            search_maps,
             view.maps,
             texts=queries,
             vectors=vectors,

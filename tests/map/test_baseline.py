@@ -8,7 +8,7 @@ import pytest
 from forged.map import relevance
 from forged.map.baseline import Baseline, Calibration
 from forged.map.dense import DenseLeg
-from forged.map.search import search
+from forged.map.search import search_maps
 from tests.support.maps import vector_map
 from tests.support.scene import memory
 
@@ -71,8 +71,8 @@ def cosines(baseline, queries, rows):
     one = vector_map(
         [memory(f"m{n:03}", "text") for n in range(len(rows))], dict(zip(NAMES, rows, strict=False))
     )
-    found = search([one], texts=[], vectors=queries, lexical_weight=0)
-    return relevance.read(found, baseline).cosines
+    found = search_maps([one], texts=[], vectors=queries, lexical_weight=0)
+    return relevance.weigh(found, baseline).cosines
 
 
 def test_what_separates_messages_most_is_gone():

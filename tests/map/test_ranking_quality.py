@@ -17,7 +17,7 @@ import pytest
 
 from forged.evaluation import jsonl_set, scores
 from forged.evaluation.dataset import Dataset
-from forged.map.search import search
+from forged.map.search import search_maps
 from forged.map.vector_map import View
 from forged.models.local import local_embedder
 from forged.retrieval.retriever import rank
@@ -82,7 +82,7 @@ def recall_by_kind(dataset, vectors=None, query_vectors=None):
         item_of = {item.memory.id: item for item in (*repository.items, *dataset.user)}
         for query in repository.queries:
             asked = None if query_vectors is None else query_vectors[query.text][np.newaxis]
-            found = search(view.maps, texts=[query.text], vectors=asked, lexical_weight=0.3, message=0)
+            found = search_maps(view.maps, texts=[query.text], vectors=asked, lexical_weight=0.3, message=0)
             ranked = rank(view, found.best(WITH_ROOM), top_k=K, hop_depth=0)
             recall = scores.recall(query, [item_of[each.memory.id] for each in ranked])
             found["all"].append(recall)

@@ -22,7 +22,7 @@ from forged.map import relevance
 from forged.map.baseline import Baseline
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg, match
-from forged.map.search import Candidate, search
+from forged.map.search import Candidate, search_maps
 from forged.maps.vector_cache import VectorMemo
 from forged.models.local import local_embedder
 from forged.text.everyday import MESSAGES, WORDS
@@ -104,8 +104,8 @@ def of_another_model(one, rows):
 
 
 def evidence(maps, *, texts, vectors=None, baseline=None, words=True):
-    found = search(maps, texts=texts, vectors=vectors, lexical_weight=0.3 if words else 0)
-    return relevance.read(found, baseline).evidence
+    found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0.3 if words else 0)
+    return relevance.weigh(found, baseline).evidence
 
 
 def by_words(text, *maps):
@@ -493,8 +493,10 @@ def candidates(*rows, words=None, map_index=0):
 
 def kept(maps, found, queries, baseline, message=""):
     queries = np.atleast_2d(queries)
-    compared = search(maps, texts=[message] * len(queries), vectors=queries, lexical_weight=0.3, message=0)
-    near = relevance.read(compared, baseline).near_best(found)
+    compared = search_maps(
+        maps, texts=[message] * len(queries), vectors=queries, lexical_weight=0.3, message=0
+    )
+    near = relevance.weigh(compared, baseline).near_best(found)
     assert near == [each for each in found if each in near], "their order stays"
     return [(each.map_index, each.row) for each in near]
 
@@ -635,9 +637,11 @@ def test_without_a_yardstick_nothing_is_left_out(baseline, case):
         "another model": Baseline.of("another", cone(0, 48), cone(1, 48, towards=1)),
     }.get(case, baseline)
 
-    compared = search([one], texts=[""], vectors=None if case == "no vectors" else query, lexical_weight=0.3)
+    compared = search_maps(
+        [one], texts=[""], vectors=None if case == "no vectors" else query, lexical_weight=0.3
+    )
 
-    assert relevance.read(compared, baseline).near_best(found) == found
+    assert relevance.weigh(compared, baseline).near_best(found) == found
 
 
 # --- calibrations and edits ---------------------------------------------------------------------------

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from forged.map import search as searching
 from forged.map.chains import NO_CHAINS
 from forged.map.dense import DenseLeg
 from forged.map.lexical import match, scores
+from forged.map.search import search_maps
 from forged.map.vector_map import Traits, VectorMap
 from forged.memory import Memory
 from forged.text.terms import terms
@@ -59,7 +59,7 @@ def found(maps, hits):
 
 
 def search(maps, *, k, **query):
-    return searching.search(maps, **query).best(k)
+    return search_maps(maps, **query).best(k)
 
 
 def cosine_search(maps, queries, k=10, **options):
