@@ -77,9 +77,9 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
 class Calibration(msgspec.Struct, frozen=True, eq=False):
     """The rows of one dense leg held against a baseline.
 
-    `products` float32 (1 + axes, n), of each row with the dropped axes and the query mean; `scales` float32
-    (n,), one over what is left of each row's length without mean and axes, 0 where nothing is left; `best`
-    float32 (b,), the greatest cosine that each everyday message reaches; `holders` intp (b,), where.
+    `products` float32 (2 + axes, n), of each row with the dropped axes and the query mean, and ones; `scales`
+    float32 (n,), one over what is left of each row's length without mean and axes, 0 where nothing is left;
+    `best` float32 (b,), the greatest cosine that each everyday message reaches; `holders` intp (b,), where.
     """
 
     baseline: Baseline
@@ -94,13 +94,13 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         directions = baseline.directions
         products = np.empty((len(directions), len(leg)), np.float32)
         cosines_into(products, leg, directions)
-        scales = baseline.scales(products)
+        scales, products[-1] = baseline.scales(products), 1
         scales[leg.missing] = 0
         cosines = np.empty((len(baseline.messages), len(leg)), np.float32)
         cosines_into(cosines, leg, baseline.messages)
         cosines = baseline.of_messages(cosines, scales)
         cosines[:, leg.missing] = -np.inf
-        return cls(baseline, products[:-1].copy(), scales, cosines.max(axis=1), cosines.argmax(axis=1))
+        return cls(baseline, products, scales, cosines.max(axis=1), cosines.argmax(axis=1))
 
     def edited(self, places: NDArray[np.int64], leg: DenseLeg) -> Calibration:
         """The calibration of a leg that came of this one's by an edit; row i was `places[i]`, new at -1.
@@ -114,13 +114,13 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         holders = now_at[self.holders]
         if (holders < 0).any() or len(fresh) > len(leg) // 2:
             return Calibration.of(leg, self.baseline)
-        products = np.zeros((len(self.products), len(leg)), np.float32)
+        products = np.ones((len(self.products), len(leg)), np.float32)
         scales, best = np.zeros(len(leg), np.float32), self.best
         products[:, kept], scales[kept] = self.products[:, places[kept]], self.scales[places[kept]]
         if len(fresh):
             rows = leg.some(fresh)
             of_fresh = self.baseline.directions @ rows.T
-            products[:, fresh], scales[fresh] = of_fresh[:-1], self.baseline.scales(of_fresh)
+            products[:-1, fresh], scales[fresh] = of_fresh[:-1], self.baseline.scales(of_fresh)
             cosines = self.baseline.of_messages(self.baseline.messages @ rows.T, scales[fresh])
             higher = cosines.max(axis=1) > best
             holders = np.where(higher, fresh[cosines.argmax(axis=1)], holders)

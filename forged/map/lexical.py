@@ -122,6 +122,12 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
         return self.terms, frequency, _without(rows, gone), _without(self.counts, gone)
 
 
+NO_WORDS = LexicalLeg(
+    _NO_TERMS, np.zeros(1, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.int32)
+)
+"""Stands in for the leg of a map that has none: nothing matches."""
+
+
 class Matches(msgspec.Struct, frozen=True, eq=False):
     """Where the terms of some queries stand in some legs: one walk over the postings, for every reader.
 

@@ -136,7 +136,7 @@ def _of_both(found: Found, heights: NDArray[np.float64], calibrations: Mapping[i
     if len(calibrations) == len(found.maps):
         return evidence
     # A map whose vectors are still on their way has words to say, and no height to be held against it.
-    bare = [number for number, place in enumerate(found.worded) if place not in calibrations]
+    bare = [place for place in range(len(found.maps)) if place not in calibrations]
     return max(evidence, _of_words(matches, bare))
 
 
@@ -168,12 +168,10 @@ def _only_holders(found: Found) -> set[tuple[int, str]]:
     first, last = matches.begins[message], matches.stem_ends[message]
     rare = first + np.flatnonzero(_prior_of(matches.terms[first:last]) <= _RAREST)
     holders: dict[int, set[tuple[int, str]]] = {}
-    for leg, place, frequencies, starts in zip(
-        matches.legs, found.worded, matches.frequencies, matches.starts, strict=True
-    ):
+    for place, leg in enumerate(matches.legs):
+        frequencies, starts = matches.frequencies[place], matches.starts[place]
         for term in rare[frequencies[rare] > 0].tolist():
-            start = starts[term]
-            rows = leg.rows[start : start + min(frequencies[term], _MOST_VERSIONS)]
+            rows = leg.rows[starts[term] :][: min(frequencies[term], _MOST_VERSIONS)]
             holders.setdefault(term, set()).update(_chain_of(found, place, row) for row in rows.tolist())
     return {chain for chains in holders.values() if len(chains) == 1 for chain in chains}
 
@@ -220,21 +218,21 @@ def _without_baseline(found: Found, baseline: Baseline, calibrations: Mapping[in
     Derived from the raw ones: a query without its mean m and its shares s of the axes a has the product
     q @ row - m @ row - s @ (a @ row) with a row, and what does not depend on the query is kept.
     """
-    assert found.cosines is not None, "there are calibrations of what was compared"
-    rest = found.cosines.queries - baseline.query_mean
+    compared = found.cosines
+    assert compared is not None, "there are calibrations of what was compared"
+    rest = compared.queries - baseline.query_mean
     along = rest @ baseline.dropped_axes.T
     rest -= along @ baseline.dropped_axes
     lengths = np.maximum(np.linalg.norm(rest, axis=1), _SAME)[:, None]
-    weights = np.append(along, np.ones_like(lengths), axis=1)
-    level = (rest @ baseline.passage_mean)[:, None]
-    result = np.full_like(found.cosines.raw, -np.inf)
+    weights = np.hstack([along, np.ones_like(lengths), (rest @ baseline.passage_mean)[:, None]])
+    result = np.full_like(compared.raw, -np.inf)
     for place, calibration in calibrations.items():
-        own = found.columns[place]
-        cosines = np.subtract(found.cosines.raw[:, own], weights @ calibration.products, out=result[:, own])
-        cosines -= level
+        columns = found.columns[place]
+        cosines = np.matmul(weights, calibration.products, out=result[:, columns])
+        np.subtract(compared.raw[:, columns], cosines, out=cosines)
         cosines *= calibration.scales
-    result /= lengths
-    result[:, found.cosines.missing] = -np.inf
+    result *= 1 / lengths
+    result[:, compared.missing] = -np.inf
     return result
 
 
@@ -248,16 +246,18 @@ def log_odds(matches: Matches, legs: Sequence[int] | None = None) -> NDArray[np.
     number of rows is taken off, as the best of them was looked for. Of some of the legs, or of all.
     """
     numbers = range(len(matches.legs)) if legs is None else legs
-    rows = sum(len(matches.legs[number].lengths) for number in numbers)
-    if not rows:
+    lengths = {
+        number: matches.legs[number].lengths for number in numbers if len(matches.legs[number].lengths)
+    }
+    if not lengths:
         return np.full(len(matches.stem_ends), _LEAST_ODDS)
-    in_row = {n: 1 / np.maximum(matches.legs[n].lengths, _SHORTEST) for n in numbers}
+    in_row = {number: 1 / np.maximum(own, _SHORTEST) for number, own in lengths.items()}
     prior = _prior_of(matches.terms)
     odds = [
         max(_best_row(matches, number, query, prior, own) for number, own in in_row.items())
         for query in range(len(matches.stem_ends))
     ]
-    return np.array(odds, np.float64) - float(np.log(rows))
+    return np.array(odds, np.float64) - float(np.log(sum(map(len, lengths.values()))))
 
 
 def _best_row(
@@ -265,7 +265,7 @@ def _best_row(
 ) -> float:
     """Log likelihood ratio of a leg's best row, in nats; `in_row` is the share of one term in each row."""
     first, last = matches.begins[query], matches.stem_ends[query]
-    if first == last or not len(in_row):
+    if first == last:
         return 0.0
     share = min(_TERM_SHARE, _MAX_TERMS / (last - first))
     frequencies = matches.frequencies[number, first:last]

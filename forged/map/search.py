@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 from forged.map import lexical
 from forged.map.boosts import CANDIDATES, prefer_named_dates, smoothed
 from forged.map.dense import Centre, DenseLeg, are_cjk, cosines_into, joint_centre
-from forged.map.lexical import Matches
+from forged.map.lexical import NO_WORDS, Matches
 from forged.map.vector_map import VectorMap
-from forged.memory import Memory
 from forged.models import Vectors
 from forged.text.terms import terms
 
@@ -89,8 +88,7 @@ def search_maps(
     cosines = None if vectors is None else Cosines.of(maps, columns, vectors, key)
     if lexical_weight and cosines is not None and len(texts) != len(cosines.queries):
         raise ValueError(f"{len(texts)} texts, but {len(cosines.queries)} vectors")
-    legs = {i: each.lexical for i, each in enumerate(maps) if each.lexical is not None and each.memories}
-    queries = [terms(text) for text in texts] if lexical_weight else []
+    legs = [each.lexical if each.lexical is not None else NO_WORDS for each in maps]
     return Found(
         maps=tuple(maps),
         columns=columns,
@@ -99,8 +97,7 @@ def search_maps(
         message=message,
         lexical_weight=lexical_weight,
         cosines=cosines,
-        worded=tuple(legs),
-        matches=lexical.match(tuple(legs.values()), queries) if lexical_weight else None,
+        matches=lexical.match(legs, [terms(text) for text in texts]) if lexical_weight else None,
     )
 
 
@@ -148,9 +145,9 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
 class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What one search found: the queries against all rows of all maps, in one numbering, the columns.
 
-    `columns` are the rows of each map; `cosines` is None without vectors to compare; `matches` None without a
-    lexical weight, and else of the legs of the maps `worded`. What `best` selects by is computed when it is
-    asked for first: most searches are only weighed.
+    `columns` are the rows of each map; `cosines` is None without vectors to compare; `matches`, one leg for
+    each map, is None without a lexical weight. What `best` selects by is computed when it is asked for first:
+    most searches are only weighed.
     """
 
     maps: tuple[VectorMap, ...]
@@ -160,7 +157,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     message: int | None
     lexical_weight: float
     cosines: Cosines | None
-    worded: tuple[int, ...]
     matches: Matches | None
 
     def best(self, k: int) -> list[Candidate]:
@@ -180,8 +176,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if self.matches is None:
             return None
         scores = np.zeros((len(self.texts), self.columns[-1].stop), np.float32)
-        for place, own in zip(self.worded, lexical.scores(self.matches), strict=True):
-            scores[:, self.columns[place]] = own
+        for columns, own in zip(self.columns, lexical.scores(self.matches), strict=True):
+            scores[:, columns] = own if own.size else 0
         return scores
 
     @cached_property
@@ -189,9 +185,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The joint centre of the legs compared, None for a few vectors."""
         if self.cosines is None:
             return None
-        return joint_centre(
-            self.cosines.legs, [self.maps[place].traits.is_cjk for place in self.cosines.places]
-        )
+        is_cjk = [self.maps[place].traits.is_cjk for place in self.cosines.places]
+        return joint_centre(self.cosines.legs, is_cjk)
 
     @cached_property
     def _scores(self) -> Scores:
@@ -247,8 +242,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _occasions(self, columns: Columns) -> NDArray[np.int64]:
         """The occasion of each column, (c,); occasions of two maps are two."""
-        where = self._where(columns)
-        found = [len(self.maps) * int(self.maps[place].traits.occasion[row]) + place for place, row in where]
+        count = len(self.maps)
+        found = [count * int(self.maps[i].traits.occasion[row]) + i for i, row in self._where(columns)]
         return np.array(found, np.int64)
 
     def _selected(self, k: int) -> tuple[Columns, Scores]:
@@ -280,7 +275,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _is_shadowed(self, place: int, row: int) -> bool:
         """Whether an earlier map holds a memory of the same id."""
         memory_id = self.maps[place].memories[row].id
-        return any(_holds(earlier.memories, memory_id) for earlier in self.maps[:place])
+        for memories in (earlier.memories for earlier in self.maps[:place]):
+            found = bisect_left(memories, memory_id, key=_ID)
+            if found < len(memories) and memories[found].id == memory_id:
+                return True
+        return False
 
     def _candidates(self, columns: Columns, scores: Scores) -> list[Candidate]:
         cosines, bm25 = self.cosines, self._bm25
@@ -295,11 +294,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
                 self._where(columns), scores.tolist(), best, missing, words, queries, strict=True
             )
         ]
-
-
-def _holds(memories: Sequence[Memory], memory_id: str) -> bool:
-    row = bisect_left(memories, memory_id, key=_ID)
-    return row < len(memories) and memories[row].id == memory_id
 
 
 def _standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:

@@ -82,8 +82,10 @@ def recall_by_kind(dataset, vectors=None, query_vectors=None):
         item_of = {item.memory.id: item for item in (*repository.items, *dataset.user)}
         for query in repository.queries:
             asked = None if query_vectors is None else query_vectors[query.text][np.newaxis]
-            found = search_maps(view.maps, texts=[query.text], vectors=asked, lexical_weight=0.3, message=0)
-            ranked = rank(view, found.best(WITH_ROOM), top_k=K, hop_depth=0)
+            candidates = search_maps(
+                view.maps, texts=[query.text], vectors=asked, lexical_weight=0.3, message=0
+            ).best(WITH_ROOM)
+            ranked = rank(view, candidates, top_k=K, hop_depth=0)
             recall = scores.recall(query, [item_of[each.memory.id] for each in ranked])
             found["all"].append(recall)
             found.setdefault(query.kind, []).append(recall)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import sys
 from collections import Counter
 from pathlib import Path
 from statistics import NormalDist
@@ -642,6 +643,49 @@ def test_without_a_yardstick_nothing_is_left_out(baseline, case):
     )
 
     assert relevance.weigh(compared, baseline).near_best(found) == found
+
+
+# --- one product, one walk ------------------------------------------------------------------------------
+
+
+def entered(work):
+    """How often each function is entered while something is done."""
+    counted = Counter()
+
+    def count(frame, event, _):
+        if event == "call":
+            counted[frame.f_code.co_qualname] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+def test_a_request_is_compared_with_each_leg_once_however_far_it_looks(baseline):
+    ids = [f"m{n:03}" for n in range(60)]
+    memories, rows = store(60), cone(31, 60, towards=1)
+    maps = [
+        vector_map(memories[:30], dict(zip(ids[:30], rows[:30], strict=True))),
+        vector_map(memories[30:], dict(zip(ids[30:], rows[30:], strict=True)), root="/home"),
+    ]
+    texts = ["is production frozen", "quokka", "obelisk beside a turbine"]
+
+    def request():
+        found = search_maps(maps, texts=texts, vectors=cone(3, 3), lexical_weight=0.3, message=0)
+        reading = relevance.weigh(found, baseline)
+        for k in (10, 40, 160):
+            reading.near_best(found.best(k))
+
+    request()  # what is known of the maps from now on
+    counted = entered(request)
+
+    assert counted["cosines_into"] == len(maps)
+    assert counted["LexicalLeg.spans"] == len(maps)
+    assert counted["terms"] == len(texts)
 
 
 # --- calibrations and edits ---------------------------------------------------------------------------
