@@ -225,14 +225,15 @@ def _without_baseline(found: Found, baseline: Baseline, calibrations: Mapping[in
     rest -= along @ baseline.dropped_axes
     lengths = np.maximum(np.linalg.norm(rest, axis=1), _SAME)[:, None]
     weights = np.hstack([along, np.ones_like(lengths), (rest @ baseline.passage_mean)[:, None]])
-    result = np.full_like(compared.raw, -np.inf)
+    result, known = np.empty_like(compared.raw), np.zeros_like(compared.missing)
     for place, calibration in calibrations.items():
         columns = found.columns[place]
         cosines = np.matmul(weights, calibration.products, out=result[:, columns])
         np.subtract(compared.raw[:, columns], cosines, out=cosines)
         cosines *= calibration.scales
+        known[columns] = ~compared.missing[columns]
     result *= 1 / lengths
-    result[:, compared.missing] = -np.inf
+    result[:, ~known] = -np.inf
     return result
 
 
