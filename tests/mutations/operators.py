@@ -1,0 +1,232 @@
+"""What a drawn mutation does to the source, and the drawing: 150 out of all that could be done, by a fixed seed.
+
+Four operators take their turns: a call whose result nobody uses is dropped, a comparison is flipped, a number or
+a truth is changed, an exception is swallowed where it is raised or where it is caught. A module is taken as often
+as it has lines. Left out is what no test should pin: log lines, annotations, the flags of a class statement,
+`__repr__` and the demo; the evaluation of data sets comes at a fifth of its weight.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.mutations.mutation import Mutation, occurrences, source_files
+
+SEED = 9
+COUNT = 150
+_LEFT_OUT = ("forged/forgectl/demo",)
+_RARE = ("forged/evaluation/", "forged/forgectl/evaluating.py")
+_RARE_WEIGHT = 0.2
+_LOGGING = ("logger", "logging", "log")
+_MOST_LINES = 12  # of context on either side; what is not unique by then is not drawn
+
+_FLIPPED = {
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+}
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Text from one position of a source to another, positions as `ast` counts them, and what comes there."""
+
+    start: tuple[int, int]
+    end: tuple[int, int]
+    text: str
+    function: str
+    instead_of: str = ""  # if that is not what stands there, the change is not made
+
+
+class _Module(msgspec.Struct, frozen=True):
+    hint: str
+    text: str
+    weight: float
+    changes: dict[str, list[Change]]
+
+
+def draw(tree: Path, seed: int = SEED, count: int = COUNT) -> list[Mutation]:
+    """The same for the same tree; no line is mutated twice."""
+    chosen = random.Random(seed)  # anybody may guess it
+    modules = [_module(path, tree) for path in source_files(tree)]
+    texts = [module.text for module in modules]
+    drawn: list[Mutation] = []
+    taken = set[tuple[str, int]]()
+    while len(drawn) < count:
+        operator = list(OPERATORS)[len(drawn) % len(OPERATORS)]
+        able = [module for module in modules if module.changes[operator]]
+        module = chosen.choices(able, [one.weight for one in able])[0]
+        change = chosen.choice(module.changes[operator])
+        snippet = _unique(module.text, change, texts)
+        if snippet is None or (module.hint, change.start[0]) in taken:
+            continue
+        taken.add((module.hint, change.start[0]))
+        name = f"drawn-{len(drawn) + 1:03}"
+        find, replace = snippet
+        drawn.append(Mutation(name, find, replace, module.hint, operator=operator, function=change.function))
+    return drawn
+
+
+def changes(text: str) -> dict[str, list[Change]]:
+    """All that the operators can do to a source, in its order."""
+    tree = ast.parse(text)
+    return {name: list(operator(tree)) for name, operator in OPERATORS.items()}
+
+
+def users_of(find: str, hint: str, tree: Path) -> Iterator[tuple[str, str]]:
+    """Files and functions that name what these lines assign, outside of all functions; private names stay at home."""
+    names = {word for word in re.findall(r"[A-Za-z_]\w*(?=[^=\n]*=)", find) if len(word) > 1}
+    for path in source_files(tree):
+        file = str(path.relative_to(tree))
+        text = path.read_text(encoding="utf-8")
+        for node, function in _nodes(ast.parse(text)) if any(name in text for name in names) else ():
+            name = getattr(node, "id", getattr(node, "attr", ""))
+            if function and name in names and (file == hint or not name.startswith("_")):
+                yield file, function
+
+
+def _module(path: Path, tree: Path) -> _Module:
+    hint = str(path.relative_to(tree))
+    text = path.read_text(encoding="utf-8")
+    weight = 0.0 if hint.startswith(_LEFT_OUT) else float(len(text.splitlines()))
+    if hint.startswith(_RARE):
+        weight *= _RARE_WEIGHT
+    return _Module(hint, text, weight, changes(text))
+
+
+def _dropped_calls(tree: ast.Module) -> Iterator[Change]:
+    for node, function in _nodes(tree):
+        if isinstance(node, ast.Expr) and isinstance(_awaited(node.value), ast.Call):
+            yield _instead(node, "pass", function)
+
+
+def _flipped_comparisons(tree: ast.Module) -> Iterator[Change]:
+    for node, function in _nodes(tree):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            old, new = _FLIPPED[type(node.ops[0])]
+            left, right = node.left, node.comparators[0]
+            start, end = (left.end_lineno or 0, left.end_col_offset or 0), (right.lineno, right.col_offset)
+            yield Change(start, end, f" {new} ", function, instead_of=old)  # brackets are in between as well
+
+
+def _changed_constants(tree: ast.Module) -> Iterator[Change]:
+    for node, function in _nodes(tree):
+        if not isinstance(node, ast.Constant) or type(node.value) not in {bool, int, float}:
+            continue
+        if isinstance(node.value, bool):
+            yield _instead(node, str(not node.value), function)
+        elif isinstance(node.value, int):
+            yield _instead(node, str(node.value + 1 if node.value < 3 else node.value * 2), function)
+        else:
+            yield _instead(node, str(node.value * 2 or 1.0), function)
+
+
+def _swallowed_exceptions(tree: ast.Module) -> Iterator[Change]:
+    for node, function in _nodes(tree):
+        if isinstance(node, ast.Raise):
+            yield _instead(node, "pass", function)
+        elif isinstance(node, ast.ExceptHandler) and not _does_nothing(node.body):
+            yield _between(node.body[0], node.body[-1], "pass", function)
+
+
+OPERATORS: dict[str, Callable[[ast.Module], Iterator[Change]]] = {
+    "dropped call": _dropped_calls,
+    "flipped comparison": _flipped_comparisons,
+    "changed constant": _changed_constants,
+    "swallowed exception": _swallowed_exceptions,
+}
+
+
+def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """Every node that may be mutated, with the qualified name of its function or class; empty for the module."""
+    yield from _below(tree, "", inside=False)
+
+
+def _below(parent: ast.AST, where: str, *, inside: bool) -> Iterator[tuple[ast.AST, str]]:
+    for node in _children(parent):
+        if _is_left_out(node):
+            continue
+        yield node, where
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{where}.<locals>.{node.name}" if inside else f"{where}.{node.name}".lstrip(".")
+            yield from _below(node, name, inside=not isinstance(node, ast.ClassDef))
+        else:
+            yield from _below(node, where, inside=inside)
+
+
+def _children(parent: ast.AST) -> Iterator[ast.AST]:
+    """All of them but annotations and what a class statement has in its brackets."""
+    for name, value in ast.iter_fields(parent):
+        if name in {"annotation", "returns"} or (name == "keywords" and isinstance(parent, ast.ClassDef)):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield child
+
+
+def _is_left_out(node: ast.AST) -> bool:
+    if isinstance(node, ast.FunctionDef) and node.name == "__repr__":
+        return True
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return True
+    call = _awaited(node.value) if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[0] in _LOGGING
+
+
+def _awaited(value: ast.expr) -> ast.expr:
+    return value.value if isinstance(value, ast.Await) else value
+
+
+def _does_nothing(body: Sequence[ast.stmt]) -> bool:
+    return len(body) == 1 and isinstance(body[0], ast.Pass | ast.Continue)
+
+
+def _instead(node: ast.AST, text: str, function: str) -> Change:
+    return _between(node, node, text, function)
+
+
+def _between(first: ast.AST, last: ast.AST, text: str, function: str) -> Change:
+    start = (first.lineno, first.col_offset)  # type: ignore[attr-defined]
+    return Change(start, (last.end_lineno, last.end_col_offset), text, function)  # type: ignore[attr-defined]
+
+
+def _unique(text: str, change: Change, texts: Sequence[str]) -> tuple[str, str] | None:
+    """The fewest lines around the change that stand in one place only, as they are and as they become."""
+    lines = text.splitlines()
+    (first, begin), (last, end) = change.start, change.end
+    before = lines[first - 1].encode()[:begin].decode()
+    after = lines[last - 1].encode()[end:].decode()
+    new = (before + change.text + after).splitlines()
+    if change.instead_of and (
+        first != last or change.instead_of != lines[first - 1].encode()[begin:end].decode().strip()
+    ):
+        return None
+    for more in range(2 * _MOST_LINES):
+        top, bottom = max(0, first - 1 - (more + 1) // 2), min(len(lines), last + more // 2)
+        find = lines[top:bottom]
+        if not find[0].strip() or not find[-1].strip():
+            continue
+        if sum(len(occurrences("\n".join(find), one)) for one in texts) == 1:
+            replace = [*lines[top : first - 1], *new, *lines[last:bottom]]
+            return _dedented(find, replace)
+    return None
+
+
+def _dedented(find: Sequence[str], replace: Sequence[str]) -> tuple[str, str]:
+    """Both lose the indentation that `find` has in common."""
+    margin = min(len(line) - len(line.lstrip()) for line in find if line.strip())
+    less = textwrap.dedent("\n".join(find))
+    return less, "\n".join(line[margin:] for line in replace)

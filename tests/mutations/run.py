@@ -1,0 +1,223 @@
+"""`make test-mutations`: does the suite notice small bugs?
+
+    python tests/mutations/run.py planted [NAME...]    each bug chosen by hand must turn its tests red
+    python tests/mutations/run.py drawn --recheck      each drawn bug that was noticed once still is
+    python tests/mutations/run.py drawn [NAME...]      find out which tests notice drawn bugs, and record it:
+                                                       of those named, else of those that have no outcome yet
+    python tests/mutations/run.py draw                 draw 150 anew, by the fixed seed; forgets all outcomes
+
+Bugs are planted one at a time in copies of the tree, never in the checkout; a hang counts as noticed. Whatever
+is expected to turn red has to be green without any bug, which is tried first. Exit code 1: a planted bug or one
+recorded as killed survives, its lines are gone and no `retired = "why"` says so, or its tests are gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import queue
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import msgspec
+
+sys.path[0] = str(Path(__file__).parents[2])
+
+from tests.mutations import operators, reach
+from tests.mutations.mutation import (
+    KILLED,
+    SURVIVED,
+    Ambiguous,
+    Gone,
+    Mutation,
+    head_of,
+    load,
+    save,
+)
+from tests.mutations.scratch import REPO, Result, Scratch, scratch
+
+HERE = Path(__file__).parent
+PLANTED = HERE / "planted.toml"
+DRAWN = HERE / "drawn.toml"
+_REACH = REPO / ".venv" / "reach.json"
+_DRAWN_HEAD = f"""Bugs drawn by `run.py draw` with seed {operators.SEED}, and what the tests made of them when they were recorded.
+`tests` names the test that noticed one; `tried` counts the tests that entered a survivor's function and passed.
+A bug is found by its lines, not by `hint`. One whose code is gone needs a line: retired = "why"."""
+
+# A run that takes longer hangs.
+_LIMIT_S = 120.0
+# Tests of together so much time are tried against one drawn bug before it is called a survivor.
+_SEARCHED_S = 60.0
+
+RETIRED = "retired"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    mutation: Mutation
+    word: str
+    by: str = ""
+    seconds: float = 0.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    if options.command == "draw":
+        save(DRAWN, _DRAWN_HEAD, operators.draw(REPO))
+        return 0
+    if options.command == "planted":
+        return check(_named(load(PLANTED), options.names), options.jobs)
+    if options.recheck:
+        killed = [one for one in load(DRAWN) if one.outcome == KILLED]
+        return check(_named(killed, options.names), options.jobs)
+    record(options.names, options.jobs)
+    return 0
+
+
+def check(mutations: Sequence[Mutation], jobs: int, repo: Path = REPO) -> int:
+    """Try each against its own tests; the exit code."""
+    with _copies(jobs, repo) as copies:
+        if red := _red_without(mutations, copies):
+            print(f"red without any bug, so they prove nothing: {red}")
+            return 1
+        words = Counter(verdict.word for verdict in _each(_verdict, mutations, copies))
+    print(", ".join(f"{count} {word}" for word, count in sorted(words.items())))
+    return 0 if set(words) <= {KILLED, RETIRED} else 1
+
+
+def record(names: Sequence[str], jobs: int) -> None:
+    """Find a test for each drawn mutation, and write down after each what came of it."""
+    drawn = {one.name: one for one in load(DRAWN)}
+    wanted = (
+        _named(list(drawn.values()), names) if names else [one for one in drawn.values() if not one.outcome]
+    )
+    seen = reach.of_suite(jobs, _REACH)
+
+    def searched(mutation: Mutation, copy: Scratch) -> Verdict:
+        return _search(mutation, copy, _candidates(mutation, seen))
+
+    with _copies(jobs) as copies:
+        for verdict in _each(searched, wanted, copies):
+            drawn[verdict.mutation.name] = verdict.mutation
+            save(DRAWN, head_of(DRAWN), drawn.values())
+    print(", ".join(f"{count} {word}" for word, count in Counter(m.outcome for m in drawn.values()).items()))
+
+
+def _verdict(mutation: Mutation, copy: Scratch) -> Verdict:
+    """One planted bug, tried against the tests that it names."""
+    began = time.monotonic()
+    try:
+        with copy.mutated(mutation):
+            result = copy.run(mutation.tests, _LIMIT_S)
+    except Gone:
+        return Verdict(mutation, RETIRED if mutation.retired else "gone", mutation.retired)
+    except Ambiguous as problem:
+        return Verdict(mutation, "ambiguous", str(problem))
+    return Verdict(mutation, KILLED if result.red else SURVIVED, _by(result), time.monotonic() - began)
+
+
+def _search(mutation: Mutation, copy: Scratch, tests: Sequence[str]) -> Verdict:
+    """Try the tests in turn until one is red, and red again: some are red by chance on a busy machine."""
+    began = time.monotonic()
+    left = list(tests)
+    with copy.mutated(mutation):
+        while left:
+            result = copy.run(left, _LIMIT_S)
+            if not result.red:
+                break
+            if copy.run([result.by], _LIMIT_S).red:
+                found = msgspec.structs.replace(mutation, outcome=KILLED, tests=(result.by,), tried=0)
+                return Verdict(found, KILLED, _by(result), time.monotonic() - began)
+            left = left[left.index(result.by) + 1 :]
+    lived = msgspec.structs.replace(mutation, outcome=SURVIVED, tests=(), tried=len(tests))
+    return Verdict(lived, SURVIVED, f"{len(tests)} tests", time.monotonic() - began)
+
+
+def _candidates(mutation: Mutation, seen: reach.Reach) -> list[str]:
+    """The tests that enter the mutated function, of its own test file first, then the cheapest, until it is enough."""
+    places = [(mutation.hint, mutation.function)]
+    users = sorted(set(operators.users_of(mutation.find, mutation.hint, REPO)))
+    own = f"test_{Path(mutation.hint).stem}.py"
+    tests = seen.tests_of(places) or seen.tests_of(users)
+    tests.sort(key=lambda test: own not in test)
+    seconds = itertools.accumulate(seen.seconds.get(test, 0.0) for test in tests)
+    return [test for test, total in zip(tests, seconds, strict=True) if total < _SEARCHED_S]
+
+
+def _red_without(mutations: Sequence[Mutation], copies: queue.Queue[Scratch]) -> str:
+    """The first of their tests that is red in a copy without any bug."""
+    tests = sorted({test for mutation in mutations for test in mutation.tests if not mutation.retired})
+    copy = copies.get()
+    try:
+        result = copy.run(tests, _LIMIT_S + 10 * len(tests))
+    finally:
+        copies.put(copy)
+    return result.by if result.red else ""
+
+
+@contextlib.contextmanager
+def _copies(jobs: int, repo: Path = REPO) -> Iterator[queue.Queue[Scratch]]:
+    """One for each job; who takes one has it alone until he puts it back."""
+    free: queue.Queue[Scratch] = queue.Queue()
+    with contextlib.ExitStack() as stack:
+        for _ in range(jobs):
+            free.put(stack.enter_context(scratch(repo)))
+        yield free
+
+
+def _each(
+    act: Callable[[Mutation, Scratch], Verdict], mutations: Sequence[Mutation], copies: queue.Queue[Scratch]
+) -> Iterator[Verdict]:
+    """What came of each, as they are done."""
+
+    def alone(mutation: Mutation) -> Verdict:
+        copy = copies.get()
+        try:
+            return act(mutation, copy)
+        finally:
+            copies.put(copy)
+
+    with ThreadPoolExecutor(copies.qsize()) as pool:
+        todo = [pool.submit(alone, mutation) for mutation in mutations]
+        try:
+            for done in as_completed(todo):
+                yield _told(done.result())
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _told(verdict: Verdict) -> Verdict:
+    print(f"{verdict.word:>9}  {verdict.mutation.name}  {verdict.by}  {verdict.seconds:.1f} s", flush=True)
+    return verdict
+
+
+def _by(result: Result) -> str:
+    return f"{result.by} hung" if result.hung else result.by
+
+
+def _named(mutations: Sequence[Mutation], names: Sequence[str]) -> list[Mutation]:
+    """Those with these names, or all."""
+    if unknown := set(names) - {mutation.name for mutation in mutations}:
+        raise SystemExit(f"no such mutation: {', '.join(sorted(unknown))}")
+    return [mutation for mutation in mutations if not names or mutation.name in names]
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=("planted", "drawn", "draw"))
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument(
+        "--recheck", action="store_true", help="of the drawn ones, try those recorded as killed"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="copies to work in at once (2)")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
