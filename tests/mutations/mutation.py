@@ -1,8 +1,9 @@
 """A small deliberate bug: where it goes, what it writes there, and which tests must notice.
 
 Code moves and is renamed, so a mutation is found by its lines, anywhere in the source, and never by a path;
-indentation does not count, as long as the lines keep theirs among each other. `place` raises Gone when no file
-holds the lines and Ambiguous when more than one place does. Files of mutations are TOML that a person can edit.
+indentation does not count, as long as the lines keep theirs among each other. `place` raises Gone when no
+file holds the lines and Ambiguous when they stand in more than one place. Files of mutations are TOML that a
+person can edit.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ KILLED = "killed"
 SURVIVED = "survived"
 
 
-class Gone(Exception):
+class Gone(Exception):  # noqa: N818 - reads as the state it names
     """No source file holds the lines any more."""
 
 
-class Ambiguous(Exception):
+class Ambiguous(Exception):  # noqa: N818
     """The lines are found in more than one place."""
 
 
@@ -53,13 +54,18 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def load(path: Path) -> tuple[Mutation, ...]:
-    mutations = msgspec.toml.decode(path.read_bytes(), type=_File).mutation
+    mutations = tuple(map(_trimmed, msgspec.toml.decode(path.read_bytes(), type=_File).mutation))
     names = [mutation.name for mutation in mutations]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{path.name} has these names more than once: {', '.join(sorted(twice))}")
     if deep := [one.name for one in mutations if textwrap.dedent(one.find) != one.find]:
         raise ValueError(f"{path.name}: the lines to find are indented as a whole: {', '.join(deep)}")
     return mutations
+
+
+def _trimmed(mutation: Mutation) -> Mutation:
+    find, new = mutation.find.strip("\n"), mutation.replace.strip("\n")
+    return msgspec.structs.replace(mutation, find=find, replace=new)
 
 
 def save(path: Path, head: str, mutations: Iterable[Mutation]) -> None:
@@ -94,7 +100,7 @@ def source_files(tree: Path) -> Iterator[Path]:
 def occurrences(wanted: str, text: str) -> list[tuple[int, str]]:
     """Line numbers from 0 at which the lines of `wanted` begin, each with how much deeper it is indented."""
     block = textwrap.dedent(wanted).strip("\n").splitlines()
-    lines = text.splitlines()
+    lines = text.splitlines() if block[0] in text else []
     return [
         (at, deeper)
         for at, line in enumerate(lines)

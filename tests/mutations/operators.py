@@ -1,9 +1,9 @@
-"""What a drawn mutation does to the source, and the drawing: 150 out of all that could be done, by a fixed seed.
+"""What a drawn mutation does to the source, and the drawing of some out of all that could be done, by a seed.
 
-Four operators take their turns: a call whose result nobody uses is dropped, a comparison is flipped, a number or
-a truth is changed, an exception is swallowed where it is raised or where it is caught. A module is taken as often
-as it has lines. Left out is what no test should pin: log lines, annotations, the flags of a class statement,
-`__repr__` and the demo; the evaluation of data sets comes at a fifth of its weight.
+Four operators take their turns: a call whose result nobody uses is dropped, a comparison is flipped, a number
+or a truth is changed, an exception is swallowed where it is raised or where it is caught. A module is taken
+as often as it has lines. Left out is what no test should pin: log lines, annotations, the flags of a class
+statement, `__repr__` and the demo; the evaluation of data sets comes at a fifth of its weight.
 """
 
 from __future__ import annotations
@@ -58,15 +58,16 @@ class _Module(msgspec.Struct, frozen=True):
     changes: dict[str, list[Change]]
 
 
-def draw(tree: Path, seed: int = SEED, count: int = COUNT) -> list[Mutation]:
-    """The same for the same tree; no line is mutated twice."""
+def draw(tree: Path, *, seed: int = SEED, count: int = COUNT, of: Sequence[str] = ()) -> list[Mutation]:
+    """By all operators, or some. The same for the same tree; no line is mutated twice."""
+    turns = tuple(of or OPERATORS)
     chosen = random.Random(seed)  # anybody may guess it
     modules = [_module(path, tree) for path in source_files(tree)]
     texts = [module.text for module in modules]
     drawn: list[Mutation] = []
     taken = set[tuple[str, int]]()
     while len(drawn) < count:
-        operator = list(OPERATORS)[len(drawn) % len(OPERATORS)]
+        operator = turns[len(drawn) % len(turns)]
         able = [module for module in modules if module.changes[operator]]
         module = chosen.choices(able, [one.weight for one in able])[0]
         change = chosen.choice(module.changes[operator])
@@ -87,7 +88,7 @@ def changes(text: str) -> dict[str, list[Change]]:
 
 
 def users_of(find: str, hint: str, tree: Path) -> Iterator[tuple[str, str]]:
-    """Files and functions that name what these lines assign, outside of all functions; private names stay at home."""
+    """Files and functions that name what these lines assign; a private name is looked for in its own file."""
     names = {word for word in re.findall(r"[A-Za-z_]\w*(?=[^=\n]*=)", find) if len(word) > 1}
     for path in source_files(tree):
         file = str(path.relative_to(tree))
@@ -151,7 +152,7 @@ OPERATORS: dict[str, Callable[[ast.Module], Iterator[Change]]] = {
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """Every node that may be mutated, with the qualified name of its function or class; empty for the module."""
+    """Every node that may be mutated, with the qualified name of its function or class, if it is in one."""
     yield from _below(tree, "", inside=False)
 
 

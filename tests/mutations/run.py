@@ -4,11 +4,13 @@
     python tests/mutations/run.py drawn --recheck      each drawn bug that was noticed once still is
     python tests/mutations/run.py drawn [NAME...]      find out which tests notice drawn bugs, and record it:
                                                        of those named, else of those that have no outcome yet
+    python tests/mutations/run.py places               name those that have lost their place in the source
     python tests/mutations/run.py draw                 draw 150 anew, by the fixed seed; forgets all outcomes
 
-Bugs are planted one at a time in copies of the tree, never in the checkout; a hang counts as noticed. Whatever
-is expected to turn red has to be green without any bug, which is tried first. Exit code 1: a planted bug or one
-recorded as killed survives, its lines are gone and no `retired = "why"` says so, or its tests are gone.
+Bugs are planted one at a time in copies of the tree, never in the checkout; a hang counts as noticed.
+Whatever is expected to turn red has to be green without any bug, which is tried first. Exit code 1: a planted
+bug or one recorded as killed survives, its lines are gone and no `retired = "why"` says so, or its tests are
+gone.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from pathlib import Path
 
 import msgspec
 
-sys.path[0] = str(Path(__file__).parents[2])
+sys.path[0] = str(Path(__file__).parents[2])  # run as a script, it stands for the folder of the script
 
-from tests.mutations import operators, reach
-from tests.mutations.mutation import (
+from tests.mutations import operators, reach  # noqa: E402
+from tests.mutations.mutation import (  # noqa: E402
     KILLED,
     SURVIVED,
     Ambiguous,
@@ -37,22 +39,26 @@ from tests.mutations.mutation import (
     Mutation,
     head_of,
     load,
+    place,
     save,
 )
-from tests.mutations.scratch import REPO, Result, Scratch, scratch
+from tests.mutations.scratch import REPO, Result, Scratch, scratch  # noqa: E402
 
 HERE = Path(__file__).parent
 PLANTED = HERE / "planted.toml"
 DRAWN = HERE / "drawn.toml"
 _REACH = REPO / ".venv" / "reach.json"
-_DRAWN_HEAD = f"""Bugs drawn by `run.py draw` with seed {operators.SEED}, and what the tests made of them when they were recorded.
-`tests` names the test that noticed one; `tried` counts the tests that entered a survivor's function and passed.
-A bug is found by its lines, not by `hint`. One whose code is gone needs a line: retired = "why"."""
+_DRAWN_HEAD = f"""\
+Bugs drawn by `run.py draw` with seed {operators.SEED}, and what the tests made of them at that time.
+`tests` names the test that noticed one; `tried` counts the tests that entered a survivor's function and
+passed. A bug is found by its lines, not by `hint`. One whose code is gone needs a line: retired = "why"."""
 
 # A run that takes longer hangs.
 _LIMIT_S = 120.0
 # Tests of together so much time are tried against one drawn bug before it is called a survivor.
 _SEARCHED_S = 60.0
+# The likeliest are tried alone first: pytest reads the files of all that it is given before it runs one.
+_FIRST = 15
 
 RETIRED = "retired"
 
@@ -69,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "draw":
         save(DRAWN, _DRAWN_HEAD, operators.draw(REPO))
         return 0
+    if options.command == "places":
+        return lost((*load(PLANTED), *load(DRAWN)))
     if options.command == "planted":
         return check(_named(load(PLANTED), options.names), options.jobs)
     if options.recheck:
@@ -81,12 +89,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def check(mutations: Sequence[Mutation], jobs: int, repo: Path = REPO) -> int:
     """Try each against its own tests; the exit code."""
     with _copies(jobs, repo) as copies:
-        if red := _red_without(mutations, copies):
-            print(f"red without any bug, so they prove nothing: {red}")
+        if problem := _problem_without(mutations, copies):
+            print(problem)
             return 1
         words = Counter(verdict.word for verdict in _each(_verdict, mutations, copies))
     print(", ".join(f"{count} {word}" for word, count in sorted(words.items())))
     return 0 if set(words) <= {KILLED, RETIRED} else 1
+
+
+def lost(mutations: Sequence[Mutation], repo: Path = REPO) -> int:
+    """Name those that can be planted no more, without running a test; the exit code."""
+    problems = []
+    for mutation in mutations:
+        try:
+            place(mutation, repo)
+        except (Gone, Ambiguous) as problem:
+            if not mutation.retired:
+                problems.append(str(problem))
+    print(*problems, f"{len(problems)} of {len(mutations)} have lost their place", sep="\n")
+    return 1 if problems else 0
 
 
 def record(names: Sequence[str], jobs: int) -> None:
@@ -113,6 +134,8 @@ def _verdict(mutation: Mutation, copy: Scratch) -> Verdict:
     try:
         with copy.mutated(mutation):
             result = copy.run(mutation.tests, _LIMIT_S)
+    except LookupError:
+        return Verdict(mutation, "tests gone", ", ".join(mutation.tests))
     except Gone:
         return Verdict(mutation, RETIRED if mutation.retired else "gone", mutation.retired)
     except Ambiguous as problem:
@@ -124,21 +147,23 @@ def _search(mutation: Mutation, copy: Scratch, tests: Sequence[str]) -> Verdict:
     """Try the tests in turn until one is red, and red again: some are red by chance on a busy machine."""
     began = time.monotonic()
     left = list(tests)
+    batch = _FIRST
     with copy.mutated(mutation):
         while left:
-            result = copy.run(left, _LIMIT_S)
+            tried, left, batch = left[:batch], left[batch:], len(left)
+            result = copy.run(tried, _LIMIT_S)
             if not result.red:
-                break
+                continue
             if copy.run([result.by], _LIMIT_S).red:
                 found = msgspec.structs.replace(mutation, outcome=KILLED, tests=(result.by,), tried=0)
                 return Verdict(found, KILLED, _by(result), time.monotonic() - began)
-            left = left[left.index(result.by) + 1 :]
+            left = [*tried[tried.index(result.by) + 1 :], *left]
     lived = msgspec.structs.replace(mutation, outcome=SURVIVED, tests=(), tried=len(tests))
     return Verdict(lived, SURVIVED, f"{len(tests)} tests", time.monotonic() - began)
 
 
 def _candidates(mutation: Mutation, seen: reach.Reach) -> list[str]:
-    """The tests that enter the mutated function, of its own test file first, then the cheapest, until it is enough."""
+    """Tests that enter the function, those of its own test file first, then the cheapest."""
     places = [(mutation.hint, mutation.function)]
     users = sorted(set(operators.users_of(mutation.find, mutation.hint, REPO)))
     own = f"test_{Path(mutation.hint).stem}.py"
@@ -148,15 +173,18 @@ def _candidates(mutation: Mutation, seen: reach.Reach) -> list[str]:
     return [test for test, total in zip(tests, seconds, strict=True) if total < _SEARCHED_S]
 
 
-def _red_without(mutations: Sequence[Mutation], copies: queue.Queue[Scratch]) -> str:
-    """The first of their tests that is red in a copy without any bug."""
-    tests = sorted({test for mutation in mutations for test in mutation.tests if not mutation.retired})
+def _problem_without(mutations: Sequence[Mutation], copies: queue.Queue[Scratch]) -> str:
+    """Why their tests would prove nothing: one is not there, or is red in a copy without any bug."""
+    wanted = [mutation for mutation in mutations if not mutation.retired]
+    tests = sorted({test for mutation in wanted for test in mutation.tests})
     copy = copies.get()
     try:
-        result = copy.run(tests, _LIMIT_S + 10 * len(tests))
+        if missing := [m.name for m in wanted if not m.tests or not all(map(copy.has, m.tests))]:
+            return f"no such test any more: see {', '.join(missing)}"
+        result = copy.run(tests, _LIMIT_S + 10 * len(tests)) if tests else Result(red=False)
     finally:
         copies.put(copy)
-    return result.by if result.red else ""
+    return f"red without any bug, so it proves nothing: {result.by}" if result.red else ""
 
 
 @contextlib.contextmanager
@@ -210,7 +238,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=("planted", "drawn", "draw"))
+    parser.add_argument("command", choices=("planted", "drawn", "places", "draw"))
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument(
         "--recheck", action="store_true", help="of the drawn ones, try those recorded as killed"

@@ -1,10 +1,10 @@
 """A copy of the repository that may be broken, and pytest runs in it.
 
 The copy has a virtual environment of its own, whose path file names the copy first and the packages of the
-running environment after it. So every process of a test runs the mutated source: the tests drop PYTHONPATH, and
-start daemons, workers and `forgectl` from the interpreter's own directory. A run ends at its time limit with all
-that it started. Every rewritten file gets a modification time that no version of it had before: bytecode of
-another version is never taken for it, however fast one follows the other.
+running environment after it. So every process of a test runs the mutated source: the tests drop PYTHONPATH,
+and start daemons, workers and `forgectl` from the interpreter's own directory. A run ends at its time limit
+with all that it started. Every rewritten file gets a modification time that no version of it had before:
+bytecode of another version is never taken for it, however fast one follows the other.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Scratch:
             self._write(spot.path, spot.original)
 
     def run(self, tests: Sequence[str], limit_s: float, options: Sequence[str] = ("-x",)) -> Result:
-        """Run these tests. Raises LookupError when pytest fails and no test does: nothing to run, a wrong option."""
+        """Run these tests. Raises LookupError when pytest fails and no test does: none was found."""
         shutil.rmtree(self.tree / ".hypothesis", ignore_errors=True)  # no example of another mutation
         # Not below the copy, for nothing watches it there, and short: sockets have paths of 107 bytes.
         where = f"--basetemp={self._root / 't'}"
@@ -94,6 +94,16 @@ class Scratch:
         if code and not first and _NO_CONFTEST not in output:
             raise LookupError(output[-2000:])
         return Result(red=code != 0, by=first[1] if first else tests[0], output=output)
+
+    def has(self, test: str) -> bool:
+        """Whether there is such a test; pytest's own answer could as well come from a broken import."""
+        path, _, name = test.partition("::")
+        file = self.tree / path
+        last = name.rpartition("::")[2]
+        # The class of a state machine makes a test case that nobody wrote down.
+        return file.is_file() and (
+            last in {"", "runTest"} or f"def {last}(" in file.read_text(encoding="utf-8")
+        )
 
     def _finish(self, command: Sequence[str], limit_s: float) -> tuple[int | None, str]:
         """The exit code, None if it had to be killed, and what was printed."""
@@ -116,7 +126,7 @@ class Scratch:
         return code, log.read_text(encoding="utf-8", errors="replace")
 
     def _kill_what_is_left(self, process: subprocess.Popen[bytes]) -> None:
-        """Daemons have sessions of their own; they are known by the path of this directory, which is unique."""
+        """Daemons have sessions of their own; they are known by the path of this directory, which is new."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

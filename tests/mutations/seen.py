@@ -1,8 +1,9 @@
 """Put into the environment of a copy: writes down which functions of the product each test enters.
 
-The copy's path file imports this in every process of a test, daemons and workers too. Each process writes a line
-"test <tab> file <tab> function" when it enters a function for the first time under a test, at once, because many
-of them are killed. A process other than pytest's belongs to the test that was running when it began. PYTEST_DONT_REWRITE: it is imported before pytest.
+The copy's path file imports this in every process of a test, daemons and workers too. Each process writes a
+line "test <tab> file <tab> function" when it enters a function for the first time under a test, at once,
+because many of them are killed. A process other than pytest's belongs to the test that was running when it
+began. (PYTEST_DONT_REWRITE: pytest itself is imported later.)
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class _Process:
 
 def _write(line: str) -> None:
     file = os.open(_LINES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.write(file, line.encode())
+    os.write(file, f"\n{line}".encode())  # begins a line of its own, whoever was killed before
     os.close(file)
 
 
@@ -38,7 +39,7 @@ def _entered(frame: FrameType, _event: str, _argument: object) -> None:
     _Process.seen[id(code)] = code
     if _Process.test and code.co_filename.startswith(_WHERE):
         path = code.co_filename[len(_TREE) + 1 :]
-        _write(f"{_Process.test}\t{path}\t{code.co_qualname}\n")
+        _write(f"{_Process.test}\t{path}\t{code.co_qualname}")
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
@@ -49,7 +50,7 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 
 def pytest_runtest_logreport(report: object) -> None:
-    _write(f"{_Process.test}\t\t{report.duration}\n")  # type: ignore[attr-defined]
+    _write(f"{_Process.test}\t\t{report.duration}")  # type: ignore[attr-defined]
 
 
 if os.path.exists(_LABEL):
