@@ -55,8 +55,6 @@ passed. A bug is found by its lines, not by `hint`. One whose code is gone needs
 
 # A run that takes longer hangs.
 _LIMIT_S = 120.0
-# Tests of together so much time are tried against one drawn bug before it is called a survivor.
-_SEARCHED_S = 60.0
 # The likeliest are tried alone first: pytest reads the files of all that it is given before it runs one.
 _FIRST = 15
 
@@ -82,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.recheck:
         killed = [one for one in load(DRAWN) if one.outcome == KILLED]
         return check(_named(killed, options.names), options.jobs)
-    record(options.names, options.jobs)
+    record(options.names, options.jobs, options.seconds)
     return 0
 
 
@@ -110,8 +108,11 @@ def lost(mutations: Sequence[Mutation], repo: Path = REPO) -> int:
     return 1 if problems else 0
 
 
-def record(names: Sequence[str], jobs: int) -> None:
-    """Find a test for each drawn mutation, and write down after each what came of it."""
+def record(names: Sequence[str], jobs: int, seconds: float) -> None:
+    """Find a test for each drawn mutation, and write down after each what came of it.
+
+    Tests that take `seconds` together are tried before one is called a survivor.
+    """
     drawn = {one.name: one for one in load(DRAWN)}
     wanted = (
         _named(list(drawn.values()), names) if names else [one for one in drawn.values() if not one.outcome]
@@ -119,7 +120,7 @@ def record(names: Sequence[str], jobs: int) -> None:
     seen = reach.of_suite(jobs, _REACH)
 
     def searched(mutation: Mutation, copy: Scratch) -> Verdict:
-        return _search(mutation, copy, _candidates(mutation, seen))
+        return _search(mutation, copy, _candidates(mutation, seen, seconds))
 
     with _copies(jobs) as copies:
         for verdict in _each(searched, wanted, copies):
@@ -162,15 +163,15 @@ def _search(mutation: Mutation, copy: Scratch, tests: Sequence[str]) -> Verdict:
     return Verdict(lived, SURVIVED, f"{len(tests)} tests", time.monotonic() - began)
 
 
-def _candidates(mutation: Mutation, seen: reach.Reach) -> list[str]:
+def _candidates(mutation: Mutation, seen: reach.Reach, limit_s: float) -> list[str]:
     """Tests that enter the function, those of its own test file first, then the cheapest."""
     places = [(mutation.hint, mutation.function)]
     users = sorted(set(operators.users_of(mutation.find, mutation.hint, REPO)))
     own = f"test_{Path(mutation.hint).stem}.py"
     tests = seen.tests_of(places) or seen.tests_of(users)
     tests.sort(key=lambda test: own not in test)
-    seconds = itertools.accumulate(seen.seconds.get(test, 0.0) for test in tests)
-    return [test for test, total in zip(tests, seconds, strict=True) if total < _SEARCHED_S]
+    totals = itertools.accumulate(seen.seconds.get(test, 0.0) for test in tests)
+    return [test for test, total in zip(tests, totals, strict=True) if total < limit_s]
 
 
 def _problem_without(mutations: Sequence[Mutation], copies: queue.Queue[Scratch]) -> str:
@@ -244,6 +245,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--recheck", action="store_true", help="of the drawn ones, try those recorded as killed"
     )
     parser.add_argument("--jobs", type=int, default=2, help="copies to work in at once (2)")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="of tests to try before a drawn one is a survivor (60)"
+    )
     return parser.parse_args(arguments)
 
 
