@@ -118,24 +118,64 @@ def test_a_name_stands_for_one_mutation(tmp_path):
 # What comes of it.
 
 
+IN_ANOTHER_PROCESS = ("tests/test_it.py::test_larger_in_another_process",)
+NOWHERE = "if one == other:"
+
+
+def test_bugs_that_are_noticed_are_a_success(tree, capsys):
+    bugs = [
+        mutation(name="noticed"),
+        mutation(name="noticed elsewhere", tests=IN_ANOTHER_PROCESS),
+        mutation(name="cannot be imported", replace="import nothing_of_this_name"),
+        mutation(NOWHERE, name="of old", retired="compared elsewhere"),
+    ]
+
+    assert run.check(bugs, 1, tree) == 0
+    assert words(capsys) == {
+        "noticed": "killed",
+        "noticed elsewhere": "killed",
+        "cannot be imported": "killed",
+        "of old": "retired",
+    }
+
+
 @pytest.mark.parametrize(
-    ("one", "word", "code"),
+    ("bug", "word"),
     [
-        (mutation(), "killed", 0),
-        (mutation(tests=("tests/test_it.py::test_larger_in_another_process",)), "killed", 0),
-        (mutation(replace="import nothing_of_this_name"), "killed", 0),
-        (mutation(replace="if one > other:"), "survived", 1),
-        (mutation(tests=("tests/test_it.py::test_nothing",)), "survived", 1),
-        (mutation("if one == other:"), "gone", 1),
-        (mutation("if one == other:", retired="compared elsewhere"), "retired", 0),
-        (mutation("return other", tests=("tests/test_it.py::test_that_fails",)), "red without any bug", 1),
-        (mutation(tests=("tests/test_it.py::test_of_old",)), "no such test", 1),
-        (mutation(tests=()), "no such test", 1),
+        (mutation(replace="if one > other:"), "survived"),
+        (mutation(tests=("tests/test_it.py::test_nothing",)), "survived"),
+        (mutation(NOWHERE), "gone"),
     ],
 )
-def test_a_verdict_and_an_exit_code(one, word, code, tree, capsys):
-    assert run.check([one], 1, tree) == code
-    assert word in capsys.readouterr().out
+def test_a_bug_that_is_not_noticed_or_nowhere_is_a_failure(bug, word, tree, capsys):
+    assert run.check([bug], 1, tree) == 1
+    assert words(capsys) == {"m": word}
+
+
+@pytest.mark.parametrize(
+    ("tests", "problem"),
+    [
+        (("tests/test_it.py::test_that_fails",), "red without any bug"),
+        (("tests/test_it.py::test_of_old",), "no such test"),
+        (("tests/test_of_old.py",), "no such test"),
+        ((), "no such test"),
+    ],
+)
+def test_tests_that_prove_nothing_are_a_failure(tests, problem, tree, capsys):
+    assert run.check([mutation(tests=tests)], 1, tree) == 1
+    assert problem in capsys.readouterr().out
+
+
+def words(capsys) -> dict[str, str]:
+    """What was printed of each: the word by the name."""
+    lines = [line.split("  ") for line in capsys.readouterr().out.strip().splitlines()[:-1]]
+    return {rest[0]: word for word, *rest in (list(filter(None, map(str.strip, line))) for line in lines)}
+
+
+def test_what_has_lost_its_place_is_named_without_a_run(tree, capsys):
+    assert run.lost([mutation(), mutation(NOWHERE, name="a", retired="why")], tree) == 0
+    assert run.lost([mutation(NOWHERE, name="b")], tree) == 1
+    assert "b: its lines are gone (once in x.py)" in capsys.readouterr().out
 
 
 def test_one_after_the_other_is_taken_back_and_leaves_no_bytecode(tree):
