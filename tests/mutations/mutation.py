@@ -48,6 +48,12 @@ class Place(msgspec.Struct, frozen=True):
     original: str
     mutated: str
 
+    @property
+    def line(self) -> int:
+        """The first that differs, from 1."""
+        pairs = zip(self.original.splitlines(), self.mutated.splitlines(), strict=False)
+        return next((number for number, (old, new) in enumerate(pairs, 1) if old != new), 1)
+
 
 class _File(msgspec.Struct, frozen=True):
     mutation: tuple[Mutation, ...] = ()

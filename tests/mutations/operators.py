@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import random
-import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -87,16 +86,51 @@ def changes(text: str) -> dict[str, list[Change]]:
     return {name: list(operator(tree)) for name, operator in OPERATORS.items()}
 
 
-def users_of(find: str, hint: str, tree: Path) -> Iterator[tuple[str, str]]:
-    """Files and functions that name what these lines assign; a private name is looked for in its own file."""
-    names = {word for word in re.findall(r"[A-Za-z_]\w*(?=[^=\n]*=)", find) if len(word) > 1}
+def function_at(text: str, line: int) -> str:
+    """Qualified name of the innermost function or class that a line of a source belongs to; empty if none."""
+    return next(
+        (
+            name
+            for name, first, last in reversed(list(_definitions(ast.parse(text), "", inside=False)))
+            if first <= line <= last
+        ),
+        "",
+    )
+
+
+def _definitions(parent: ast.AST, where: str, *, inside: bool) -> Iterator[tuple[str, int, int]]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = _name_of(node, where, inside=inside)
+            first = min(one.lineno for one in (node, *node.decorator_list))
+            yield name, first, node.end_lineno or first
+            yield from _definitions(node, name, inside=not isinstance(node, ast.ClassDef))
+        else:
+            yield from _definitions(node, where, inside=inside)
+
+
+def users_of(home: Path, line: int, tree: Path) -> Iterator[tuple[Path, str]]:
+    """Files and functions that name what the assignment at a line of `home` gives a value to.
+
+    A private name is looked for at home alone.
+    """
+    names = _assigned(ast.parse(home.read_text(encoding="utf-8")), line)
     for path in source_files(tree):
-        file = str(path.relative_to(tree))
         text = path.read_text(encoding="utf-8")
         for node, function in _nodes(ast.parse(text)) if any(name in text for name in names) else ():
             name = getattr(node, "id", getattr(node, "attr", ""))
-            if function and name in names and (file == hint or not name.startswith("_")):
-                yield file, function
+            if function and name in names and (path == home or not name.startswith("_")):
+                yield path, function
+
+
+def _assigned(tree: ast.AST, line: int) -> set[str]:
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    targets = [target for node in found for target in getattr(node, "targets", None) or [node.target]]
+    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
 
 
 def _module(path: Path, tree: Path) -> _Module:
@@ -151,7 +185,7 @@ OPERATORS: dict[str, Callable[[ast.Module], Iterator[Change]]] = {
 }
 
 
-def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """Every node that may be mutated, with the qualified name of its function or class, if it is in one."""
     yield from _below(tree, "", inside=False)
 
@@ -162,10 +196,16 @@ def _below(parent: ast.AST, where: str, *, inside: bool) -> Iterator[tuple[ast.A
             continue
         yield node, where
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            name = f"{where}.<locals>.{node.name}" if inside else f"{where}.{node.name}".lstrip(".")
-            yield from _below(node, name, inside=not isinstance(node, ast.ClassDef))
+            yield from _below(
+                node, _name_of(node, where, inside=inside), inside=not isinstance(node, ast.ClassDef)
+            )
         else:
             yield from _below(node, where, inside=inside)
+
+
+def _name_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, where: str, *, inside: bool) -> str:
+    """As its code object has it."""
+    return f"{where}.<locals>.{node.name}" if inside else f"{where}.{node.name}".lstrip(".")
 
 
 def _children(parent: ast.AST) -> Iterator[ast.AST]:

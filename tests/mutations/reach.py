@@ -14,9 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from tests.mutations.scratch import Scratch, scratch
+from tests.mutations.scratch import REPO, Scratch, scratch
 
 _WHOLE_RUN_S = 3600.0
+_LEFT_OUT = {"bench", "faults", "real", "mutations"}
 
 
 class Reach(msgspec.Struct):
@@ -40,30 +41,44 @@ class Reach(msgspec.Struct):
         found = set[str]().union(*(self.entered.get(f"{path}:{name}", ()) for path, name in places))
         return sorted(found & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
 
+    def of_file(self, path: str) -> list[tuple[str, str]]:
+        """All that was entered in a file."""
+        keys = (key.rpartition(":") for key in self.entered)
+        return [(file, name) for file, _, name in keys if file == path]
+
 
 def of_suite(jobs: int, kept: Path) -> Reach:
     """Read from `kept`, or found out by running the suite in `jobs` copies, and kept."""
     if not kept.exists():
-        files = sorted((Path(__file__).parents[1]).rglob("test_*.py"), key=lambda file: file.stat().st_size)
-        skipped = {"bench", "faults", "real", "mutations"}
-        names = [f"tests/{file.relative_to(Path(__file__).parents[1])}" for file in files]
-        names = [name for name in names if name.split("/")[1] not in skipped]
-        found = Reach()
+        tests = REPO / "tests"
+        files = sorted(tests.rglob("test_*.py"), key=lambda file: file.stat().st_size)
+        names = [str(file.relative_to(REPO)) for file in files if file.parent.name not in _LEFT_OUT]
         with ThreadPoolExecutor(jobs) as pool:
-            for lines in pool.map(_traced, [names[at::jobs] for at in range(jobs)]):
-                found.add(lines)
-        kept.write_bytes(msgspec.json.encode(found))
+            parts = list(pool.map(of_tests, [names[at::jobs] for at in range(jobs)]))
+        kept.write_bytes(msgspec.json.encode(_joined(parts)))
     return msgspec.json.decode(kept.read_bytes(), type=Reach)
 
 
-def _traced(tests: Sequence[str]) -> list[str]:
-    with scratch() as copy:
-        follow(copy)
+def of_tests(tests: Sequence[str], repo: Path = REPO) -> Reach:
+    """Run some tests in a copy, and see what they enter."""
+    found = Reach()
+    with scratch(repo) as copy:
+        _follow(copy)
         copy.run(tests, _WHOLE_RUN_S, ("-p", "seen"))
-        return (copy.site / "seen.lines").read_text(encoding="utf-8").splitlines()
+        found.add((copy.site / "seen.lines").read_text(encoding="utf-8").splitlines())
+    return found
 
 
-def follow(copy: Scratch) -> None:
+def _joined(parts: Iterable[Reach]) -> Reach:
+    whole = Reach()
+    for part in parts:
+        whole.seconds |= part.seconds
+        for function, tests in part.entered.items():
+            whole.entered.setdefault(function, set()).update(tests)
+    return whole
+
+
+def _follow(copy: Scratch) -> None:
     """Have every process of this copy write down what it enters."""
     shutil.copy(Path(__file__).with_name("seen.py"), copy.site)
     (copy.site / "seen.tree").write_text(str(copy.tree), encoding="utf-8")

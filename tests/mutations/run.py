@@ -165,13 +165,20 @@ def _search(mutation: Mutation, copy: Scratch, tests: Sequence[str]) -> Verdict:
 
 def _candidates(mutation: Mutation, seen: reach.Reach, limit_s: float) -> list[str]:
     """Tests that enter the function, those of its own test file first, then the cheapest."""
-    places = [(mutation.hint, mutation.function)]
-    users = sorted(set(operators.users_of(mutation.find, mutation.hint, REPO)))
-    own = f"test_{Path(mutation.hint).stem}.py"
-    tests = seen.tests_of(places) or seen.tests_of(users)
+    spot = place(mutation, REPO)
+    function = operators.function_at(spot.original, spot.line)
+    tests = seen.tests_of([(_path(spot.path), function)])
+    if not tests:  # a constant, of a module or of a class: whoever enters what names it, else that file
+        users = {(_path(path), name) for path, name in operators.users_of(spot.path, spot.line, REPO)}
+        tests = seen.tests_of(users) or seen.tests_of(seen.of_file(_path(spot.path)))
+    own = f"test_{spot.path.stem}.py"
     tests.sort(key=lambda test: own not in test)
     totals = itertools.accumulate(seen.seconds.get(test, 0.0) for test in tests)
     return [test for test, total in zip(tests, totals, strict=True) if total < limit_s]
+
+
+def _path(path: Path) -> str:
+    return str(path.relative_to(REPO))
 
 
 def _problem_without(mutations: Sequence[Mutation], copies: queue.Queue[Scratch]) -> str:

@@ -47,6 +47,7 @@ def pytest_runtest_logstart(nodeid: str) -> None:
     _Process.seen.clear()
     with open(_LABEL, "w", encoding="utf-8") as label:
         label.write(_Process.test)
+    sys.settrace(_entered)  # it ends where it raises, as on a stack that is full
 
 
 def pytest_runtest_logreport(report: object) -> None:

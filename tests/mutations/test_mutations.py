@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.mutations import operators, run
+from tests.mutations import operators, reach, run
 from tests.mutations.mutation import Ambiguous, Gone, Mutation, head_of, load, place, save
 from tests.mutations.scratch import scratch
 
@@ -33,6 +33,13 @@ def test_larger_in_another_process():
 
 def test_nothing():
     assert True
+
+def test_that_fills_the_stack():
+    def deeper(n): deeper(n)
+    try:
+        deeper(0)
+    except RecursionError:
+        pass
 
 def test_that_fails():
     assert False
@@ -213,6 +220,15 @@ def ends(pid: int) -> bool:
     return False
 
 
+def test_who_enters_a_function_is_known_in_whatever_process_he_does(tree):
+    tests = [f"tests/test_it.py::test_{name}" for name in ("that_fills_the_stack", "nothing", "larger")]
+
+    found = reach.of_tests([*tests, *IN_ANOTHER_PROCESS], tree)
+
+    assert set(found.tests_of([("forged/__init__.py", "larger")])) == {LARGER, *IN_ANOTHER_PROCESS}
+    assert set(found.seconds) == {*tests, *IN_ANOTHER_PROCESS}
+
+
 # What is drawn.
 
 
@@ -254,6 +270,25 @@ def test_what_an_operator_does(operator, before, after, tree):
 )
 def test_what_no_operator_touches(left_alone):
     assert not any(operators.changes(left_alone + "\n").values())
+
+
+def test_the_function_of_a_line_is_named_as_its_code_object():
+    text = (
+        "class A:\n    @b\n    def c(self):\n        def d():\n            pass\n        return d\n\ne = 1\n"
+    )
+
+    names = [operators.function_at(text, line) for line in range(1, 9)]
+
+    assert names == ["A", "A.c", "A.c", "A.c.<locals>.d", "A.c.<locals>.d", "A.c", "", ""]
+
+
+def test_a_constant_is_used_by_those_who_name_it(tree):
+    here, there = tree / "forged/__init__.py", tree / "forged/there.py"
+    here.write_text("_A = 1\nB = (\n    2,\n)\n\ndef f():\n    return _A\n")
+    there.write_text("from forged import B\n\ndef g(_A):\n    return B, _A\n")
+
+    assert list(operators.users_of(here, 1, tree)) == [(here, "f")]
+    assert list(operators.users_of(here, 3, tree)) == [(there, "g")]
 
 
 def test_the_same_seed_draws_the_same_and_no_line_twice(tree):
