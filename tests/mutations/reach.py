@@ -17,6 +17,7 @@ import msgspec
 from tests.mutations.scratch import REPO, Scratch, scratch
 
 _WHOLE_RUN_S = 3600.0
+_LONGEST_NAME = 4096
 _LEFT_OUT = {"bench", "faults", "real", "mutations"}
 
 
@@ -81,5 +82,6 @@ def _joined(parts: Iterable[Reach]) -> Reach:
 def _follow(copy: Scratch) -> None:
     """Have every process of this copy write down what it enters."""
     shutil.copy(Path(__file__).with_name("seen.py"), copy.site)
+    (copy.site / "seen.test").write_bytes(bytes(_LONGEST_NAME))
     (copy.site / "seen.tree").write_text(str(copy.tree), encoding="utf-8")
     (copy.site / "seen.pth").write_text("import seen\n")

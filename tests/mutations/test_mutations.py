@@ -21,7 +21,7 @@ def larger(one, other):
     return other
 """
 TESTS = """\
-import os, signal, subprocess, sys
+import os, pytest, signal, subprocess, sys
 import forged
 
 def test_larger():
@@ -33,6 +33,23 @@ def test_larger_in_another_process():
 
 def test_nothing():
     assert True
+
+@pytest.fixture(scope="module")
+def shared():
+    code = "import forged\\nfor line in iter(input, ''): print(forged.larger(1, 2), flush=True)"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    child = subprocess.Popen([sys.executable, "-c", code], **pipes)
+    yield child
+    child.communicate("\\n", timeout=30)
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_of_a_shared_process(shared, n):
+    shared.stdin.write("go\\n")
+    shared.stdin.flush()
+    assert shared.stdout.readline()
+
+def test_of_a_shared_process_again(shared):
+    test_of_a_shared_process(shared, 0)
 
 def test_that_fills_the_stack():
     def deeper(n): deeper(n)
@@ -126,6 +143,7 @@ def test_a_name_stands_for_one_mutation(tmp_path):
 
 
 IN_ANOTHER_PROCESS = ("tests/test_it.py::test_larger_in_another_process",)
+STRANGERS = ("that_fills_the_stack", "nothing")
 NOWHERE = "if one == other:"
 
 
@@ -221,12 +239,13 @@ def ends(pid: int) -> bool:
 
 
 def test_who_enters_a_function_is_known_in_whatever_process_he_does(tree):
-    tests = [f"tests/test_it.py::test_{name}" for name in ("that_fills_the_stack", "nothing", "larger")]
+    enter = ("larger", "larger_in_another_process", "of_a_shared_process", "of_a_shared_process_again")
+    entering, others = ({f"tests/test_it.py::test_{name}" for name in names} for names in (enter, STRANGERS))
 
-    found = reach.of_tests([*tests, *IN_ANOTHER_PROCESS], tree)
+    found = reach.of_tests([*sorted(others), *sorted(entering)], tree)
 
-    assert set(found.tests_of([("forged/__init__.py", "larger")])) == {LARGER, *IN_ANOTHER_PROCESS}
-    assert set(found.seconds) == {*tests, *IN_ANOTHER_PROCESS}
+    assert set(found.tests_of([("forged/__init__.py", "larger")])) == entering
+    assert set(found.seconds) == entering | others
 
 
 # What is drawn.
