@@ -158,7 +158,8 @@ def _search(mutation: Mutation, copy: Scratch, tests: Sequence[str]) -> Verdict:
             if copy.run([result.by], _LIMIT_S).red:
                 found = msgspec.structs.replace(mutation, outcome=KILLED, tests=(result.by,), tried=0)
                 return Verdict(found, KILLED, _by(result), time.monotonic() - began)
-            left = [*tried[tried.index(result.by) + 1 :], *left]
+            at = tried.index(result.by) if result.by in tried else 0
+            left = [*tried[at + 1 :], *left]
     lived = msgspec.structs.replace(mutation, outcome=SURVIVED, tests=(), tried=len(tests))
     return Verdict(lived, SURVIVED, f"{len(tests)} tests", time.monotonic() - began)
 

@@ -87,13 +87,12 @@ class Scratch:
         where = f"--basetemp={self._root / 't'}"
         command = [str(self.python), "-m", "pytest", "-v", "--tb=line", "-p", "no:cacheprovider"]
         code, output = self._finish([*command, where, *options, *tests], limit_s)
-        if code is None:
-            started = _STARTED.findall(output)
-            return Result(red=True, by=started[-1] if started else tests[0], hung=True, output=output)
-        first = _RED.search(output)
-        if code and not first and _NO_CONFTEST not in output:
+        started, first = _STARTED.findall(output), _RED.search(output)
+        if code and not (started or first or _NO_CONFTEST in output):
             raise LookupError(output[-2000:])
-        return Result(red=code != 0, by=first[1] if first else tests[0], output=output)
+        # Without a word about a test, time was up, or something was left open, which is a failure at the end.
+        by = first[1] if first else [tests[0], *started][-1]
+        return Result(red=code != 0, by=by, hung=code is None, output=output)
 
     def has(self, test: str) -> bool:
         """Whether there is such a test; pytest's own answer could as well come from a broken import."""
