@@ -178,17 +178,29 @@ def test_a_bug_that_is_not_noticed_or_nowhere_is_a_failure(bug, word, tree, caps
 
 
 @pytest.mark.parametrize(
-    ("tests", "problem"),
+    ("tests", "word"),
     [
-        (("tests/test_it.py::test_that_fails",), "red without any bug"),
+        (("tests/test_it.py::test_that_fails",), "red anyway"),
         (("tests/test_it.py::test_of_old",), "no such test"),
         (("tests/test_of_old.py",), "no such test"),
         ((), "no such test"),
     ],
 )
-def test_tests_that_prove_nothing_are_a_failure(tests, problem, tree, capsys):
+def test_tests_that_prove_nothing_are_a_failure(tests, word, tree, capsys):
     assert run.check([mutation(tests=tests)], 1, tree) == 1
-    assert problem in capsys.readouterr().out
+    assert words(capsys) == {"m": word}
+
+
+def test_a_killer_is_looked_for_among_tests_that_are_green_without_the_bug(tree):
+    names = ("that_fails", "nothing", "larger", "larger_in_another_process")
+    tests = [f"tests/test_it.py::test_{name}" for name in names]
+
+    with scratch(tree) as copy:
+        found = run.search(mutation(tests=()), copy, tests).mutation
+        none = run.search(mutation(tests=()), copy, tests[:2]).mutation
+
+    assert (found.outcome, found.tests) == ("killed", (LARGER,))
+    assert (none.outcome, none.tests, none.tried) == ("survived", (), 2)
 
 
 def words(capsys) -> dict[str, str]:
