@@ -27,16 +27,17 @@ class Ambiguous(Exception):  # noqa: N818
     """The lines are found in more than one place."""
 
 
-class Mutation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Mutation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One entry of a file, its fields in this order."""
+
     name: str
-    find: str
-    replace: str
-    hint: str  # the file it was made for; nothing looks there
     area: str = ""  # of a planted one
     operator: str = ""  # of a drawn one
-    function: str = ""  # likewise: where it stood when it was drawn
-    outcome: str = ""  # likewise: empty until it was tried
-    tried: int = 0  # likewise: how many tests let it live
+    hint: str  # the file it was made for; nothing looks there
+    find: str
+    replace: str
+    outcome: str = ""  # of a drawn one, empty until it was tried
+    tried: int = 0  # how many tests let a drawn one live
     tests: tuple[str, ...] = ()  # these must turn red
     retired: str = ""  # why its code is gone
 

@@ -46,7 +46,6 @@ class Change(msgspec.Struct, frozen=True):
     start: tuple[int, int]
     end: tuple[int, int]
     text: str
-    function: str
     instead_of: str = ""  # if that is not what stands there, the change is not made
 
 
@@ -76,7 +75,8 @@ def draw(tree: Path, *, seed: int = SEED, count: int = COUNT, of: Sequence[str] 
         taken.add((module.hint, change.start[0]))
         name = f"drawn-{len(drawn) + 1:03}"
         find, replace = snippet
-        drawn.append(Mutation(name, find, replace, module.hint, operator=operator, function=change.function))
+        one = Mutation(name=name, operator=operator, hint=module.hint, find=find, replace=replace)
+        drawn.append(one)
     return drawn
 
 
@@ -87,26 +87,20 @@ def changes(text: str) -> dict[str, list[Change]]:
 
 
 def function_at(text: str, line: int) -> str:
-    """Qualified name of the innermost function or class that a line of a source belongs to; empty if none."""
-    return next(
-        (
-            name
-            for name, first, last in reversed(list(_definitions(ast.parse(text), "", inside=False)))
-            if first <= line <= last
-        ),
-        "",
-    )
+    """Name, as its code object has it, of the innermost function or class of a line; empty if none."""
+    return ["", *(name for name, lines in _definitions(ast.parse(text), "") if line in lines)][-1]
 
 
-def _definitions(parent: ast.AST, where: str, *, inside: bool) -> Iterator[tuple[str, int, int]]:
+def _definitions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, range]]:
+    """Functions and classes with their lines, decorators included, the outer ones first."""
     for node in ast.iter_child_nodes(parent):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            name = _name_of(node, where, inside=inside)
-            first = min(one.lineno for one in (node, *node.decorator_list))
-            yield name, first, node.end_lineno or first
-            yield from _definitions(node, name, inside=not isinstance(node, ast.ClassDef))
-        else:
-            yield from _definitions(node, where, inside=inside)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from _definitions(node, prefix)
+            continue
+        first = min(one.lineno for one in (node, *node.decorator_list))
+        name = f"{prefix}{node.name}"
+        yield name, range(first, (node.end_lineno or first) + 1)
+        yield from _definitions(node, f"{name}." if isinstance(node, ast.ClassDef) else f"{name}.<locals>.")
 
 
 def users_of(home: Path, line: int, tree: Path) -> Iterator[tuple[Path, str]]:
@@ -117,9 +111,10 @@ def users_of(home: Path, line: int, tree: Path) -> Iterator[tuple[Path, str]]:
     names = _assigned(ast.parse(home.read_text(encoding="utf-8")), line)
     for path in source_files(tree):
         text = path.read_text(encoding="utf-8")
-        for node, function in _nodes(ast.parse(text)) if any(name in text for name in names) else ():
+        for node in _nodes(ast.parse(text)) if any(name in text for name in names) else ():
             name = getattr(node, "id", getattr(node, "attr", ""))
-            if function and name in names and (path == home or not name.startswith("_")):
+            is_one = name in names and (path == home or not name.startswith("_"))
+            if is_one and (function := function_at(text, node.lineno)):  # type: ignore[attr-defined]
                 yield path, function
 
 
@@ -143,38 +138,38 @@ def _module(path: Path, tree: Path) -> _Module:
 
 
 def _dropped_calls(tree: ast.Module) -> Iterator[Change]:
-    for node, function in _nodes(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Expr) and isinstance(_awaited(node.value), ast.Call):
-            yield _instead(node, "pass", function)
+            yield _instead(node, "pass")
 
 
 def _flipped_comparisons(tree: ast.Module) -> Iterator[Change]:
-    for node, function in _nodes(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             old, new = _FLIPPED[type(node.ops[0])]
             left, right = node.left, node.comparators[0]
             start, end = (left.end_lineno or 0, left.end_col_offset or 0), (right.lineno, right.col_offset)
-            yield Change(start, end, f" {new} ", function, instead_of=old)  # brackets are in between as well
+            yield Change(start, end, f" {new} ", instead_of=old)  # brackets are in between as well
 
 
 def _changed_constants(tree: ast.Module) -> Iterator[Change]:
-    for node, function in _nodes(tree):
+    for node in _nodes(tree):
         if not isinstance(node, ast.Constant) or type(node.value) not in {bool, int, float}:
             continue
         if isinstance(node.value, bool):
-            yield _instead(node, str(not node.value), function)
+            yield _instead(node, str(not node.value))
         elif isinstance(node.value, int):
-            yield _instead(node, str(node.value + 1 if node.value < 3 else node.value * 2), function)
+            yield _instead(node, str(node.value + 1 if node.value < 3 else node.value * 2))
         else:
-            yield _instead(node, str(node.value * 2 or 1.0), function)
+            yield _instead(node, str(node.value * 2 or 1.0))
 
 
 def _swallowed_exceptions(tree: ast.Module) -> Iterator[Change]:
-    for node, function in _nodes(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Raise):
-            yield _instead(node, "pass", function)
+            yield _instead(node, "pass")
         elif isinstance(node, ast.ExceptHandler) and not _does_nothing(node.body):
-            yield _between(node.body[0], node.body[-1], "pass", function)
+            yield _between(node.body[0], node.body[-1], "pass")
 
 
 OPERATORS: dict[str, Callable[[ast.Module], Iterator[Change]]] = {
@@ -185,27 +180,12 @@ OPERATORS: dict[str, Callable[[ast.Module], Iterator[Change]]] = {
 }
 
 
-def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """Every node that may be mutated, with the qualified name of its function or class, if it is in one."""
-    yield from _below(tree, "", inside=False)
-
-
-def _below(parent: ast.AST, where: str, *, inside: bool) -> Iterator[tuple[ast.AST, str]]:
+def _nodes(parent: ast.AST) -> Iterator[ast.AST]:
+    """Every node below that may be mutated."""
     for node in _children(parent):
-        if _is_left_out(node):
-            continue
-        yield node, where
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield from _below(
-                node, _name_of(node, where, inside=inside), inside=not isinstance(node, ast.ClassDef)
-            )
-        else:
-            yield from _below(node, where, inside=inside)
-
-
-def _name_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, where: str, *, inside: bool) -> str:
-    """As its code object has it."""
-    return f"{where}.<locals>.{node.name}" if inside else f"{where}.{node.name}".lstrip(".")
+        if not _is_left_out(node):
+            yield node
+            yield from _nodes(node)
 
 
 def _children(parent: ast.AST) -> Iterator[ast.AST]:
@@ -235,13 +215,13 @@ def _does_nothing(body: Sequence[ast.stmt]) -> bool:
     return len(body) == 1 and isinstance(body[0], ast.Pass | ast.Continue)
 
 
-def _instead(node: ast.AST, text: str, function: str) -> Change:
-    return _between(node, node, text, function)
+def _instead(node: ast.AST, text: str) -> Change:
+    return _between(node, node, text)
 
 
-def _between(first: ast.AST, last: ast.AST, text: str, function: str) -> Change:
+def _between(first: ast.AST, last: ast.AST, text: str) -> Change:
     start = (first.lineno, first.col_offset)  # type: ignore[attr-defined]
-    return Change(start, (last.end_lineno, last.end_col_offset), text, function)  # type: ignore[attr-defined]
+    return Change(start, (last.end_lineno, last.end_col_offset), text)  # type: ignore[attr-defined]
 
 
 def _unique(text: str, change: Change, texts: Sequence[str]) -> tuple[str, str] | None:

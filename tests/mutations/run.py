@@ -28,10 +28,11 @@ from pathlib import Path
 
 import msgspec
 
-sys.path[0] = str(Path(__file__).parents[2])  # run as a script, it stands for the folder of the script
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[2])  # it stands for the folder of the script
 
-from tests.mutations import operators, reach  # noqa: E402
-from tests.mutations.mutation import (  # noqa: E402
+from tests.mutations import operators, reach
+from tests.mutations.mutation import (
     KILLED,
     SURVIVED,
     Ambiguous,
@@ -42,7 +43,7 @@ from tests.mutations.mutation import (  # noqa: E402
     place,
     save,
 )
-from tests.mutations.scratch import REPO, Result, Scratch, scratch  # noqa: E402
+from tests.mutations.scratch import REPO, Result, Scratch, scratch
 
 HERE = Path(__file__).parent
 PLANTED = HERE / "planted.toml"
