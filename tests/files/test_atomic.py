@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,21 @@ def test_a_file_of_our_own_is_replaced_whole_and_private(tmp_path, sync):
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o600
     assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_replacement_survives_a_power_cut_as_a_file_and_as_a_name(tmp_path, monkeypatch):
+    synced: list[str] = []
+
+    def note(descriptor):
+        synced.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+
+    monkeypatch.setattr(os, "fsync", note)
+
+    durable.replace(str(tmp_path / "state"), b"new")
+    assert synced == ["file", "directory"]
+
+    durable.replace(str(tmp_path / "state"), b"newer", sync=False)
+    assert synced == ["file", "directory"]
 
 
 def test_a_replacement_that_fails_leaves_the_old_file_and_no_other(tmp_path):

@@ -92,6 +92,28 @@ def test_folder_of_the_go_program_is_read_too(store, directory):
     assert [memory.id for memory in store.scan().memories] == ["a", "b"]
 
 
+def test_a_file_that_becomes_a_link_after_it_was_listed_is_not_followed(
+    store, directory, tmp_path, monkeypatch
+):
+    """Who may write to a cloned repository could have any file of the user's read, and sent to a model."""
+    file = put(directory, "a")
+    outside = put(tmp_path, "a", "of somebody else")
+    opened = os.open
+
+    def open_after_swap(path, *arguments, **keywords):
+        if path == file.name and not file.is_symlink():
+            file.unlink()
+            file.symlink_to(outside)
+        return opened(path, *arguments, **keywords)
+
+    monkeypatch.setattr(os, "open", open_after_swap)
+    snapshot = store.scan()
+
+    assert file.is_symlink()
+    assert bodies(snapshot) == []
+    assert "a.md" in reasons(snapshot)
+
+
 def test_second_folder_that_links_to_the_first_counts_once(store, directory):
     put(directory, "a")
     (directory.parent / "memories").symlink_to("memory")

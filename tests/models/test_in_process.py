@@ -250,8 +250,13 @@ def test_closing_does_not_wait_for_the_call_under_way(model: Model) -> None:
     assert run(model, body)
 
 
-def test_two_calls_at_once_have_threads_for_both() -> None:
-    assert 1 <= threads() <= max(1, (os.cpu_count() or 1) // 2)
+@pytest.mark.parametrize(("cores", "each"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (8, 4), (64, 4)])
+def test_two_calls_at_once_have_threads_for_both(
+    cores: int, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+
+    assert threads() == each
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a priority per thread")
