@@ -7,7 +7,7 @@ REAL_BIN := $(REAL_VENV)/bin
 BENCH_VENV ?= .venv-bench
 BENCH_BIN := $(BENCH_VENV)/bin
 
-.PHONY: demo test test-faults test-real lint bench clean
+.PHONY: demo test test-faults test-real lint bench flows clean
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -49,6 +49,10 @@ $(BENCH_VENV)/.installed: pyproject.toml client/pyproject.toml
 
 bench: $(BENCH_VENV)/.installed
 	$(BENCH_BIN)/python tests/bench/run.py $(if $(AGAINST),--against $(AGAINST)) $(ROWS)
+
+# Which files a request enters, in every process; `make flows WRITE=forged/docs/architecture.md` keeps the page.
+flows: $(VENV)/.installed
+	$(BIN)/python -m tests.walks $(if $(WRITE),--write $(WRITE))
 
 clean:
 	rm -rf $(VENV) $(REAL_VENV) $(BENCH_VENV) build dist

@@ -38,9 +38,10 @@ def main() -> None:
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
 def serve(log_level: str) -> None:
     """Run the daemon in the foreground until SIGTERM."""
-    from forged import config, daemon  # noqa: PLC0415
+    from forged import config  # noqa: PLC0415 - a usage error needs none of it
+    from forged.daemon import app  # noqa: PLC0415
+    from forged.daemon.listening import AlreadyRunning  # noqa: PLC0415
     from forged.errors import ConfigError, ForgedError  # noqa: PLC0415
-    from forged.listening import AlreadyRunning  # noqa: PLC0415
 
     _configure_logging(log_level)
     try:
@@ -48,7 +49,7 @@ def serve(log_level: str) -> None:
         for warning in loaded.warnings:
             logger.warning("config %s", warning)
         os.chdir("/")  # holds no directory of anybody's, and a worker cannot start in one that is gone
-        asyncio.run(daemon.serve(loaded, dict(os.environ)))
+        asyncio.run(app.serve(loaded, dict(os.environ)))
     except ConfigError as error:
         click.echo(f"forged: {error}", err=True)
         sys.exit(os.EX_CONFIG)

@@ -20,8 +20,8 @@ from judging import Goal, Outcome, Rounds, Verdict
 from row import Row, measured
 from sampling import interleaved, p99
 
+from forged.files.store import MemoryStore
 from forged.memory import Scope
-from forged.store import MemoryStore
 
 HERE = commits.this()
 RUN = Path(processes.HERE, "run.py")

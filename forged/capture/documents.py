@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from forged import graph
 from forged.capture.values import (
     MAX_CONTENT_BYTES,
     MOST_DOCUMENTS,
@@ -28,11 +27,12 @@ from forged.capture.values import (
     Proposal,
     Tally,
 )
-from forged.forgotten import digest
-from forged.likeness import Texts, content_words
+from forged.files.roots import Root
+from forged.map.chains import link
 from forged.memory import Category, Memory, Related, Relationship, new_id
-from forged.roots import Root
-from forged.secrets import PLACEHOLDER, redact
+from forged.state.forgotten import digest
+from forged.text.redaction import PLACEHOLDER, redact
+from forged.text.same_text import Texts, content_words
 
 MOST_RELATED = 8
 
@@ -119,7 +119,7 @@ class _Deciding:
 
     def _valid(self, root: Root) -> Iterator[Memory]:
         """What holds now, and what this session's window may still say although it holds no more."""
-        chains = graph.link(self._known(root))
+        chains = link(self._known(root))
         return (
             memory
             for memory in self._known(root)
@@ -156,7 +156,7 @@ class _Deciding:
 
     def _head(self, root: Root, memory_id: str) -> Memory:
         memories = {memory.id: memory for memory in (*self._known(root), *self._decided(root))}
-        return memories[graph.link(memories.values()).head(memory_id)]
+        return memories[link(memories.values()).head(memory_id)]
 
     def _known(self, root: Root) -> Sequence[Memory]:
         return self._existing.get(root, ())

@@ -9,7 +9,7 @@ a suspended machine say little about midnight.
 from __future__ import annotations
 
 from forged.capture.values import Event, Failed, Usage
-from forged.cost import Breaker, Governor
+from forged.models.budget import Breaker, Governor
 
 _LOOK_AGAIN_S = 60.0
 _ATTEMPTS = 2

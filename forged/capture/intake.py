@@ -13,9 +13,9 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from forged.capture.echo import Echo
 from forged.conversation import Utterance, window
-from forged.secrets import Redacted, redact
+from forged.text.injected_text import Echo
+from forged.text.redaction import Redacted, redact
 
 # Characters.
 WINDOW_LIMIT = 64_000

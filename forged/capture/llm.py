@@ -21,9 +21,9 @@ from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import Classified, Event, Head, Usage
 from forged.conversation import Utterance
 from forged.errors import ProviderError
-from forged.providers import ChatModel, Completion
-from forged.providers.failures import SizeRefused
-from forged.providers.texts import estimated_tokens
+from forged.models import ChatModel, Completion
+from forged.models.failures import SizeRefused
+from forged.models.texts import estimated_tokens
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,11 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from forged import conversation, prompts
+from forged import conversation
 from forged.capture.values import Head
 from forged.conversation import Utterance
 from forged.memory import Category, Relationship, Scope
+from forged.text import prompts
 
 # Characters of one listed memory, and of the whole list: about 2,000 tokens (behaviours.md bug 31).
 _LINE_LIMIT = 200

@@ -25,7 +25,6 @@ from functools import partial
 
 import msgspec
 
-from forged import durable
 from forged.capture.dead import Buried, DeadEvents
 from forged.capture.spool_file import (
     DOCUMENTS,
@@ -42,8 +41,9 @@ from forged.capture.spool_file import (
 )
 from forged.capture.values import Document, Event
 from forged.errors import StoreError
+from forged.files import atomic
+from forged.files.snapshot import printable
 from forged.memory import Problem, utc_now
-from forged.snapshot import printable
 
 __all__ = ["Buried", "Loaded", "Spool"]
 
@@ -100,10 +100,10 @@ class Spool:
     def put(self, event: Event) -> None:
         """Return once the event will survive a power cut. Raises StoreError: then it is not here."""
         name = named(event.id, ".event")
-        with durable.explained(f"cannot write to {self._path}"):
+        with atomic.explained(f"cannot write to {self._path}"):
             data = EVENT.encode(event)
             with made(self._path) as directory, contextlib.suppress(FileExistsError):
-                durable.publish(directory, name, data)
+                atomic.publish(directory, name, data)
         self._sizes[event.id] = len(data)
 
     def put_all(self, events: Sequence[Event]) -> None:
@@ -113,7 +113,7 @@ class Spool:
         """
         stored: dict[str, int] = {}
         failures: list[StoreError] = []
-        with durable.explained(f"cannot write to {self._path}"), made(self._path) as directory:
+        with atomic.explained(f"cannot write to {self._path}"), made(self._path) as directory:
             for event in events:
                 try:
                     stored[event.id] = _place(directory, event)
@@ -132,7 +132,7 @@ class Spool:
         asked again and could answer something else.
         """
         event, journal = named(event_id, ".event"), named(event_id, ".documents")
-        with durable.explained(f"cannot remove {event_id}"), opened(self._path) as directory:
+        with atomic.explained(f"cannot remove {event_id}"), opened(self._path) as directory:
             if directory is not None:
                 unlink(directory, event)
                 os.fsync(directory)
@@ -142,10 +142,10 @@ class Spool:
     def journal(self, event_id: str, documents: tuple[Document, ...]) -> None:
         """Return once it is durable what an event comes to. An earlier journal stands. Raises StoreError."""
         name = named(event_id, ".documents")
-        with durable.explained(f"cannot write to {self._path}"):
+        with atomic.explained(f"cannot write to {self._path}"):
             data = DOCUMENTS.encode(documents)
             with made(self._path) as directory, contextlib.suppress(FileExistsError):
-                durable.publish(directory, name, data)
+                atomic.publish(directory, name, data)
 
     def journalled(self, event_id: str) -> tuple[Document, ...] | None:
         """Return what an event comes to, None if that is undecided. Raises StoreError if unreadable."""
@@ -165,7 +165,7 @@ class Spool:
         if isinstance(journal, Unreadable) and journal.stays:
             raise StoreError(f"the journal of {event.id} cannot be used: {journal.reason}")
         documents = None if isinstance(journal, Unreadable) else journal
-        with durable.explained(f"cannot set aside {event.id}"):
+        with atomic.explained(f"cannot set aside {event.id}"):
             self._dead.add(Record(event, reason[:_REASON_LENGTH], utc_now(), documents))
             if isinstance(journal, Unreadable):
                 self._set_aside(event.id, ".documents")
@@ -177,12 +177,12 @@ class Spool:
 
     def dead(self) -> tuple[Buried, ...]:
         """Events that were given up, oldest first. Raises StoreError."""
-        with durable.explained(f"cannot read {self._dead.path}"):
+        with atomic.explained(f"cannot read {self._dead.path}"):
             return self._dead.all()
 
     def dead_count(self) -> int:
         """How many `dead` would name, for the price of a listing. Raises StoreError."""
-        with durable.explained(f"cannot read {self._dead.path}"):
+        with atomic.explained(f"cannot read {self._dead.path}"):
             return len(self._dead.ids())
 
     @property
@@ -197,7 +197,7 @@ class Spool:
         """
         if not is_event_id(event_id):
             return None
-        with durable.explained(f"cannot revive {event_id}"):
+        with atomic.explained(f"cannot revive {event_id}"):
             record = self._dead.read(event_id)
             if not isinstance(record, Record):
                 return None
@@ -210,7 +210,7 @@ class Spool:
 
     def drop_dead(self, event_id: str) -> bool:
         """Erase an event that was given up; false if there is none of this id. Raises StoreError."""
-        with durable.explained(f"cannot erase {event_id[:80]!r}"):
+        with atomic.explained(f"cannot erase {event_id[:80]!r}"):
             return is_event_id(event_id) and self._dead.erase(event_id)
 
     # --- after a start --------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Spool:
         try:
             yield from step()
         except (OSError, StoreError) as error:
-            yield self._problem(name, durable.why(error) if isinstance(error, OSError) else str(error))
+            yield self._problem(name, atomic.why(error) if isinstance(error, OSError) else str(error))
 
     def _settle(self) -> Iterator[_Found]:
         self._dead.sweep(time.time() - _TEMPS_AGE_S)
@@ -251,7 +251,7 @@ class Spool:
     def _waiting(self) -> Iterator[_Found]:
         with opened(self._path) as directory:
             if directory is not None:
-                durable.sweep(directory, time.time() - _TEMPS_AGE_S)
+                atomic.sweep(directory, time.time() - _TEMPS_AGE_S)
         waiting, foreign = self._listed()
         for name in foreign:
             yield self._problem(name, "not a file of the spool; left alone")
@@ -294,7 +294,7 @@ class Spool:
 
     def _journal(self, event_id: str) -> tuple[Document, ...] | Unreadable | None:
         name = named(event_id, ".documents")
-        with durable.explained(f"cannot read {self._path}"), opened(self._path) as directory:
+        with atomic.explained(f"cannot read {self._path}"), opened(self._path) as directory:
             return None if directory is None else DOCUMENTS.read(directory, name)
 
     def _size(self, event_id: str) -> int:
@@ -313,6 +313,6 @@ class Spool:
 def _place(directory: int, event: Event) -> int:
     """Put an event into a directory whose sync is up to the caller; return its bytes. Raises StoreError."""
     name, data = named(event.id, ".event"), EVENT.encode(event)
-    with durable.explained(f"cannot write {name}"), contextlib.suppress(FileExistsError):
-        durable.place(directory, name, data)
+    with atomic.explained(f"cannot write {name}"), contextlib.suppress(FileExistsError):
+        atomic.place(directory, name, data)
     return len(data)

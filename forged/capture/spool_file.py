@@ -19,9 +19,9 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from forged import durable
 from forged.capture.values import Document, Event
 from forged.errors import StoreError
+from forged.files import atomic
 
 VERSION = 1
 MOST_BYTES = 8 << 20
@@ -94,7 +94,7 @@ class Form(Generic[T]):
         except FileNotFoundError:
             return None
         except OSError as error:
-            reason = "not a regular file" if error.errno in _NO_FILE else durable.why(error)
+            reason = "not a regular file" if error.errno in _NO_FILE else atomic.why(error)
             return Unreadable(reason, stays=True)
         if data is None:
             return Unreadable("not a regular file of this user", stays=True)
@@ -144,7 +144,7 @@ def listed(directory: int, suffixes: tuple[Suffix, ...]) -> tuple[dict[str, set[
 def opened(path: str) -> Iterator[int | None]:
     """Descriptor of a directory, None if there is no such directory. Raises OSError, StoreError."""
     try:
-        directory = durable.open_inside(*os.path.split(path))
+        directory = atomic.open_inside(*os.path.split(path))
     except FileNotFoundError:
         directory = None
     try:
@@ -159,7 +159,7 @@ def made(path: str) -> Iterator[int]:
     """Descriptor of a directory, which is made private if it is missing. Raises OSError, StoreError."""
     top, name = os.path.split(path)
     os.makedirs(top, 0o700, exist_ok=True)
-    directory = durable.open_inside(top, name, make=True)
+    directory = atomic.open_inside(top, name, make=True)
     try:
         yield directory
     finally:

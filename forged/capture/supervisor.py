@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from forged.capture.incarnation import Incarnation, Target, work
 from forged.capture.values import Done, Failed, Ready, Report, Task, WorkerSettings
+from forged.capture.worker_process import Incarnation, Target, work
 
 logger = logging.getLogger(__name__)
 

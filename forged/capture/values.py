@@ -12,10 +12,10 @@ from typing import Literal
 
 import msgspec
 
+from forged.config.known_models import BUILTIN_RULES
 from forged.conversation import Utterance
+from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope, Trigger, utc_now
-from forged.models import BUILTIN_RULES
-from forged.roots import Root
 
 # Of one event, as reliability-anchors.md D5 has them.
 MOST_DOCUMENTS = 10

@@ -43,13 +43,13 @@ from forged.capture.values import (
     Usage,
     WorkerSettings,
 )
+from forged.config.known_models import BUILTIN_RULES
 from forged.errors import ConfigError, MemoryExists, ProviderError, StoreError
-from forged.forgotten import Forgotten, digest
+from forged.files.roots import Root
+from forged.files.snapshot import Snapshot
+from forged.files.store import MemoryStore
 from forged.memory import Memory, utc_now
-from forged.models import BUILTIN_RULES
-from forged.roots import Root
-from forged.snapshot import Snapshot
-from forged.store import MemoryStore
+from forged.state.forgotten import Forgotten, digest
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ def _classifier(settings: WorkerSettings) -> tuple[Classifier | None, str]:
 
             return RuleClassifier(), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
-        from forged.providers.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
+        from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
         # Retries are the classifier's own affair: it counts calls.
         model = OpenAICompatibleChat(settings.base_url, settings.classifier, settings.key, retries=0)

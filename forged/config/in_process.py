@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from forged.models import AUTO, BUILTIN_LEXICAL, LOCAL, bare_name
+from forged.config.known_models import AUTO, BUILTIN_LEXICAL, LOCAL, bare_name
 
 # What has to be in the folder of a fastembed model, beside its ONNX file; the file's name is the model's.
 _FILES = ("tokenizer.json", "tokenizer_config.json")

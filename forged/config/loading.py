@@ -22,6 +22,7 @@ import msgspec
 import platformdirs
 
 from forged.config.keys import is_reference
+from forged.config.known_models import LOCAL, known_model, unusable
 from forged.config.values import (
     CaptureConfig,
     Config,
@@ -35,7 +36,6 @@ from forged.config.values import (
     shown,
 )
 from forged.errors import ConfigError
-from forged.models import LOCAL, known_model, unusable
 
 _MAX_FILE_BYTES = 1 << 20
 

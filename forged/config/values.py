@@ -14,7 +14,7 @@ import msgspec
 
 from forged.config.in_process import chosen
 from forged.config.keys import shown_key, shown_url
-from forged.models import BUILTIN_RULES, DEFAULT_MIN_SCORE, is_known
+from forged.config.known_models import BUILTIN_RULES, DEFAULT_MIN_SCORE, is_known
 
 OPENAI_URL = "https://api.openai.com/v1"
 # A reference as default: what is missing then has a name, and an explicit "" can mean "no key is needed".

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forged.evaluation import life, locomo
+from forged.evaluation import jsonl_set, locomo
 from forged.evaluation.dataset import Dataset, DatasetError
 
 
 def load(path: Path) -> Dataset:
     """Read a directory of the project's own kind, or a LoCoMo file. Raises DatasetError."""
     if path.is_dir():
-        if not (path / life.MEMORIES).exists():
-            raise DatasetError(f"{path} holds no {life.MEMORIES}: a set is a directory with that and queries")
-        return life.load(path)
+        if not (path / jsonl_set.MEMORIES).exists():
+            raise DatasetError(
+                f"{path} holds no {jsonl_set.MEMORIES}: a set is a directory with that and queries"
+            )
+        return jsonl_set.load(path)
     if not path.exists():
         raise DatasetError(f"there is no {path}")
     return locomo.load(path)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import msgspec
 
 from forged import config
+from forged.config.known_models import BUILTIN_LEXICAL
 from forged.errors import ConfigError
-from forged.models import BUILTIN_LEXICAL
 
 CONFIGURED = "configured"
 """Stands for the embedding model of the user's own configuration."""

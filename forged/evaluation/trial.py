@@ -18,12 +18,12 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from forged.errors import ForgedError
-from forged.evaluation import scores, worlds
+from forged.evaluation import scores, stores
 from forged.evaluation.dataset import Item, Query, Repository
 from forged.evaluation.scores import Score, Summary
 from forged.evaluation.scratch import daemon
 from forged.evaluation.settings import Prepared, Subject
-from forged.evaluation.worlds import World
+from forged.evaluation.stores import World
 from forged_client import Client
 from forged_client.protocol import Retrieved, RootReport
 
@@ -85,7 +85,7 @@ def run(world: World, subjects: Iterable[Prepared], progress: Progress) -> Itera
     for variables, alike in groupby(subjects, lambda prepared: prepared.variables):
         with TemporaryDirectory(prefix="forged-eval-") as name:
             scratch = Path(name)
-            workspaces = worlds.settle(world, scratch / "home", scratch / "repos")
+            workspaces = stores.settle(world, scratch / "home", scratch / "repos")
             with _asked_daemon(scratch, variables) as client:
                 for prepared in alike:
                     subject = prepared.subject
@@ -172,12 +172,12 @@ def _await_gate(client: Client, progress: Progress) -> None:
 def _legs(client: Client, subject: Subject) -> tuple[str, ...]:
     """The legs that all stores have. Raises MeasurementFailed if the model's is missing somewhere."""
     report = client.status()
-    stores = [root for root in report.roots if root.memories]
-    lacking = next((root for root in stores if "dense" not in root.legs or root.quarantined), None)
+    filled = [root for root in report.roots if root.memories]
+    lacking = next((root for root in filled if "dense" not in root.legs or root.quarantined), None)
     if lacking is not None and subject.needs_vectors:
         why = _why_lacking(lacking, report.warnings)
         raise MeasurementFailed(f"{subject.model} gave no vectors: {why}")
-    common = set.intersection(*(set(root.legs) for root in stores)) if stores else set[str]()
+    common = set.intersection(*(set(root.legs) for root in filled)) if filled else set[str]()
     return tuple(sorted(common))
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from forged import conversation, prompts
+from forged import conversation
 from forged.conversation import Utterance
 from forged.errors import ProviderError
-from forged.providers import ChatModel
-from forged.retrieval.sentences import sentences
+from forged.models import ChatModel
+from forged.retrieval.hypotheses import sentences
+from forged.text import prompts
 
 _SYSTEM = prompts.text("hyde")
 _ASK = prompts.template("hyde.ask")

@@ -11,7 +11,7 @@ from collections import OrderedDict
 import msgspec
 
 from forged.memory import utc_now
-from forged.retrieval.answer import Answer
+from forged.retrieval.values import Answer
 
 SESSIONS = 256
 

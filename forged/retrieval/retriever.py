@@ -17,17 +17,18 @@ from typing import TypeVar
 
 import msgspec
 
-from forged import conversation, gate, graph, vector_map
+from forged import conversation
 from forged.conversation import Utterance
+from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.metrics import Metrics
-from forged.providers import ChatModel, Embedder, Vectors
+from forged.map import chains, relevance, vector_map
+from forged.map.vector_map import Candidate
+from forged.map.view import View
+from forged.models import ChatModel, Embedder, Vectors
 from forged.retrieval import hyde, injection
-from forged.retrieval.answer import Answer, Ask, Ranked
 from forged.retrieval.turn_cache import TurnCache, TurnKey
-from forged.secrets import redact
-from forged.vector_map import Candidate
-from forged.view import View
+from forged.retrieval.values import Answer, Ask, Ranked
+from forged.text.redaction import redact
 
 logger = logging.getLogger(__name__)
 
@@ -302,7 +303,7 @@ class Retriever:
             return ""
 
         def weigh() -> float:
-            return gate.evidence(
+            return relevance.evidence(
                 view.maps,
                 texts=queries,
                 vectors=vectors,
@@ -310,7 +311,7 @@ class Retriever:
                 words=self._tuning.lexical_weight > 0,
             )
 
-        found, needed = await self._beside(view, vectors, weigh), gate.threshold(self._tuning.min_score)
+        found, needed = await self._beside(view, vectors, weigh), relevance.threshold(self._tuning.min_score)
         if found >= needed:
             return ""
         return f"{BESIDE_THE_POINT} (evidence {found:.2f}, needed {needed:.2f}: memory.retrieval_min_score)"
@@ -332,7 +333,7 @@ class Retriever:
             k *= 4
         if not gated or self._tuning.min_score <= 0:
             return ranked, ()
-        near = gate.near_best(
+        near = relevance.near_best(
             view.maps, candidates, message=ask.message, vectors=vectors, background=view.background
         )
         kept = rank(view, near, top_k=ask.top_k, hop_depth=ask.hop_depth)
@@ -402,7 +403,7 @@ def rank(view: View, candidates: Sequence[Candidate], *, top_k: int, hop_depth: 
             best[head] = _ranked(view, head, candidate)
             if len(best) == top_k:
                 break
-    reached = graph.hops(tuple(best), view.heads_led_to, depth=hop_depth, limit=top_k)
+    reached = chains.hops(tuple(best), view.heads_led_to, depth=hop_depth, limit=top_k)
     return (*best.values(), *(_ranked(view, memory_id) for memory_id in reached))
 
 

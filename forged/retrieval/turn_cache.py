@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from forged.retrieval.answer import Answer
+from forged.retrieval.values import Answer
 
 CACHE_SIZE = 512
 FAILURE_TTL_S = 5.0

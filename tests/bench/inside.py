@@ -18,17 +18,17 @@ import numpy as np
 from sampling import median_of
 
 try:
-    from forged import gate, graph, vector_map
-    from forged.background import Background
-    from forged.dense import DenseLeg
-    from forged.everyday import MESSAGES
-    from forged.frontmatter import parse
-    from forged.lexical import LexicalLeg
+    from forged.files.frontmatter import parse
+    from forged.files.store import MemoryStore
+    from forged.map import chains, relevance, vector_map
+    from forged.map.baseline import Background
+    from forged.map.dense import DenseLeg
+    from forged.map.lexical import LexicalLeg
+    from forged.map.traits import Traits
+    from forged.map.vector_map import VectorMap
     from forged.memory import Memory, Scope
-    from forged.store import MemoryStore
-    from forged.terms import terms
-    from forged.traits import Traits
-    from forged.vector_map import VectorMap
+    from forged.text.everyday import MESSAGES
+    from forged.text.terms import terms
 except ImportError as error:
     print(f"cannot import what it measures: {error}", file=sys.stderr)
     sys.exit(64)
@@ -86,10 +86,10 @@ def dense_part(count: str, judged: str) -> Round:
 
     def ask() -> None:
         if judged == "1":
-            gate.evidence(maps, texts=texts, vectors=vectors, background=background, words=False)
+            relevance.evidence(maps, texts=texts, vectors=vectors, background=background, words=False)
         found = vector_map.search(maps, texts=texts, vectors=vectors, k=_TOP, lexical_weight=0)
         if judged == "1":
-            gate.near_best(maps, found, message="", vectors=vectors, background=background)
+            relevance.near_best(maps, found, message="", vectors=vectors, background=background)
 
     return lambda: median_of(ask, 30)
 
@@ -131,7 +131,7 @@ def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> Vect
         memories=memories,
         lexical=LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None,
         dense=DenseLeg.build("bench", rows),
-        chains=graph.NO_CHAINS,
+        chains=chains.NO_CHAINS,
         traits=Traits.of(memories),
     )
 

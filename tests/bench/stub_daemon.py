@@ -56,13 +56,14 @@ def main() -> None:
     import sys
 
     try:
-        from forged import config, daemon
+        from forged import config
+        from forged.daemon import app
     except ImportError as error:
         print(f"cannot import what it runs: {error}", file=sys.stderr)
         sys.exit(64)
     logging.basicConfig(level="WARNING")
-    stub = daemon.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
-    asyncio.run(daemon.serve(config.load(os.environ), dict(os.environ), models=stub))
+    stub = app.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
+    asyncio.run(app.serve(config.load(os.environ), dict(os.environ), models=stub))
 
 
 if __name__ == "__main__":

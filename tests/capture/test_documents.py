@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from forged.capture.documents import MAX_CONTENT_BYTES, decide
 from forged.capture.values import Classified, Document, Event, Proposal, Tally
-from forged.forgotten import digest
-from forged.frontmatter import parse, render
+from forged.files.frontmatter import parse, render
+from forged.files.roots import Root
 from forged.memory import Category, Memory, Related, Relationship, Scope, is_valid_id
-from forged.roots import Root
+from forged.state.forgotten import digest
 from tests.support.scene import memory
 
 REPO = Root("/srv/goose", Scope.REPO)

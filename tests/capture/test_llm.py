@@ -17,9 +17,9 @@ from forged.capture.values import Classified, Event, Head, Usage
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.memory import Related
-from forged.providers import Completion
-from forged.providers.openai_compatible import OpenAICompatibleChat
-from forged.providers.texts import estimated_tokens
+from forged.models import Completion
+from forged.models.openai_compatible import OpenAICompatibleChat
+from forged.models.texts import estimated_tokens
 from tests.support.provider import (
     CHAT,
     HTML,

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from forged.capture.queue import CaptureQueue
 from forged.capture.values import Event
 from forged.conversation import Utterance
+from forged.files.roots import Root
 from forged.memory import Scope
-from forged.roots import Root
 
 REPO, OTHER = Root("/srv/repo", Scope.REPO), Root("/srv/other", Scope.REPO)
 DURABLE = ["compaction", "session_end", "explicit"]

@@ -18,8 +18,8 @@ from forged.capture.spool_file import EVENT, MOST_BYTES, Unreadable
 from forged.capture.values import Document, Event
 from forged.conversation import Utterance
 from forged.errors import StoreError
+from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope
-from forged.roots import Root
 from tests.support import syscalls
 from tests.support.stepped import killed_at_every_call
 

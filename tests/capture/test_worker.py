@@ -30,10 +30,10 @@ from forged.capture.values import (
 from forged.capture.worker import Worker
 from forged.conversation import Utterance
 from forged.errors import ProviderError
-from forged.forgotten import Forgotten
+from forged.files.roots import Root
+from forged.files.store import MemoryStore
 from forged.memory import Memory, Scope
-from forged.roots import Root
-from forged.store import MemoryStore
+from forged.state.forgotten import Forgotten
 from tests.support.loops import run
 from tests.support.tasks import block, roots_in, settings_in, task_of
 

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from forged.capture import worker
-from forged.capture.incarnation import work
 from forged.capture.supervisor import Patience
 from forged.capture.values import (
     WorkerSettings,
 )
+from forged.capture.worker_process import work
 from tests.support.loops import run, until
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
 from tests.support.supervised import back_to, census, is_gone, proc, supervised
@@ -142,7 +142,7 @@ def test_only_the_daemon_ends_a_worker(tmp_path):
 DAEMON = """
 import asyncio, sys
 import msgspec
-from forged.capture.incarnation import work
+from forged.capture.worker_process import work
 from forged.capture.values import Task, WorkerSettings
 from tests.support.supervised import supervised
 

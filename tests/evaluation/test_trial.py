@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from forged.evaluation import loading, settings, trial, worlds
+from forged.evaluation import loading, settings, stores, trial
 from forged.evaluation.scratch import NotStarted, daemon
 from forged.evaluation.settings import Subject
 from forged.evaluation.trial import MeasurementFailed
-from forged.everyday import MESSAGES
+from forged.text.everyday import MESSAGES
 from tests.support.provider import Answer, ScriptedProvider, changed
 from tests.support.shell import processes_with
 
 SMALL = loading.load(Path(__file__).parents[1] / "data" / "eval_small")
-WORLD = worlds.whole(SMALL)
+WORLD = stores.whole(SMALL)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_the_strategy_caller_sends_the_recorded_hypotheses_and_no_off_topic_mess
 
 
 def test_small_stores_are_measured_each_for_itself(scratch, env):
-    (found,) = outcomes(worlds.small(SMALL, 1), Subject("builtin:lexical", "direct"), env=env)
+    (found,) = outcomes(stores.small(SMALL, 1), Subject("builtin:lexical", "direct"), env=env)
 
     assert found.total.queries == 6
     assert found.memories <= 6
@@ -191,7 +191,7 @@ def test_a_model_that_gives_no_vectors_is_no_measurement(scratch, env, provider)
 
 
 def test_a_world_without_queries_is_no_measurement(scratch, env):
-    nothing = worlds.whole(SMALL.part("none"))
+    nothing = stores.whole(SMALL.part("none"))
 
     with pytest.raises(MeasurementFailed, match="no query"):
         outcomes(nothing, Subject("builtin:lexical", "direct"), env=env)

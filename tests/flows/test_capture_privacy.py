@@ -28,7 +28,7 @@ from forged.capture.intake import WINDOW_LIMIT
 from forged.capture.spool import Spool
 from forged.capture.values import Document, Event
 from forged.conversation import Utterance
-from forged.roots import Root
+from forged.files.roots import Root
 from forged_client.protocol import Capture, Captured, Message, Reply
 from forged_client.verbs import Call
 from forged_client.window import CAPTURE_BYTES

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from forged.providers.replies import read_vectors
+from forged.models.replies import read_vectors
 from forged_client.protocol import Message, RootReport
 from tests.support.daemon import DaemonProcess, eventually, running
 from tests.support.scene import memory, put

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.evaluation import life, loading, settings, trial, worlds
+from forged.evaluation import jsonl_set, loading, settings, stores, trial
 from forged.evaluation.settings import Subject
+from forged.evaluation.stores import World
 from forged.evaluation.trial import Outcome
-from forged.evaluation.worlds import World
-from forged.everyday import MESSAGES
+from forged.text.everyday import MESSAGES
 from forged_client import Client
 from forged_client.protocol import RELOADING, Retrieved
 from tests.support.daemon import DaemonProcess, eventually, running
@@ -254,7 +254,7 @@ def test_of_220_messages_beside_the_point_at_most_5_percent_inject_something():
     What it costs on this set, made of questions that share few words with their answers, was 13 points of
     recall@10, 0.68 to 0.54; most of it are paraphrases, which words alone find but do not recognise.
     """
-    gated, open_ = measured(worlds.whole(life.load(LIFE)), "", "0")
+    gated, open_ = measured(stores.whole(jsonl_set.load(LIFE)), "", "0")
 
     assert gated.off_topic.messages == 440
     assert gated.off_topic.rate <= 0.05
@@ -265,7 +265,7 @@ def test_of_220_messages_beside_the_point_at_most_5_percent_inject_something():
 
 @pytest.mark.parametrize("size", [1, 5, 30])
 def test_in_a_first_week_at_most_5_percent_inject_something(size):
-    (found,) = measured(worlds.small(life.load(LIFE), size), "")
+    (found,) = measured(stores.small(jsonl_set.load(LIFE), size), "")
 
     assert found.off_topic.rate <= 0.05
 
@@ -276,12 +276,12 @@ needs_locomo = pytest.mark.skipif(
 
 
 def conversations():
-    return msgspec.structs.replace(loading.load(Path(LOCOMO)), off_topic=life.load(LIFE).off_topic)
+    return msgspec.structs.replace(loading.load(Path(LOCOMO)), off_topic=jsonl_set.load(LIFE).off_topic)
 
 
 @needs_locomo
 def test_the_gate_costs_at_most_2_points_of_recall_on_locomo():
-    gated, open_ = measured(worlds.whole(conversations()), "", "0")
+    gated, open_ = measured(stores.whole(conversations()), "", "0")
 
     assert gated.total.recall_at_10 >= open_.total.recall_at_10 - 0.02
     assert gated.off_topic.rate <= 0.05
@@ -290,7 +290,7 @@ def test_the_gate_costs_at_most_2_points_of_recall_on_locomo():
 @needs_locomo
 @pytest.mark.parametrize("size", [1, 5, 30])
 def test_the_gate_costs_at_most_2_points_of_recall_in_small_stores_of_locomo(size):
-    gated, open_ = measured(worlds.small(conversations(), size), "", "0")
+    gated, open_ = measured(stores.small(conversations(), size), "", "0")
 
     assert gated.total.recall_at_10 >= open_.total.recall_at_10 - 0.02
     assert gated.off_topic.rate <= 0.05

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from forged import prompts
+from forged.text import prompts
 from tests.support.daemon import eventually
 from tests.support.provider import Answer, completion, streamed
 from tests.support.scene import Scene, ids, memory, put, staged

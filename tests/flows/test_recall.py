@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.evaluation import loading, settings, trial, worlds
+from forged.evaluation import loading, settings, stores, trial
 from forged.evaluation.settings import Subject
 
 _PATH = os.environ.get("FORGED_LOCOMO", "")
@@ -15,7 +15,7 @@ _PATH = os.environ.get("FORGED_LOCOMO", "")
 
 @pytest.mark.skipif(not _PATH, reason="FORGED_LOCOMO does not name the LoCoMo development conversations")
 def test_recall_at_10_of_the_lexical_leg_through_the_daemon_is_at_least_72_percent():
-    world = worlds.whole(loading.load(Path(_PATH)))
+    world = stores.whole(loading.load(Path(_PATH)))
     subject = settings.prepare(Subject("builtin:lexical", "direct"), {"PATH": os.environ["PATH"]})
 
     ((_, outcome),) = trial.run(world, [subject], lambda *_: None)

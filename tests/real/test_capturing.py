@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from forged.store import MemoryStore
+from forged.files.store import MemoryStore
 from tests.real.scene import LATE_S, RealScene, real_scene
 from tests.real.servers import CHAT_MODEL, chat_server, free_port
 from tests.support.daemon import eventually

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from forged import prompts
 from forged.conversation import Utterance
 from forged.errors import ProviderError
-from forged.providers import Completion
+from forged.models import Completion
 from forged.retrieval import hyde
+from forged.text import prompts
 
 SAID = (Utterance("user", "which indent?"), Utterance("assistant", "let me look"))
 LONG = tuple(Utterance("user", f"message {n} " + "é" * 900) for n in range(10))

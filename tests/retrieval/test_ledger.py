@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from forged.retrieval.answer import Answer
 from forged.retrieval.ledger import SESSIONS, Ledger
+from forged.retrieval.values import Answer
 
 ROOTS, OTHERS = ("/repo", "/home"), ("/other", "/home")
 

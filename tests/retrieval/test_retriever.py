@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.background import Background
 from forged.conversation import Utterance
+from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.metrics import Metrics
-from forged.providers import Completion
-from forged.retrieval.answer import Answer, Ask
+from forged.map.baseline import Background
+from forged.map.vector_map import Candidate
+from forged.map.view import View
+from forged.models import Completion
 from forged.retrieval.retriever import Retriever, Tuning, rank
-from forged.vector_map import Candidate
-from forged.view import View
+from forged.retrieval.values import Answer, Ask
 from tests.support.maps import vector_map
 from tests.support.scene import memory
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.retrieval.answer import Answer
 from forged.retrieval.turn_cache import CACHE_SIZE, FAILURE_TTL_S, TurnCache
+from forged.retrieval.values import Answer
 
 
 class Clock:

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from forged.files.store import MemoryStore
 from forged.memory import Memory
-from forged.store import MemoryStore
 from forged_client.protocol import Captured, CaptureReport
 from tests.support.daemon import eventually, running
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion

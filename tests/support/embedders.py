@@ -8,7 +8,7 @@ import hashlib
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.providers import Kind, Vectors
+from forged.models import Kind, Vectors
 
 
 class FakeEmbedder:

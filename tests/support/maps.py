@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from forged.dense import DenseLeg
-from forged.graph import link
-from forged.lexical import LexicalLeg
+from forged.map.chains import link
+from forged.map.dense import DenseLeg
+from forged.map.lexical import LexicalLeg
+from forged.map.traits import Traits
+from forged.map.vector_map import VectorMap
 from forged.memory import Memory
-from forged.terms import terms
-from forged.traits import Traits
-from forged.vector_map import VectorMap
+from forged.text.terms import terms
 
 
 def lexical_leg(memories: Sequence[Memory]) -> LexicalLeg:

@@ -8,22 +8,22 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from forged import heads
-from forged.capture.pipeline import Pipeline
+from forged.capture.service import Pipeline
 from forged.capture.spool import Spool
 from forged.capture.values import WorkerSettings
 from forged.config import Config
-from forged.cost import Governor
-from forged.forgotten import Forgotten
-from forged.handlers import Daemon, Handlers
-from forged.handlers.context import Context, code_of
-from forged.indexer import Indexer
-from forged.metrics import Metrics
-from forged.pauses import Pauses
-from forged.providers import Embedder
+from forged.counters import Metrics
+from forged.daemon import known_memories
+from forged.daemon.handlers import Daemon, Handlers
+from forged.daemon.handlers.context import Context, code_of
+from forged.maps.indexer import Indexer
+from forged.maps.writer import Writer
+from forged.models import Embedder
+from forged.models.budget import Governor
 from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever, Tuning
-from forged.writer import Writer
+from forged.state.forgotten import Forgotten
+from forged.state.pauses import Pauses
 from forged_client import protocol as wire
 
 EPOCH = "e1"
@@ -60,7 +60,7 @@ class Parts:
             governor=self.governor,
             pauses=self.pauses,
             metrics=metrics,
-            rank=lambda event: heads.nearest(event, self.indexer, self.retriever),
+            rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
             written=lambda root, files: self.indexer.mark(root.top, files),
         )
         self.daemon = Daemon(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from forged.frontmatter import render
+from forged.files.frontmatter import render
 from forged.memory import Memory, Related
 from forged_client import Client
 from forged_client.protocol import Rebuilt, Retrieved, RootReport

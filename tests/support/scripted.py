@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import TypeVar
 
-from forged.capture.pipeline import Pipeline, State
+from forged.capture.service import Pipeline, State
 from forged.capture.spool import Buried, Spool
 from forged.capture.values import (
     Document,
@@ -30,12 +30,12 @@ from forged.capture.values import (
     WorkerSettings,
 )
 from forged.conversation import Utterance
-from forged.cost import Governor
+from forged.counters import Metrics
 from forged.errors import StoreError
+from forged.files.roots import Root
 from forged.memory import Memory
-from forged.metrics import Metrics
-from forged.pauses import Pauses
-from forged.roots import Root
+from forged.models.budget import Governor
+from forged.state.pauses import Pauses
 from tests.support.loops import PATIENCE_S, turns, until
 from tests.support.tasks import roots_in
 

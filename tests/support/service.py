@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
-from forged import listening
+from forged.counters import Metrics
+from forged.daemon import listening
+from forged.daemon.server import Server
 from forged.errors import ForgedError
-from forged.metrics import Metrics
-from forged.server import Server
 from forged_client import protocol as wire
 from forged_client.framing import Framer, decode_reply, encode
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from pathlib import Path
 
-from forged.capture.incarnation import Target
 from forged.capture.supervisor import Patience, Supervisor
 from forged.capture.values import Done, Failed, Ready, Report, Task, WorkerSettings
+from forged.capture.worker_process import Target
 from tests.support.loops import until
 from tests.support.workers import scripted
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from forged.capture.values import Event, Task, WorkerSettings
 from forged.conversation import Utterance
+from forged.files.roots import Root
 from forged.memory import Scope
-from forged.roots import Root
 
 
 def settings_in(tmp_path: Path, **fields: object) -> WorkerSettings:

@@ -16,8 +16,8 @@ from multiprocessing.queues import Queue
 import msgspec
 
 from forged.capture.values import Done, Journalled, Linked, Ready, Report, Task, WorkerSettings
+from forged.files.roots import Root
 from forged.memory import Scope
-from forged.roots import Root
 
 ROOT = Root("/nowhere", Scope.REPO)
 

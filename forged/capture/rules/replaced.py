@@ -1,0 +1,56 @@
+"""What a statement does away with, and which earlier line said so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from forged.capture.rules.words import any_of, forms
+
+# `old` is what a statement does away with; each form says it in so many words.
+_REPLACES = forms(
+    r"""
+    \b(?:instead of|rather than) <old>(?= *(?:[,;.]|$|\b(?:in|for|here|because|everywhere|when|to|and|now
+        |since|from)\b))
+    \bfrom <old> to \S
+    , (?:and )?not <old>(?= *(?:[,;.]|$|\b(?:in|for|here|because|any ?more)\b))
+    \b(?:don'?t|do not|no longer|not) (?:use|using) <old>\b.*\b(?:any ?more|any longer)\b
+    \bno longer use <old>
+    \breplaced <old> (?:with|by)\s
+    (?:而不是|不用|不要用|不是) ?<old>
+    从 ?<old> ?(?:换到|换成|迁移到|迁到|改用|改成|切换到)
+    """
+)
+# Half a contrast: the line is about a choice, and may be against the very thing that it names.
+_NEGATES = any_of(
+    r"""
+    \b(?:not|never|no|no longer|instead|rather|without|avoid|replaced|dropped|over|from|against)\b
+    n't\b|不|别|而非
+    """
+)
+# Words that something is in use, right before its name.
+_AFFIRMS = (
+    r"(?:\b(?:use[sd]?|using|prefers?|preferred|is|are|with|via|in|on|chose|to|by|through)|用|使用|喜欢|是)"
+    r"\s*(?:the |a |an |only )?"
+)
+
+
+def replaced(content: str, lines: Sequence[str]) -> int | None:
+    """Return the index of the only line that says what `content` does away with.
+
+    None when there is no such line, or a choice of them: a link that is missing does little harm, and a wrong
+    one hides a memory that still holds.
+    """
+    found = {index for old in _given_up(content) for index, line in enumerate(lines) if _affirms(line, old)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _given_up(content: str) -> Iterator[str]:
+    matches = (form.search(content) for form in _REPLACES)
+    return (match["old"].strip("`") for match in matches if match is not None)
+
+
+def _affirms(line: str, old: str) -> bool:
+    """Whether a line says that `old` is in use, and nothing against anything."""
+    named = rf"(?<![\w-])`?{re.escape(old)}`?(?![\w-])"
+    return not _NEGATES.search(line) and re.search(_AFFIRMS + named, line, re.IGNORECASE) is not None

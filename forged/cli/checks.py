@@ -1,0 +1,160 @@
+"""What `forgectl doctor` looks at: each check is a generator of findings and touches nothing.
+
+A finding says what is so and, unless it is fine, what to do. `FAIL` is kept for what stops forged from
+working; everything that merely costs something is `warn`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from forged import __version__
+from forged.cli.spans import counted
+from forged_client.address import socket_path
+from forged_client.errors import AddressError
+from forged_client.protocol import RootReport, StatusReport
+
+OK, WARN, FAIL = "ok", "warn", "FAIL"
+
+_NEEDED = ("msgspec", "numpy", "httpx", "watchfiles", "platformdirs", "click", "PyYAML", "PyStemmer")
+_INOTIFY = "/proc/sys/fs/inotify"
+# A root costs at most 8 watches and one instance serves them all; the rest is for editors beside us.
+_INOTIFY_LEAST = (("max_user_watches", 8192), ("max_user_instances", 128))
+
+# States in which no turn becomes a memory, and what to do about each.
+_NOT_CAPTURING = {
+    "off": "`forgectl config show --origin` says what switched it off",
+    "paused": "`forgectl resume`, with --all for a pause of everything",
+    "failing": "the daemon's log and `forgectl status` say more",
+    "waiting": "what waits is kept; it goes on when that is mended or has passed",
+}
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One finding. `level` is ok, warn or FAIL; `fix` is empty when nothing need be done."""
+
+    name: str
+    level: str
+    detail: str
+    fix: str = ""
+
+
+def interpreter() -> Iterator[Check]:
+    """Python and the packages that the daemon imports."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Check("python", OK, f"{version} at {sys.executable}, forged {__version__}")
+    found, missing = [], []
+    for name in _NEEDED:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    yield Check("packages", OK, ", ".join(found))
+    if missing:
+        yield Check("packages", FAIL, f"missing: {', '.join(missing)}", "install forged-memory again")
+
+
+def address(environ: Mapping[str, str]) -> Iterator[Check]:
+    """Where the socket is, and whether somebody else could have put it there."""
+    try:
+        path = socket_path(environ)
+    except AddressError as error:
+        yield Check("socket", FAIL, str(error), "set FORGED_SOCKET to a short absolute path")
+        return
+    for name, place in (("socket", path), ("socket directory", os.path.dirname(path))):
+        yield _private(name, place)
+
+
+def reached(report: StatusReport) -> Iterator[Check]:
+    """A daemon that answers in this protocol: its version and its state."""
+    yield Check("daemon", OK, f"forged {report.version}, pid {report.pid}, {report.socket}")
+    if report.version != __version__:
+        detail = f"the daemon is {report.version}, this is {__version__}"
+        yield Check("version", WARN, detail, f"end it (kill {report.pid}); the next call starts the new one")
+    if report.state == "disabled":
+        fix = "`forgectl config show --origin` says what switched it off"
+        yield Check("state", WARN, f"disabled: {report.reason}", fix)
+    for warning in report.warnings:
+        yield Check("daemon warning", WARN, warning, "`forgectl config show --origin` says where it is set")
+
+
+def roots(report: StatusReport) -> Iterator[Check]:
+    """Every root's directory, its last build, and the files in it that are not memories."""
+    for root in report.roots:
+        yield _directory(root)
+        if root.last_error:
+            failed = FAIL if root.state == "failed" else WARN
+            yield Check(
+                "build", failed, f"{root.root}: {root.last_error}", "mend it, then `forgectl rebuild`"
+            )
+        if root.quarantined:
+            detail = f"{root.root}: {counted(root.quarantined, 'text')} that the embedding model refuses"
+            yield Check("quarantine", WARN, detail, "shorten them; the daemon's log names them")
+        for problem in root.problems:
+            yield Check("file", WARN, f"{problem.path}: {problem.reason}", "edit or remove the file")
+
+
+def capture(report: StatusReport) -> Iterator[Check]:
+    """Whether turns become memories, by which classifier, and what was given up."""
+    state = report.capture
+    if state.state in _NOT_CAPTURING and (state.reason or state.state != "waiting"):
+        detail = f"{state.state}: {state.reason or state.last_error or 'no reason was given'}"
+        yield Check("capture", WARN, detail, _NOT_CAPTURING[state.state])
+    else:
+        yield Check("capture", OK, f"{state.state}, classifier {state.classifier}")
+    if state.dead:
+        detail = f"{counted(state.dead, 'capture event')} given up"
+        fix = "`forgectl dead list` says why; mend it, then `forgectl dead retry --all`"
+        yield Check("dead events", WARN, detail, fix)
+
+
+def inotify(directory: str = _INOTIFY) -> Iterator[Check]:
+    """Limits of the kernel's file watching, where there is any (Linux)."""
+    for name, least in _INOTIFY_LEAST:
+        try:
+            with open(os.path.join(directory, name), encoding="ascii") as file:
+                limit = int(file.read())
+        except (OSError, ValueError):
+            continue
+        if limit < least:
+            fix = f"sysctl fs.inotify.{name}={least}; until then changes are found by the scan every 25 s"
+            yield Check("inotify", WARN, f"{name} is {limit:,}", fix)
+        else:
+            yield Check("inotify", OK, f"{name} is {limit:,}")
+
+
+def _private(name: str, path: str) -> Check:
+    try:
+        found = os.lstat(path)
+    except OSError as error:
+        return Check(name, OK, f"{path} is made when the daemon starts ({error.strerror})")
+    if found.st_uid != os.geteuid():
+        return Check(name, FAIL, f"{path} belongs to user {found.st_uid}", "set FORGED_SOCKET elsewhere")
+    if stat.S_ISLNK(found.st_mode) or found.st_mode & 0o077:
+        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        return Check(name, WARN, f"{path} is open to others ({mode})", f"chmod go-rwx {path}")
+    return Check(name, OK, path)
+
+
+def _directory(root: RootReport) -> Check:
+    path = os.path.join(root.root, ".forge", "memory")
+    name = f"{root.scope} memories"
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return Check(name, OK, f"{path} is made at the first write")
+    except OSError as error:
+        return Check(name, FAIL, f"{path}: {error.strerror}", "make it a directory that you can read")
+    if not stat.S_ISDIR(mode):
+        return Check(name, FAIL, f"{path} is not a directory", "move it away")
+    if not os.access(path, os.W_OK):
+        return Check(name, WARN, f"{path} cannot be written", f"chmod u+w {path}")
+    if mode & stat.S_IWOTH:
+        return Check(name, WARN, f"{path} can be written by everybody", f"chmod o-w {path}")
+    return Check(name, OK, f"{path}, {counted(root.memories, 'memory', 'memories')}, {root.state}")

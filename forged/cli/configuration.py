@@ -1,0 +1,96 @@
+"""`forgectl config`: show, locate, start or check the user's configuration. Asks no daemon."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from forged import config
+from forged.cli.commands import reads
+from forged.cli.escape import escape_line
+from forged.cli.exits import Stop
+from forged.cli.invocation import Invocation
+from forged.cli.output import say, say_json, tell
+from forged.cli.spans import columns
+from forged.cli.template import template
+from forged.errors import ConfigError
+
+
+@click.group("config")
+def config_command() -> None:
+    """Show, locate, start or check the configuration."""
+
+
+@config_command.command("show", short_help="Print every key and its value.")
+@click.option("--origin", is_flag=True, help="Also say where each value comes from.")
+@reads
+def show_command(call: Invocation, origin: bool) -> None:
+    """Print every key with the value that holds. Keys of endpoints are masked."""
+    loaded = _loaded(call)
+    if call.as_json:
+        say_json({"settings": loaded.settings, "warnings": loaded.warnings})
+        return
+    rows = [(s.key, f"= {escape_line(s.value)}", escape_line(s.origin)) for s in loaded.settings]
+    say("\n".join(line.rstrip() for line in columns(row if origin else row[:2] for row in rows)))
+    _tell_warnings(loaded)
+
+
+@config_command.command("path", short_help="Print where the file is.")
+@reads
+def path_command(call: Invocation) -> None:
+    """Print where the configuration file is, whether or not there is one."""
+    path = config.config_path(call.environ)
+    if call.as_json:
+        say_json({"path": str(path), "exists": path.exists()})
+    else:
+        say(escape_line(str(path)))
+
+
+@config_command.command("init", short_help="Write a commented configuration file, once.")
+@reads
+def init_command(call: Invocation) -> None:
+    """Write a commented configuration file, once; an existing one is never touched."""
+    path = config.config_path(call.environ)
+    _write_new(path, template())
+    if call.as_json:
+        say_json({"path": str(path)})
+    else:
+        say(f"wrote {escape_line(str(path))}")
+
+
+@config_command.command("check", short_help="Say whether the configuration is valid.")
+@reads
+def check_command(call: Invocation) -> None:
+    """Check the configuration: exit code 78 with key, value, range and origin when it is wrong."""
+    loaded = _loaded(call)
+    if call.as_json:
+        say_json({"path": str(config.config_path(call.environ)), "warnings": loaded.warnings})
+        return
+    _tell_warnings(loaded)
+    say("the configuration is valid")
+
+
+def _loaded(call: Invocation) -> config.Loaded:
+    try:
+        return config.load(call.environ)
+    except ConfigError as error:
+        raise Stop("configuration", str(error)) from error
+
+
+def _tell_warnings(loaded: config.Loaded) -> None:
+    for warning in loaded.warnings:
+        tell(f"warning: {warning}")
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError as error:
+        raise Stop("conflict", f"{path} is there already and is left as it is") from error
+    except OSError as error:
+        raise Stop("unavailable", f"{path} cannot be written: {error.strerror}") from error
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,81 @@
+"""`forgectl doctor`: every check with its verdict, and a line with the remedy where there is one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from forged.cli import checks, drift, key_checks
+from forged.cli.checks import FAIL, OK, WARN, Check
+from forged.cli.commands import asks
+from forged.cli.escape import escape_line
+from forged.cli.exits import CONFIGURATION, UNAVAILABLE, Stop
+from forged.cli.invocation import Invocation
+from forged.cli.link import daemon
+from forged.cli.output import Painter, painter, say, say_json
+
+_COLOURS = {OK: "good", WARN: "warn", FAIL: "bad"}
+_ABOUT_SETTINGS = {"configuration", "embedding key", "llm key", "socket"}
+
+
+@click.command("doctor")
+@asks
+def doctor_command(call: Invocation) -> None:
+    """Check the installation; say how to mend what is wrong.
+
+    Exit code 0 when nothing failed, 78 when the configuration is to blame, else 69.
+    """
+    found = _once(examine(call))
+    if call.as_json:
+        say_json({"checks": found})
+    else:
+        for check in found:
+            say("\n".join(_lines(check, painter(call))))
+    sys.exit(verdict(found))
+
+
+def examine(call: Invocation) -> Iterator[Check]:
+    """All findings, from the ground up: interpreter, configuration, socket, daemon, its roots, the kernel."""
+    yield from checks.interpreter()
+    yield from key_checks.configuration(call.environ)
+    yield from checks.address(call.environ)
+    yield from _daemon(call)
+    yield from checks.inotify()
+
+
+def verdict(found: tuple[Check, ...]) -> int:
+    """The exit code that the findings add up to."""
+    failed = {check.name for check in found if check.level == FAIL}
+    if failed & _ABOUT_SETTINGS:
+        return CONFIGURATION
+    return UNAVAILABLE if failed else 0
+
+
+def _daemon(call: Invocation) -> Iterator[Check]:
+    try:
+        with daemon(call) as client:
+            report = client.status(call.workspace)
+    except Stop as stop:
+        fix = "`forged serve` in the foreground shows what is wrong"
+        if stop.word == "protocol_mismatch":
+            fix = "end the running daemon; the next call starts this version's"
+        yield Check("daemon", FAIL, str(stop), fix)
+        return
+    yield from checks.reached(report)
+    yield from drift.in_use(report, call.environ)
+    yield from checks.roots(report)
+    yield from checks.capture(report)
+
+
+def _once(found: Iterator[Check]) -> tuple[Check, ...]:
+    """Without findings that were made before: the daemon warns of the same file that was just read."""
+    return tuple({(check.level, check.detail): check for check in reversed(tuple(found))}.values())[::-1]
+
+
+def _lines(check: Check, paint: Painter) -> Iterator[str]:
+    level = paint(_COLOURS[check.level], f"{check.level:<4}")
+    yield f"{level}  {escape_line(check.name)}: {escape_line(check.detail)}"
+    if check.fix:
+        yield f"      fix: {escape_line(check.fix)}"

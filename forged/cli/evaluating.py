@@ -1,0 +1,264 @@
+"""`forgectl eval`: how good recall is, measured on labelled sets through a daemon of its own.
+
+A table with one row a measurement and below it one a kind of query; `--json` has all of it, each query's
+scores too, so that two settings can be compared query by query.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import msgspec
+
+from forged.cli.commands import reads
+from forged.cli.escape import escape_line
+from forged.cli.exits import Stop
+from forged.cli.invocation import Invocation
+from forged.cli.output import say, say_json, tell
+from forged.cli.spans import columns
+from forged.errors import ConfigError, ForgedError
+from forged.evaluation import jsonl_set, loading, settings, stores, trial
+from forged.evaluation.dataset import Dataset, DatasetError
+from forged.evaluation.scores import Summary
+from forged.evaluation.settings import Prepared, Subject
+from forged.evaluation.trial import Outcome
+from forged_client.errors import ClientError
+
+_HEAD: tuple[str, ...] = (
+    *("set", "model", "strategy", "legs", "store", "kind"),
+    *("queries", "R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "mem@10", "off-topic", "failed"),
+)
+_WORDS = 6  # columns of words; the rest are numbers
+_NONE = "-"
+_BAR_CELLS = 30
+
+
+class Measurement(msgspec.Struct, frozen=True):
+    """One run: `store_size` None is the set as it is."""
+
+    set: str
+    model: str
+    strategy: str
+    store_size: int | None
+    outcome: Outcome
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is to be measured: every set with every subject, as it is or in every store size."""
+
+    sets: tuple[Dataset, ...]
+    subjects: tuple[Prepared, ...]
+    store_sizes: tuple[int | None, ...]
+
+
+@click.command("eval", no_args_is_help=True)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    default=("auto",),
+    show_default=True,
+    metavar="NAME",
+    help="Embedding model; repeatable. `builtin:lexical`, `local:...`, `fastembed:...`, a name of your "
+    "configured endpoint, or `configured` for the one of your configuration.",
+)
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    type=click.Choice(["direct", "caller", "hyde"]),
+    default=("direct",),
+    show_default=True,
+    help="The message itself, the set's recorded hypotheses, or those of your memory.retrieval_model.",
+)
+@click.option("--split", type=click.Choice(["dev", "test", "all"]), default="all", show_default=True)
+@click.option(
+    "--store-size",
+    "sizes",
+    multiple=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Cut it into stores of N; repeatable.",
+)
+@click.option("--min-score", metavar="SCORE", help="Short for --set retrieval_min_score=SCORE.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="A key of [memory] for the run; repeatable."
+)
+@click.option("--off-topic", metavar="FILE", help='Messages nothing helps with: {"text": ...} a line.')
+@reads
+def eval_command(
+    call: Invocation,
+    *,
+    paths: tuple[str, ...],
+    models: tuple[str, ...],
+    strategies: tuple[str, ...],
+    split: str,
+    sizes: tuple[int, ...],
+    min_score: str | None,
+    changes: tuple[str, ...],
+    off_topic: str | None,
+) -> None:
+    """Measure recall on labelled sets.
+
+    PATH is a directory with memories.jsonl and queries.jsonl (and off_topic.jsonl), or a LoCoMo file; the
+    splits are of the former only. A daemon of its own serves the memories as files in a scratch HOME; yours
+    and your files are not touched. Of your configuration only endpoints, keys, prefixes and the
+    retrieval_model are used, and only for a model of an endpoint or the strategy hyde, which sends the set's
+    texts there. Everything else has its default, but for retrieval_top_k (20) and retrieval_timeout_s (30).
+
+    Recall and nDCG count what a search ranked; `+hops` is the recall of all that was injected, memories that
+    came along an edge included; `mem@10` is how many memories stood in the first ten places. `off-topic` is
+    the share of messages about something else that were answered with a memory. With --store-size the
+    memories are cut into stores of N, each a repository of its own.
+    """
+    changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
+    try:
+        plan = Plan(
+            sets=_sets(call, paths, off_topic, split),
+            subjects=tuple(
+                settings.prepare(Subject(model, strategy, changed), call.environ)
+                for model in models
+                for strategy in strategies
+            ),
+            store_sizes=sizes or (None,),
+        )
+        _require_hypotheses(plan.sets, strategies)
+        with _ended_by_sigterm():
+            done = tuple(_measured(plan, call))
+    except DatasetError as error:
+        raise Stop("usage", str(error)) from error
+    except ConfigError as error:
+        raise Stop("configuration", str(error)) from error
+    except ForgedError as error:
+        raise Stop("unavailable", str(error)) from error
+    except ClientError as error:
+        raise Stop("unavailable", f"the daemon of the measurement was lost: {error}") from error
+    _say(call, done, split, changed)
+
+
+def _change(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise Stop("usage", f"--set {text}: say KEY=VALUE")
+    return key.strip().removeprefix("memory."), value.strip()
+
+
+def _sets(call: Invocation, paths: Iterable[str], off_topic: str | None, split: str) -> tuple[Dataset, ...]:
+    here = Path(call.workspace)
+    sets = [loading.load(here / path) for path in paths]
+    if off_topic is not None:
+        messages = jsonl_set.load_off_topic(here / off_topic)
+        sets = [msgspec.structs.replace(each, off_topic=messages) for each in sets]
+    return tuple(each.part(split) for each in sets)
+
+
+def _require_hypotheses(sets: Iterable[Dataset], strategies: Iterable[str]) -> None:
+    lacking = next((each.name for each in sets if not each.has_hypotheses), None)
+    if lacking is not None and "caller" in strategies:
+        raise Stop("usage", f"{lacking} has no recorded hypotheses for the strategy caller")
+
+
+def _measured(plan: Plan, call: Invocation) -> Iterator[Measurement]:
+    bar = Bar(call)
+    for each, size in itertools.product(plan.sets, plan.store_sizes):
+        bar.title = each.name if size is None else f"{each.name}, stores of {size}"
+        world = stores.whole(each) if size is None else stores.small(each, size)
+        try:
+            for subject, outcome in trial.run(world, plan.subjects, bar.draw):
+                yield Measurement(each.name, subject.model, subject.strategy, size, outcome)
+        finally:
+            bar.wipe()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM end this process as Ctrl-C does, so that the daemon and its directory go too."""
+
+    def end(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Bar:
+    """Progress on stderr: one line that is redrawn; where no terminal is, only what nobody expects."""
+
+    def __init__(self, call: Invocation) -> None:
+        self.title = ""
+        self._told = ""
+        self._on = sys.stderr.isatty() and call.environ.get("TERM") != "dumb" and not call.as_json
+
+    def draw(self, doing: str, done: int, total: int) -> None:
+        if not self._on:
+            self._tell_wait(doing)
+            return
+        full = _BAR_CELLS * done // total if total else 0
+        bar = "#" * full + "." * (_BAR_CELLS - full)
+        count = f" {done:,}/{total:,}" if total else ""
+        sys.stderr.write(f"\r[{bar}] {escape_line(self.title)}: {doing}{count}\x1b[K")
+        sys.stderr.flush()
+
+    def _tell_wait(self, doing: str) -> None:
+        if doing == trial.LEARNING and self._told != self.title:
+            self._told = self.title
+            tell(f"{escape_line(self.title)}: waiting, {doing}")
+
+    def wipe(self) -> None:
+        if self._on:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _say(
+    call: Invocation, done: Sequence[Measurement], split: str, changes: Sequence[tuple[str, str]]
+) -> None:
+    if call.as_json:
+        shown = {key: value for key, value in changes if not key.endswith("api_key")}
+        about = {"split": split, "top_k": settings.TOP_K, "seed": stores.SEED, "changes": shown}
+        say_json({**about, "measurements": done})
+        return
+    say("\n".join(table(done)))
+    for each in done:
+        for failure in each.outcome.failures:
+            tell(f"{each.set} {each.model} {each.strategy}: {failure.count} times {failure.reason}")
+
+
+def table(done: Sequence[Measurement]) -> list[str]:
+    """A row for each measurement and, of whole sets, for each kind of query; numbers to the right."""
+    rows = [_HEAD]
+    for each in done:
+        rows.append(_row(each, each.outcome.total))
+        if each.store_size is None:
+            rows += [_row(each, kind) for kind in each.outcome.kinds]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return columns(
+        (
+            *row[:_WORDS],
+            *(cell.rjust(width) for cell, width in zip(row[_WORDS:], widths[_WORDS:], strict=True)),
+        )
+        for row in rows
+    )
+
+
+def _row(each: Measurement, scores: Summary) -> tuple[str, ...]:
+    outcome = each.outcome
+    is_total = scores is outcome.total
+    off_topic = f"{outcome.off_topic.rate:.3f}" if is_total and outcome.off_topic is not None else _NONE
+    return (
+        *(escape_line(each.set), escape_line(each.model), each.strategy, "+".join(outcome.legs) or _NONE),
+        *(str(each.store_size or "all"), escape_line(scores.kind), f"{scores.queries:,}"),
+        *(f"{share:.3f}" for share in (scores.recall_at_5, scores.recall_at_10, scores.recall_at_20)),
+        *(f"{share:.3f}" for share in (scores.ndcg_at_10, scores.mrr, scores.recall_with_hops)),
+        *(f"{scores.memories_at_10:.1f}", off_topic, f"{outcome.failed:,}" if is_total else _NONE),
+    )

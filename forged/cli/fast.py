@@ -1,0 +1,116 @@
+"""The short way for `ping`, `status` and `retrieve` in their plain forms.
+
+Only what is fully understood is answered here; anything else (another option, an abbreviation, a mistake)
+is left to click, which says the same things at more cost. `ping` does not even load the protocol: its
+frames are constants, held against the protocol by a test, and any answer but the expected one sends the
+call the long way.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+HELLO = b"\x83\xa4type\xa5hello\xa2id\x01\xa6client\xa8forgectl"
+PING = b"\x82\xa4type\xa4ping\xa2id\x02"
+PROTOCOL = b"\xa8protocol\x01"
+PONG = b"\x84\xa4type\xa4pong\xa2id\x02\xa6status\xa2ok\xa6reason\xa0"
+PONG_JSON = '{"schema_version":1,"status":"ok","reason":""}'
+
+_PATIENCE_S = 0.5
+_MOST_BYTES = 4096
+
+
+class Plain:
+    """A command line in plain form: `message` is retrieve's, and empty for the other verbs."""
+
+    __slots__ = ("as_json", "message", "verb")
+
+    def __init__(self, verb: str, message: str, as_json: bool) -> None:
+        self.verb, self.message, self.as_json = verb, message, as_json
+
+
+def parse(arguments: Sequence[str]) -> Plain | None:
+    """The plain form of a command line, or None when click must judge it."""
+    if not arguments or arguments[0] not in {"ping", "status", "retrieve"}:
+        return None
+    words = [word for word in arguments[1:] if word != "--json"]
+    if any(word.startswith("-") or not word.strip() for word in words):
+        return None
+    if len(words) != (arguments[0] == "retrieve"):
+        return None
+    return Plain(arguments[0], words[0] if words else "", "--json" in arguments)
+
+
+def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) -> int | None:
+    """Answer a plain command line; the exit code, or None when nothing was done."""
+    plain = parse(arguments)
+    if plain is None:
+        return None
+    if plain.verb == "ping" and _pong_arrives(environ):
+        return _say_pong(plain)
+    return _run_verb(plain, directory, environ)
+
+
+def _run_verb(plain: Plain, directory: str, environ: Mapping[str, str]) -> int:
+    import msgspec  # noqa: PLC0415 - costs more than all of the above
+
+    from forged.cli import exits, invocation, output, plain_verbs  # noqa: PLC0415
+
+    call = invocation.of_process(directory, environ)
+    call = msgspec.structs.replace(call, as_json=plain.as_json)
+    try:
+        if plain.verb == "ping":
+            plain_verbs.ping(call)
+        elif plain.verb == "status":
+            plain_verbs.status(call)
+        else:
+            asked = plain_verbs.Asked(messages=plain_verbs.user_message(plain.message))
+            plain_verbs.retrieve(call, asked)
+    except exits.Stop as stop:
+        return output.report(stop, as_json=call.as_json)
+    return exits.OK
+
+
+def _say_pong(plain: Plain) -> int | None:
+    try:
+        sys.stdout.write((PONG_JSON if plain.as_json else "pong") + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return None  # the long way meets it again and ends as it should
+    return 0
+
+
+def _pong_arrives(environ: Mapping[str, str]) -> bool:
+    """Whether the daemon answers exactly as expected, in one short conversation."""
+    from forged_client.address import socket_path  # noqa: PLC0415
+    from forged_client.dial import attempt  # noqa: PLC0415
+    from forged_client.errors import ClientError  # noqa: PLC0415
+
+    try:
+        sock = attempt(socket_path(environ))
+        if sock is None:
+            return False
+    except ClientError:
+        return False
+    try:
+        sock.settimeout(_PATIENCE_S)
+        sock.sendall(b"".join(len(body).to_bytes(4, "big") + body for body in (HELLO, PING)))
+        return _read_pong(sock.recv)
+    except OSError:
+        return False
+    finally:
+        sock.close()
+
+
+def _read_pong(receive: Callable[[int], bytes]) -> bool:
+    received, end = b"", time.monotonic() + _PATIENCE_S
+    while len(received) < _MOST_BYTES and time.monotonic() < end:
+        data = receive(_MOST_BYTES)
+        received += data
+        if not data:
+            return False
+        if received.endswith(PONG):
+            return PROTOCOL in received
+    return False

@@ -1,0 +1,95 @@
+"""The part of `forgectl doctor` that reads the configuration: its validity, and whether its keys resolve.
+
+What resolves in this shell need not resolve in the daemon: one that starts by itself inherits only HOME,
+PATH, LANG, XDG_* and FORGED_*. So a key that stands in another variable is a warning. No key is ever shown
+(bug 52).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from forged import config
+from forged.cli.checks import FAIL, OK, WARN, Check
+from forged.errors import ConfigError
+
+_NO_ENDPOINT = ("builtin:", "local:", "fastembed:")
+_MORE = "pip install 'forged-memory[local]' adds a model that runs in process"
+
+
+def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
+    """The file, its warnings, the models in use and their keys."""
+    path = config.config_path(environ)
+    try:
+        loaded = config.load(environ)
+    except ConfigError as error:
+        yield Check("configuration", FAIL, str(error), f"edit {path}")
+        return
+    there = path.exists()
+    yield Check("configuration", OK, str(path) if there else f"no file at {path}: defaults hold")
+    for warning in loaded.warnings:
+        yield Check("configuration", WARN, warning, f"edit {path}")
+    yield from _models(loaded.config, environ)
+
+
+def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
+    memory, llm = chosen.memory, chosen.llm
+    if not needs_endpoint(memory.embedding_model):
+        yield _embedding_here(chosen, environ)
+    else:
+        detail = f"{memory.embedding_model} at {config.shown_url(memory.embedding_base_url)}"
+        yield Check("embedding", OK, f"{detail} (not tried here)")
+        yield _key("embedding key", memory.embedding_api_key, memory.embedding_base_url, environ)
+    yield _classifier(chosen)
+    if asks_chat(chosen):
+        yield _key("llm key", llm.api_key, llm.base_url, environ)
+
+
+def _embedding_here(chosen: config.Config, environ: Mapping[str, str]) -> Check:
+    """The embedding model when no endpoint is asked: which one `auto` is, and what one in process lacks."""
+    memory, name = chosen.memory, chosen.embedder
+    if not name:
+        return Check("embedding", OK, "none: retrieval is off; no endpoint is asked")
+    shown = name if name == memory.embedding_model else f"{memory.embedding_model}: {name}"
+    if name.startswith("builtin:"):
+        more = "" if name == memory.embedding_model else f"; {_MORE}"
+        return Check("embedding", OK, f"{shown}; no endpoint is asked{more}")
+    lacking = config.missing(name, config.model_folder(name, memory.embedding_model_dir, environ))
+    if lacking is None:
+        return Check("embedding", OK, f"{shown}; runs in process, no endpoint is asked")
+    return Check("embedding", WARN, f"{shown}: {lacking.what}, so there is no dense leg", lacking.remedy)
+
+
+def _classifier(chosen: config.Config) -> Check:
+    """What decides what is kept of a turn, and so where a conversation is sent."""
+    if not chosen.capture.enabled:
+        return Check("classifier", OK, "none: capture.enabled is false")
+    if not needs_endpoint(chosen.classifier):
+        return Check("classifier", OK, f"{chosen.classifier}; no endpoint is asked")
+    detail = f"{chosen.classifier} at {config.shown_url(chosen.llm.base_url)}"
+    return Check("classifier", OK, f"{detail} (not tried here)")
+
+
+def asks_chat(chosen: config.Config) -> bool:
+    """Whether the endpoint of chat models is asked for anything."""
+    models = (chosen.memory.retrieval_model, chosen.memory.classifier_model, chosen.llm.model)
+    return any(map(needs_endpoint, models))
+
+
+def needs_endpoint(model: str) -> bool:
+    """Whether this is the name of an endpoint's model."""
+    return model not in {"", "auto"} and not model.startswith(_NO_ENDPOINT)
+
+
+def _key(name: str, reference: str, url: str, environ: Mapping[str, str]) -> Check:
+    if config.is_loopback(url):
+        return Check(name, OK, f"none is needed for {config.shown_url(url)}")
+    try:
+        config.resolve_key(reference, environ)
+    except ConfigError as error:
+        return Check(name, FAIL, str(error), "set it, or refer to it by file:PATH or cmd:COMMAND")
+    form, _, target = reference.partition(":")
+    if form == "env" and not target.startswith(("FORGED_", "XDG_")):
+        detail = f"{target} is set in this shell, and a daemon that starts by itself does not see it"
+        return Check(name, WARN, detail, "refer to the key by file:PATH or cmd:COMMAND")
+    return Check(name, OK, f"resolves ({form}:)" if form in {"env", "file", "cmd"} else "is set")

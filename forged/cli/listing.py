@@ -1,0 +1,154 @@
+"""Memories, hits and explanations as lines of text.
+
+All text of a memory is escaped here, on its way into a line; a table cell never holds a raw newline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from forged.cli.escape import escape, escape_line
+from forged.cli.output import Painter
+from forged.cli.spans import columns, counted
+from forged_client.protocol import Chain, Explained, Hit, MemoryRecord
+
+_CELL_CHARS = 80
+
+
+def memory_table(memories: Iterable[MemoryRecord]) -> list[str]:
+    """One line a memory: id, scope/category, version, day, first line."""
+    return columns(
+        (
+            escape_line(memory.id),
+            escape_line(f"{memory.scope}/{memory.category}"),
+            f"v{memory.version}",
+            _day(memory.created_at),
+            _gist(memory.content),
+        )
+        for memory in memories
+    )
+
+
+def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
+    """A memory whole: its fields, an empty line, its text."""
+    yield paint("strong", escape_line(memory.id)) + ("" if memory.is_head else "  (superseded)")
+    yield f"{escape_line(memory.scope)}/{escape_line(memory.category)}, version {memory.version}"
+    fields = {
+        "created": memory.created_at,
+        "updated": memory.updated_at,
+        "session": memory.session_id,
+        "trigger": memory.trigger,
+        "root": memory.root,
+        "supersedes": memory.supersedes or "",
+    }
+    yield from (f"{name} {escape_line(value)}" for name, value in fields.items() if value)
+    for edge in memory.related:
+        yield f"{escape_line(edge.relationship)} {escape_line(edge.id)}"
+    yield ""
+    yield escape(memory.content.rstrip("\n"))
+
+
+def chain_table(chain: Chain) -> Iterator[str]:
+    """The versions of a memory, oldest first; `*` marks the head."""
+    yield from columns(
+        (
+            "*" if memory.is_head else " ",
+            f"v{memory.version}",
+            escape_line(memory.id),
+            escape_line(memory.created_at[:19]),
+            escape_line(memory.trigger),
+            _gist(memory.content),
+        )
+        for memory in chain.memories
+    )
+    if chain.flags:
+        yield f"odd about this chain: {', '.join(map(escape_line, chain.flags))}"
+
+
+def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
+    """Each hit: score, id and scores by leg; below it what it says and its older versions."""
+    for hit in hits:
+        facts = (
+            f"{hit.score:.3f}",
+            paint("strong", escape_line(hit.id)),
+            escape_line(f"{hit.scope}/{hit.category}"),
+            f"v{hit.version}",
+            _day(hit.created_at),
+            *(f"{name} {value}" for name, value in _legs(hit) if value != "-"),
+            "" if hit.via == "search" else f"via {escape_line(hit.via)}",
+        )
+        yield "  ".join(filter(None, facts))
+        yield f"       {_gist(hit.content)}"
+        for older in hit.older:
+            gist = _shortened(escape_line(older.first_line))
+            yield f"       older: v{older.version} {_day(older.created_at)} {escape_line(older.id)}  {gist}"
+
+
+def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
+    """Why these memories: what was asked for, scores by leg, hops, and what the budget cut.
+
+    With `query` it is about that query, asked now; else about an injection that has been made.
+    """
+    yield f"{_occasion(found, query)}: {_fitted(found)}"
+    legs = "+".join(found.legs) or "none"
+    took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""
+    yield f"strategy {escape_line(found.strategy) or 'none'}, legs {escape_line(legs)}{took}"
+    if found.reason:
+        yield f"{escape_line(found.status)}: {escape_line(found.reason)}"
+    if found.hypotheses:
+        yield ""
+        yield paint("strong", "hypotheses")
+        for number, hypothesis in enumerate(found.hypotheses, 1):
+            yield f"  {number}. {escape_line(hypothesis)}"
+    if found.memories:
+        yield ""
+        yield from _ranking(found)
+    if found.far_ids:
+        yield f"left out, as far below the best: {', '.join(map(escape_line, found.far_ids))}"
+
+
+def _occasion(found: Explained, query: str) -> str:
+    if query:
+        return f"asked now for {escape_line(query)!r}"
+    session = f"session {escape_line(found.session_id)}" if found.session_id else "no session"
+    turn = f", turn {escape_line(found.turn_id)}" if found.turn_id else ""
+    return f"{session}{turn}, injected {escape_line(found.at)}"
+
+
+def _fitted(found: Explained) -> str:
+    total = found.included + len(found.omitted_ids)
+    return f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
+
+
+def _ranking(found: Explained) -> list[str]:
+    cut = set(found.omitted_ids)
+    rows = [("score", "cosine", "lexical", "via", "budget", "memory", "")]
+    for hit in found.memories:
+        cosine, lexical = (value for _, value in _legs(hit))
+        budget = "cut" if hit.id in cut else "fits"
+        via = escape_line(hit.via)
+        rows.append(
+            (f"{hit.score:.3f}", cosine, lexical, via, budget, escape_line(hit.id), _gist(hit.content))
+        )
+    return [line.rstrip() for line in columns(rows)]
+
+
+def _legs(hit: Hit) -> tuple[tuple[str, str], tuple[str, str]]:
+    return ("cosine", _score(hit.cosine)), ("lexical", _score(hit.lexical))
+
+
+def _score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _day(time: str) -> str:
+    return escape_line(time[:10])
+
+
+def _gist(content: str) -> str:
+    """First line with text in it, shortened."""
+    return _shortened(escape_line(content.strip().split("\n", 1)[0].strip()))
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _CELL_CHARS else line[: _CELL_CHARS - 3] + "..."

@@ -1,0 +1,124 @@
+"""The status report as a person reads it: state first, then each root and capture with what is wrong there.
+
+Plain functions from a reply to lines, so that the fast path and click print the same text.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from forged.cli.capture_status import capture_lines
+from forged.cli.escape import escape_line
+from forged.cli.output import Painter
+from forged.cli.spans import counted, span
+from forged_client.protocol import RootReport, StatusReport
+
+_PROBLEMS_SHOWN = 10
+_PLAIN = Painter()
+_COLOUR_OF_STATE = {"ok": "good", "ready": "good", "degraded": "warn", "disabled": "warn", "failed": "bad"}
+_LEARNS = {
+    "learning": "words decide what is injected until everyday messages are embedded",
+    "failing": "words decide what is injected, as everyday messages could not be embedded",
+}
+
+
+def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
+    """The whole report. A state other than ok is loud, and still no error (B13)."""
+    yield _headline(report, paint)
+    yield f"  {_process(report)}"
+    yield f"  {_models(report)}"
+    if report.gate.state in _LEARNS:
+        why = f": {escape_line(report.gate.reason)}" if report.gate.reason else ""
+        yield f"  {paint('warn', 'gate:')} {_LEARNS[report.gate.state]}{why}"
+    for warning in report.warnings:
+        yield f"  {paint('warn', 'warning:')} {escape_line(warning)}"
+    for root in report.roots:
+        yield ""
+        yield from root_lines(root, paint)
+    yield ""
+    yield from capture_lines(report.capture, paint, time.time())
+    yield from _counters(report, paint)
+
+
+def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
+    """One root: its state and size on the first line, its troubles indented below."""
+    state = paint(_COLOUR_OF_STATE.get(root.state, "strong"), escape_line(root.state))
+    yield f"{state}  {escape_line(root.scope)}  {escape_line(root.root)}"
+    yield f"  {_size(root)}"
+    if root.state != "ready":
+        yield f"  {_answering(root)}"
+    yield f"  {_watching(root)}"
+    if root.last_error:
+        yield f"  {paint('bad', 'last error:')} {escape_line(root.last_error)}"
+    if root.quarantined:
+        texts = counted(root.quarantined, "text")
+        yield f"  {paint('warn', 'quarantined:')} {texts} that the embedding model refuses"
+    yield from _problems(root, paint)
+
+
+def _headline(report: StatusReport, paint: Painter) -> str:
+    state = paint(_COLOUR_OF_STATE.get(report.state, "bad"), escape_line(report.state))
+    reason = f": {escape_line(report.reason)}" if report.reason else ""
+    if report.state == "degraded" and not reason:
+        reason = ": see below what is wrong; the rest works"
+    return f"{state}{reason}"
+
+
+def _process(report: StatusReport) -> str:
+    return (
+        f"forged {escape_line(report.version)}, pid {report.pid}, up {span(report.uptime_s)}, "
+        f"{counted(report.connections, 'connection')}, {escape_line(report.socket)}"
+    )
+
+
+def _models(report: StatusReport) -> str:
+    embedding = escape_line(report.embedding_model) or "none"
+    retrieval = escape_line(report.retrieval_model) or "none"
+    return (
+        f"strategy {escape_line(report.strategy)}, embedding model {embedding}, retrieval model {retrieval}"
+    )
+
+
+def _size(root: RootReport) -> str:
+    legs = escape_line("+".join(root.legs)) or "none"
+    built = f", built {span(root.built_age_s)} ago in {root.build_ms:,.0f} ms" if root.build_ms else ""
+    count = counted(root.memories, "memory", "memories")
+    return f"{count}, legs {legs}, generation {escape_line(root.generation) or 'none'}{built}"
+
+
+def _answering(root: RootReport) -> str:
+    """What a question meets while a build is not done: nothing, words, or words and most of the vectors."""
+    answering = [name for leg, name in (("lexical", "words"), ("dense", "vectors")) if leg in root.legs]
+    told = f"{' and '.join(answering)} answer" if answering else "nothing answers yet"
+    if root.embedded >= root.to_embed:
+        return told
+    new = "new vectors" if "dense" in root.legs else "vectors"
+    return f"{told}, {new} {root.embedded:,} of {root.to_embed:,}"
+
+
+def _watching(root: RootReport) -> str:
+    if root.watch in {"", "stopped"}:
+        return "not watched"
+    return f"watched by {escape_line(root.watch)}, {counted(root.watches, 'watch', 'watches')}"
+
+
+def _problems(root: RootReport, paint: Painter) -> Iterator[str]:
+    if not root.problems:
+        return
+    yield f"  {paint('warn', counted(len(root.problems), 'problem') + ':')}"
+    for problem in root.problems[:_PROBLEMS_SHOWN]:
+        yield f"    {escape_line(problem.path)}: {escape_line(problem.reason)}"
+    if len(root.problems) > _PROBLEMS_SHOWN:
+        yield f"    and {len(root.problems) - _PROBLEMS_SHOWN:,} more"
+
+
+def _counters(report: StatusReport, paint: Painter) -> Iterator[str]:
+    told = [
+        f"{escape_line(name)} {count:,}"
+        for name, count in sorted(report.counters.items())
+        if count and not name.startswith("captur")  # these stand above, in words
+    ]
+    if told:
+        yield ""
+        yield f"{paint('strong', 'counted since start')}: {', '.join(told)}"

@@ -1,0 +1,199 @@
+"""The verbs of capture: `capture`, `undo`, `pause`, `dead`, `cost`, and its part of `status`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import get_args
+
+import msgspec
+
+from forged import conversation
+from forged.capture.intake import take_in, window_id_of
+from forged.capture.spool import Buried
+from forged.capture.values import Event, Kind, new_event_id
+from forged.daemon.handlers.context import Context, InvalidRequest, NotReady, Workplace
+from forged.daemon.handlers.memories import put_away
+from forged.daemon.handlers.translation import fitting, record, utterances
+from forged.map.vector_map import VectorMap
+from forged.map.view import View
+from forged.maps.root_index import RootIndex
+from forged.memory import Memory, Scope, Trigger, time_ns
+from forged.retrieval.retriever import FIRST_BUILD
+from forged_client import protocol as wire
+
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+_CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
+_MOST_DAYS = 90
+_MOST_NAME = 256
+# Characters that are looked through for secrets on the event loop, about 0.5 ms; more goes to a thread.
+_INLINE_LENGTH = 16_000
+
+
+async def capture(context: Context, request: wire.Capture) -> wire.Captured:
+    """Take a finished turn for the worker; the word says what is promised (design.md section 6)."""
+    place = context.workplace(request.workspace)
+    if place.off:
+        context.daemon.metrics.captures_rejected += 1
+        return wire.Captured(id=request.id, status="disabled", outcome="rejected", reason=place.off)
+    outcome = await context.daemon.capture.accept(await _event(context, place, request))
+    return wire.Captured(id=request.id, outcome=outcome.word, reason=outcome.reason)
+
+
+async def _event(context: Context, place: Workplace, request: wire.Capture) -> Event:
+    """What of the request may be kept: no tool content, nothing private, nothing injected, no secret."""
+    kind = next((known for known in _KINDS if known == request.kind), None)
+    if kind is None:
+        raise InvalidRequest(f"unknown kind {request.kind[:64]!r}; use one of {', '.join(_KINDS)}")
+    event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
+    said = utterances(request.messages, request.last_summary_index)
+    injected = context.daemon.ledger.injected(request.session_id, place.tops)
+    if sum(len(utterance.text) for utterance in said) < _INLINE_LENGTH:
+        taken = take_in(said, injected)
+    else:
+        taken = await asyncio.to_thread(take_in, said, injected)
+    context.daemon.metrics.secrets_redacted += taken.redacted
+    context.daemon.metrics.echoes_removed += taken.echoes
+    return Event(
+        id=event_id,
+        kind=kind,
+        session_id=request.session_id[:_MOST_NAME],
+        window_id=request.window_id[:_MOST_NAME] or window_id_of(said),
+        roots=place.roots,
+        window=taken.window,
+    )
+
+
+async def undo(context: Context, request: wire.Undo) -> wire.Undone:
+    """Take back the newest captured batch: the files that one event left, all written at one moment."""
+    place = context.workplace(request.workspace)
+    if place.off:
+        return wire.Undone(id=request.id, status="disabled", reason=place.off)
+    view = await context.view(place, context.token(sys.maxsize // 2))
+    if view.waiting:  # a newer batch may lie where nothing was read yet
+        raise NotReady(FIRST_BUILD)
+    batch = _newest_batch(view, request.session_id)
+    told = fitting([record(*item) for item in batch])
+    if request.ids and set(request.ids) != {found.id for _, found in batch}:
+        raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
+    if not batch or request.preview:
+        reason = "" if batch else "nothing that was captured is left to take back"
+        return wire.Undone(id=request.id, status="ok" if batch else "empty", reason=reason, memories=told)
+    gone = [
+        await put_away(context, _index(context, place, home), ids, erase=False, purge=False)
+        for home in view.maps
+        if (ids := tuple(found.id for m, found in batch if m is home))
+    ]
+    context.daemon.metrics.undone += len(batch)
+    return wire.Undone(
+        id=request.id, memories=told, trash=gone[-1][0].trash, generation=context.token(gone[-1][1])
+    )
+
+
+def _newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:
+    """What one event left and still stands; a memory that was replaced later is its successor's to keep.
+
+    Without it the chain would break, and what it had replaced would count as true again.
+    """
+    standing = [
+        (home, found)
+        for home in view.maps
+        for found in home.memories
+        if found.trigger in _CAPTURED
+        and (not session_id or found.session_id == session_id)
+        and (head := home.find(home.chains.head(found.id))) is not None
+        and _batch(head) == _batch(found)
+    ]
+    newest = max(standing, key=lambda item: (time_ns(item[1].created_at), item[1].id), default=None)
+    return [item for item in standing if newest is not None and _batch(item[1]) == _batch(newest[1])]
+
+
+def _batch(found: Memory) -> tuple[str, str]:
+    return found.session_id, found.created_at
+
+
+def _index(context: Context, place: Workplace, home: VectorMap) -> RootIndex:
+    return context.daemon.indexer.open(next(root for root in place.roots if root.top == home.root))
+
+
+async def pause(context: Context, request: wire.Pause) -> wire.Paused:
+    """Stop or resume capture and injection, of the workspace's repo or everywhere; it outlives restarts."""
+    top = None
+    if not request.everywhere:
+        roots = context.workplace(request.workspace).roots
+        top = next((root.top for root in roots if root.scope is Scope.REPO), None)
+        if top is None:
+            raise InvalidRequest("this workspace has no repository root; pause everything instead (--all)")
+    await asyncio.to_thread(context.daemon.pauses.set, top, request.paused)
+    context.daemon.capture.resumed()
+    return wire.Paused(id=request.id, paused=context.daemon.pauses.listed())
+
+
+async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
+    """List, show, retry or drop events that were given up."""
+    if request.action not in {"list", "show", "retry", "drop"}:
+        raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
+    buried = {item.event.id: item for item in await context.daemon.capture.dead()}
+    asked = tuple(dict.fromkeys(request.ids)) or tuple(buried)
+    chosen = [buried[event_id] for event_id in asked if event_id in buried]
+    missing = [event_id for event_id in asked if event_id not in buried]
+    done = []
+    for item in chosen:
+        act = {"retry": context.daemon.capture.retry, "drop": context.daemon.capture.drop}.get(request.action)
+        if act is None or await act(item.event.id):
+            done.append(_dead_event(item, with_text=request.action == "show"))
+        else:
+            missing.append(item.event.id)
+    status = "ok" if done else "empty"
+    return wire.DeadEvents(id=request.id, status=status, events=fitting(done), missing=tuple(missing))
+
+
+def _dead_event(item: Buried, *, with_text: bool) -> wire.DeadEvent:
+    event = item.event
+    return wire.DeadEvent(
+        id=event.id,
+        kind=event.kind,
+        session_id=event.session_id,
+        root=event.roots[0].top if event.roots else "",
+        received_at=event.received_at,
+        died_at=item.died_at,
+        reason=item.reason,
+        bytes=item.bytes,
+        text=conversation.as_text(event.window) if with_text else "",
+    )
+
+
+def cost(context: Context, request: wire.Cost) -> wire.Costs:
+    """What model calls have cost, newest day first."""
+    governor, config = context.daemon.governor, context.daemon.config
+    days = governor.days(min(max(request.days, 1), _MOST_DAYS))
+    return wire.Costs(
+        id=request.id,
+        days=tuple(wire.DayCost(**msgspec.structs.asdict(day)) for day in days),
+        tokens_today=governor.tokens_today,
+        token_limit=config.memory.daily_token_limit,
+        calls_per_minute=config.llm.calls_per_minute,
+        resets_at=governor.resets_at,
+    )
+
+
+def report(context: Context) -> wire.CaptureReport:
+    """Capture's part of status."""
+    daemon, metrics = context.daemon, context.daemon.metrics
+    return wire.CaptureReport(
+        **msgspec.structs.asdict(daemon.capture.state()),
+        finished=metrics.captures_finished,
+        memories=metrics.captured,
+        accepted=metrics.captures_accepted,
+        coalesced=metrics.captures_coalesced,
+        durable=metrics.captures_durable,
+        rejected=metrics.captures_rejected,
+        replaced=metrics.captures_replaced,
+        duplicates=metrics.capture_duplicates,
+        invalid=metrics.capture_invalid,
+        redacted=metrics.secrets_redacted,
+        failures=metrics.capture_failures,
+        tokens_today=daemon.governor.tokens_today,
+        token_limit=daemon.config.memory.daily_token_limit,
+        paused=daemon.pauses.listed(),
+    )

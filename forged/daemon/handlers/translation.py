@@ -1,0 +1,129 @@
+"""Wire types to domain types and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from forged import memory
+from forged.conversation import Utterance
+from forged.daemon.handlers.context import InvalidRequest
+from forged.files.roots import Root
+from forged.map.vector_map import VectorMap
+from forged.memory import Category, Memory, Related, Relationship, Trigger
+from forged.retrieval.values import Ranked
+from forged.text.tool_markup import without_tool_text
+from forged_client import protocol as wire
+from forged_client.private import without_private
+
+_TEXT_PARTS = {"text", "input_text", "output_text"}
+
+
+def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance, ...]:
+    """User and assistant text since the summary, as it may be remembered or sent to a model (B46, B47, B73).
+
+    Tool content, private spans and texts that are blank without them are left out. The client has cut private
+    spans already, but not every client is ours. A `start` that is no place in `messages` means all of them,
+    as it does in the client's window.
+    """
+    found = []
+    for message in messages[start:] if start in range(len(messages) + 1) else messages:
+        if message.role not in {"user", "assistant"}:
+            continue
+        public, _ = without_private(_text(message))
+        text = without_tool_text(public)
+        if text.strip():
+            found.append(Utterance("user" if message.role == "user" else "assistant", text))
+    return tuple(found)
+
+
+def _text(message: wire.Message) -> str:
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    return "\n".join(part.text for part in message.content if part.type in _TEXT_PARTS)
+
+
+def draft(request: wire.Remember, root: Root) -> Memory:
+    """The new memory as the caller wants it; the writer sets its version and links.
+
+    Raises InvalidRequest.
+    """
+    if not request.content.strip():
+        raise InvalidRequest("the content is blank; say what to remember")
+    _check("category", request.category, Category)
+    for edge in request.related:
+        _check("relationship", edge.relationship, Relationship)
+    now = memory.utc_now()
+    return Memory(
+        id=memory.new_id(),
+        content=request.content,
+        created_at=now,
+        updated_at=now,
+        version=1,
+        scope=root.scope,
+        category=request.category,
+        session_id=request.session_id or "explicit",
+        trigger=Trigger.EXPLICIT,
+        supersedes=request.supersedes or None,
+        related=tuple(Related(edge.id, edge.relationship) for edge in request.related),
+    )
+
+
+def _check(field: str, value: str, allowed: type[Category | Relationship]) -> None:
+    if value not in list(allowed):
+        raise InvalidRequest(f"unknown {field} {value[:64]!r}; use one of {', '.join(allowed)}")
+
+
+def hit(ranked: Ranked) -> wire.Hit:
+    found = ranked.memory
+    return wire.Hit(
+        id=found.id,
+        scope=found.scope,
+        category=found.category,
+        version=found.version,
+        content=found.content,
+        created_at=found.created_at,
+        score=ranked.score,
+        cosine=ranked.cosine,
+        lexical=ranked.lexical,
+        via=ranked.via,
+        older=tuple(
+            wire.Version(older.id, older.version, older.created_at, older.first_line)
+            for older in ranked.older
+        ),
+    )
+
+
+def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
+    return wire.MemoryRecord(
+        id=found.id,
+        scope=found.scope,
+        category=found.category,
+        version=found.version,
+        content=found.content,
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+        session_id=found.session_id,
+        trigger=found.trigger,
+        root=home.root,
+        supersedes=found.supersedes,
+        related=tuple(wire.Edge(edge.id, edge.relationship) for edge in found.related),
+        is_head=home.chains.is_head(found.id),
+    )
+
+
+_Item = TypeVar("_Item", bound=msgspec.Struct)
+
+
+def fitting(items: Sequence[_Item]) -> tuple[_Item, ...]:
+    """As many items, from the front, as a reply frame surely holds; the caller pages on."""
+    room = wire.MAX_REPLY_BYTES // 2
+    kept = []
+    for item in items:
+        room -= len(msgspec.msgpack.encode(item))
+        if room < 0:
+            break
+        kept.append(item)
+    return tuple(kept)

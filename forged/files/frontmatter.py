@@ -1,0 +1,248 @@
+"""Memory files as bytes: front matter and body, read tolerantly and written in one exact form.
+
+People edit these files by hand, so reading takes what it can (BOM, CRLF, `...`, missing keys, no front
+matter at all) and says in a sentence what it cannot. The exact form that forged and the Go program write is
+matched by one expression first, many times faster; whatever it does not match goes to `plain_yaml`, and a
+test proves that both read the same (design.md D15).
+
+Writing gives the Go form byte for byte (behaviours.md section 4), so that either program can use a store of
+the other; body bytes and unknown keys survive (D16).
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from forged.errors import MemoryFormatError
+from forged.files.yaml_text import Value, load, scalar
+from forged.memory import Memory, Related, Relationship, Scope, Trigger
+
+MAX_FILE_BYTES = 256 * 1024
+MAX_HEADER_BYTES = 64 * 1024
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """A memory, and sentences about what in its file should be put right although it could be read."""
+
+    memory: Memory
+    notes: tuple[str, ...] = ()
+
+
+def parse(data: bytes, scope: str, name: str) -> Memory:
+    """Read one file's bytes; raises MemoryFormatError with the reason. See `read`."""
+    return read(data, scope, name).memory
+
+
+def read(data: bytes, scope: str, name: str) -> Reading:
+    """Read one file's bytes, with notes on what disagrees.
+
+    Args:
+        data: the whole file.
+        scope: what its directory stands for; it wins over the scope in the file (bug 43).
+        name: file name without `.md`; it is the id if the file states none.
+
+    Missing keys get defaults, so that a person can write a memory by hand: version 1, trigger `explicit`,
+    no session, no times, category `user-facts` in a user scope and `project-conventions` elsewhere. Without
+    front matter the whole text is the body. Raises MemoryFormatError.
+    """
+    if len(data) > MAX_FILE_BYTES:
+        raise MemoryFormatError(f"larger than {MAX_FILE_BYTES // 1024} KiB; split it into smaller memories")
+    return _read_written_form(data, scope, name) or _read_any_form(data, scope, name)
+
+
+def render(memory: Memory) -> bytes:
+    """Return the file of a memory in the form of the Go program, its unknown keys last.
+
+    Text that UTF-8 cannot hold (lone surrogates from a model's JSON) becomes `?`. An unknown time is left
+    out, as the Go program reads its absence but not an empty text.
+    """
+    lines = ["---", f"id: {scalar(memory.id)}"]
+    lines += [
+        f"{key}: {_time_scalar(text)}"
+        for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at))
+        if text
+    ]
+    lines += [f"version: {memory.version}", f"scope: {scalar(memory.scope)}"]
+    lines.append(f"category: {scalar(memory.category)}")
+    if memory.supersedes:
+        lines.append(f"supersedes: {scalar(memory.supersedes)}")
+    if memory.related:
+        lines.append("related:")
+    for edge in memory.related:
+        lines.append(f"    - id: {scalar(edge.id)}")
+        lines.append(f"      relationship: {scalar(edge.relationship)}")
+    lines += [f"session_id: {scalar(memory.session_id)}", f"trigger: {scalar(memory.trigger)}"]
+    header = "\n".join(lines)
+    return f"{header}\n{memory.extra}---\n{memory.content}".encode("utf-8", "replace")
+
+
+# The written form. Narrow on purpose: what it accepts must mean the same to any YAML reader.
+
+_TEXT = (
+    r"""(?:(?!(?i:null)\n)[A-Za-z0-9_][A-Za-z0-9_./+:-]*(?<!:)"""  # plain; no blank, no colon at the end
+    r"""|"[ !#-\[\]-~]*"|'[ -&(-~]*')"""  # quoted ASCII with nothing to unescape
+)
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+_EDGE = re.compile(rf"    - id: ({_TEXT})\n      relationship: ({_TEXT})\n")
+_WRITTEN_FORM = re.compile(
+    rf"---\nid: ({_TEXT})\ncreated_at: ({_TIME})\nupdated_at: ({_TIME})\nversion: ([1-9][0-9]{{0,8}})\n"
+    rf"scope: ({_TEXT})\ncategory: ({_TEXT})\n(?:supersedes: ({_TEXT})\n)?"
+    rf"(?:related:\n((?:    - id: {_TEXT}\n      relationship: {_TEXT}\n)+))?"
+    rf"session_id: ({_TEXT})\ntrigger: ({_TEXT})\n---\n"
+)
+
+
+def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
+    """Fast path; None means not sure."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    match = _WRITTEN_FORM.match(text)
+    if match is None or match.end() > MAX_HEADER_BYTES:
+        return None
+    parts = match.groups("")
+    header = match[0]
+    if '"' in header or "'" in header:
+        parts = tuple(map(_unquoted, parts))
+    id_, created_at, updated_at, version, stated, category, supersedes, edges, session_id, trigger = parts
+    if not id_:
+        return None
+    memory = Memory(
+        id_, text[match.end() :], created_at, updated_at, int(version), scope, category, session_id, trigger,
+        supersedes or None, _edges(edges) if edges else (),
+    )  # fmt: skip
+    return (
+        Reading(memory) if id_ == name and stated == scope else Reading(memory, _notes(memory, stated, name))
+    )
+
+
+def _edges(text: str) -> tuple[Related, ...]:
+    return tuple(Related(_unquoted(id_), _unquoted(how)) for id_, how in _EDGE.findall(text))
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if text[:1] in {'"', "'"} else text
+
+
+# Any other form.
+
+_KEYS = frozenset(Memory.__struct_fields__) - {"content", "extra"}
+_OPENING = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*\n)*---[ \t\r]*(?:\n|\Z)")
+_CLOSING = re.compile(rb"^(?:---|\.\.\.)[ \t\r]*$\n?", re.MULTILINE)
+_ODD_LINE_END = re.compile("[\r\x85\u2028\u2029]")
+_VERSION = re.compile(r"\+?0*([1-9][0-9]{0,8})(?:\.[0-9]*)?")
+_TIME_LIKE = re.compile(
+    r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+    r"(?:(?:[Tt]| +)[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]*)?)?"
+    r"(?: *(?:[Zz]|[+-][0-9]{1,2}(?::?[0-9]{2})?))?)?"
+)
+
+
+def _read_any_form(data: bytes, scope: str, name: str) -> Reading:
+    opening = _OPENING.match(data)
+    if opening is None:
+        return Reading(_from_values({}, "", _whole_text(data), scope, name))
+    closing = _CLOSING.search(data, opening.end())
+    if closing is None:
+        raise MemoryFormatError("the front matter has no closing `---` line")
+    header, extra = load(_header_text(data[opening.end() : closing.start()]), _KEYS)
+    body = data[closing.end() :].decode("utf-8", "replace")
+    memory = _from_values(header, extra, body, scope, name)
+    return Reading(memory, _notes(memory, _text(header, "scope", scope), name))
+
+
+def _whole_text(data: bytes) -> str:
+    if data.startswith(b"---\r"):
+        raise MemoryFormatError("its lines end in CR alone; save it with LF line ends")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise MemoryFormatError("not a text file in UTF-8") from error
+    if not text.strip():
+        raise MemoryFormatError("the file is empty")
+    if "\0" in text:
+        raise MemoryFormatError("not a text file: it holds NUL characters")
+    return text
+
+
+def _header_text(header: bytes) -> str:
+    if len(header) > MAX_HEADER_BYTES:
+        raise MemoryFormatError(f"the front matter is larger than {MAX_HEADER_BYTES // 1024} KiB")
+    try:
+        text = header.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise MemoryFormatError("the front matter is not UTF-8 text") from error
+    if _ODD_LINE_END.search(text):
+        raise MemoryFormatError("the front matter holds a line end other than LF or CRLF")
+    return text
+
+
+def _from_values(header: dict[str, Value], extra: str, body: str, scope: str, name: str) -> Memory:
+    category = "user-facts" if scope == Scope.USER else "project-conventions"
+    return Memory(
+        id=_text(header, "id", name) or name,
+        content=body,
+        created_at=_text(header, "created_at", ""),
+        updated_at=_text(header, "updated_at", ""),
+        version=_version(_text(header, "version", "1")),
+        scope=scope,
+        category=_text(header, "category", category),
+        session_id=_text(header, "session_id", ""),
+        trigger=_text(header, "trigger", Trigger.EXPLICIT.value),
+        supersedes=_text(header, "supersedes", "") or None,
+        related=_related(header.get("related")),
+        extra=extra,
+    )
+
+
+def _text(header: dict[str, Value], key: str, default: str) -> str:
+    value = header.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise MemoryFormatError(f"`{key}` must be one text, not a list or a group of keys")
+    return value
+
+
+def _version(text: str) -> int:
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        raise MemoryFormatError(f"`version` is {text[:40]!r}; write a whole number from 1")
+    return int(match[1])
+
+
+def _related(value: Value) -> tuple[Related, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, tuple):
+        raise MemoryFormatError("`related` must be a list of entries with `id` and `relationship`")
+    return tuple(map(_edge, value))
+
+
+def _edge(value: Value) -> Related:
+    """One entry; a bare id, as people write it, relates to that memory."""
+    entry: Value = {"id": value} if isinstance(value, str) else value
+    if not isinstance(entry, dict) or entry.get("id") is None:
+        raise MemoryFormatError("an entry of `related` has no `id`")
+    return Related(_text(entry, "id", ""), _text(entry, "relationship", Relationship.RELATES_TO.value))
+
+
+def _notes(memory: Memory, stated_scope: str, name: str) -> tuple[str, ...]:
+    notes = []
+    if memory.id != name:
+        notes.append(f"its id is {memory.id[:80]!r}, which is not the file's name; the id is used")
+    if stated_scope != memory.scope:
+        notes.append(
+            f"it says scope {stated_scope[:40]!r} but lies in a {memory.scope} directory, which decides"
+        )
+    for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at)):
+        if text and not _TIME_LIKE.fullmatch(text):
+            notes.append(f"`{key}` is {text[:40]!r}, which is no time; write it like 2026-01-31T12:00:00Z")
+    return tuple(notes)
+
+
+def _time_scalar(text: str) -> str:
+    return text if _TIME_LIKE.fullmatch(text) else scalar(text)

@@ -1,0 +1,1 @@
+"""How the vector map of every root is kept current with its files."""

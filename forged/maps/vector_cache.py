@@ -1,0 +1,67 @@
+"""Vectors that are already known, by the hash of their text, so that a rebuild embeds only what changed.
+
+Seed 001 keeps embeddings off the disk and always covers the full store; the memo keeps that rule and makes
+its cost grow with the change (design.md D12). It points into the rows of the current map and keeps copies
+of rows that have left it, as many as there are rows, so that a branch switched away and back costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import compress, filterfalse, repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.map.dense import DenseLeg
+from forged.models import Vectors
+
+# A small root may lose all its files to a `git checkout`; this many rows are kept even then (1.5 KB each).
+_KEPT_AT_LEAST = 1024
+
+
+def text_hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+class VectorMemo:
+    """Rows of one root for one embedder key: live ones by reference, retired ones by copy.
+
+    `live` is the leg whose rows `places` tells of.
+    """
+
+    def __init__(self) -> None:
+        self.live: DenseLeg | None = None
+        self._row_of: dict[bytes, int] = {}
+        self._retired: OrderedDict[bytes, Vectors] = OrderedDict()
+
+    def get(self, key: bytes) -> Vectors | None:
+        """The unit row of a text hash, shape (dimension,), if it is known."""
+        row = self._row_of.get(key)
+        if row is not None and self.live is not None:
+            return self.live.row(row)
+        return self._retired.get(key)
+
+    @property
+    def dimension(self) -> int:
+        """Length of the live rows, 0 if there are none."""
+        return 0 if self.live is None else self.live.dimension
+
+    def places(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
+        """Where in `live` the row of each text hash is, -1 where it is not."""
+        return np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
+
+    def adopt(self, keys: Sequence[bytes], leg: DenseLeg) -> None:
+        """Make the rows of `leg`, one for each of `keys`, the live ones; zero rows are unknown texts."""
+        known = ~leg.missing
+        live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
+        if self.live is not None:
+            for key in filterfalse(live.__contains__, self._row_of):
+                self._retired[key] = self.live.row(self._row_of[key]).copy()
+        for key in self._retired.keys() & live.keys():
+            del self._retired[key]
+        while len(self._retired) > max(len(live), _KEPT_AT_LEAST):
+            self._retired.popitem(last=False)
+        self.live, self._row_of = leg, live

@@ -1,0 +1,109 @@
+"""Writing and removing memories on request: versions, links, and the directory they go to.
+
+A write is serialised per root, because a new version is based on its chain's head (behaviours.md bugs 25,
+26). What the head is, and what is removed, is looked up on disk and not in the map: the map follows by the
+ordinary way, a scan, and may wait for a provider meanwhile. The file is durable when `add` returns
+(design.md D14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+
+import msgspec
+
+from forged.errors import MemoryNotFound
+from forged.files.roots import Root
+from forged.files.store import Snapshot
+from forged.map import chains
+from forged.maps.root_index import RootIndex
+from forged.memory import Memory
+
+TRASH_S = 7 * 24 * 3600.0
+_GIT_NOTE = "copies in version control history, clones and backups"
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """Receipt of a removal: ids, the trash directory (empty if erased), what forged cannot reach.
+
+    `contents` are the texts that are gone.
+    """
+
+    ids: tuple[str, ...]
+    trash: str
+    unreachable: tuple[str, ...]
+    contents: tuple[str, ...] = ()
+
+
+class Writer:
+    """All writes to memory files that a client asks for."""
+
+    def __init__(self, trash: str) -> None:
+        """`trash` is the directory in the state directory where forgotten files wait for 7 days."""
+        self._trash = trash
+        self._locks: dict[Root, asyncio.Lock] = {}
+
+    async def add(self, index: RootIndex, draft: Memory) -> tuple[Memory, str]:
+        """Write `draft` as a new file, or as the next version of what it supersedes; durable on return.
+
+        Returns the memory as written and its path. Raises MemoryNotFound for a superseded id that is not
+        in the same root, StoreError when the file could not be written.
+        """
+        if draft.supersedes is None:
+            return draft, await asyncio.to_thread(index.builder.store.write, draft)
+        async with self._lock(index.root):
+            written = await self._next_version(index, draft)
+            path = await asyncio.to_thread(index.builder.store.write, written)
+            index.mark(frozenset({path}))
+            return written, path
+
+    async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
+        """Ids of the versions of a memory that are on disk, oldest first; none if it is not in this root."""
+        async with self._lock(index.root):
+            snapshot = await asyncio.to_thread(_on_disk, index)
+            if all(memory.id != memory_id for memory in snapshot.memories):
+                return ()
+            return chains.link(snapshot.memories).chain(memory_id)
+
+    async def remove(self, index: RootIndex, ids: tuple[str, ...], *, erase: bool) -> Gone:
+        """Take every file of `ids` away, to the trash or for good. Raises StoreError."""
+        async with self._lock(index.root):
+            snapshot = await asyncio.to_thread(_on_disk, index)
+            if erase:
+                removed = await asyncio.to_thread(index.builder.store.erase, snapshot, ids)
+            else:
+                removed = await asyncio.to_thread(
+                    index.builder.store.move_to_trash, snapshot, ids, self._trash
+                )
+        contents = tuple(memory.content for memory in snapshot.memories if memory.id in ids)
+        trash = "" if erase else self._trash
+        return Gone(tuple(item.id for item in removed), trash, (_GIT_NOTE,), contents)
+
+    def empty_trash(self, now: float) -> None:
+        """Erase what was forgotten more than 7 days before `now` (seconds since the epoch)."""
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(self._trash):
+                if entry.is_dir(follow_symlinks=False) and now - entry.stat().st_ctime > TRASH_S:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+
+    async def _next_version(self, index: RootIndex, draft: Memory) -> Memory:
+        wanted = draft.supersedes or ""
+        snapshot = await asyncio.to_thread(_on_disk, index)
+        current = {memory.id: memory for memory in snapshot.memories}
+        if wanted not in current:
+            raise MemoryNotFound(
+                f"no memory {wanted!r} in this scope to supersede; `forgectl list` shows what is there"
+            )
+        head = current[chains.link(snapshot.memories).head(wanted)]
+        return msgspec.structs.replace(draft, supersedes=head.id, version=head.version + 1)
+
+    def _lock(self, root: Root) -> asyncio.Lock:
+        return self._locks.setdefault(root, asyncio.Lock())
+
+
+def _on_disk(index: RootIndex) -> Snapshot:
+    """What is there now; only what changed since the last scan is read. Runs in a thread."""
+    return index.builder.store.scan(index.builder.snapshot)

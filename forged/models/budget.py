@@ -1,0 +1,340 @@
+"""What model calls cost, and when the next one has to wait: limits, accounts by day, and a breaker.
+
+One Governor counts for the whole daemon, because a limit that each part keeps for itself is no limit. Days
+are UTC. It decides before a call on an estimate and counts after it what was really used; a call that fails
+is counted too, since a provider may have charged for it. Counts are approximate money and not data: they
+are written at most once a second and without fsync, and whatever is wrong with their file ends no call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+
+from forged.errors import ProviderError
+from forged.files import atomic
+from forged.models import ChatModel, Completion, Enough
+
+logger = logging.getLogger(__name__)
+
+_DAY_S, _MINUTE_S = 86_400, 60.0
+_DAYS_KEPT = 90
+_WRITE_AFTER_S = 1.0
+_MOST_TOKENS = 10**9  # of one call: an endpoint may claim anything
+_FAILURES_TO_OPEN = 5
+_PROBE_AFTER_S, _DOUBLINGS = 15.0, 2
+_LONGEST_ASKED_S = 300.0
+# Failures of a call that nobody read and so nobody charged for.
+_UNREAD = frozenset({"unreachable", "auth", "rate_limited"})
+_WITHOUT_CALL = frozenset({"limit", "storage", "internal"})
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Day(msgspec.Struct, frozen=True):
+    """One day (UTC, as YYYY-MM-DD) and purpose; `failed` calls are among `calls`."""
+
+    day: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    purpose: str
+    calls: Count = 0
+    failed: Count = 0
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+class _File(msgspec.Struct, frozen=True):
+    days: tuple[Day, ...]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Which limit stands in the way, for how many seconds, and a sentence that tells a person both."""
+
+    reason: Literal["daily_token_limit", "calls_per_minute"]
+    wait_s: float
+    message: str
+
+
+_DECODER = msgspec.json.Decoder(_File)
+_Days = dict[tuple[str, str], Day]
+
+
+class Governor:
+    """Limits and accounts of all model calls; belongs to one event loop, only `flush` may run beside it.
+
+    A limit of 0 is none. `clock` gives Unix seconds.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        daily_token_limit: int,
+        calls_per_minute: int,
+        clock: Callable[[], float] = time.time,
+        write_after_s: float = _WRITE_AFTER_S,
+    ) -> None:
+        self._path = path
+        self._token_limit = daily_token_limit
+        self._minute_limit = calls_per_minute
+        self._clock = clock
+        self._write_after_s = write_after_s
+        self._slots: deque[float] = deque()  # when each call of the last minute falls out
+        self._under_way = 0
+        self._days = self._load()  # replaced, never changed: a thread may be writing it
+        self._unwritten = self._warned = False
+        self._writing = threading.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def admit(self, tokens: int, *, can_wait: bool = True) -> Refusal | None:
+        """Whether a call of about so many tokens may go now; None is yes, and its slot is taken.
+
+        The calls of a minute limit only what `can_wait`: an agent that asks for its memories cannot.
+        """
+        refusal = self._beyond_day(tokens) or (self._beyond_minute() if can_wait else None)
+        if refusal is None:
+            self._slots.append(self._clock() + _MINUTE_S)
+        return refusal
+
+    def spend(
+        self,
+        purpose: str,
+        *,
+        calls: int = 1,
+        failed: int = 0,
+        prompt_tokens: int = 0,
+        completion_tokens: int = 0,
+    ) -> None:
+        """Count what was used. Of several calls the first had its slot from `admit`; the others take one."""
+        now = self._clock()
+        self._slots.extend([now + _MINUTE_S] * (calls - 1))
+        key = (_day(now), purpose)
+        known = self._days.get(key, Day(*key))
+        total = Day(
+            *key,
+            calls=known.calls + calls,
+            failed=known.failed + failed,
+            prompt_tokens=known.prompt_tokens + _plausible(prompt_tokens),
+            completion_tokens=known.completion_tokens + _plausible(completion_tokens),
+        )
+        self._days = _kept({**self._days, key: total}, now)
+        self._unwritten = True
+        self._write_soon()
+
+    @contextlib.contextmanager
+    def under_way(self, tokens: int) -> Iterator[None]:
+        """A running call counts by its estimate: calls side by side must not pass the limit together."""
+        self._under_way += tokens
+        try:
+            yield
+        finally:
+            self._under_way -= tokens
+
+    @property
+    def tokens_today(self) -> int:
+        today = _day(self._clock())
+        return sum(day.tokens for day in self._days.values() if day.day == today)
+
+    @property
+    def resets_at(self) -> str:
+        """When the count of today starts anew, as RFC 3339 text."""
+        now = self._clock()
+        return datetime.fromtimestamp(now + _until_midnight(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def days(self, number: int) -> tuple[Day, ...]:
+        """What the last days cost, today included: newest first, purposes in their order as text."""
+        since = _day(self._clock(), back=number - 1)
+        chosen = sorted((day for day in self._days.values() if day.day >= since), key=lambda day: day.purpose)
+        return tuple(sorted(chosen, key=lambda day: day.day, reverse=True))
+
+    def flush(self) -> None:
+        """Write what is not written yet. Blocks for as long as the disk takes; never raises for it."""
+        with self._writing:
+            if not self._unwritten:
+                return
+            self._unwritten = False
+            try:
+                atomic.replace(self._path, msgspec.json.encode(_File(tuple(self._days.values()))), sync=False)
+            except OSError as error:
+                self._unwritten = True
+                if not self._warned:
+                    logger.warning("costs are counted in memory only path=%s error=%s", self._path, error)
+                self._warned = True
+            else:
+                self._warned = False
+
+    def close(self) -> None:
+        """Write what is left; nothing is written later by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.flush()
+
+    def _beyond_day(self, tokens: int) -> Refusal | None:
+        used = self.tokens_today + self._under_way
+        if not self._token_limit or used + tokens <= self._token_limit:
+            return None
+        message = (
+            f"{used:,} of today's {self._token_limit:,} tokens are used and the next call takes about "
+            f"{tokens:,}; the count starts anew at {self.resets_at}, `memory.daily_token_limit` sets it"
+        )
+        return Refusal("daily_token_limit", _until_midnight(self._clock()), message)
+
+    def _beyond_minute(self) -> Refusal | None:
+        now = self._clock()
+        # A clock that was set back leaves slots that would never fall out.
+        while self._slots and not now < self._slots[0] <= now + _MINUTE_S:
+            self._slots.popleft()
+        if not self._minute_limit or len(self._slots) < self._minute_limit:
+            return None
+        wait_s = self._slots[-self._minute_limit] - now
+        message = (
+            f"the calls of the last minute reach the limit of {self._minute_limit:,}; the next may go in "
+            f"{math.ceil(wait_s)} s, `llm.calls_per_minute` sets it"
+        )
+        return Refusal("calls_per_minute", wait_s, message)
+
+    def _write_soon(self) -> None:
+        """Have a thread write a second from now, whatever else is counted until then."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # a plain caller says itself when to flush
+        if self._timer is None:
+            self._timer = loop.call_later(self._write_after_s, self._write_aside, loop)
+
+    def _write_aside(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        loop.run_in_executor(None, self.flush)
+
+    def _load(self) -> _Days:
+        try:
+            with open(self._path, "rb") as file:
+                found = _DECODER.decode(file.read())
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+            _set_aside(self._path, error)
+            return {}
+        return _kept({(day.day, day.purpose): day for day in found.days}, self._clock())
+
+
+class GovernedChat:
+    """A ChatModel that asks the governor first and tells it afterwards; for calls that somebody waits for."""
+
+    def __init__(self, model: ChatModel, governor: Governor, purpose: str) -> None:
+        self._model = model
+        self._governor = governor
+        self._purpose = purpose
+
+    async def complete(
+        self,
+        system: str,
+        user: str,
+        *,
+        deadline: float,
+        schema: dict[str, object] | None = None,
+        enough: Enough | None = None,
+    ) -> Completion:
+        """See `ChatModel`; also raises ProviderError of reason `limit`, without a call."""
+        tokens = _estimate(system) + _estimate(user)
+        if refusal := self._governor.admit(tokens, can_wait=False):
+            raise ProviderError(refusal.message, reason="limit", retry_after_s=refusal.wait_s)
+        with self._governor.under_way(tokens):
+            try:
+                done = await self._model.complete(
+                    system, user, deadline=deadline, schema=schema, enough=enough
+                )
+            except BaseException as error:  # a cancelled call was on its way as well
+                unread = isinstance(error, ProviderError) and error.reason in _UNREAD
+                self._governor.spend(self._purpose, failed=1, prompt_tokens=0 if unread else tokens)
+                raise
+        self._governor.spend(
+            self._purpose, prompt_tokens=done.prompt_tokens, completion_tokens=done.completion_tokens
+        )
+        return done
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+class Breaker:
+    """Keeps calls from an endpoint that fails: after five failures in a row only a probe now and then.
+
+    In a row, over however long a time: failures that are time-outs of a minute each never come close
+    together, and they are the dearest. A probe goes after 15 s, then 30, then every 60; one success closes.
+    A Retry-After is waited for in any case. `clock` gives seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures = 0
+        self._until = 0.0
+
+    def failed(self, reason: str, retry_after_s: float | None = None) -> None:
+        """An attempt came to nothing; `reason` is a ProviderError's. Without a call it says nothing here."""
+        if reason in _WITHOUT_CALL:
+            return
+        self._failures += 1
+        doublings = min(self._failures - _FAILURES_TO_OPEN, _DOUBLINGS)
+        pause_s = _PROBE_AFTER_S * 2.0**doublings if self.is_probe else 0.0
+        asked_s = min(retry_after_s or 0.0, _LONGEST_ASKED_S)
+        self._until = max(self._until, self._clock() + max(pause_s, asked_s))
+
+    def succeeded(self) -> None:
+        self._failures, self._until = 0, 0.0
+
+    def wait_s(self, now: float) -> float:
+        """Seconds from `now`, on the same clock, until the next call may go; 0 if it may."""
+        return max(self._until - now, 0.0)
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether the next call only tries if the endpoint is back, and should be a single one."""
+        return self._failures >= _FAILURES_TO_OPEN
+
+
+def _estimate(text: str) -> int:
+    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
+
+
+def _plausible(tokens: int) -> int:
+    return min(max(tokens, 0), _MOST_TOKENS)
+
+
+def _date(now: float) -> date:
+    return datetime.fromtimestamp(now, UTC).date()
+
+
+def _day(now: float, back: int = 0) -> str:
+    return (_date(now) - timedelta(days=back)).isoformat()
+
+
+def _until_midnight(now: float) -> float:
+    return _DAY_S - now % _DAY_S
+
+
+def _kept(days: _Days, now: float) -> _Days:
+    since = _day(now, back=_DAYS_KEPT - 1)
+    return {key: day for key, day in days.items() if day.day >= since}
+
+
+def _set_aside(path: str, error: Exception) -> None:
+    """Leave a file that cannot be used to whoever wants to look at it."""
+    aside = f"{path}.damaged"
+    logger.warning("costs are counted anew path=%s error=%s set_aside=%s", path, error, aside)
+    with contextlib.suppress(OSError):
+        os.replace(path, aside)

@@ -1,0 +1,233 @@
+"""One base URL that is called under a deadline; the only module that knows httpx (design.md D19).
+
+One client per endpoint, kept connected. A call has one deadline over connecting, every attempt and the last
+byte, because httpx's own time-out is per read: a server that drips bytes never meets it. Replies are read as
+a stream under a cap and inflated under the same cap: 194 KB of gzip were seen to become 200 MB. Redirects
+are not followed and proxies not taken from the environment, so a key goes where the user sent it.
+
+Importing this module costs the import of httpx (80-100 ms); `factory` does so only when an endpoint is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import random
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import httpx
+import msgspec
+
+from forged.config import is_usable_url, shown_url
+from forged.errors import ConfigError, ProviderError
+from forged.models import Enough, streams
+from forged.models.failures import Fault, fault_of, quotable
+
+logger = logging.getLogger(__name__)
+# httpx logs every URL, with its query, at info; a query may hold a key.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+logging.getLogger("httpcore").setLevel(logging.WARNING)
+
+_ERROR_REPLY_BYTES = 64 << 10
+_CONNECT_S = 5.0
+_KEEP_ALIVE_S = 50.0  # a TLS handshake is a large part of a 2 s budget
+_HURRY_S = 20.0  # with less time than this an agent waits: 2 s, and 15 s that a late retrieval runs on
+_LONGEST_PAUSE_S = 8.0
+_LOOK_S = 0.05
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request and its limits.
+
+    `sent` are the texts that no error message may repeat, `deadline` is `time.monotonic()` seconds over
+    everything, `cap` the most bytes of a reply, `never_retried` a status with a better answer than a retry.
+    With `enough` the reply is read no further than the text that it is true of (`streams`).
+    """
+
+    path: str
+    body: bytes
+    sent: tuple[str, ...]
+    deadline: float
+    cap: int
+    never_retried: int | None = None
+    enough: Enough | None = None
+
+
+class Endpoint:
+    """One base URL with its key: a connection that retries what may pass and never outstays a deadline.
+
+    `retries` is how often at most, for a caller that counts its attempts; None goes by the time there is.
+    """
+
+    def __init__(
+        self, base_url: str, key: str = "", *, backoff_s: float = 0.5, retries: int | None = None
+    ) -> None:
+        """Take the URL as it is, without a guess at `/v1`. Raises ConfigError if it is not one."""
+        if not is_usable_url(base_url):
+            raise ConfigError(f"{shown_url(base_url)} is not an http or https URL")
+        try:
+            self.host = httpx.URL(base_url).host
+        except httpx.InvalidURL as error:  # such as a host name that IDNA refuses
+            raise ConfigError(f"{shown_url(base_url)} is not a URL that can be called") from error
+        parts = urlsplit(base_url)
+        user, _, host = parts.netloc.rpartition("@")
+        self._parts = parts._replace(netloc=host, path=parts.path.rstrip("/"), fragment="")
+        self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
+        basic = base64.b64encode(unquote(user).encode()).decode()
+        if key:
+            self._headers["authorization"] = f"Bearer {key}"
+        elif user:
+            self._headers["authorization"] = f"Basic {basic}"
+        self._secrets = tuple(filter(None, (key, unquote(user), basic, parts.query)))
+        self._backoff_s = backoff_s
+        self._retries = retries
+        self._client: httpx.AsyncClient | None = None
+
+    def url(self, path: str) -> str:
+        """Return the URL of a path like `/embeddings`; a query of the base URL stays."""
+        return urlunsplit(self._parts._replace(path=self._parts.path + path))
+
+    def shown(self, path: str = "") -> str:
+        return shown_url(self.url(path))
+
+    async def post(self, call: Call) -> bytes:
+        """Return the body of a successful reply. Raises ProviderError; SizeRefused if less may pass."""
+        where, left = self.shown(call.path), call.deadline - time.monotonic()
+        if left <= 0:
+            raise ProviderError(f"no time left for {where}", reason="timeout")
+        fitting_retries = 1 if left < _HURRY_S else 2
+        try:
+            async with asyncio.timeout(left):
+                return await self._retrying(call, fitting_retries if self._retries is None else self._retries)
+        except TimeoutError as error:
+            raise ProviderError(f"{where} gave no answer in time", reason="timeout") from error
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _retrying(self, call: Call, retries: int) -> bytes:
+        attempt = 0
+        while True:
+            reply = await self._once(call)
+            if isinstance(reply, bytes):
+                return reply
+            pause = self._pause(reply, attempt)
+            in_time = time.monotonic() + pause < call.deadline
+            if attempt == retries or not in_time or not reply.retry or reply.status == call.never_retried:
+                raise reply.error()
+            logger.debug("retry host=%s status=%d pause_s=%.2f", self.host, reply.status, pause)
+            await asyncio.sleep(pause)
+            attempt += 1
+
+    def _pause(self, fault: Fault, attempt: int) -> float:
+        if fault.retry_after_s is not None:
+            return fault.retry_after_s
+        jitter = random.uniform(0.75, 1.0)  # noqa: S311 - spreads callers out, hides nothing
+        return min(_LONGEST_PAUSE_S, self._backoff_s * 2.0**attempt) * jitter
+
+    async def _once(self, call: Call) -> bytes | Fault:
+        where, sent = self.shown(call.path), (*call.sent, *self._secrets)
+        request = self._connected().stream(
+            "POST", self.url(call.path), content=call.body, headers=self._headers
+        )
+        try:
+            async with request as response:
+                status, headers = response.status_code, response.headers
+                if status == 200:
+                    seen = streams.watch(call.enough) if call.enough is not None else None
+                    body = await _read(response, call.cap, seen)
+                else:
+                    body = await _read(response, _ERROR_REPLY_BYTES)
+        except httpx.HTTPError as error:
+            return _transport_fault(where, error, sent)
+        if body is None and status == 200:
+            return Fault("bad_reply", f"{where} sent over {call.cap} bytes or an unknown encoding", 200)
+        body = body or b""
+        fault = fault_of(where, status, headers, streams.error_in(body) or body, sent, now=time.time())
+        return body if fault is None else fault
+
+    def _connected(self) -> httpx.AsyncClient:
+        if self._client is None:
+            # Loading certificates takes 20 ms; without TLS nothing is ever verified with them.
+            secure = self._parts.scheme == "https"
+            context = httpx.create_ssl_context(trust_env=False) if secure else False
+            if not isinstance(context, bool):
+                context.load_default_certs()  # a company's own authority is in the system's store
+            self._client = httpx.AsyncClient(
+                verify=context,
+                trust_env=False,
+                follow_redirects=False,
+                timeout=httpx.Timeout(None, connect=_CONNECT_S),
+                limits=httpx.Limits(max_connections=16, keepalive_expiry=_KEEP_ALIVE_S),
+            )
+        return self._client
+
+
+async def _read(
+    response: httpx.Response, cap: int, seen: Callable[[bytes], bool] | None = None
+) -> bytes | None:
+    """Return the body, inflated if the server packed it all the same; None if it is over the cap.
+
+    Or its beginning: `seen` gets each chunk, and an empty one now and then; where it returns True no more is
+    read.
+    """
+    encoding = response.headers.get("content-encoding", "identity").lower()
+    if encoding not in ("identity", "", "gzip", "deflate"):
+        return None
+    inflate = zlib.decompressobj(47).decompress if encoding in ("gzip", "deflate") else None
+    content, received = bytearray(), 0
+    try:
+        async with _ended_by(seen):
+            async for chunk in response.aiter_raw():
+                # Counted on both sides of zlib, which keeps all that follows the end of what was packed.
+                received += len(chunk)
+                plain = chunk if inflate is None else inflate(chunk, cap + 1 - len(content))
+                content += plain
+                if max(received, len(content)) > cap:
+                    return None
+                if seen is not None and seen(plain):
+                    break
+    except zlib.error:
+        return None
+    return bytes(content)
+
+
+@asynccontextmanager
+async def _ended_by(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]:
+    """End what is done inside as soon as `seen`, asked every 50 ms whether chunks come or not, says so."""
+    if seen is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    looks: list[asyncio.TimerHandle] = []
+    try:
+        async with asyncio.timeout(None) as limit:
+
+            def look() -> None:
+                if seen(b""):
+                    limit.reschedule(loop.time())
+                else:
+                    looks[:] = [loop.call_later(_LOOK_S, look)]
+
+            look()
+            try:
+                yield
+            finally:
+                for each in looks:
+                    each.cancel()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+
+
+def _transport_fault(where: str, error: httpx.HTTPError, sent: tuple[str, ...]) -> Fault:
+    # Something answered, but not in HTTP; a server that went away in between is unreachable.
+    garbled = isinstance(error, httpx.RemoteProtocolError) and "disconnected" not in str(error)
+    told = quotable(str(error), sent) or type(error).__name__
+    return Fault("bad_reply" if garbled else "unreachable", f"{where}: {told}", retry=True)

@@ -1,0 +1,150 @@
+"""From the configuration to the models it names, or to the reason why there is none.
+
+A model that cannot be used is a state that status shows, never a failed start (B12, B13): the lexical leg
+and capture work without it. Only what the user must correct, a model name that means nothing here, raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from forged.config import (
+    Config,
+    is_loopback,
+    is_usable_url,
+    missing,
+    model_folder,
+    resolve_key,
+    shown_url,
+)
+from forged.config.known_models import BUILTIN_LEXICAL, BUILTIN_RULES, LOCAL, runs_in_process, unusable
+from forged.errors import ConfigError
+from forged.models import ChatModel, Embedder
+
+_M = TypeVar("_M")
+
+
+class Choice(msgspec.Struct, Generic[_M], frozen=True):
+    """A model, or None and why; `reason` is a sentence for status, without secrets."""
+
+    model: _M | None = None
+    reason: str = ""
+
+
+class ClassifierEndpoint(msgspec.Struct, frozen=True):
+    """The model that decides what is kept, and where it is asked. `key` is the key itself: never shown."""
+
+    model: str
+    base_url: str
+    key: str = ""
+
+    def __repr__(self) -> str:
+        return f"ClassifierEndpoint(model={self.model!r}, base_url={shown_url(self.base_url)!r})"
+
+
+def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
+    """Return the dense leg's model. Blocks up to 5 s when the key comes from a command.
+
+    A model that runs in process is loaded with the first text, not here. Raises ConfigError when the name
+    is of a kind that this version has not.
+    """
+    memory, name = config.memory, config.embedder
+    if not name:
+        return Choice(reason="memory.embedding_model is empty")
+    if name == BUILTIN_LEXICAL:
+        return Choice(reason="the built-in lexical model is used")
+    _require_usable("embedder", "memory.embedding_model", name)
+    if runs_in_process(name):
+        return _in_process(config, env)
+    key, reason = _key_for(memory.embedding_base_url, memory.embedding_api_key, env)
+    if reason:
+        return Choice(reason=reason)
+    # Imported here: httpx costs 80-100 ms of start-up, and the built-in model never needs it.
+    from forged.models.openai_compatible import OpenAICompatibleEmbedder  # noqa: PLC0415
+
+    return Choice(
+        OpenAICompatibleEmbedder(
+            memory.embedding_base_url,
+            name,
+            key,
+            query_prefix=memory.query_prefix,
+            passage_prefix=memory.passage_prefix,
+        )
+    )
+
+
+def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
+    memory, name = config.memory, config.embedder
+    folder = model_folder(name, memory.embedding_model_dir, env)
+    if reason := missing(name, folder):
+        return Choice(reason=f"{name}: {reason}")
+    if name == LOCAL:
+        from forged.models.local import local_embedder  # noqa: PLC0415
+
+        return Choice(local_embedder())
+    from forged.models.fastembed import fastembed_embedder  # noqa: PLC0415
+
+    return Choice(
+        fastembed_embedder(
+            name, folder, query_prefix=memory.query_prefix, passage_prefix=memory.passage_prefix
+        )
+    )
+
+
+def make_chat_model(config: Config, env: Mapping[str, str]) -> Choice[ChatModel]:
+    """Return the model that writes hypotheses, `memory.retrieval_model` at the endpoint of `[llm]`.
+
+    Blocks and raises as `make_embedder` does.
+    """
+    name = config.memory.retrieval_model
+    if not name:
+        return Choice(reason="memory.retrieval_model is empty")
+    _require_usable("chat", "memory.retrieval_model", name)
+    key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
+    if reason:
+        return Choice(reason=reason)
+    from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
+
+    return Choice(OpenAICompatibleChat(config.llm.base_url, name, key))
+
+
+def make_classifier(config: Config, env: Mapping[str, str]) -> Choice[ClassifierEndpoint]:
+    """Return what decides what is kept, `config.classifier`, at the endpoint of `[llm]`.
+
+    A value and no model, because the process that asks it is another one. Without one, the built-in rules
+    decide if that is what the configuration says, else nothing does. Blocks and raises as `make_embedder`.
+    """
+    name = config.classifier
+    if name == BUILTIN_RULES:
+        return Choice(reason=f"{BUILTIN_RULES} is used")
+    _require_usable("classifier", _key_that_names(name, config), name)
+    key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
+    if reason:
+        return Choice(reason=reason)
+    return Choice(ClassifierEndpoint(name, config.llm.base_url, key))
+
+
+def _key_that_names(classifier: str, config: Config) -> str:
+    memory = config.memory
+    if classifier == memory.classifier_model:
+        return "memory.classifier_model"
+    return "llm.model" if classifier == config.llm.model else "memory.retrieval_model"
+
+
+def _require_usable(role: str, key: str, name: str) -> None:
+    """Refuse what the loading of a configuration refuses, for one that was made otherwise."""
+    if why := unusable(role, name):
+        raise ConfigError(f"{key} = {name}: {why}")
+
+
+def _key_for(url: str, reference: str, env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the key, or why the endpoint cannot be used. On this machine a missing key is no obstacle."""
+    if not is_usable_url(url):
+        return "", f"{shown_url(url)} is not an http or https URL"
+    try:
+        return resolve_key(reference, env), ""
+    except ConfigError as error:
+        return ("", "") if is_loopback(url) else ("", f"{shown_url(url)}: {error}")

@@ -1,0 +1,260 @@
+"""Both seams over any OpenAI-compatible endpoint (design.md D19).
+
+What a request holds and how it is cut to what the other side takes; the call itself is `endpoint`'s, and what
+comes back is read by `replies` and `streams`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import msgspec
+import numpy as np
+
+from forged.errors import ProviderError
+from forged.models import Completion, Enough, Kind, Vectors, streams
+from forged.models.endpoint import Call, Endpoint
+from forged.models.failures import SizeRefused
+from forged.models.replies import read_vectors
+from forged.models.texts import clipped, estimated_tokens, fitting, sendable
+
+logger = logging.getLogger(__name__)
+
+_EMBEDDINGS = "/embeddings"
+_CHAT = "/chat/completions"
+_VECTOR_BYTES = 128 << 10  # of one vector as text: 4,096 numbers take 90 kB
+_CHAT_REPLY_BYTES = 4 << 20
+_DEFAULT_TIME_S = 60.0
+_MAX_TEXT_TOKENS = 8_000
+_SMALLEST_LEARNED = 4
+_REFUSED = (400, 422)  # statuses of a request that holds what the server does not know
+_SMALLEST_CUT = 64  # tokens; no model takes less, so what is refused then is not refused for its length
+# Texts and estimated tokens in one request: what the endpoint allows, where it is known to differ.
+_BATCH = (96, 8_000)
+_DASHSCOPE = (10, 8_000)
+_BATCH_BY_HOST = {
+    "api.openai.com": (128, 64_000),
+    "dashscope.aliyuncs.com": _DASHSCOPE,
+    "dashscope-intl.aliyuncs.com": _DASHSCOPE,
+    "dashscope-us.aliyuncs.com": _DASHSCOPE,
+}
+
+
+class OpenAICompatibleEmbedder:
+    """`Embedder` over `POST {base_url}/embeddings`; sends `model` and `input` and nothing else.
+
+    A call goes out in batches, by number and by estimated tokens; a refusal that speaks of size halves them
+    and the smaller number is remembered while the process lives. A single text that is refused for its size
+    is cut to the longest beginning, of a half, a quarter and so on, that is taken: llama.cpp takes 512 tokens
+    as it comes. A call succeeds as a whole or raises on the first batch that cannot be done: whoever embeds
+    a store bisects (bad_input is the fault of a text).
+    A reply of another dimension than the one before is a bad_reply, once: the model was replaced behind its
+    name, and whoever holds vectors has to get them anew.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        key: str = "",
+        *,
+        query_prefix: str = "",
+        passage_prefix: str = "",
+        max_text_tokens: int = _MAX_TEXT_TOKENS,
+        backoff_s: float = 0.5,
+    ) -> None:
+        self._endpoint = Endpoint(base_url, key, backoff_s=backoff_s)
+        self._model = model
+        self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
+        self._max_text_tokens = max_text_tokens
+        self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
+        self._dimension = 0
+
+    @property
+    def chunk(self) -> int:
+        return 64
+
+    @property
+    def key(self) -> str:
+        return "\n".join((self._endpoint.shown(), self._model, self._prefixes["passage"]))
+
+    async def embed(
+        self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
+    ) -> Vectors:
+        """Return float32 unit rows of shape (len(texts), dimension); see `Embedder`.
+
+        Without a deadline the whole call may take 60 s. A blank text is refused without a request.
+        """
+        until = time.monotonic() + _DEFAULT_TIME_S if deadline is None else deadline
+        ready = [self._ready(text, kind) for text in texts]
+        done: list[Vectors] = []
+        at, most, growth = 0, self._batch, 1
+        while at < len(ready):
+            batch = ready[at : at + fitting(ready[at:], most, self._batch_tokens)]
+            try:
+                done.append(await self._embed_batch(batch, until))
+            except SizeRefused as refusal:
+                if len(batch) > 1:
+                    most, growth = len(batch) // 2, 1
+                    logger.debug("batch halved host=%s texts=%d", self._endpoint.host, most)
+                    continue
+                done.append(await self._embed_cut(batch[0], until, refusal))
+                most, growth = 1, 2  # it was this text; how many are too many is an open question again
+            at += len(batch)
+            most = min(most * growth, self._batch)
+        # Learned only from a call that went through: a poisoned text also drives the number down. A few
+        # long texts do too, hence the floor.
+        if growth == 1:
+            self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
+        return np.concatenate(done) if done else np.zeros((0, self._dimension), dtype=np.float32)
+
+    def forget(self) -> None:
+        self._dimension = 0
+
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
+    async def _embed_batch(self, batch: list[str], deadline: float) -> Vectors:
+        body = msgspec.json.encode({"model": self._model, "input": batch})
+        content = await self._endpoint.post(
+            Call(_EMBEDDINGS, body, tuple(batch), deadline, cap=_VECTOR_BYTES * (len(batch) + 4))
+        )
+        rows = read_vectors(self._endpoint.shown(_EMBEDDINGS), content, len(batch))
+        before, self._dimension = self._dimension, rows.shape[1]
+        if before not in (0, self._dimension):
+            raise ProviderError(
+                f"{self._endpoint.shown()} sent vectors of {self._dimension} numbers after {before}",
+                reason="bad_reply",
+            )
+        return rows
+
+    async def _embed_cut(self, text: str, deadline: float, refusal: SizeRefused) -> Vectors:
+        """Embed the beginning of a text that was refused as a whole; raises the last refusal."""
+        tokens = estimated_tokens(text) // 2
+        while tokens >= _SMALLEST_CUT:
+            try:
+                row = await self._embed_batch([clipped(text, tokens)], deadline)
+            except SizeRefused as error:
+                refusal, tokens = error, tokens // 2
+            else:
+                logger.info("text cut host=%s tokens=%d", self._endpoint.host, tokens)
+                return row
+        raise refusal
+
+    def _ready(self, text: str, kind: Kind) -> str:
+        text = sendable(text).strip()  # to some servers the line end of a file is one more token
+        if not text:
+            raise ProviderError("a text to embed is blank", reason="bad_input")
+        return clipped(f"{self._prefixes[kind]}{text}", self._max_text_tokens)
+
+
+class EmptyStream(ProviderError):  # noqa: N818 - reads as what happened
+    """A reply was asked for as a stream, and there was nothing in it.
+
+    So llama_cpp.server says that a window is too long; asked without a stream, it says it in words.
+    """
+
+
+class OpenAICompatibleChat:
+    """`ChatModel` over `POST {base_url}/chat/completions`; sends `model` and `messages`.
+
+    A schema goes as nested `json_schema`, the one form that all servers read, and a reply that is to be
+    watched is asked for as a stream that ends with its account of tokens; a server that refuses one of these
+    is asked again without, and never again with it if that helped. Code fences stay for the caller's parser.
+    With `retries` 0 each of these requests is made exactly once, and a 500, which some servers answer to a
+    schema and all to anything else, is left to the caller.
+
+    The first reply that is to be watched is read to its end: some chat templates begin a thought themselves,
+    and what looks like an answer is one until its end is seen. A model that does so is never cut.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        key: str = "",
+        *,
+        reasoning_effort: str = "",
+        backoff_s: float = 0.5,
+        retries: int | None = None,
+    ) -> None:
+        self._endpoint = Endpoint(base_url, key, backoff_s=backoff_s, retries=retries)
+        self._model = model
+        self._reasoning_effort = reasoning_effort
+        self._refused = frozenset[str]()
+        self._thinks_apart = False
+        self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
+
+    async def complete(
+        self,
+        system: str,
+        user: str,
+        *,
+        deadline: float,
+        schema: dict[str, object] | None = None,
+        enough: Enough | None = None,
+    ) -> Completion:
+        """Return the reply's text and its tokens; see `ChatModel`."""
+        sent = (sendable(system), sendable(user))
+        wishes, dropped = _wishes(schema, stream=enough is not None), set[str]()
+        for name in self._refused:
+            wishes.pop(name, None)
+        while True:
+            try:
+                completion = await self._ask(sent, wishes, deadline, enough)
+            except ProviderError as error:
+                if not wishes or not self._is_refusal(error, wishes):
+                    raise
+                dropped.add(wishes.popitem()[0])
+            else:
+                self._refused |= dropped
+                return completion
+
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
+    async def _ask(
+        self, sent: tuple[str, str], wishes: dict[str, object], deadline: float, enough: Enough | None
+    ) -> Completion:
+        never_retried = 500 if "response_format" in wishes else None
+        watched = enough if self._thinks_apart else None
+        call = Call(
+            _CHAT, self._body(*sent, wishes), sent, deadline, _CHAT_REPLY_BYTES, never_retried, watched
+        )
+        reply = await self._endpoint.post(call)
+        if "stream" in wishes and not reply.strip():
+            where = self._endpoint.shown(_CHAT)
+            raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
+        if enough is not None and watched is None:
+            self._thinks_apart = not streams.opens_in_thought(reply)
+        return streams.completion(self._endpoint.shown(_CHAT), reply, sent)
+
+    def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
+        """Whether the server may have refused the last of the wishes, and not the request."""
+        if "response_format" in wishes:
+            return error.status in self._schema_refused
+        if isinstance(error, SizeRefused):
+            return False
+        return error.status in _REFUSED or isinstance(error, EmptyStream)
+
+    def _body(self, system: str, user: str, wishes: dict[str, object]) -> bytes:
+        request: dict[str, object] = {
+            "model": self._model,
+            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
+            **wishes,
+        }
+        if self._reasoning_effort:
+            request["reasoning_effort"] = self._reasoning_effort
+        return msgspec.json.encode(request)
+
+
+def _wishes(schema: dict[str, object] | None, *, stream: bool) -> dict[str, object]:
+    """What a request may hold and a server may refuse, what is least known last."""
+    wishes: dict[str, object] = {}
+    if stream:
+        wishes = {"stream": True, "stream_options": {"include_usage": True}}
+    if schema is not None:
+        wrapped = {"name": "reply", "strict": True, "schema": schema}
+        wishes["response_format"] = {"type": "json_schema", "json_schema": wrapped}
+    return wishes

@@ -1,0 +1,211 @@
+"""What an OpenAI-compatible endpoint answers: vectors, or a text and what it cost.
+
+Pure functions over bytes, so that every provider's habit is a row in a test table and not a server: `index`
+missing or wrong, numbers or base64, JSON with NaN, thoughts beside the answer (ecosystem-anchors.md
+section 6, rules 2, 5 and 8). The rule: only finite unit rows of one size get out, and a strange account of
+tokens never costs the answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from forged.errors import ProviderError
+from forged.models import Completion, Vectors
+from forged.models.texts import estimated_tokens
+
+
+class _Item(msgspec.Struct, frozen=True):
+    embedding: list[float | None] | str
+    index: int | None = None
+
+
+class _VectorReply(msgspec.Struct, frozen=True):
+    data: list[_Item]
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What a model says, or a part of it: text or parts of text, and thoughts under either name."""
+
+    content: str | list[dict[str, object]] | None = None
+    reasoning_content: object = None
+    reasoning: object = None
+
+    @property
+    def thoughts(self) -> str:
+        """What was thought, where that is told as text."""
+        return next((each for each in (self.reasoning_content, self.reasoning) if isinstance(each, str)), "")
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    message: Message
+
+
+class _ChatReply(msgspec.Struct, frozen=True):
+    choices: list[_Choice]
+    usage: object = None
+
+
+_R = TypeVar("_R", _VectorReply, _ChatReply)
+_VECTORS = msgspec.json.Decoder(_VectorReply)
+_CHAT = msgspec.json.Decoder(_ChatReply)
+
+
+def read_vectors(where: str, body: bytes, count: int) -> Vectors:
+    """Return float32 unit rows, shape (count, dimension), in the order of the inputs.
+
+    Raises ProviderError: bad_reply when the reply is no such thing; bad_input when some rows, or the only
+    one, are zero or not finite, which is the fault of those texts and not of the endpoint.
+    """
+    items = _decoded(where, body, _VECTORS).data
+    if len(items) != count:
+        raise _bad_reply(f"{where} sent {len(items)} vectors for {count} texts")
+    rows: list[list[float | None] | Vectors] = [[]] * count
+    for position, item in zip(order([item.index for item in items]), items, strict=True):
+        rows[position] = _numbers(where, item.embedding)
+    sizes = sorted({len(row) for row in rows})
+    if len(sizes) != 1 or sizes == [0]:
+        raise _bad_reply(f"{where} sent vectors of {' and '.join(map(str, sizes))} numbers in one reply")
+    return _unit_rows(where, rows)
+
+
+def order(indexes: list[int | None]) -> list[int]:
+    """Return the place of each item: its `index` if these form exactly 0..n-1, else where it stands.
+
+    A single missing index is the free place (Gemini leaves out 0); several are filled by position.
+    """
+    places = range(len(indexes))
+    free = [place for place in places if place not in set(indexes)]
+    lone = free[0] if indexes.count(None) == 1 and len(free) == 1 else None
+    filled = [
+        index if index is not None else (at if lone is None else lone) for at, index in enumerate(indexes)
+    ]
+    return filled if sorted(filled) == list(places) else list(places)
+
+
+def _numbers(where: str, embedding: list[float | None] | str) -> list[float | None] | Vectors:
+    if not isinstance(embedding, str):
+        return embedding
+    try:
+        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
+    except ValueError as error:
+        raise _bad_reply(f"{where} sent a vector that is neither numbers nor base64 floats") from error
+
+
+def _unit_rows(where: str, rows: list[list[float | None] | Vectors]) -> Vectors:
+    with np.errstate(over="ignore", invalid="ignore"):
+        matrix = np.array(rows, dtype=np.float32)  # None becomes NaN, 1e39 infinity
+    norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
+    bad = ~(np.isfinite(norms) & (norms > 0))[:, 0]
+    if bad.any():
+        everywhere = bad.all() and len(rows) > 1
+        raise ProviderError(
+            f"{where} sent {int(bad.sum())} of {len(rows)} vectors with no length or not finite",
+            reason="bad_reply" if everywhere else "bad_input",
+        )
+    unit: Vectors = (matrix / norms).astype(np.float32)
+    return unit
+
+
+def _decoded(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
+    try:
+        return decoder.decode(body)
+    except RecursionError as error:
+        raise _bad_reply(f"{where} sent JSON that is too deep") from error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    # Python servers write NaN and Infinity, which JSON has not; one such row must not hide the others.
+    try:
+        return msgspec.convert(json.loads(body), decoder.type)
+    except msgspec.ValidationError as error:
+        hint = "; is /v1 missing in the base URL?"
+        raise _bad_reply(f"{where} sent JSON of another shape ({error}){hint}") from error
+    except (ValueError, RecursionError) as error:
+        kind = "nothing" if not body.strip() else "no JSON"
+        raise _bad_reply(f"{where} sent {kind}; is the base URL right?") from error
+
+
+def _bad_reply(message: str) -> ProviderError:
+    return ProviderError(message, reason="bad_reply", status=200)
+
+
+# --- chat --------------------------------------------------------------------------------------------
+
+_END_OF_THOUGHT = re.compile(r"</(?:think|thinking|thought)>", re.IGNORECASE)
+_THOUGHT = re.compile(r"\s*<(?:think|thinking|thought)>", re.IGNORECASE)
+
+
+# What the two numbers are called, first by OpenAI, then by proxies that pass on what Anthropic counts.
+_PROMPT = ("prompt_tokens", "input_tokens")
+_COMPLETION = ("completion_tokens", "output_tokens")
+_MOST_TOKENS = 1_000_000_000
+
+
+def read_completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
+    """Return the first choice's text without think blocks, "" being an answer, and its tokens.
+
+    Raises ProviderError with reason bad_reply.
+    """
+    reply = _decoded(where, body, _CHAT)
+    if not reply.choices:
+        raise _bad_reply(f"{where} sent no choice")
+    message = reply.choices[0].message
+    return completion_of(plain(message.content), message.thoughts, reply.usage, sent)
+
+
+def completion_of(
+    content: str, thoughts: str, usage: object, sent: Sequence[str], *, whole: bool = True
+) -> Completion:
+    """Make a completion of what came.
+
+    Some servers put everything into `reasoning_content`; it is used when `content` is empty. Tokens that the
+    endpoint does not count are estimated from `sent`, the prompts, and from what came, thoughts included.
+    """
+    return Completion(
+        without_thoughts(content) or without_thoughts(thoughts),
+        _counted(usage, _PROMPT) or estimated_tokens(*sent),
+        _counted(usage, _COMPLETION) or estimated_tokens(content, thoughts),
+        whole,
+    )
+
+
+def _counted(usage: object, names: Sequence[str]) -> int:
+    """Return the first of these numbers that is one, be it written as text; else 0."""
+    found = [usage.get(name) for name in names] if isinstance(usage, dict) else []
+    for value in found:
+        try:
+            number = int(value) if isinstance(value, (int, float, str)) else 0
+        except (ValueError, OverflowError):
+            continue
+        if 0 < number <= _MOST_TOKENS and not isinstance(value, bool):
+            return number
+    return 0
+
+
+def without_thoughts(text: str) -> str:
+    """Return what follows the last think block; nothing if the only one was never closed.
+
+    The opener may be missing, because some chat templates put it into the prompt.
+    """
+    ends = [match.end() for match in _END_OF_THOUGHT.finditer(text)]
+    answer = text[ends[-1] :] if ends else text
+    return "" if _THOUGHT.match(answer) else answer.strip()
+
+
+def ends_a_thought(text: str) -> bool:
+    """Whether a think block ends in a text that none begins."""
+    return bool(_END_OF_THOUGHT.search(text)) and not _THOUGHT.match(text)
+
+
+def plain(content: str | list[dict[str, object]] | None) -> str:
+    """Return the text of a content, which may come in parts."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or "") for part in content)
+    return content or ""

@@ -1,0 +1,1 @@
+"""Small durable state of the daemon that is not a memory."""

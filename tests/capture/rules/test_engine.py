@@ -1,0 +1,364 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forged.capture.rules.engine import LONGEST, RuleClassifier
+from forged.capture.values import Classified, Event, Head, Proposal, Usage
+from forged.conversation import Speaker, Utterance
+from forged.memory import Category, Scope
+
+MESSAGES = Path(__file__).parents[2] / "data" / "messages.toml"
+
+
+class Labelled(msgspec.Struct, frozen=True):
+    """One message; `keep` is the sentence that should be kept of it, or nothing."""
+
+    text: str
+    keep: str = ""
+    scope: str = ""
+    category: str = ""
+    probe: bool = False
+
+    @property
+    def is_held_out(self) -> bool:
+        return not self.probe and hashlib.sha256(self.text.encode()).digest()[0] % 2 == 1
+
+
+class Score(msgspec.Struct, frozen=True):
+    right: int
+    wrong: int
+    missed: int
+    category: int
+    scope: int
+
+    @property
+    def precision(self) -> float:
+        return self.right / max(1, self.right + self.wrong)
+
+    @property
+    def recall(self) -> float:
+        return self.right / max(1, self.right + self.missed)
+
+    def __str__(self) -> str:
+        return (
+            f"precision {self.precision:.3f} ({self.wrong} wrong), recall {self.recall:.3f} ({self.right} of "
+            f"{self.right + self.missed}), category right {self.category}, scope right {self.scope}"
+        )
+
+
+def labelled() -> list[Labelled]:
+    with MESSAGES.open("rb") as file:
+        return msgspec.convert(tomllib.load(file)["message"], list[Labelled])
+
+
+def classified(*texts: str, heads: Sequence[Head] = (), speaker: Speaker = "user") -> Classified:
+    event = Event(window=tuple(Utterance(speaker, text) for text in texts))
+    return asyncio.run(RuleClassifier().classify(event, heads, deadline=0.0, attempts=0))
+
+
+def kept(*texts: str) -> list[str]:
+    return [proposal.content for proposal in classified(*texts).proposals]
+
+
+def only(text: str, *heads: Head) -> Proposal:
+    (proposal,) = classified(text, heads=heads).proposals
+    return proposal
+
+
+def head(first_line: str, *, name: str = "mem_1", scope: Scope = Scope.REPO) -> Head:
+    return Head(name, scope, Category.PROJECT_CONVENTIONS, 1, first_line)
+
+
+def bare(text: str) -> str:
+    return "".join(letter for letter in text.casefold() if letter.isalnum())
+
+
+def scored(messages: Sequence[Labelled]) -> Score:
+    right = wrong = missed = category = scope = 0
+    for message in messages:
+        found = classified(message.text).proposals
+        hits = [
+            proposal for proposal in found if message.keep and bare(proposal.content) == bare(message.keep)
+        ]
+        right += len(hits[:1])
+        wrong += len(found) - len(hits[:1])
+        missed += bool(message.keep) and not hits
+        category += any(hit.category == message.category for hit in hits[:1])
+        scope += any(hit.scope == message.scope for hit in hits[:1])
+    return Score(right, wrong, missed, category, scope)
+
+
+# --- the labelled messages ----------------------------------------------------------------------------
+
+
+def test_labelled_messages_are_many_and_of_all_kinds():
+    first = [message for message in labelled() if not message.probe]
+    worthy = [message for message in first if message.keep]
+    assert len(worthy) >= 90
+    assert len(first) - len(worthy) >= 90
+    assert {message.scope for message in worthy} == set(Scope)
+    for category in Category:
+        assert sum(message.category == category for message in worthy) >= 8
+    assert len({message.text for message in labelled()}) == len(labelled())
+
+
+def test_precision_is_above_nine_tenths_in_both_halves(capsys):
+    halves = {
+        "development": [message for message in labelled() if not message.is_held_out],
+        "held out": [message for message in labelled() if message.is_held_out],
+    }
+    scores = {name: scored(messages) for name, messages in halves.items()}
+    with capsys.disabled():
+        print()
+        for name, score in scores.items():
+            worthy = sum(bool(message.keep) for message in halves[name])
+            print(f"builtin:rules, {name}, {worthy} worthy and {len(halves[name]) - worthy} not: {score}")
+        for category in Category:
+            score = scored([message for message in labelled() if message.category == category])
+            print(f"builtin:rules, {category}: {score}")
+    for score in scores.values():
+        assert score.precision >= 0.9
+        assert score.recall >= 0.75
+        assert score.scope >= 0.9 * score.right
+        assert score.category >= 0.9 * score.right
+
+
+# --- what is read ---------------------------------------------------------------------------------------
+
+
+def test_calls_nothing_and_costs_nothing():
+    assert classified("We use pnpm instead of npm here.").usage == Usage()
+
+
+def test_assistant_is_not_heard():
+    assert classified("We use pnpm instead of npm here.", speaker="assistant").proposals == ()
+
+
+def test_proposals_come_in_the_order_of_the_window():
+    assert kept("Always use pathlib.", "thanks", "I prefer early returns over nested ifs.") == [
+        "Always use pathlib.",
+        "I prefer early returns over nested ifs.",
+    ]
+
+
+def test_two_statements_of_one_message_are_two_proposals():
+    assert kept("Always use pathlib. We never mock the database.") == [
+        "Always use pathlib.",
+        "We never mock the database.",
+    ]
+
+
+@pytest.mark.parametrize("fence", ["```", "~~~~", "```python"])
+def test_fenced_code_is_not_read(fence):
+    close = fence.rstrip("python")
+    assert kept(f"look\n{fence}\nWe always use tabs.\n{close}\nAlways use pathlib.") == [
+        "Always use pathlib."
+    ]
+
+
+def test_fence_that_is_never_closed_hides_the_rest():
+    assert kept("Always use pathlib.\n```\nWe always use tabs.") == ["Always use pathlib."]
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "> We always use tabs.",
+        "    We always use tabs.",
+        "+We always use tabs.",
+        "# We always use tabs.",
+        "$ make lint\nWe always use tabs.",
+        "2024-05-01 12:00:01 INFO start\nWe always use tabs.",
+        "- We always use tabs.",
+        "1. We always use tabs.",
+        "WARNING: x\nWe always use tabs.",
+        "The README says:\n\nWe always use tabs.",
+        'it logs "Bye. We always use tabs. Hello." on exit',
+    ],
+)
+def test_pasted_and_quoted_text_is_not_read(pasted):
+    assert kept(pasted) == []
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_own_words_around_a_paste_are_read(place):
+    paste = "$ make lint\nerror: always use tabs"
+    parts = {"before": f"Always use pathlib.\n\n{paste}", "after": f"{paste}\n\nAlways use pathlib."}
+    assert kept(parts[place]) == ["Always use pathlib."]
+
+
+def test_of_a_message_that_nobody_typed_only_start_and_end_are_read():
+    specification = "\n\n".join(f"We always use part {number} of the plan." for number in range(300))
+    assert kept(f"Always use pathlib.\n\n{specification}\n\nWe never mock the database.") == [
+        "Always use pathlib.",
+        "We never mock the database.",
+    ]
+
+
+# --- what is kept of a sentence -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        (
+            "hey, please remember that we use `git  switch`, never `git checkout`!",
+            "We use `git  switch`, never `git checkout`.",
+        ),
+        ("ok, thanks. btw, always use pathlib please", "Always use pathlib."),
+        ("No, we deploy from tags, never from branches...", "We deploy from tags, never from branches."),
+        ("always\tuse   pathlib", "Always use pathlib."),
+        (
+            "we’re using Bun instead of Node in this project",
+            "We're using Bun instead of Node in this project.",
+        ),
+        ("请记住：我们只支持 Python 3.11 以上", "我们只支持 Python 3.11 以上。"),
+    ],
+)
+def test_content_is_the_sentence_without_what_is_only_manner(said, content):
+    assert only(said).content == content
+
+
+def test_line_wrapped_by_an_editor_stays_one_sentence():
+    halves = (
+        "In this repo migrations are written by hand, and they are reviewed",
+        "by two people, never by one.",
+    )
+    assert kept("\n".join(halves)) == [" ".join(halves)]
+
+
+def test_word_that_is_alone_in_its_sentence_counts_for_the_next():
+    assert only("Wrong. Our ids are called keys, not tokens.").category == Category.CORRECTIONS
+
+
+@pytest.mark.parametrize("length", [LONGEST, LONGEST + 1])
+def test_longest_sentence_that_is_kept(length):
+    sentence = f"Always use {'x' * (length - 12)}."
+    assert kept(sentence) == [sentence][: length <= LONGEST]
+
+
+def test_same_words_belong_to_the_person_or_to_the_project():
+    assert only("Always use pathlib.").scope == Scope.USER
+    assert only("In this repo, always use pathlib.").scope == Scope.REPO
+
+
+def test_redacted_sentence_is_not_kept():
+    assert kept("Always use the key [redacted] for staging.") == []
+
+
+# --- taking back ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", ["never mind", "Forget that.", "oh wait, scratch that", "no, actually leave it", "jk", "算了"]
+)
+def test_next_message_takes_a_statement_back(words):
+    assert kept("Always use pathlib.", words) == []
+
+
+def test_only_the_last_message_is_taken_back():
+    assert kept("Always use pathlib.", "We never mock the database.", "never mind") == ["Always use pathlib."]
+
+
+def test_same_message_takes_a_statement_back():
+    assert kept("We always write tests in this repo. Not.") == []
+    assert kept("Every handler in our API must log. Implement that.") == []
+    assert kept("Always use pathlib. Scratch that. We never mock the database.") == [
+        "We never mock the database."
+    ]
+
+
+def test_taking_back_may_bring_the_right_statement():
+    assert kept(
+        "We deploy from main, never from tags.", "no, actually we deploy from tags, never from main"
+    ) == ["We deploy from tags, never from main."]
+
+
+# --- superseding ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "We use pnpm instead of npm here.",
+        "we switched from npm to pnpm",
+        "No, we use pnpm here, not npm.",
+        "we replaced npm with pnpm",
+        "我们用 pnpm 而不是 npm 管理依赖。",
+    ],
+)
+def test_statement_supersedes_what_it_does_away_with(said):
+    assert only(said, head("We use `npm` for packages.")).supersedes == "mem_1"
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        [head("We use npm for packages.", scope=Scope.USER)],
+        [head("We never use npm.")],
+        [head("We use yarn instead of npm.")],
+        [head("We use npm-check in CI.")],
+        [head("The npm cache lives on the runner.")],
+        [head("We use npm for packages."), head("The site uses npm.", name="mem_2")],
+        [],
+    ],
+    ids=["other scope", "denied", "contrast", "part of a word", "not in use", "a choice", "none"],
+)
+def test_nothing_is_superseded_without_one_plain_rival(heads):
+    assert only("We use pnpm instead of npm here.", *heads).supersedes == ""
+
+
+def test_addition_supersedes_nothing():
+    assert only("We use pnpm for scripts, never npx.", head("We use pnpm for packages.")).supersedes == ""
+
+
+def test_statement_replaced_in_the_same_window_is_dropped():
+    assert kept("We use npm for packages.", "ok", "We use pnpm instead of npm here.") == [
+        "We use pnpm instead of npm here."
+    ]
+
+
+# --- cost -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *(
+            "a",
+            "` ",
+            '" ',
+            ". ",
+            "a\n",
+            "no, ",
+            "never mind ",
+            "always use ",
+            "我们用",
+            "```\n",
+            "we use a and b. ",
+        ),
+        *("aa, " * 140 + ". ", "all in our " * 50 + ". ", "if you change " * 40 + ". "),
+        "we decided " * 50 + ".\n\n",
+    ],
+    ids=lambda unit: repr(unit[:20]),
+)
+def test_cost_grows_with_the_length_and_no_faster(unit):
+    def seconds(size: int) -> float:
+        text = (unit * size)[:size]
+        times = []
+        for _ in range(2):
+            start = time.process_time()
+            classified(text)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    # Four times the length; quadratic would be sixteen times the cost of a text that is not tiny.
+    assert seconds(64_000) < 10 * seconds(16_000) + 0.25

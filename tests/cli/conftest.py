@@ -1,0 +1,57 @@
+"""A scripted daemon, and forgectl run against it in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forged.cli import commands
+from forged.cli.invocation import Invocation
+from tests.support.fake_daemon import FakeDaemon, fake_daemon
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, object]:
+        assert self.out.startswith('{"schema_version":1,')
+        return msgspec.json.decode(self.out)
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDaemon]:
+    with fake_daemon() as running:
+        monkeypatch.setenv("FORGED_SOCKET", running.path)
+        yield running
+
+
+@pytest.fixture
+def no_daemon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """An address where nobody listens; without an executable nothing can be started either."""
+    path = "/tmp/forged-nobody-listens/forged.sock"
+    monkeypatch.setenv("FORGED_SOCKET", path)
+    return path
+
+
+@pytest.fixture
+def forgectl(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run forgectl as from a shell in /w without a terminal; keywords change its surroundings."""
+
+    def run(*arguments: str, **surroundings: object) -> Outcome:
+        call = Invocation(workspace="/w", environ=dict(os.environ), timeout_s=5.0)
+        call = msgspec.structs.replace(call, **surroundings)
+        try:
+            code = commands.run(arguments, call)
+        except SystemExit as ended:
+            code = ended.code
+        streams = capsys.readouterr()
+        return Outcome(int(code or 0), streams.out, streams.err)
+
+    return run

@@ -1,0 +1,182 @@
+"""`forgectl eval` on the small set: the table, the JSON, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forged.cli.evaluating import Bar, Measurement, table
+from forged.cli.invocation import Invocation
+from forged.evaluation.dataset import Item, Query
+from forged.evaluation.scores import judge, summary
+from forged.evaluation.trial import LEARNING, Failure, OffTopicCount, Outcome
+from forged.memory import Memory
+from tests.support.provider import Answer, ScriptedProvider
+from tests.support.shell import Shell, processes_with
+
+SMALL = str(Path(__file__).parents[1] / "data" / "eval_small")
+LEXICAL = ("--model", "builtin:lexical")
+
+
+@pytest.fixture
+def shell(home, repo):
+    """A person whose temporary files lie in a place of their own, `shell.extra["TMPDIR"]`."""
+    with tempfile.TemporaryDirectory(prefix="fe") as scratch:
+        yield Shell(home, "/tmp/forged-nobody/forged.sock", repo, {"TMPDIR": scratch})
+
+
+def cells(line):
+    return line.split()
+
+
+def test_a_measurement_is_a_row_and_below_it_stand_its_kinds(forgectl):
+    shown = forgectl("eval", SMALL, *LEXICAL)
+
+    assert (shown.code, shown.err) == (0, "")
+    head, total, *kinds = shown.out.splitlines()
+    assert cells(head) == [
+        *("set", "model", "strategy", "legs", "store", "kind", "queries"),
+        *("R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "mem@10", "off-topic", "failed"),
+    ]
+    assert cells(total) == [
+        *("eval_small", "builtin:lexical", "direct", "lexical", "all", "all", "6"),
+        *("0.833", "0.833", "0.833", "0.833", "0.833", "0.833", "1.0", "0.167", "0"),
+    ]
+    assert [cells(line)[5] for line in kinds] == [
+        *("chinese", "direct", "multi-hop", "paraphrase", "superseded", "task"),
+    ]
+    assert len({len(line) for line in shown.out.splitlines()}) == 1
+
+
+def test_json_says_how_it_was_measured_and_has_each_querys_scores(forgectl):
+    options = ("--split", "dev", "--set", "retrieval_hop_depth=0", "--min-score", "0.9")
+
+    report = forgectl("eval", SMALL, *LEXICAL, *options, "--json").json
+
+    assert (report["split"], report["top_k"]) == ("dev", 20)
+    assert report["changes"] == {"retrieval_hop_depth": "0", "retrieval_min_score": "0.9"}
+    (measured,) = report["measurements"]
+    assert (measured["set"], measured["model"], measured["store_size"]) == (
+        "eval_small",
+        "builtin:lexical",
+        None,
+    )
+    outcome = measured["outcome"]
+    assert {score["query"] for score in outcome["scores"]} == {"q_mill_1", "q_mill_3", "q_kite_1"}
+    low, high = outcome["total"]["recall_at_10_interval"]
+    assert low <= outcome["total"]["recall_at_10"] <= high
+    assert outcome["off_topic"] == {"messages": 2, "injected": 0, "rate": 0.0}
+
+
+def test_without_a_terminal_only_a_wait_that_nobody_expects_is_told_and_once(capsys):
+    bar = Bar(Invocation(workspace="/w", environ={}))
+    bar.title = "life"
+
+    for step in (("embedding", 1, 2), (LEARNING, 0, 0), (LEARNING, 0, 0), ("asking", 1, 2)):
+        bar.draw(*step)
+
+    assert capsys.readouterr().err == f"life: waiting, {LEARNING}\n"
+
+
+def test_every_set_strategy_and_store_size_is_a_measurement_of_its_own(forgectl):
+    sizes = ("--store-size", "1", "--store-size", "5")
+    strategies = ("--strategy", "direct", "--strategy", "caller")
+
+    shown = forgectl("eval", SMALL, *LEXICAL, *sizes, *strategies)
+
+    assert [tuple(cells(line)[2:6]) for line in shown.out.splitlines()[1:]] == [
+        (strategy, "lexical", size, "all") for size in ("1", "5") for strategy in ("direct", "caller")
+    ]
+
+
+def test_off_topic_messages_may_come_from_another_file(forgectl, tmp_path):
+    (tmp_path / "mine.jsonl").write_text('{"text": "Which grain?"}\n')
+
+    report = forgectl("eval", SMALL, *LEXICAL, "--off-topic", "mine.jsonl", "--json", workspace=str(tmp_path))
+
+    assert report.json["measurements"][0]["outcome"]["off_topic"] == {
+        "messages": 2,
+        "injected": 1,
+        "rate": 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        ((), 2, "Usage"),
+        (("nowhere",), 2, "there is no /w/nowhere"),
+        (("/",), 2, "holds no memories.jsonl"),
+        ((SMALL, "--off-topic", "nowhere"), 2, "cannot be read"),
+        ((SMALL, "--set", "retrieval_top_k"), 2, "say KEY=VALUE"),
+        ((SMALL, "--set", "retrieval_top_k=0"), 78, "whole number from 1"),
+        ((SMALL, "--set", "retrieval_topk=3"), 78, "did you mean retrieval_top_k"),
+        ((SMALL, "--store-size", "0"), 2, "--store-size"),
+        ((SMALL, "--strategy", "hyde"), 78, "retrieval_model is not set"),
+        ((SMALL, "--model", "builtin:magic"), 78, "builtin:magic"),
+        ((SMALL, "--model", "text-embedding-3-small"), 78, "OPENAI_API_KEY is not set"),
+    ],
+    ids=lambda value: " ".join(value).replace(SMALL, "set") if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_measured_is_refused_before_anything_starts(forgectl, arguments, code, complaint):
+    shown = forgectl("eval", *arguments)
+
+    assert (shown.code, complaint in shown.out + shown.err) == (code, True), shown
+
+
+def test_a_set_without_recorded_hypotheses_has_no_strategy_caller(forgectl, tmp_path):
+    (tmp_path / "memories.jsonl").write_bytes(Path(SMALL, "memories.jsonl").read_bytes())
+    query = {"id": "q", "root": "mill", "text": "?", "evidence": ["mem_mill_01"], "kind": "direct"}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query))
+
+    shown = forgectl("eval", str(tmp_path), *LEXICAL, "--strategy", "caller")
+
+    assert (shown.code, "no recorded hypotheses" in shown.err) == (2, True)
+
+
+def test_on_a_terminal_a_bar_shows_how_far_it_is_and_is_wiped(shell):
+    code, text = shell.on_terminal("eval", SMALL, *LEXICAL)
+
+    assert code == 0
+    assert "eval_small: asking 12/12\x1b[K" in text
+    assert "\r\x1b[Kset " in text
+
+
+def test_sigterm_takes_the_daemon_and_its_directory_along(shell):
+    with ScriptedProvider() as provider:
+        provider.embeddings = Answer(delay_s=30)
+        file = shell.home / ".config/forged/config.toml"
+        file.parent.mkdir(parents=True)
+        file.write_text(f'[memory]\nembedding_base_url = "{provider.base_url}"\n')
+        scratch = shell.extra["TMPDIR"]
+
+        with shell.start("eval", SMALL, "--model", "slow") as process:
+            provider.wait_for(1, timeout=20)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 128 + signal.SIGTERM
+            assert process.stderr.read() == ""
+
+        assert os.listdir(scratch) == []
+        assert processes_with(scratch) == []
+
+
+def test_foreign_text_in_a_set_cannot_reach_the_terminal():
+    item = Item(Memory("m", "text", "", "", 1, "repo", "patterns", "s", "explicit"), frozenset("a"))
+    query = Query("q", "?", "\x1b[2J", frozenset("a"))
+    kind = summary("\x1b[2J", [judge(query, [item], [], [item])])
+    outcome = Outcome(
+        ("lexical",), 1, msgspec.structs.replace(kind, kind="all"), (kind,), OffTopicCount(4, 1, 0.25),
+        (Failure("timeout", 3),), (), 0.0, 0.0,
+    )  # fmt: skip
+
+    lines = table([Measurement("set\x1b]0;x\x07", "m", "direct", None, outcome)])
+
+    assert not any("\x1b" in line or "\x07" in line for line in lines)
+    assert cells(lines[1])[-2:] == ["0.250", "3"]
+    assert cells(lines[2])[-2:] == ["-", "-"]

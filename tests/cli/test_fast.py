@@ -1,0 +1,137 @@
+import os
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from forged.cli import fast, plain_verbs
+from forged_client.protocol import Hello, Message, Ping, Pong, Retrieve, Retrieved, Status, Welcome
+from tests.support import reports
+
+WHOLE_RUN = "from forged.cli import main; main()"
+WITHOUT_MSGSPEC = f"import sys; sys.modules['msgspec'] = None; {WHOLE_RUN}"
+WITHOUT_CLICK = f"import sys; sys.modules['click'] = None; {WHOLE_RUN}"
+
+
+def run(code, *arguments, directory):
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        timeout=30,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def served(daemon):
+    daemon.answers[Status] = reports.status()
+    daemon.answers[Retrieve] = Retrieved(text="<memory>\nwrap errors\n</memory>\n", included=1)
+    return daemon
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ping"],
+        ["ping", "--json"],
+        ["status"],
+        ["status", "--json"],
+        ["retrieve", "hi"],
+        ["retrieve", "--json", "hi"],
+    ],
+    ids=" ".join,
+)
+def test_the_fast_path_says_what_click_says_and_without_it(served, tmp_path, arguments):
+    fast_run = run(WITHOUT_CLICK, *arguments, directory=tmp_path)
+    # An option that the fast path does not know sends the same call through click.
+    click_run = run(WHOLE_RUN, *arguments, "--timeout", "5", directory=tmp_path)
+
+    assert fast_run == click_run
+    assert fast_run[0] == 0
+    assert fast_run[1]
+
+
+def test_ping_does_not_even_load_the_protocol(daemon, tmp_path):
+    assert run(WITHOUT_MSGSPEC, "ping", directory=tmp_path) == (0, "pong\n", "")
+
+
+def test_the_fast_path_fails_as_click_does(no_daemon, tmp_path):
+    assert run(WITHOUT_CLICK, "status", "--json", directory=tmp_path) == run(
+        WHOLE_RUN, "status", "--json", "--timeout", "5", directory=tmp_path
+    )
+
+
+def test_the_fast_path_sends_the_directory_it_is_called_in(served, tmp_path):
+    run(WITHOUT_CLICK, "retrieve", "hi", directory=tmp_path)
+
+    asked = served.asked(Retrieve)
+    assert (asked.workspace, asked.messages) == (str(tmp_path.resolve()), (Message("user", "hi"),))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--help"],
+        ["search", "x"],
+        ["ping", "x"],
+        ["ping", "--help"],
+        ["status", "--watch"],
+        ["status", "--jso"],
+        ["retrieve"],
+        ["retrieve", ""],
+        ["retrieve", "-"],
+        ["retrieve", "a", "b"],
+        ["retrieve", "--", "a"],
+        ["--json", "ping"],
+    ],
+    ids=" ".join,
+)
+def test_anything_but_a_plain_form_is_left_to_click(arguments):
+    assert fast.parse(arguments) is None
+
+
+def test_the_constant_frames_are_those_of_the_protocol():
+    hello = msgspec.msgpack.decode(fast.HELLO, type=Hello)
+
+    assert (hello.id, hello.client) == (1, "forgectl")
+    assert (
+        hello.protocol_max == msgspec.msgpack.decode(msgspec.msgpack.encode(Welcome()), type=Welcome).protocol
+    )
+    assert msgspec.msgpack.decode(fast.PING, type=Ping) == Ping(id=2)
+    assert msgspec.msgpack.encode(Pong(id=2)) == fast.PONG
+    assert fast.PROTOCOL in msgspec.msgpack.encode(Welcome())
+
+
+def test_a_daemon_of_another_protocol_is_not_taken_for_a_pong(daemon, tmp_path):
+    daemon.answers[Hello] = Welcome(protocol=2)
+
+    code, out, err = run(WHOLE_RUN, "ping", directory=tmp_path)
+
+    assert (code, out) == (69, "")
+    assert "version 2" in err
+
+
+def test_a_pong_that_says_otherwise_goes_the_long_way(daemon, tmp_path):
+    daemon.answers[Ping] = Pong(status="not_ready", reason="starting")
+
+    code, out, err = run(WHOLE_RUN, "ping", directory=tmp_path)
+
+    assert (code, out) == (75, "")
+    assert "starting" in err
+
+
+def test_a_blank_message_is_no_conversation():
+    assert plain_verbs.user_message(" \n") == ()
+
+
+def test_status_of_a_workspace_that_was_removed_is_still_printed(served, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os; os.rmdir({str(gone)!r}); {WHOLE_RUN}"
+
+    assert run(code, "status", directory=gone)[0] == 0

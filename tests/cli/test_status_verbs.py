@@ -1,0 +1,241 @@
+import pytest
+
+from forged.cli.capture_status import capture_lines
+from forged.cli.output import Painter
+from forged_client.protocol import GateReport, Status
+from tests.support import reports
+
+
+def test_status_shows_state_roots_and_what_was_counted(daemon, forgectl):
+    daemon.answers[Status] = reports.status()
+
+    lines = forgectl("status").out.splitlines()
+
+    del lines[9]  # how long ago something was is a matter of the clock
+    assert lines == [
+        "ok",
+        "  forged 0.1.0, pid 7, up 2 h, 1 connection, /run/forged.sock",
+        "  strategy auto, embedding model auto, retrieval model none",
+        "",
+        "ready  repo  /w",
+        "  2,000 memories, legs lexical+dense, generation e:4, built 1 min ago in 12 ms",
+        "  watched by inotify, 1 watch",
+        "",
+        "idle  capture  builtin:rules",
+        "",
+        "counted since start: retrieves 3",
+    ]
+
+
+NOON = 1_777_636_800.0  # 2026-05-01T12:00:00Z
+
+
+def capture_block(paint=None, **fields):
+    return list(capture_lines(reports.captured(**fields), paint or Painter(), NOON))
+
+
+def test_capture_takes_two_lines_when_all_is_well():
+    assert capture_block(last_success="2026-05-01T11:55:00Z") == [
+        "idle  capture  builtin:rules",
+        "  3 memories from 12 events, last success 5 min ago, worker pid 71",
+    ]
+
+
+@pytest.mark.parametrize(("state", "colour"), [("off", 33), ("paused", 33), ("waiting", 33), ("failing", 31)])
+def test_a_state_in_which_nothing_is_kept_is_loud_and_says_why(state, colour):
+    assert capture_block(state=state, reason="because")[0] == (
+        f"{state.upper()}  capture  builtin:rules: because"
+    )
+    coloured = capture_block(Painter(on=True), state=state, reason="because")[0]
+    assert coloured.startswith(f"\x1b[{colour}m{state.upper()}\x1b[0m")
+
+
+def test_capture_says_what_waits_what_is_done_and_what_went_wrong():
+    block = capture_block(
+        state="waiting",
+        classifier="gpt",
+        reason="calls fail",
+        worker_pid=0,
+        worker_restarts=2,
+        turns=3,
+        spooled=1,
+        spool_bytes=14336,
+        in_hand="ev_9",
+        in_hand_age_s=12.5,
+        last_success="",
+        last_error="endpoint unreachable",
+        coalesced=5,
+        rejected=1,
+        replaced=2,
+        duplicates=3,
+        invalid=4,
+        redacted=6,
+        dead=2,
+        tokens_today=1200,
+        token_limit=100_000,
+        paused=("/a", "/b"),
+    )
+
+    assert block == [
+        "WAITING  capture  gpt: calls fail",
+        "  3 memories from 12 events, no success yet, 1,200 of 100,000 tokens today, no worker, 2 restarts",
+        "  in hand: ev_9 for 12 s",
+        "  waiting: 3 turns in memory, 1 event on disk (14,336 bytes)",
+        "  last error: endpoint unreachable",
+        "  dead: 2 events given up; `forgectl dead list` says why",
+        "  paused: /a, /b",
+        "  counted since start: coalesced 5, rejected 1, replaced 2, duplicates 3, invalid 4, redacted 6",
+    ]
+
+
+def test_a_pause_of_everything_is_called_by_its_name():
+    assert "  paused: everywhere, /a" in capture_block(state="paused", paused=("*", "/a"))
+
+
+def test_tokens_without_a_limit_are_shown_once_there_are_some():
+    assert "tokens" not in capture_block()[1]
+    assert ", 1,200 tokens today, " in capture_block(tokens_today=1200)[1]
+
+
+def test_what_capture_says_is_escaped():
+    evil = "\x1b[2J\n\u202e"
+    block = capture_block(
+        state=evil,
+        reason=evil,
+        classifier=evil,
+        in_hand=evil,
+        last_error=evil,
+        last_success=evil,
+        paused=(evil,),
+    )
+
+    text = "\n".join(block)
+    assert not set(text) & {"\x1b", "\u202e"}
+    assert len(text.splitlines()) == len(block)
+
+
+@pytest.mark.parametrize("state", ["degraded", "disabled"])
+def test_a_state_that_is_not_ok_comes_first_and_is_no_failure(daemon, forgectl, state):
+    daemon.answers[Status] = reports.status(state=state, reason="because", warnings=("mind this",))
+
+    shown = forgectl("status")
+
+    assert shown.code == 0
+    assert shown.out.startswith(f"{state}: because\n")
+    assert "warning: mind this" in shown.out
+
+
+def test_status_names_the_first_ten_problem_files_and_counts_the_rest(daemon, forgectl):
+    daemon.answers[Status] = reports.status(roots=(reports.root(problems=reports.problems(12)),))
+
+    lines = forgectl("status").out.splitlines()
+
+    assert "  12 problems:" in lines
+    assert "    /w/.forge/memory/bad9.md: reason 9" in lines
+    assert not any("bad10" in line for line in lines)
+    assert "    and 2 more" in lines
+
+
+@pytest.mark.parametrize(
+    ("legs", "counts", "told"),
+    [
+        ((), (0, 0), "nothing answers yet"),
+        ((), (40, 400), "nothing answers yet, vectors 40 of 400"),
+        (("lexical",), (120, 1000), "words answer, vectors 120 of 1,000"),
+        (("lexical", "dense"), (1, 3), "words and vectors answer, new vectors 1 of 3"),
+        (("lexical", "dense"), (3, 3), "words and vectors answer"),
+        (("dense",), (1, 3), "vectors answer, new vectors 1 of 3"),
+    ],
+)
+def test_a_build_that_is_not_done_says_which_legs_answer_already(daemon, forgectl, legs, counts, told):
+    embedded, to_embed = counts
+    building = reports.root(state="building", legs=legs, embedded=embedded, to_embed=to_embed)
+    daemon.answers[Status] = reports.status(roots=(building,))
+
+    assert f"  {told}" in forgectl("status").out.splitlines()
+
+
+def test_a_root_that_is_ready_says_nothing_of_the_vectors_it_once_waited_for(daemon, forgectl):
+    daemon.answers[Status] = reports.status(roots=(reports.root(embedded=400, to_embed=400),))
+
+    assert "400" not in forgectl("status").out
+
+
+def test_status_shows_a_build_that_failed_and_that_words_answer_all_the_same(daemon, forgectl):
+    failed = reports.root(
+        state="failed",
+        legs=("lexical",),
+        to_embed=400,
+        last_error="endpoint unreachable",
+        quarantined=1,
+    )
+    daemon.answers[Status] = reports.status(roots=(failed,))
+
+    out = forgectl("status").out
+
+    assert "words answer, vectors 0 of 400" in out
+    assert "last error: endpoint unreachable" in out
+    assert "quarantined: 1 text that" in out
+
+
+@pytest.mark.parametrize(
+    ("gate", "told"),
+    [
+        (GateReport(state="learning"), "gate: words decide what is injected until everyday messages are emb"),
+        (GateReport(state="failing", reason="auth"), "everyday messages could not be embedded: auth"),
+    ],
+)
+def test_a_gate_that_does_not_know_the_model_yet_is_mentioned(daemon, forgectl, gate, told):
+    daemon.answers[Status] = reports.status(gate=gate)
+
+    assert told in forgectl("status").out
+
+
+@pytest.mark.parametrize("state", ["off", "words", "vectors", ""])
+def test_a_gate_with_nothing_to_wait_for_is_not_mentioned(daemon, forgectl, state):
+    daemon.answers[Status] = reports.status(gate=GateReport(state=state))
+
+    assert "gate" not in forgectl("status").out
+
+
+def test_status_without_a_daemon_says_so_and_starts_none(no_daemon, forgectl, tmp_path):
+    started = tmp_path / "started"
+    script = tmp_path / "forged"
+    script.write_text(f"#!/bin/sh\ntouch {started}\n")
+    script.chmod(0o700)
+
+    shown = forgectl("status", executable=str(script))
+
+    assert (shown.code, shown.out) == (3, "")
+    assert "forged is not running" in shown.err
+    assert not started.exists()
+
+
+def test_status_as_json_is_the_whole_report(daemon, forgectl):
+    daemon.answers[Status] = reports.status()
+
+    report = forgectl("status", "--json").json
+
+    assert (report["state"], report["socket"], report["counters"]["remembered"]) == (
+        "ok",
+        "/run/forged.sock",
+        0,
+    )
+    assert report["roots"][0]["legs"] == ["lexical", "dense"]
+    assert report["capture"]["classifier"] == "builtin:rules"
+    assert "type" not in report
+    assert "id" not in report
+
+
+def test_watching_repeats_until_interrupted(daemon, forgectl):
+    answers = iter((reports.status(), reports.status(state="degraded")))
+
+    def answer(request):
+        return next(answers, None) or reports.status(state="error", status="error", reason="enough")
+
+    daemon.answers[Status] = answer
+
+    shown = forgectl("status", "--watch", "--json", watch_period_s=0.0)
+
+    assert shown.out.count('"schema_version":1') == 3
+    assert shown.code == 69

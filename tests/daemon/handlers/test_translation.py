@@ -1,0 +1,225 @@
+"""Wire types to domain types and back: what is read of a conversation, refused, and fits a reply."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from forged.conversation import Utterance
+from forged.daemon.handlers.context import InvalidRequest
+from forged.daemon.handlers.translation import draft, fitting, hit, record, utterances
+from forged.files.roots import Root
+from forged.memory import Memory, Related, Scope, is_valid_id, time_ns
+from forged.retrieval.values import Ranked
+from forged_client import protocol as wire
+from forged_client.framing import encode
+from forged_client.window import CAPTURE_BYTES, window
+from tests.support.forms import FORMS, HIDDEN, SAID
+from tests.support.frames import EXAMPLES
+from tests.support.scene import memory
+
+ROOT = Root("/repo", Scope.REPO)
+RECORD = next(each for each in EXAMPLES if isinstance(each, wire.Memories)).memories[0]
+
+
+def asked(**fields):
+    return wire.Remember(workspace="/repo", content="text", **fields)
+
+
+# --- conversations ------------------------------------------------------------------------------------
+
+
+def test_only_what_user_and_assistant_said_is_read():
+    messages = [
+        wire.Message("system", "be nice"),
+        wire.Message("user", "a question"),
+        wire.Message("tool", "a result"),
+        wire.Message("assistant", "an answer"),
+        wire.Message("developer", "hidden"),
+    ]
+
+    assert utterances(messages, 0) == (Utterance("user", "a question"), Utterance("assistant", "an answer"))
+
+
+def test_of_parts_only_text_is_read():
+    parts = (
+        wire.Part("text", "first"),
+        wire.Part("tool_use", "call"),
+        wire.Part("input_text", "second"),
+        wire.Part("thinking", "hm"),
+        wire.Part("output_text", "third"),
+        wire.Part("image"),
+    )
+
+    (only,) = utterances([wire.Message("user", parts)], 0)
+
+    assert only.text == "first\nsecond\nthird"
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", " \n\t", (), (wire.Part("text", " "),), (wire.Part("tool_result", "x"),)]
+)
+def test_a_message_without_text_is_left_out(content):
+    assert utterances([wire.Message("user", content)], 0) == ()
+
+
+@pytest.mark.parametrize(("start", "read"), [(0, "abc"), (1, "bc"), (2, "c"), (3, "")])
+def test_what_came_before_the_summary_is_not_read(start, read):
+    messages = [wire.Message("user", text) for text in "abc"]
+
+    assert "".join(each.text for each in utterances(messages, start)) == read
+
+
+@pytest.mark.parametrize("start", [-1, -10, 4, 10**30])
+def test_a_summary_that_is_nowhere_in_the_conversation_leaves_all_of_it(start):
+    messages = [wire.Message("user", text) for text in "abc"]
+
+    assert len(utterances(messages, start)) == 3
+
+
+def from_a_raw_client(form):
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(form), type=tuple[wire.Message, ...])
+
+
+def from_our_client(form):
+    return window(form, 0, CAPTURE_BYTES)
+
+
+@pytest.mark.parametrize("sent", [from_a_raw_client, from_our_client])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_of_every_form_only_what_was_said_is_read(form, sent):
+    read = "\n".join(each.text for each in utterances(sent(form), 0))
+
+    assert HIDDEN not in read
+    assert SAID in read
+
+
+@pytest.mark.parametrize("text", ["<tool>x</tool>", " <private>x", "<tool_result>x</tool_result>\n"])
+def test_a_message_that_holds_nothing_else_is_left_out(text):
+    assert utterances([wire.Message("assistant", text)], 0) == ()
+
+
+def test_what_is_written_about_tools_is_read():
+    text = "Call it as `<tool>`, the tool_call is <private beach>."
+
+    assert utterances([wire.Message("user", text)], 0)[0].text.startswith("Call it as `<tool>`")
+
+
+# --- new memories -------------------------------------------------------------------------------------
+
+
+def test_a_new_memory_is_explicit_version_one_of_its_roots_scope():
+    made = draft(asked(scope="user", category="patterns", session_id="s"), ROOT)
+
+    assert (made.scope, made.version, made.trigger, made.category, made.session_id) == (
+        "repo",
+        1,
+        "explicit",
+        "patterns",
+        "s",
+    )
+    assert is_valid_id(made.id)
+    assert time_ns(made.created_at) > 0
+    assert made.updated_at == made.created_at
+
+
+def test_new_ids_differ():
+    assert draft(asked(), ROOT).id != draft(asked(), ROOT).id
+
+
+def test_a_memory_without_a_session_has_a_session_id_all_the_same():
+    """The Go program refuses a file without one."""
+    assert draft(asked(), ROOT).session_id
+
+
+def test_nothing_to_supersede_is_no_link():
+    assert draft(asked(), ROOT).supersedes is None
+    assert draft(asked(supersedes="mem_1"), ROOT).supersedes == "mem_1"
+
+
+def test_edges_are_kept_in_their_order():
+    edges = (wire.Edge("mem_1", "refines"), wire.Edge("mem_2", "contradicts"))
+
+    assert draft(asked(related=edges), ROOT).related == (
+        Related("mem_1", "refines"),
+        Related("mem_2", "contradicts"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (wire.Remember(workspace="/", content=" \n"), "blank"),
+        (asked(category="gossip"), "coding-preferences"),
+        (asked(related=(wire.Edge("mem_1", "causes"),)), "supersedes, refines, contradicts"),
+    ],
+)
+def test_what_cannot_be_remembered_is_refused_with_what_is_allowed(request_, told):
+    with pytest.raises(InvalidRequest, match=told):
+        draft(request_, ROOT)
+
+
+def test_a_refusal_quotes_no_more_than_a_line():
+    with pytest.raises(InvalidRequest) as refused:
+        draft(asked(category="x" * 100_000), ROOT)
+
+    assert len(str(refused.value)) < 400
+
+
+# --- replies ------------------------------------------------------------------------------------------
+
+
+def test_a_hit_lists_older_versions_by_their_first_lines():
+    old = memory("mem_1", "\n first line \nsecond", version=1)
+    new = memory("mem_2", "now", supersedes="mem_1", version=2)
+
+    shown = hit(Ranked(new, 1.5, 0.5, 2.0, older=(old,)))
+
+    assert (shown.id, shown.score, shown.cosine, shown.lexical, shown.via) == (
+        "mem_2",
+        1.5,
+        0.5,
+        2.0,
+        "search",
+    )
+    assert [(each.id, each.version, each.first_line) for each in shown.older] == [("mem_1", 1, "first line")]
+
+
+def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
+    from forged.files.store import MemoryStore
+    from forged.maps.builder import Builder
+    from tests.support.scene import put
+
+    put(tmp_path, memory("a", "text", related=["b"], supersedes="b", version=2), memory("b", "old"))
+    builder = Builder(str(tmp_path), "repo", MemoryStore(str(tmp_path), "repo"), None, lexical=True)
+    home = builder.finish(builder.draft(), 1)
+
+    shown, older = (record(home, each) for each in home.memories)
+
+    for field in set(Memory.__struct_fields__) - {"related", "extra"}:
+        assert getattr(shown, field) == getattr(home.memories[0], field)
+    assert [(edge.id, edge.relationship) for edge in shown.related] == [("b", "relates-to")]
+    assert (shown.root, shown.is_head, older.is_head) == (str(tmp_path), True, False)
+
+
+LARGE = {
+    "content": {"content": "x" * 250_000},
+    "wide_text": {"content": "你" * 80_000},
+    "session": {"session_id": "s" * 60_000},
+    "edges": {"related": tuple(wire.Edge("mem_" + "x" * 60, "relates-to") for _ in range(700))},
+}
+
+
+@pytest.mark.parametrize("fields", LARGE.values(), ids=LARGE)
+def test_what_fits_is_surely_sent_and_the_rest_is_left_to_the_next_page(fields):
+    records = [replace(RECORD, **fields)] * 1000
+
+    kept = fitting(records)
+
+    assert 0 < len(kept) < 1000
+    assert len(encode(wire.Memories(memories=kept))) <= wire.MAX_REPLY_BYTES
+
+
+def test_small_records_fit_by_the_thousand():
+    assert len(fitting([RECORD] * 1000)) == 1000

@@ -1,0 +1,187 @@
+"""Which existing memories a classifier is told of, over real files and maps."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import msgspec
+import pytest
+
+from forged.capture.values import Event
+from forged.conversation import Utterance
+from forged.daemon import known_memories
+from forged.files.roots import Root
+from forged.memory import Scope
+from tests.support.embedders import FakeEmbedder
+from tests.support.loops import run, until
+from tests.support.parts import assembled
+from tests.support.scene import memory, put
+from tests.support.scripted import later, played
+
+
+@pytest.fixture
+def roots(home, repo):
+    return (Root(str(repo), Scope.REPO), Root(str(home), Scope.USER))
+
+
+@pytest.fixture
+def nearest(roots, home, repo):
+    """Heads for what was said, once all that is on disk is in the maps; `before` may change that."""
+
+    def nearest(said="hello", embedder=None, role="user", before=lambda _: None):
+        async def body():
+            async with assembled(home, embedder) as parts:
+                await parts.loaded(repo)
+                before(parts)
+                event = Event(roots=roots, window=(Utterance(role, said),))
+                return await known_memories.nearest(event, parts.indexer, parts.retriever)
+
+        return run(body())
+
+    return nearest
+
+
+def ids(found):
+    return [head.id for head in found]
+
+
+def day(number):
+    return f"2025-01-{number:02}T00:00:00Z"
+
+
+def test_nearest_come_first_and_then_the_newest(nearest, home, repo):
+    put(repo, memory("mem_old", "The harbour opens at noon.", created_at=day(1)))
+    put(repo, memory("mem_mid", "Trains run late.", created_at=day(2)))
+    put(home, memory("mem_new", "Buses are red.", scope="user", created_at=day(3)))
+
+    assert ids(nearest("When does the harbour open?")) == ["mem_old", "mem_new", "mem_mid"]
+
+
+def test_no_memory_is_listed_twice(nearest, repo):
+    put(repo, *(memory(f"mem_{n}", f"The harbour opens at {n}.") for n in range(5)))
+
+    found = ids(nearest("When does the harbour open?"))
+
+    assert sorted(found) == sorted(set(found))
+    assert len(found) == 5
+
+
+def test_both_scopes_are_listed_with_what_a_prompt_shows(nearest, home, repo):
+    put(repo, memory("mem_r", "First line.\nSecond line.", version=3))
+    put(home, memory("mem_u", "Of the user.", scope="user"))
+
+    found = {head.id: head for head in nearest()}
+
+    assert (found["mem_r"].scope, found["mem_r"].version, found["mem_r"].first_line) == (
+        "repo",
+        3,
+        "First line.",
+    )
+    assert (found["mem_u"].scope, found["mem_u"].category) == ("user", "patterns")
+
+
+def test_superseded_memory_is_not_listed(nearest, repo):
+    """Behaviours, bug 31."""
+    put(
+        repo,
+        memory("mem_1", "Deploys on Friday."),
+        memory("mem_2", "On Monday.", supersedes="mem_1", version=2),
+    )
+
+    assert ids(nearest("When are deploys, on Friday?")) == ["mem_2"]
+
+
+def test_at_most_sixty_are_listed(nearest, repo):
+    put(repo, *(memory(f"mem_{n:03}", f"Fact {n}.", created_at=day(n % 28 + 1)) for n in range(90)))
+
+    assert len(nearest("Fact 3?")) == known_memories.MOST_HEADS == 60
+
+
+def test_secret_in_a_file_is_not_listed(nearest, repo):
+    put(repo, memory("mem_1", "The key is AKIA" + "QWERTYUIOPASDFGH" + "."))
+
+    (head,) = nearest()
+
+    assert "AKIA" not in head.first_line
+    assert "[redacted]" in head.first_line
+
+
+def test_memory_of_which_the_map_was_just_told_is_listed(nearest, repo):
+    """Events of one session follow on each other's heels."""
+
+    def write(parts):
+        put(repo, memory("mem_1", "Just now."))
+        parts.indexer.mark(str(repo), frozenset({str(repo / ".forge/memory/mem_1.md")}))
+
+    assert ids(nearest(before=write)) == ["mem_1"]
+
+
+def test_without_memories_the_list_is_empty(nearest):
+    assert nearest() == ()
+
+
+def test_without_words_of_the_user_the_newest_are_listed(nearest, repo):
+    put(repo, memory("mem_1", "One."), memory("mem_2", "Two.", created_at=day(3)))
+
+    assert len(nearest("I have done it.", role="assistant", embedder=FakeEmbedder())) == 2
+
+
+def test_endpoint_that_fails_costs_the_order_only(nearest, repo):
+    put(repo, memory("mem_1", "The harbour opens at noon."))
+    embedder = FakeEmbedder()
+
+    def fail(_):
+        embedder.down = "server"
+
+    assert ids(nearest("The harbour?", embedder=embedder, before=fail)) == ["mem_1"]
+    assert embedder.texts[-1] == "The harbour?"
+
+
+def test_endpoint_that_hangs_is_waited_for_two_seconds_at_most(roots, home, repo):
+    put(repo, memory("mem_1", "The harbour opens at noon."))
+    embedder = FakeEmbedder()
+
+    async def body():
+        async with assembled(home, embedder) as parts:
+            await parts.loaded(repo)
+            embedder.hold, asked = asyncio.Event(), len(embedder.calls)
+            event = Event(roots=roots, window=(Utterance("user", "The harbour?"),))
+            listing = asyncio.create_task(known_memories.nearest(event, parts.indexer, parts.retriever))
+            await until(lambda: len(embedder.calls) > asked)
+            await later(2)
+            return await listing
+
+    assert ids(played(body())) == ["mem_1"]
+
+
+def test_thousands_are_looked_through_beside_the_loop(roots, home, repo):
+    """25 ms for ten thousand would be 25 ms without an answer to anybody."""
+    put(repo, *(memory(f"mem_{n}", f"Fact {n}.") for n in range(3)))
+    seen = set()
+
+    class Watched(tuple):
+        __slots__ = ()
+
+        def __iter__(self):
+            seen.add(threading.current_thread())
+            return super().__iter__()
+
+    class Indexer:
+        def __init__(self, indexer):
+            self._indexer = indexer
+
+        async def view(self, *args):
+            view = await self._indexer.view(*args)
+            maps = [msgspec.structs.replace(m, memories=Watched(m.memories), lexical=None) for m in view.maps]
+            return msgspec.structs.replace(view, maps=tuple(maps))
+
+    async def body():
+        async with assembled(home) as parts:
+            await parts.loaded(repo)
+            event = Event(roots=roots, window=(Utterance("user", "hello"),))
+            return await known_memories.nearest(event, Indexer(parts.indexer), parts.retriever)
+
+    assert len(run(body())) == 3
+    assert seen
+    assert threading.main_thread() not in seen

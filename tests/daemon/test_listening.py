@@ -1,0 +1,204 @@
+"""One daemon per address, and an address that is ours alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from forged.daemon import listening
+from forged.daemon.listening import AddressUnusable, AlreadyRunning
+
+
+@pytest.fixture
+def directory():
+    """A short path: socket names have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="fg") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def path(directory):
+    return str(directory / "s" / "forged.sock")
+
+
+@pytest.fixture
+def held(path):
+    descriptor = listening.lock(path)
+    yield descriptor
+    os.close(descriptor)
+
+
+def mode(path):
+    return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+# --- the directory ------------------------------------------------------------------------------------
+
+
+def test_the_directory_is_made_for_us_alone_under_any_umask(directory):
+    before = os.umask(0)
+    try:
+        listening.private_directory(str(directory / "a"))
+    finally:
+        os.umask(before)
+
+    assert mode(directory / "a") == 0o700
+
+
+@pytest.mark.parametrize("open_to_others", [0o750, 0o705, 0o777, 0o710])
+def test_a_directory_that_is_open_to_others_is_refused_with_what_to_do(directory, open_to_others):
+    (directory / "a").mkdir()
+    (directory / "a").chmod(open_to_others)
+
+    with pytest.raises(AddressUnusable, match=f"chmod 700 {directory}/a"):
+        listening.private_directory(str(directory / "a"))
+
+
+def test_a_link_to_a_directory_is_refused(directory):
+    (directory / "real").mkdir(mode=0o700)
+    (directory / "a").symlink_to(directory / "real")
+
+    with pytest.raises(AddressUnusable, match="FORGED_SOCKET"):
+        listening.private_directory(str(directory / "a"))
+
+
+@pytest.mark.parametrize("in_the_way", ["file", "dangling link", "file above"])
+def test_what_is_no_directory_is_refused_with_what_to_do(directory, in_the_way):
+    place = directory / "a"
+    if in_the_way == "dangling link":
+        place.symlink_to(directory / "nowhere")
+    else:
+        place.write_text("")
+    asked = place / "below" if in_the_way == "file above" else place
+
+    with pytest.raises(AddressUnusable, match="FORGED_SOCKET"):
+        listening.private_directory(str(asked))
+
+
+# --- the lock -----------------------------------------------------------------------------------------
+
+
+def test_a_second_lock_names_who_has_the_first(path, held):
+    with pytest.raises(AlreadyRunning, match=str(os.getpid())):
+        listening.lock(path)
+
+
+def test_a_refused_lock_leaves_the_first_and_its_note_alone(path, held):
+    for _ in range(3):
+        with pytest.raises(AlreadyRunning, match=f"pid {os.getpid()}"):
+            listening.lock(path)
+
+
+def test_a_closed_lock_is_free(path):
+    os.close(listening.lock(path))
+
+    os.close(listening.lock(path))
+
+
+def test_a_lock_dies_with_its_process(path):
+    script = f"from forged.daemon import listening; listening.lock({path!r}); print(1, flush=True); input()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"1\n"
+        with pytest.raises(AlreadyRunning, match=str(holder.pid)):
+            listening.lock(path)
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate(timeout=10)
+
+    os.close(listening.lock(path))
+
+
+def test_the_lock_is_not_passed_on_to_children(held):
+    assert not os.get_inheritable(held)
+
+
+# --- the socket ---------------------------------------------------------------------------------------
+
+
+def test_the_socket_is_closed_to_others_under_any_umask_and_the_umask_stays(path, held):
+    before = os.umask(0)
+    try:
+        listening.bind(path).close()
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+
+    assert mode(path) & 0o077 == 0
+
+
+@pytest.mark.parametrize("leftover", ["socket", "file", "half"])
+def test_what_a_dead_daemon_left_is_replaced(path, held, leftover):
+    if leftover == "socket":
+        listening.bind(path).close()
+    elif leftover == "file":
+        Path(path).write_text("")
+    else:
+        Path(f"{path[:-1]}~").write_text("")
+
+    with listening.bind(path) as listener, socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(path)
+        listener.accept()[0].close()
+    assert sorted(os.listdir(os.path.dirname(path))) == ["forged.sock", "forged.sock.lock"]
+
+
+def test_a_path_at_the_limit_of_the_system_can_be_bound(directory, held):
+    path = str(directory / ("x" * (107 - len(str(directory)) - 1)))
+
+    with listening.bind(path), socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(path)
+
+
+def test_a_bind_that_fails_leaves_the_umask_as_it_was(directory):
+    before = os.umask(0o022)
+    try:
+        with pytest.raises(FileNotFoundError):
+            listening.bind(str(directory / "nowhere" / "forged.sock"))
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+
+
+def test_an_adopted_descriptor_is_the_listening_socket(path, held):
+    listener = listening.bind(path)
+    with listening.adopt(listener.detach()) as adopted, socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(path)
+        adopted.accept()[0].close()
+
+
+# --- is it still ours? --------------------------------------------------------------------------------
+
+
+def test_identity_tells_our_socket_from_none_and_from_another(path, held):
+    assert listening.identity(path) is None
+    with listening.bind(path):
+        ours = listening.identity(path)
+        with listening.bind(path):
+            assert ours is not None
+            assert listening.identity(path) not in (None, ours)
+    os.unlink(path)
+    assert listening.identity(path) is None
+
+
+def test_a_file_or_a_link_in_place_of_the_socket_is_none(path, held):
+    with listening.bind(path):
+        os.rename(path, f"{path}.moved")
+        os.symlink(f"{path}.moved", path)
+        assert listening.identity(path) is None
+        os.unlink(path)
+        Path(path).write_text("")
+        assert listening.identity(path) is None

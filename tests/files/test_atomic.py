@@ -1,0 +1,230 @@
+"""New files are whole or absent, also when the system refuses in the middle."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from forged.errors import StoreError
+from forged.files import atomic
+from tests.support import syscalls
+from tests.support.syscalls import needs_seccomp
+
+
+@pytest.fixture
+def directory(tmp_path: Path):
+    fd = os.open(tmp_path, atomic.DIRECTORY)
+    yield fd
+    os.close(fd)
+
+
+PUBLISH = """
+import errno, os, sys
+from forged.files import atomic
+from tests.support.syscalls import fail
+directory = os.open(sys.argv[1], atomic.DIRECTORY)
+faults = dict(pair.split("=") for pair in sys.argv[2:])
+only = directory if faults.pop("only", "") == "directory" else None
+fail(only, **{call: getattr(errno, code) for call, code in faults.items()})
+try:
+    atomic.publish(directory, "a.md", b"new")
+except Exception as error:
+    sys.stdout.write(f"{type(error).__name__} {getattr(error, 'errno', error)}")
+else:
+    sys.stdout.write("published")
+"""
+
+
+def publish_with(directory: Path, *faults: str) -> str:
+    child = syscalls.run(PUBLISH, str(directory), *faults)
+    assert child.returncode == 0, child.stderr
+    return child.stdout
+
+
+def test_published_file_is_private_and_leaves_no_other(tmp_path, directory):
+    atomic.publish(directory, "a.md", b"text")
+
+    assert os.listdir(tmp_path) == ["a.md"]
+    assert (tmp_path / "a.md").read_bytes() == b"text"
+    assert (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
+
+
+def test_existing_file_is_never_replaced(tmp_path, directory):
+    (tmp_path / "a.md").write_text("old")
+
+    with pytest.raises(FileExistsError):
+        atomic.publish(directory, "a.md", b"new")
+
+    assert (tmp_path / "a.md").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.md"]
+
+
+@needs_seccomp
+@pytest.mark.parametrize("code", ["EPERM", "EOPNOTSUPP", "EMLINK"])
+def test_file_system_without_links_gets_a_rename_that_replaces_nothing(tmp_path, code):
+    assert publish_with(tmp_path, f"linkat={code}") == "published"
+    assert os.listdir(tmp_path) == ["a.md"]
+
+
+@needs_seccomp
+def test_rename_in_place_of_a_link_does_not_overwrite_either(tmp_path):
+    (tmp_path / "a.md").write_text("old")
+
+    assert publish_with(tmp_path, "linkat=EPERM").startswith("FileExistsError")
+    assert (tmp_path / "a.md").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.md"]
+
+
+@needs_seccomp
+def test_file_system_that_can_do_neither_is_refused_with_advice(tmp_path):
+    said = publish_with(tmp_path, "linkat=EPERM", "renameat2=EINVAL")
+
+    assert said.startswith("StoreError")
+    assert "keep memories on a local one" in said
+    assert os.listdir(tmp_path) == []
+
+
+@needs_seccomp
+@pytest.mark.parametrize(
+    "fault", [f"{call}={code}" for call in ("fsync", "linkat") for code in ("EIO", "ENOSPC", "EDQUOT")]
+)
+def test_failure_leaves_nothing_behind(tmp_path, fault):
+    code = getattr(errno, fault.split("=")[1])
+
+    assert publish_with(tmp_path, fault) == f"OSError {code}"
+    assert os.listdir(tmp_path) == []
+
+
+@needs_seccomp
+def test_failed_sync_of_the_directory_takes_the_file_back(tmp_path):
+    assert publish_with(tmp_path, "only=directory", "fsync=EIO") == f"OSError {errno.EIO}"
+    assert os.listdir(tmp_path) == []
+
+
+@needs_seccomp
+def test_name_that_is_taken_is_only_reported_once_it_is_durable(tmp_path):
+    (tmp_path / "a.md").write_text("old")
+
+    assert publish_with(tmp_path, "only=directory", "fsync=EIO") == f"OSError {errno.EIO}"
+    assert (tmp_path / "a.md").read_text() == "old"
+
+
+@needs_seccomp
+def test_full_disk_leaves_nothing_behind(tmp_path):
+    script = PUBLISH.replace("directory = ", "import resource\ndirectory = ").replace(
+        "try:", "resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))\ntry:", 1
+    )
+
+    child = syscalls.run(script, str(tmp_path))
+
+    assert child.stdout == f"OSError {errno.EFBIG}"
+    assert os.listdir(tmp_path) == []
+
+
+def test_directories_are_made_private(tmp_path):
+    os.close(atomic.open_inside(str(tmp_path), ".forge/memory", make=True))
+
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / ".forge", tmp_path / ".forge/memory")] == [
+        0o700
+    ] * 2
+
+
+def test_directory_link_that_stays_inside_is_followed(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / ".forge").mkdir()
+    (tmp_path / ".forge/memory").symlink_to("../docs")
+
+    fd = atomic.open_inside(str(tmp_path), ".forge/memory")
+
+    assert os.path.samestat(os.fstat(fd), os.stat(tmp_path / "docs"))
+    os.close(fd)
+
+
+@pytest.mark.parametrize("link", [".forge", ".forge/memory"])
+def test_directory_link_that_leads_out_is_refused_and_nothing_made(tmp_path, link):
+    top, outside = tmp_path / "repo", tmp_path / "outside"
+    (top / link).parent.mkdir(parents=True)
+    outside.mkdir()
+    (top / link).symlink_to(outside)
+
+    with pytest.raises(StoreError, match="leads out"):
+        atomic.open_inside(str(top), ".forge/memory", make=True)
+
+    assert os.listdir(outside) == []
+
+
+def test_link_to_a_neighbour_whose_name_begins_alike_leads_out(tmp_path):
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo2").mkdir()
+    (tmp_path / "repo/.forge").symlink_to("../repo2")
+
+    with pytest.raises(StoreError, match="leads out"):
+        atomic.open_inside(str(tmp_path / "repo"), ".forge/memory")
+
+
+def test_file_moves_across_file_systems(tmp_path, directory):
+    shm = Path("/dev/shm")
+    if not os.access(shm, os.W_OK) or shm.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs a second file system")
+    (tmp_path / "a.md").write_text("text")
+    target = shm / f"forged-test-{os.getpid()}"
+    target.mkdir()
+    try:
+        fd = os.open(target, atomic.DIRECTORY)
+        atomic.move(directory, "a.md", fd)
+        os.close(fd)
+
+        assert (target / "a.md").read_text() == "text"
+        assert os.listdir(tmp_path) == []
+    finally:
+        (target / "a.md").unlink(missing_ok=True)
+        target.rmdir()
+
+
+def test_only_old_temporary_files_of_forged_are_swept(tmp_path, directory):
+    for name in (".forged-old.tmp", ".forged-new.tmp", ".other.tmp", "a.md"):
+        (tmp_path / name).write_text("x")
+        os.utime(tmp_path / name, (50, 50) if "old" in name else (150, 150))
+    os.utime(tmp_path / ".other.tmp", (50, 50))
+
+    assert atomic.sweep(directory, older_than=100) == 1
+    assert sorted(os.listdir(tmp_path)) == [".forged-new.tmp", ".other.tmp", "a.md"]
+
+
+def test_taken_directory_name_gets_a_number(tmp_path):
+    made = [atomic.new_directory(str(tmp_path / "x")) for _ in range(3)]
+
+    assert [os.path.basename(path) for path in made] == ["x", "x-2", "x-3"]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_file_of_our_own_is_replaced_whole_and_private(tmp_path, sync):
+    path = tmp_path / "state" / "file"
+    atomic.replace(str(path), b"old", sync=sync)
+
+    atomic.replace(str(path), b"new", sync=sync)
+
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_replacement_that_fails_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "file"
+    (path / "full").mkdir(parents=True)  # no file can take the place of a directory
+
+    with pytest.raises(OSError, match=r"[Dd]irectory"):
+        atomic.replace(str(path), b"new")
+
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_killed_writers_left_is_swept_where_there_is_a_directory(tmp_path):
+    (tmp_path / ".forged-1.tmp").touch()
+    os.utime(tmp_path / ".forged-1.tmp", (1, 1))
+
+    assert atomic.sweep_at(str(tmp_path), 2) == 1
+    assert atomic.sweep_at(str(tmp_path / "none"), 2) == 0

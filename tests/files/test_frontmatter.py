@@ -1,0 +1,428 @@
+"""Memory files as bytes: the Go program's samples, hand-written files, and files that are no memories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from forged.errors import MemoryFormatError
+from forged.files import frontmatter
+from forged.memory import Memory, Related
+
+SAMPLES = sorted((Path(__file__).parents[1] / "data" / "samples").glob("*.md"))
+
+quick = settings(deadline=None, max_examples=200)
+
+
+def parsed(text: str | bytes, scope: str = "repo", name: str = "mem_1") -> Memory:
+    return frontmatter.parse(text.encode() if isinstance(text, str) else text, scope, name)
+
+
+def header(lines: str) -> Memory:
+    return parsed(f"---\n{lines}\n---\nbody")
+
+
+# The written form.
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_sample_of_the_go_program_is_written_back_byte_for_byte(sample):
+    data = sample.read_bytes()
+    scope = "user" if b"\nscope: user\n" in data else "repo"
+
+    memory = frontmatter.parse(data, scope, "x")
+
+    assert frontmatter.render(memory) == data
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_sample_of_the_go_program_needs_no_yaml(sample):
+    data = sample.read_bytes()
+
+    fast = frontmatter._read_written_form(data, "repo", "x")
+
+    assert fast is not None
+    assert fast == frontmatter._read_any_form(data, "repo", "x")
+
+
+def test_samples_are_there_and_their_line_ends_too():
+    assert len(SAMPLES) == 8
+    assert b"line one\r\nline two\r\n" in SAMPLES[4].read_bytes()
+
+
+def test_every_field_of_a_sample_is_read():
+    memory = parsed(SAMPLES[5].read_bytes(), "user")
+
+    assert memory == Memory(
+        id="mem_66666666-6666-4666-8666-666666666666",
+        content="Session id made only of digits is quoted by the writer.",
+        created_at="2026-02-24T23:32:58.987654321+11:00",
+        updated_at="2026-02-24T23:32:58.5+11:00",
+        version=12,
+        scope="user",
+        category="user-facts",
+        session_id="1234567890123456",
+        trigger="cadence",
+        supersedes="mem: needs # quoting",
+        related=(Related("", "relates-to"), Related("null", "")),
+    )
+
+
+# Round trip. Any text may stand in any field; only an empty id or link means "none".
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+awkward = st.sampled_from(
+    ["", "null", "~", "yes", "1_000", "0x1F", "1e5", "1e400", "12:30:45", "2025-01-15", "=", "<<", "- a",
+     "a: b", "a #b", "'", '"', "\\", " a ", "a:", "---", "...", "...a", "#", "\x85", "\u2028", "\ufeff", "😀",
+     "\x00", "\r\n", "?", ":", "%a", "@a", "1.", ".5", "-.inf", ".NaN", "0o17", "TRUE", "a\tb", "é", "\ufffe"]
+)  # fmt: skip
+values = st.one_of(texts, awkward, st.from_regex(r"[-+0-9a-fxobeE_.:TZ ]{1,24}", fullmatch=True))
+named = values.filter(bool)
+unknown_keys = st.sampled_from(
+    ["", "tags: [a, b]\n", "# a remark\n", "x:\n  - 1\n\n  - {y: z}\n", "n: |\n  id: not mine\n\n  more\n"]
+)
+memories = st.builds(
+    Memory,
+    id=named,
+    content=texts,
+    created_at=values,
+    updated_at=values,
+    version=st.integers(1, 999_999_999),
+    scope=st.just("repo"),
+    category=values,
+    session_id=values,
+    trigger=values,
+    supersedes=st.none() | named,
+    related=st.lists(st.builds(Related, values, values), max_size=3).map(tuple),
+    extra=unknown_keys,
+)
+
+
+@quick
+@given(memories)
+def test_what_is_rendered_is_read_back(memory):
+    assert parsed(frontmatter.render(memory), "repo") == memory
+
+
+# Pieces of headers in the written form and near it.
+pieces = st.sampled_from(
+    [
+        *"aZ09_-.:/+'\"#& \t\\~\r",
+        "null",
+        "NULL",
+        "mem_1",
+        "''",
+        '""',
+        '"null"',
+        "'~'",
+        "2026-02-24T23:32:58Z",
+        "\x85",
+    ]
+)
+near = st.lists(pieces, max_size=4).map("".join)
+lines = st.one_of(
+    near,
+    st.sampled_from(
+        ["mem_1", "1", "2026-02-24T23:32:58.5+11:00", '"12"', "'a b'", "a:", "a:b:", "null", "NULL", "~",
+         "a: b", "a #b", "'it''s'", '"a\\n"', '""', "-", "- a", "[a]", "*a", "2026-02-24", "0", "01", "1.9",
+         " a", "a "]
+    ),
+)  # fmt: skip
+OPTIONAL = [
+    "supersedes: {}\n",
+    "related:\n    - id: {}\n      relationship: {}\n",
+    "related:\n    - id: {}\n",
+]
+
+
+@st.composite
+def near_written_forms(draw: st.DrawFn) -> bytes:
+    ordinary = {
+        "id": "mem_1", "created_at": "2026-02-24T23:32:58Z", "updated_at": "2026-02-24T23:32:58.5+11:00",
+        "version": "1", "scope": "repo", "category": "patterns", "session_id": '"12"', "trigger": "cadence",
+    }  # fmt: skip
+    odd = draw(st.dictionaries(st.sampled_from(sorted(ordinary)), lines, max_size=3))
+    out = ["---\n"]
+    for key, value in (ordinary | odd).items():
+        if key == "session_id":
+            chosen = draw(st.lists(st.sampled_from(OPTIONAL), max_size=2, unique=True))
+            out += [form.format(draw(lines), draw(lines)) for form in sorted(chosen, reverse=True)]
+        out.append(f"{key}: {value}\n")
+    return "".join([*out, "---\n", draw(texts)]).encode()
+
+
+@settings(deadline=None, max_examples=600)
+@given(near_written_forms())
+@example(SAMPLES[1].read_bytes())
+def test_whatever_the_fast_path_takes_yaml_reads_the_same(data):
+    fast = frontmatter._read_written_form(data, "repo", "mem_1")
+    if fast is not None:
+        assert frontmatter._read_any_form(data, "repo", "mem_1") == fast
+
+
+@quick
+@given(memories)
+def test_the_fast_path_agrees_with_yaml_on_what_is_rendered(memory):
+    data = frontmatter.render(memory)
+    fast = frontmatter._read_written_form(data, "repo", "mem_1")
+    if fast is not None:
+        assert frontmatter._read_any_form(data, "repo", "mem_1") == fast
+
+
+def test_an_ordinary_memory_of_forged_takes_the_fast_path():
+    memory = Memory("mem_1", "text", "2026-02-24T23:32:58.123456Z", "2026-02-24T23:32:58.123456Z", 2, "repo",
+                    "patterns", "", "explicit", "mem_0", (Related("mem_7", "refines"),))  # fmt: skip
+
+    assert frontmatter._read_written_form(frontmatter.render(memory), "repo", "mem_1") is not None
+
+
+# Hand-written files.
+
+
+def test_text_without_front_matter_is_a_memory_named_by_its_file():
+    memory = parsed("Use tabs.\n", "user", "tabs")
+
+    assert memory == Memory("tabs", "Use tabs.\n", "", "", 1, "user", "user-facts", "", "explicit")
+
+
+def test_a_category_alone_is_front_matter_enough():
+    memory = parsed("---\ncategory: patterns\n---\nUse tabs.\n")
+
+    assert (memory.id, memory.category, memory.content) == ("mem_1", "patterns", "Use tabs.\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeff---\nid: mem_9\n---\nbody",
+        "---\r\nid: mem_9\r\n---\r\nbody",
+        "\n \n---\nid: mem_9\n---\nbody",
+        "---\nid: mem_9\n...\nbody",
+        "--- \t\nid: mem_9\n---  \nbody",
+        "---\n{id: mem_9}\n---\nbody",
+        "---\n{\n  id: mem_9,\n}\n---\nbody",
+        "---\n  id: mem_9\n---\nbody",
+        "---\nid: >-\n  mem_9\n---\nbody",
+    ],
+    ids=["bom", "crlf", "blank lines", "dots", "trailing blanks", "flow", "flow lines", "indent", "folded"],
+)
+def test_frame_is_read_as_people_and_editors_leave_it(text):
+    memory = parsed(text)
+
+    assert (memory.id, memory.content, memory.extra) == ("mem_9", "body", "")
+
+
+def test_more_than_three_dashes_are_no_fence():
+    memory = parsed("---\nid: mem_9\n---\n----\nbody\n---\n")
+
+    assert memory.content == "----\nbody\n---\n"
+    assert parsed("----\nbody").content == "----\nbody"
+
+
+def test_crlf_of_the_body_is_kept_and_none_is_put_before_it():
+    assert parsed("---\r\nid: mem_9\r\n---\r\none\r\ntwo\r\n").content == "one\r\ntwo\r\n"
+
+
+@pytest.mark.parametrize("value", ["null", "~", "", "Null", '""'])
+def test_supersedes_of_nothing_is_none(value):
+    assert header(f"supersedes: {value}").supersedes is None
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        ('version: "3"', "version", 3),
+        ("version: 1.9", "version", 1),
+        ("version: +07", "version", 7),
+        ("version:", "version", 1),
+        ("created_at: 2025-01-15", "created_at", "2025-01-15"),
+        ("created_at: 2025-01-15 10:30:00", "created_at", "2025-01-15 10:30:00"),
+        (
+            'created_at: "2025-01-15T10:30:00.123456789+11:00"',
+            "created_at",
+            "2025-01-15T10:30:00.123456789+11:00",
+        ),
+        ("category: NO", "category", "NO"),
+        ("trigger: yes", "trigger", "yes"),
+        ("trigger: null", "trigger", "explicit"),
+        ("session_id: 456.50", "session_id", "456.50"),
+        ("id: 0755", "id", "0755"),
+        ("id: null", "id", "mem_1"),
+        ('id: ""', "id", "mem_1"),
+        ("category:   # later", "category", "project-conventions"),
+        ("related: []", "related", ()),
+        ("related:", "related", ()),
+        ("related: [{id: mem_2, relationship: causes}]", "related", (Related("mem_2", "causes"),)),
+        ("related:\n- id: mem_2", "related", (Related("mem_2", "relates-to"),)),
+        ("related: [mem_2]", "related", (Related("mem_2", "relates-to"),)),
+        ("supersedes: 'null'", "supersedes", "null"),
+        ("supersedes: ../../etc/passwd", "supersedes", "../../etc/passwd"),
+    ],
+)
+def test_value_is_read_as_its_field_wants_it(line, field, value):
+    assert getattr(header(line), field) == value
+
+
+def test_directory_decides_the_scope_and_a_note_says_so():
+    reading = frontmatter.read(b"---\nid: mem_1\nscope: user\n---\nbody", "repo", "mem_1")
+
+    assert reading.memory.scope == "repo"
+    assert reading.notes == ("it says scope 'user' but lies in a repo directory, which decides",)
+
+
+def test_written_form_gets_the_same_notes():
+    reading = frontmatter.read(SAMPLES[0].read_bytes(), "repo", "copy")
+
+    assert [note.split()[1] for note in reading.notes] == ["id", "says"]
+    assert frontmatter._read_written_form(SAMPLES[0].read_bytes(), "repo", "copy") == reading
+
+
+def test_id_that_is_not_the_file_name_is_used_and_noted():
+    reading = frontmatter.read(b"---\nid: mem_2\n---\nbody", "repo", "mem_1")
+
+    assert reading.memory.id == "mem_2"
+    assert "not the file's name" in reading.notes[0]
+
+
+def test_time_that_is_none_is_kept_and_noted():
+    reading = frontmatter.read(b"---\ncreated_at: yesterday\n---\nbody", "repo", "mem_1")
+
+    assert reading.memory.created_at == "yesterday"
+    assert "no time" in reading.notes[0]
+
+
+def test_broken_utf8_in_the_body_is_marked():
+    assert parsed(b"---\nid: mem_9\n---\nca\xe9 \x00").content == "ca\ufffd \x00"
+
+
+# Unknown keys.
+
+
+def test_unknown_keys_and_comments_survive_verbatim():
+    extra = "# mine\ntags: [a,  b]   # two\nnested:\n  - x: 1\n\n    y: 'é'\ntext: |\n  id: no\n\n"
+    memory = parsed(f"---\nid: mem_9\n{extra}version: 2\nrelated:\n  - id: mem_2\nlast: 😀\n---\nbody")
+
+    assert memory.extra == extra + "last: 😀\n"
+    assert (memory.version, memory.related) == (2, (Related("mem_2", "relates-to"),))
+    assert parsed(frontmatter.render(memory)) == memory
+
+
+def test_unknown_keys_of_an_indented_header_still_stand_together():
+    memory = parsed("---\n  id: mem_9\n  tags:\n    - a\n---\nbody")
+
+    assert memory.extra == "tags:\n  - a\n"
+    assert parsed(frontmatter.render(memory)) == memory
+
+
+def test_header_of_comments_alone_is_kept():
+    memory = header("# nothing yet")
+
+    assert memory.extra == "# nothing yet\n"
+    assert parsed(frontmatter.render(memory)) == memory
+
+
+# What is no memory.
+
+BOMB = "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty"),
+        (b" \n\n", "empty"),
+        ("id: mem_1".encode("utf-16"), "UTF-8"),
+        (b"a\x00b", "NUL"),
+        (b"x" * (frontmatter.MAX_FILE_BYTES + 1), "256 KiB"),
+        (b"---\nid: mem_1\n", "closing"),
+        (b"---\nid: \xff\n---\n", "UTF-8"),
+        (b"---\rid: a\r---\r", "CR alone"),
+        (b"---\nid: a\rb: c\n---\n", "line end"),
+        (b"---\nid: " + b"x" * frontmatter.MAX_HEADER_BYTES + b"\n---\n", "64 KiB"),
+        (b"---\njust text\n---\n", "key: value"),
+        (b"---\n- id: a\n---\n", "key: value"),
+        (b"---\nid: a\nid: b\n---\n", "twice"),
+        (b"---\nx: {a: 1, a: 2}\n---\n", "twice"),
+        (b"---\nid: a: b\n---\n", "line 1"),
+        (b"---\nid: a\n\tb: c\n---\n", "line 2"),
+        (b"---\nid: 'a\n---\n", "not YAML"),
+        (b"---\nid: a\x07\n---\n", "not YAML"),
+        (b"---\n? [a]\n: b\n---\n", "not text"),
+        (f"---\n{BOMB}\n---\n".encode(), "anchor"),
+        (b"---\na: &x [*x]\n---\n", "anchor"),
+        (b"---\nid: !!python/object/apply:os.system [x]\n---\n", "tag"),
+        (b"---\n!x\nid: a\n---\n", "tag"),
+        (b"---\nx: " + b"[" * 20_000 + b"\n---\n", "nested"),
+        (b"---\nx: [" + b"a," * 30_000 + b"]\n---\n", "too many"),
+        (b"---\n--- x\n---\n", "key: value"),
+        (b"---\nid: a\n--- x\n---\n", "more than one"),
+        (b"---\n%YAML 1.1\n---\n", "not YAML"),
+        (b"---\n{id: a, tags: b}\n---\n", "line of its own"),
+        (b"---\nversion: 0\n---\n", "whole number"),
+        (b"---\nversion: -1\n---\n", "whole number"),
+        (b"---\nversion: 0.9\n---\n", "whole number"),
+        (b"---\nversion: 1_0\n---\n", "whole number"),
+        (b"---\nversion: " + b"9" * 6000 + b"\n---\n", "whole number"),
+        (b"---\nversion: [1]\n---\n", "`version` must be one text"),
+        (b"---\ncategory: {a: b}\n---\n", "`category` must be one text"),
+        (b"---\nrelated: mem_2\n---\n", "`related` must be a list"),
+        (b"---\nrelated: [[mem_2]]\n---\n", "no `id`"),
+        (b"---\nrelated: [{relationship: refines}]\n---\n", "no `id`"),
+    ],
+    ids=lambda value: str(value[:24]),
+)
+def test_file_that_is_no_memory_is_refused_with_its_reason(data, reason):
+    with pytest.raises(MemoryFormatError, match=reason):
+        frontmatter.parse(data, "repo", "mem_1")
+
+
+yaml_like = st.lists(
+    st.sampled_from(
+        [
+            *"abc:-?[]{},#&*!|>'\"%@`~=<\\ \t\n\r.0",
+            "---\n",
+            "...\n",
+            "id: ",
+            "related:\n",
+            "  - ",
+            "\x00",
+            "é",
+        ]
+    )
+).map("".join)
+
+
+@settings(deadline=None, max_examples=500)
+@given(
+    st.one_of(
+        st.binary(), yaml_like.map(str.encode), yaml_like.map(lambda text: f"---\n{text}\n---\n".encode())
+    )
+)
+def test_any_bytes_are_a_memory_that_round_trips_or_refused(data):
+    try:
+        memory = frontmatter.parse(data, "repo", "mem_1")
+    except MemoryFormatError:
+        return
+    assert frontmatter.parse(frontmatter.render(memory), "repo", "mem_1") == memory
+
+
+# Rendering beside the round trip.
+
+
+def test_unknown_time_is_left_out():
+    memory = msgspec.structs.replace(parsed("x"), created_at="", updated_at="2026-01-01T00:00:00Z")
+
+    assert b"created_at" not in frontmatter.render(memory)
+
+
+def test_lone_surrogates_become_question_marks():
+    memory = msgspec.structs.replace(parsed("x"), content="a\ud83d", session_id="b\udc00")
+
+    data = frontmatter.render(memory)
+
+    assert b"session_id: b?\n" in data
+    assert data.endswith(b"a?")

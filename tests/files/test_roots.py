@@ -1,0 +1,316 @@
+"""Which roots a workspace sees, on layouts made by hand and by git itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from forged.errors import WorkspaceError
+from forged.files.roots import Root, resolve
+from forged.memory import Scope
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed: links NOT checked")
+
+
+def repo_top(workspace: Path | str, home: Path) -> str | None:
+    """Top of the repo root, or None when the request sees the user scope only."""
+    *repo, user = resolve(str(workspace), str(home))
+    assert user == Root(str(home), Scope.USER)
+    return repo[0].top if repo else None
+
+
+def make(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
+
+
+def link_worktree(main: Path, worktree: Path, *, relative: bool = False) -> Path:
+    """What `git worktree add` leaves behind; returns git's directory of the worktree."""
+    git_dir = make(main / ".git" / "worktrees" / worktree.name)
+    make(worktree)
+    (git_dir / "commondir").write_text("../..\n")
+    back, forth = worktree / ".git", git_dir
+    (git_dir / "gitdir").write_text(f"{os.path.relpath(back, git_dir) if relative else back}\n")
+    back.write_text(f"gitdir: {os.path.relpath(forth, worktree) if relative else forth}\n")
+    return git_dir
+
+
+def test_root_reads_two_directories_and_the_first_is_written():
+    root = Root("/srv/project", Scope.REPO)
+
+    assert root.directories == ("/srv/project/.forge/memory", "/srv/project/.forge/memories")
+
+
+def test_repo_root_comes_before_the_user_root(tmp_path, home):
+    make(tmp_path / ".git")
+
+    roots = resolve(str(tmp_path), str(home))
+
+    assert roots == (Root(str(tmp_path), Scope.REPO), Root(str(home), Scope.USER))
+
+
+def test_workspace_below_a_repo_resolves_to_its_top(tmp_path, home):
+    make(tmp_path / ".git")
+
+    assert repo_top(make(tmp_path / "src" / "deep"), home) == str(tmp_path)
+
+
+def test_workspace_inside_the_git_directory_resolves_to_the_top(tmp_path, home):
+    assert repo_top(make(tmp_path / ".git" / "hooks"), home) == str(tmp_path)
+
+
+def test_nested_repo_is_its_own_root(tmp_path, home):
+    make(tmp_path / ".git")
+    make(tmp_path / "vendor" / ".git")
+
+    assert repo_top(tmp_path / "vendor", home) == str(tmp_path / "vendor")
+
+
+def test_symlinked_and_dotted_paths_resolve_to_one_root(tmp_path, home):
+    make(tmp_path / "project" / ".git")
+    (tmp_path / "alias").symlink_to("project")
+
+    assert repo_top(tmp_path / "alias", home) == str(tmp_path / "project")
+    assert repo_top(f"{tmp_path}//project/./../project/", home) == str(tmp_path / "project")
+
+
+def test_same_name_elsewhere_is_another_root(tmp_path, home):
+    for owner in ("ann", "bob"):
+        make(tmp_path / owner / "project" / ".git")
+
+    assert repo_top(tmp_path / "ann" / "project", home) != repo_top(tmp_path / "bob" / "project", home)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_linked_worktree_resolves_to_the_main_worktree(tmp_path, home, relative):
+    link_worktree(tmp_path / "main", tmp_path / "feature", relative=relative)
+
+    assert repo_top(make(tmp_path / "feature" / "src"), home) == str(tmp_path / "main")
+
+
+def test_worktree_that_was_moved_without_git_is_its_own_root(tmp_path, home):
+    link_worktree(tmp_path / "main", tmp_path / "feature")
+    (tmp_path / "feature").rename(tmp_path / "copy")
+
+    assert repo_top(tmp_path / "copy", home) == str(tmp_path / "copy")
+
+
+def test_crafted_commondir_cannot_point_at_another_repo(tmp_path, home):
+    # As unpacked from an archive: both halves of the link lie in the downloaded tree and agree.
+    make(tmp_path / "victim" / ".git" / "worktrees")
+    evil = make(tmp_path / "evil")
+    fake = make(evil / "fake" / "worktrees" / "evil")
+    (evil / ".git").write_text("gitdir: fake/worktrees/evil\n")
+    (fake / "gitdir").write_text("../../../.git\n")
+    (fake / "commondir").write_text(f"{tmp_path}/victim/.git\n")
+
+    assert repo_top(evil, home) == str(evil)
+
+
+def test_link_into_a_foreign_repo_needs_that_repos_agreement(tmp_path, home):
+    link_worktree(tmp_path / "victim", tmp_path / "feature")
+    evil = make(tmp_path / "evil")
+    (evil / ".git").write_text((tmp_path / "feature" / ".git").read_text())
+
+    assert repo_top(evil, home) == str(evil)
+
+
+def test_symlinked_link_file_is_not_followed(tmp_path, home):
+    git_dir = link_worktree(tmp_path / "main", tmp_path / "feature")
+    (git_dir / "commondir").rename(git_dir / "real")
+    (git_dir / "commondir").symlink_to("real")
+
+    assert repo_top(tmp_path / "feature", home) == str(tmp_path / "feature")
+
+
+@pytest.mark.parametrize("file", ["config", "config.worktree"])
+def test_worktree_of_a_bare_repo_is_its_own_root(tmp_path, home, file):
+    link_worktree(tmp_path / "project", tmp_path / "project" / "feature")
+    (tmp_path / "project" / ".git" / file).write_text("[core]\n\tfilemode = true\n\tbare = true\n")
+
+    assert repo_top(tmp_path / "project" / "feature", home) == str(tmp_path / "project" / "feature")
+
+
+def test_dangling_git_file_makes_its_directory_the_root(tmp_path, home):
+    (tmp_path / ".git").write_text("gitdir: /nowhere/at/all\n")
+
+    assert repo_top(make(tmp_path / "src"), home) == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"a note to myself\n", b"gitdir:\n", b"gitdir: a\0b", b"gitdir: " + b"x" * 9000]
+)
+def test_git_file_of_another_form_is_passed_over(tmp_path, home, content):
+    make(tmp_path / ".git")
+    (make(tmp_path / "src") / ".git").write_bytes(content)
+
+    assert repo_top(tmp_path / "src", home) == str(tmp_path)
+
+
+def test_fifo_named_git_neither_blocks_nor_counts(tmp_path, home):
+    os.mkfifo(tmp_path / ".git")
+
+    assert repo_top(make(tmp_path / "src"), home) == str(tmp_path / "src")
+
+
+def test_without_git_the_nearest_ancestor_with_forge_is_the_root(tmp_path, home):
+    make(tmp_path / ".forge")
+    make(tmp_path / "inner" / ".forge")
+
+    assert repo_top(make(tmp_path / "inner" / "src"), home) == str(tmp_path / "inner")
+
+
+def test_git_top_beats_a_nearer_forge_directory(tmp_path, home):
+    make(tmp_path / ".git")
+
+    assert repo_top(make(tmp_path / "src" / ".forge").parent, home) == str(tmp_path)
+
+
+def test_without_git_and_forge_the_workspace_itself_is_the_root(tmp_path, home):
+    assert repo_top(make(tmp_path / "plain"), home) == str(tmp_path / "plain")
+
+
+def test_user_root_is_not_found_by_looking_upwards(home):
+    make(home / ".forge" / "memory")
+
+    assert repo_top(make(home / "project"), home) == str(home / "project")
+
+
+@pytest.mark.parametrize("below", [".", "..", "../..", ".forge", ".forge/memory"])
+def test_home_above_and_the_user_root_see_the_user_scope_only(home, below):
+    make(home / ".forge" / "memory")
+
+    assert repo_top(home / below, home) is None
+
+
+def test_root_of_the_file_system_sees_the_user_scope_only(home):
+    assert repo_top("/", home) is None
+
+
+def test_repository_of_dotfiles_in_home_is_no_repo_root(home):
+    make(home / ".git")
+
+    assert repo_top(make(home / "project"), home) is None
+
+
+def test_worktree_of_the_dotfiles_is_no_repo_root(tmp_path, home):
+    link_worktree(home, tmp_path / "feature")
+
+    assert repo_top(tmp_path / "feature", home) is None
+
+
+def test_symlinked_home_is_still_home(tmp_path, home):
+    (tmp_path / "me").symlink_to(home)
+
+    assert resolve(str(tmp_path / "me"), str(tmp_path / "me")) == (Root(str(home), Scope.USER),)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a stranger's directory: NOT checked")
+@pytest.mark.parametrize("marker", [".git", ".forge"])
+def test_strangers_marker_above_the_workspace_does_not_count(tmp_path, home, marker):
+    os.chown(make(tmp_path / marker), 12345, 12345)
+    workspace = make(tmp_path / "mine")
+
+    assert repo_top(workspace, home) == str(workspace)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a stranger's directory: NOT checked")
+def test_repo_mounted_from_another_user_is_one_root(tmp_path, home):
+    for path in (make(tmp_path / ".git"), make(tmp_path / "src")):
+        os.chown(path, 12345, 12345)
+
+    assert repo_top(tmp_path / "src", home) == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("workspace", "sentence"),
+    [
+        ("", "not an absolute path"),
+        ("project", "not an absolute path"),
+        ("/nowhere/at/all", "No such file or directory"),
+        ("/tmp/a\0b", "not a path in UTF-8"),
+        ("/\ud800", "not a path in UTF-8"),
+        ("/" + "x" * 300, "File name too long"),
+        ("/dev/null", "not a directory"),
+    ],
+)
+def test_unusable_workspace_is_refused_with_a_sentence(home, workspace, sentence):
+    with pytest.raises(WorkspaceError, match=sentence):
+        resolve(workspace, str(home))
+
+
+def test_workspace_whose_real_path_is_not_text_is_refused(tmp_path, home):
+    os.mkdir(os.fsencode(tmp_path) + b"/\xff\xfe")
+    os.symlink(b"\xff\xfe", os.fsencode(tmp_path) + b"/link")
+
+    with pytest.raises(WorkspaceError, match="not a path in UTF-8"):
+        resolve(str(tmp_path / "link"), str(home))
+
+
+def test_loop_of_links_is_refused(tmp_path, home):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+
+    with pytest.raises(WorkspaceError, match="symbolic links"):
+        resolve(str(tmp_path / "a"), str(home))
+
+
+@needs_git
+class TestRealGit:
+    """The same rules on what the installed git really writes."""
+
+    @pytest.fixture
+    def main(self, tmp_path):
+        git(tmp_path, "init", "-q", "main")
+        git(tmp_path / "main", "commit", "-q", "--allow-empty", "-m", "first")
+        return tmp_path / "main"
+
+    def test_worktree_resolves_to_main(self, main, tmp_path, home):
+        git(main, "worktree", "add", "-q", "../feature")
+
+        assert repo_top(tmp_path / "feature", home) == str(main)
+
+    def test_worktree_below_the_main_worktree_resolves_to_main(self, main, home):
+        git(main, "worktree", "add", "-q", ".trees/feature")
+
+        assert repo_top(main / ".trees" / "feature", home) == str(main)
+
+    def test_submodule_is_its_own_root_also_in_a_worktree(self, main, tmp_path, home):
+        git(tmp_path, "init", "-q", "library")
+        git(tmp_path / "library", "commit", "-q", "--allow-empty", "-m", "first")
+        git(main, "submodule", "--quiet", "add", f"{tmp_path}/library", "library")
+        git(main, "commit", "-q", "-m", "library")
+        git(main, "worktree", "add", "-q", "../feature")
+        git(tmp_path / "feature", "submodule", "--quiet", "update", "--init")
+
+        assert repo_top(main / "library", home) == str(main / "library")
+        assert repo_top(tmp_path / "feature" / "library", home) == str(tmp_path / "feature" / "library")
+
+    def test_worktree_of_a_submodule_is_its_own_root(self, main, tmp_path, home):
+        git(tmp_path, "init", "-q", "library")
+        git(tmp_path / "library", "commit", "-q", "--allow-empty", "-m", "first")
+        git(main, "submodule", "--quiet", "add", f"{tmp_path}/library", "library")
+        git(main / "library", "worktree", "add", "-q", f"{tmp_path}/feature")
+
+        assert repo_top(tmp_path / "feature", home) == str(tmp_path / "feature")
+
+    @pytest.mark.parametrize("name", [".bare", ".git"])
+    def test_worktree_of_a_bare_clone_is_its_own_root(self, main, tmp_path, home, name):
+        git(tmp_path, "clone", "-q", "--bare", "main", f"project/{name}")
+        git(tmp_path / "project" / name, "worktree", "add", "-q", "../feature")
+
+        assert repo_top(tmp_path / "project" / "feature", home) == str(tmp_path / "project" / "feature")
+
+    def test_separate_git_directory_keeps_the_worktree_as_root(self, tmp_path, home):
+        git(tmp_path, "init", "-q", "--separate-git-dir", "elsewhere", "project")
+
+        assert repo_top(tmp_path / "project", home) == str(tmp_path / "project")
+
+
+def git(where: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True)

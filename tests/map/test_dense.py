@@ -1,0 +1,292 @@
+"""The dense leg: unit rows, products in blocks, and centring as algebra."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forged.map.dense import DenseLeg, cosines_into, joint_centre
+
+
+def unit_rows(n, d, seed=0, offset=0.0):
+    rows = np.random.default_rng(seed).standard_normal((n, d)) + offset
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def centred_cosines(rows, queries, mean):
+    """The obvious way, with a second matrix in double precision."""
+    rows, queries = rows - mean, queries - mean
+    return (queries @ rows.T) / np.linalg.norm(rows, axis=1)
+
+
+@given(st.integers(1, 9), st.integers(0, 300), st.sampled_from([1, 3, 16, 100]))
+@settings(deadline=None)
+def test_blocks_equal_the_plain_product(queries, n, d):
+    rows, asked = unit_rows(n, d), unit_rows(queries, d, seed=1)
+    out = np.full((queries, n + 2), 7, np.float32)
+
+    cosines_into(out[:, 1:-1], DenseLeg.build("key", rows), asked)
+
+    np.testing.assert_allclose(out[:, 1:-1], asked.astype(float) @ rows.T.astype(float), atol=1e-6)
+    assert (out[:, [0, -1]] == 7).all()
+
+
+@given(st.integers(0, 200))
+@settings(deadline=None)
+def test_rows_come_out_as_they_were_packed(n):
+    rows = unit_rows(n, 5)
+    leg = DenseLeg.build("key", rows)
+
+    assert (leg.rows == rows).all()
+    assert all((leg.row(i) == rows[i]).all() for i in range(n))
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_an_edit_equals_a_leg_built_from_scratch(data):
+    n = data.draw(st.integers(0, 150))
+    leg = DenseLeg.build("key", np.vstack([unit_rows(n, 4), np.zeros((1, 4), np.float32)]))
+    kept = data.draw(st.sets(st.integers(0, n)))
+    places = np.array([i if i in kept else -1 for i in range(n + 1)], np.int64)
+    if data.draw(st.booleans()):  # rows move, come and go as well
+        twice = sorted(kept)[:2]  # another memory has the same text
+        places = np.array(data.draw(st.permutations([*sorted(kept), *twice, -1, -1])), np.int64)
+    unknown = np.flatnonzero(places < 0).tolist()
+    fresh = {row: unit_rows(1, 4, seed=row + 1)[0] for row in unknown if data.draw(st.booleans())}
+    wanted = [leg.row(at) if at >= 0 else fresh.get(row, np.zeros(4)) for row, at in enumerate(places)]
+
+    edited = leg.edited(places, fresh)
+    built = DenseLeg.build("key", np.array(wanted, np.float32).reshape(-1, 4))
+
+    assert (edited.rows == built.rows).all()
+    assert (edited.missing == built.missing).all()
+    np.testing.assert_allclose(edited.total, built.total, atol=1e-6)
+    assert (edited.blocks == built.blocks).all()
+
+
+def test_an_edit_leaves_the_leg_before_alone():
+    rows = unit_rows(100, 4)
+    leg = DenseLeg.build("key", rows)
+    places = np.arange(100)
+    places[70] = -1
+
+    leg.edited(places, {70: unit_rows(1, 4, seed=9)[0]})
+
+    assert (leg.rows == rows).all()
+
+
+def test_rows_of_any_length_become_unit_rows_and_zero_stays_zero():
+    leg = DenseLeg.build("key", np.array([[3, 4], [0, 0], [0, 0.5]], np.float32))
+
+    np.testing.assert_allclose(leg.rows, [[0.6, 0.8], [0, 0], [0, 1]], atol=1e-7)
+    assert leg.missing.tolist() == [False, True, False]
+    assert leg.present == 2
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_row_that_is_not_finite_counts_as_missing(bad):
+    leg = DenseLeg.build("key", np.array([[1, 0], [bad, 1]], np.float32))
+
+    assert leg.rows.tolist() == [[1, 0], [0, 0]]
+    assert leg.missing.tolist() == [False, True]
+
+
+def narrow(legs):
+    return [np.zeros(len(leg), np.bool_) for leg in legs]
+
+
+def applied(legs, wide, queries, wide_queries):
+    """Centred cosines of all legs, (q, n), as a search gets them."""
+    centre, result = joint_centre(legs, wide), []
+    for i, leg in enumerate(legs):
+        raw, out = np.empty((2, len(queries), len(leg)), np.float32)
+        cosines_into(raw, leg, queries)
+        centre.apply(i, raw, queries, np.array(wide_queries), out=out)
+        result.append(out)
+    return np.hstack(result)
+
+
+def test_centring_equals_subtracting_the_joint_mean_from_every_row():
+    first, second = unit_rows(200, 32, offset=0.5), unit_rows(30, 32, seed=1, offset=-0.2)
+    second[7] = 0
+    legs = [DenseLeg.build("key", first), DenseLeg.build("key", second)]
+    queries = unit_rows(3, 32, seed=2, offset=0.5)
+    present = np.vstack([first, np.delete(second, 7, axis=0)]).astype(float)
+
+    centre = joint_centre(legs, narrow(legs))
+    for i, leg in enumerate(legs):
+        raw, out = np.empty((3, len(leg)), np.float32), np.empty((3, len(leg)), np.float32)
+        cosines_into(raw, leg, queries)
+        centre.apply(i, raw, queries, np.zeros(3, np.bool_), out=out)
+        wanted = centred_cosines(leg.rows.astype(float), queries.astype(float), present.mean(axis=0))
+        wanted[:, leg.missing] = 0
+        np.testing.assert_allclose(out, wanted, atol=1e-5)
+
+
+def test_row_at_the_mean_has_no_direction_and_scores_zero():
+    leg = DenseLeg.build("key", np.repeat(unit_rows(1, 16), 60, axis=0))
+    raw, out = np.empty((2, 60), np.float32), np.empty((2, 60), np.float32)
+    queries = unit_rows(2, 16, seed=1)
+    cosines_into(raw, leg, queries)
+
+    joint_centre([leg], narrow([leg])).apply(0, raw, queries, np.zeros(2, np.bool_), out=out)
+
+    assert not out.any()
+
+
+@pytest.mark.parametrize(("vectors", "is_centred"), [(49, False), (50, True)])
+def test_fewer_than_fifty_vectors_are_not_centred(vectors, is_centred):
+    rows = np.vstack([unit_rows(vectors, 8), np.zeros((10, 8), np.float32)])
+    half = len(rows) // 2
+    legs = [DenseLeg.build("key", rows[:half]), DenseLeg.build("key", rows[half:])]
+
+    assert (joint_centre(legs, narrow(legs)) is not None) == is_centred
+
+
+def test_centre_is_kept_for_the_same_legs_and_made_anew_for_others():
+    repo, user, other = (DenseLeg.build("key", unit_rows(60, 8, seed=i)) for i in range(3))
+
+    known = joint_centre([repo, user], narrow([repo, user]))
+
+    assert joint_centre([repo, user], narrow([repo, user])) is known
+    assert joint_centre([repo, other], narrow([repo, other])) is not known
+    assert joint_centre([repo], narrow([repo])) is not known
+
+
+def test_kept_centre_does_not_keep_a_replaced_leg_alive():
+    repo, user = (DenseLeg.build("key", unit_rows(60, 8, seed=i)) for i in range(2))
+    joint_centre([repo, user], narrow([repo, user]))
+    gone = weakref.ref(repo), weakref.ref(user)
+
+    del repo, user
+    gc.collect()
+
+    assert [leg() for leg in gone] == [None, None]
+
+
+# --- a mean of its own for each script --------------------------------------------------------------------
+
+
+def script_means(rows, wide):
+    """Means of narrow and wide rows, each drawn to the common one as by ten rows, in double precision."""
+    rows, common = rows.astype(float), rows.astype(float).mean(axis=0)
+    return [
+        (rows[wide == own].sum(axis=0) + 10 * common) / ((wide == own).sum() + 10) for own in (False, True)
+    ]
+
+
+def of_two_scripts(seed=0):
+    """Two legs of rows of which some are wide and one has no vector; then all rows, scripts, presence."""
+    source = np.random.default_rng(seed)
+    first, second = unit_rows(150, 32, seed, offset=0.3), unit_rows(40, 32, seed + 1, offset=-0.2)
+    first[7] = 0
+    wide = [source.random(150) < 0.3, source.random(40) < 0.7]
+    wide[0][7] = True
+    rows, all_wide = np.vstack([first, second]), np.concatenate(wide)
+    there = rows.any(axis=1)
+    return [DenseLeg.build("key", first), DenseLeg.build("key", second)], wide, rows, all_wide, there
+
+
+def test_rows_and_queries_lose_the_mean_of_their_own_script():
+    legs, wide, rows, all_wide, there = of_two_scripts()
+    queries, wide_queries = unit_rows(4, 32, seed=5, offset=0.3), [False, True, True, False]
+    means = script_means(rows[there], all_wide[there])
+    own = np.where(all_wide[:, None], means[1], means[0])
+
+    found = applied(legs, wide, queries, wide_queries)
+
+    wanted = np.zeros((4, len(rows)))
+    for number, (query, is_wide) in enumerate(zip(queries, wide_queries, strict=True)):
+        for row in np.flatnonzero(there):
+            centred = rows[row] - own[row]
+            wanted[number, row] = centred @ (query - means[is_wide]) / np.linalg.norm(centred)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["narrow", "wide"])
+@pytest.mark.parametrize("query", [False, True], ids=["narrow_query", "wide_query"])
+def test_one_script_has_the_common_mean_whatever_the_query_is_in(script, query):
+    rows = unit_rows(80, 16, offset=0.4)
+    rows[3] = 0
+    asked, leg = unit_rows(2, 16, seed=1, offset=0.4), DenseLeg.build("key", rows)
+    wide = np.full(80, script)
+    wide[3] = not script  # a text without a vector is of no script
+
+    found = applied([leg], [wide], asked, [query] * 2)
+
+    there = rows.any(axis=1)
+    wanted = centred_cosines(
+        rows[there].astype(float), asked.astype(float), rows[there].astype(float).mean(axis=0)
+    )
+    np.testing.assert_allclose(found[:, there], wanted, atol=1e-5)
+    assert not found[:, ~there].any()
+
+
+def test_a_script_of_few_rows_is_centred_by_little_more_than_the_common_mean():
+    rows = unit_rows(200, 16, offset=0.4)
+    lone = np.arange(200) == 0
+    leg = DenseLeg.build("key", rows)
+
+    centre = joint_centre([leg], [lone])
+
+    common = rows.mean(axis=0)
+    assert np.linalg.norm(centre.means[1] - common) == pytest.approx(
+        np.linalg.norm(rows[0] - common) / 11, rel=1e-3
+    )
+
+
+def test_a_mean_of_its_own_lets_a_question_find_its_answer_in_another_script():
+    # To the model wide texts are first of all wide; what they say is the smaller part.
+    topics, wide = unit_rows(60, 64, seed=3), np.arange(120) >= 60
+    accent = 3 * unit_rows(1, 64, seed=4)
+    rows = np.vstack([topics, topics + accent]) + 0.05 * unit_rows(120, 64, seed=6)
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    leg, asked = DenseLeg.build("key", rows), topics.astype(np.float32)
+
+    apart = applied([leg], [wide], asked, [False] * 60)
+    together = applied([DenseLeg.build("key", rows)], [np.zeros(120, np.bool_)], asked, [False] * 60)
+
+    def second_place(found):
+        return np.mean([60 + i in np.argsort(-row)[:2] for i, row in enumerate(found)])
+
+    assert second_place(apart) == 1
+    assert second_place(together) < 0.5
+
+
+def test_centred_rows_are_unit_rows_about_their_own_mean_and_zero_without_a_vector():
+    legs, wide, rows, all_wide, there = of_two_scripts()
+    centre, numbers = joint_centre(legs, wide), np.array([9, 7, 0, 149, 9])
+    own = np.where(all_wide[:, None], *reversed(script_means(rows[there], all_wide[there])))[numbers]
+
+    found = centre.rows(0, legs[0], numbers)
+
+    wanted = rows[numbers] - own
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    wanted[1] = 0
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_products_of_centred_rows_and_queries_are_what_apply_writes():
+    legs, wide, *_ = of_two_scripts()
+    centre, query = joint_centre(legs, wide), unit_rows(1, 32, seed=5)
+
+    found = applied(legs, wide, query, [True])[0, 150:]
+
+    rows = centre.rows(1, legs[1], np.arange(40))
+    np.testing.assert_allclose(rows @ (query[0] - centre.means[1]), found, atol=1e-5)
+
+
+def test_some_rows_are_a_copy_in_the_order_asked_for():
+    rows = unit_rows(130, 8)
+    leg = DenseLeg.build("key", rows)
+
+    some = leg.some(np.array([129, 0, 64, 0]))
+    some[:] = 0
+
+    assert (leg.rows == rows).all()
+    assert (leg.some(np.array([129, 0, 64, 0])) == rows[[129, 0, 64, 0]]).all()

@@ -1,0 +1,196 @@
+"""The lexical leg: what it holds, what an edit may touch, and how words are scored."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forged.map.lexical import LexicalLeg, scores
+from forged.text.terms import terms
+
+ARRAYS = ("terms", "offsets", "rows", "counts", "lengths")
+
+
+def leg_of(*texts):
+    return LexicalLeg.build([terms(text) for text in texts])
+
+
+def ranked(texts, query):
+    (row,) = scores([leg_of(*texts)], [terms(query)])
+    return [i for i in np.argsort(-row, kind="stable").tolist() if row[i] > 0]
+
+
+def test_whole_identifier_ranks_before_its_scattered_parts():
+    texts = ["The errors of others, as such", "Wrap it with errors.As", "nothing here"]
+
+    assert ranked(texts, "errors.As")[0] == 1
+
+
+WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "config", "configuration", "main", "branch"]
+DOCS = st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), max_size=12)
+
+
+@st.composite
+def edits(draw):
+    """Old texts by id, and new ones: some removed, some changed, some added."""
+    ids = st.integers(0, 30)
+    texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
+    old = draw(st.dictionaries(ids, texts, max_size=15))
+    kept = {i: text for i, text in old.items() if draw(st.booleans())}
+    return old, {**kept, **draw(st.dictionaries(ids, texts, max_size=6))}
+
+
+@given(edits())
+@settings(deadline=None, max_examples=200)
+def test_spliced_leg_equals_one_built_from_scratch(edit):
+    old, new = edit
+    old_ids, new_ids = sorted(old), sorted(new)
+    kept = [i for i in new_ids if old.get(i) == new[i]]
+    added = [i for i in new_ids if i not in kept]
+
+    spliced = leg_of(*(old[i] for i in old_ids)).splice(
+        kept_old=np.array([old_ids.index(i) for i in kept], np.int32),
+        kept_new=np.array([new_ids.index(i) for i in kept], np.int32),
+        added_new=np.array([new_ids.index(i) for i in added], np.int32),
+        added=[terms(new[i]) for i in added],
+        size=len(new),
+    )
+
+    built = leg_of(*(new[i] for i in new_ids))
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(spliced, name), getattr(built, name), err_msg=name)
+        assert getattr(spliced, name).dtype == getattr(built, name).dtype
+
+
+@pytest.mark.parametrize(
+    ("gone", "new_at"), [([], [200]), ([0, 399], []), ([7], [7]), ([5, 6, 350], [0, 1, 180, 398, 399])]
+)
+def test_an_edit_of_a_few_among_many_equals_a_leg_built_from_scratch(gone, new_at):
+    source = np.random.default_rng(2)
+    docs = list(source.choice(source.integers(0, 2**32, 500, np.uint32), (400, 60)))
+    fresh = list(source.choice(source.integers(0, 2**32, 500, np.uint32), (len(new_at), 60)))
+    size = len(docs) - len(gone) + len(new_at)
+    kept_old = np.setdiff1d(np.arange(400), gone).astype(np.int32)
+    kept_new = np.setdiff1d(np.arange(size), new_at).astype(np.int32)
+    after = dict(zip(kept_new.tolist(), [docs[row] for row in kept_old], strict=True))
+    after |= dict(zip(new_at, fresh, strict=True))
+
+    spliced = LexicalLeg.build(docs).splice(
+        kept_old=kept_old,
+        kept_new=kept_new,
+        added_new=np.array(new_at[::-1], np.int32),
+        added=fresh[::-1],
+        size=size,
+    )
+
+    built = LexicalLeg.build([after[row] for row in range(size)])
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(spliced, name), getattr(built, name), err_msg=name)
+        assert getattr(spliced, name).dtype == getattr(built, name).dtype
+
+
+def test_splice_leaves_the_old_leg_alone():
+    leg = leg_of("ruff lints", "pytest tests")
+    before = [getattr(leg, name).copy() for name in ARRAYS]
+
+    leg.splice(
+        kept_old=np.array([1], np.int32),
+        kept_new=np.array([0], np.int32),
+        added_new=np.array([1], np.int32),
+        added=[terms("cargo tests")],
+        size=2,
+    )
+
+    for name, array in zip(ARRAYS, before, strict=True):
+        np.testing.assert_array_equal(getattr(leg, name), array)
+
+
+def test_a_word_repeated_without_end_is_counted_up_to_255():
+    leg = leg_of("ruff " * 1000)
+
+    assert leg.counts.tolist() == [255, 255]  # the stem and its beginning
+    assert leg.lengths.tolist() == [1000]
+
+
+def test_a_leg_of_half_a_million_words_holds_every_one_of_them():
+    source = np.random.default_rng(1)
+    docs = list(source.choice(source.integers(0, 2**32, 3000, np.uint32), (5000, 100)))
+    pairs, wanted = np.unique(
+        np.stack([np.concatenate(docs), np.repeat(np.arange(5000), 100)]), axis=1, return_counts=True
+    )
+
+    leg = LexicalLeg.build(docs)
+
+    np.testing.assert_array_equal(np.repeat(leg.terms, np.diff(leg.offsets)), pairs[0])
+    np.testing.assert_array_equal(leg.rows, pairs[1])
+    np.testing.assert_array_equal(leg.counts, wanted)
+
+
+def bm25(docs, asked, lengths, k1=1.2, b=0.75):
+    """The textbook formula, one memory and one term at a time, over the weight of the known terms."""
+    average = max(1.0, sum(lengths) / max(1, len(lengths)))
+    result, best = [0.0] * len(docs), 0.0
+    for term in set(asked):
+        holders = [doc for doc in docs if term in doc]
+        idf = math.log(1 + (len(docs) - len(holders) + 0.5) / (len(holders) + 0.5))
+        best += idf if holders else 0
+        for i, (doc, length) in enumerate(zip(docs, lengths, strict=True)):
+            tf = doc.count(term)
+            result[i] += idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / average))
+    return np.array(result) / (best or 1)
+
+
+def of_kind(text, lowest_bit):
+    return [term for term in terms(text).tolist() if term & 1 == lowest_bit]
+
+
+@given(DOCS, st.lists(st.sampled_from([*WORDS, "unknown"]), max_size=5).map(" ".join))
+@settings(deadline=None)
+def test_scores_are_the_textbook_formula_of_stems_and_a_fifth_of_that_of_beginnings(texts, query):
+    lengths = [len(of_kind(text, 0)) for text in texts]
+    of_stems, of_beginnings = (
+        bm25([of_kind(text, kind) for text in texts], of_kind(query, kind), lengths) for kind in (0, 1)
+    )
+
+    (row,) = scores([leg_of(*texts)], [terms(query)])
+
+    np.testing.assert_allclose(row, of_stems + 0.2 * of_beginnings, rtol=1e-5, atol=1e-6)
+
+
+def test_a_word_that_only_begins_alike_is_found_behind_the_word_itself():
+    texts = ["nothing here", "the configuration is read once", "the config is read once"]
+
+    assert ranked(texts, "config") == [2, 1]
+
+
+def test_beginnings_make_no_memory_longer():
+    assert leg_of("dance dancing sha256").lengths.tolist() == [5]
+
+
+@given(DOCS, DOCS, st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join))
+@settings(deadline=None)
+def test_legs_are_scored_as_if_they_were_one(first, second, query):
+    apart = scores([leg_of(*first), leg_of(*second)], [terms(query)])
+    together = scores([leg_of(*first, *second)], [terms(query)])
+
+    np.testing.assert_allclose(apart, together, rtol=1e-5, atol=1e-6)
+
+
+@given(DOCS, st.lists(st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join), min_size=1, max_size=4))
+@settings(deadline=None)
+def test_queries_do_not_influence_one_another(texts, queries):
+    leg = leg_of(*texts)
+    together = scores([leg], [terms(query) for query in queries])
+
+    for row, query in zip(together, queries, strict=True):
+        np.testing.assert_allclose(row, scores([leg], [terms(query)])[0], rtol=1e-6)
+
+
+def test_no_memories_or_no_words_score_nothing():
+    assert scores([leg_of()], [terms("ruff")]).shape == (1, 0)
+    assert scores([leg_of("ruff")], [terms("")]).tolist() == [[0.0]]
+    assert scores([LexicalLeg.empty(2)], [terms("ruff")]).tolist() == [[0.0, 0.0]]

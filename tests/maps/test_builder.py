@@ -1,0 +1,562 @@
+"""From files and the map before to the next map: what is embedded, what is kept, what leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+from forged.files.store import MemoryStore
+from forged.map.traits import Traits
+from forged.maps.builder import Builder
+from tests.support.embedders import FakeEmbedder, vector
+from tests.support.loops import run
+from tests.support.scene import memory, put
+
+BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
+
+
+class Bench:
+    """A builder over real files, driven one build at a time as the indexer does."""
+
+    def __init__(self, top, embedder, *, lexical=True):
+        self.top, self.embedder = top, embedder
+        store = MemoryStore(str(top), "repo")
+        self.builder = Builder(str(top), "repo", store, embedder, lexical=lexical)
+        self.map, self.error = None, None
+
+    def build(self):
+        """One build; returns the texts that it asked for."""
+        asked = len(self.embedder.texts) if self.embedder else 0
+        self.error = None
+        draft = self.builder.draft()
+        if draft is not None:
+            if draft.missing:
+                self.error = run(self.builder.embed(draft, lambda _: None))
+            new = self.builder.finish(draft, 1)
+            self.map = self.map if new is None else new
+        return self.embedder.texts[asked:] if self.embedder else []
+
+    @property
+    def shown(self):
+        return {each.id: each.content for each in self.map.memories}
+
+    @property
+    def embedded(self):
+        """Ids of memories whose row is the vector of their text."""
+        if self.map is None or self.map.dense is None:
+            return set()
+        return {
+            each.id
+            for each, row in zip(self.map.memories, self.map.dense.rows, strict=True)
+            if np.allclose(row, vector(each.content, len(row)))
+        }
+
+
+@pytest.fixture
+def embedder():
+    return FakeEmbedder()
+
+
+@pytest.fixture
+def bench(repo, embedder):
+    return Bench(repo, embedder)
+
+
+def fill(repo, count, text="text {}"):
+    put(repo, *(memory(f"m{number:03}", text.format(number)) for number in range(count)))
+
+
+def files(repo):
+    return repo / ".forge/memory"
+
+
+# --- what is embedded ---------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_first_build_embeds_every_text_once(repo, embedder, lexical):
+    bench = Bench(repo, embedder, lexical=lexical)
+    fill(repo, 5)
+
+    assert sorted(bench.build()) == [f"text {number}" for number in range(5)]
+    assert bench.embedded == set(bench.shown)
+
+
+def test_an_edit_embeds_exactly_one_text(repo, bench):
+    fill(repo, 200)
+    bench.build()
+    put(repo, memory("m007", "edited"))
+
+    assert bench.build() == ["edited"]
+    assert bench.shown["m007"] == "edited"
+    assert len(bench.embedded) == 200
+
+
+def test_touched_files_embed_none(repo, bench):
+    fill(repo, 20)
+    bench.build()
+    for number in range(20):
+        put(repo, memory(f"m{number:03}", f"text {number}"))
+
+    assert bench.build() == []
+
+
+def test_a_changed_edge_embeds_none_and_is_shown(repo, bench):
+    fill(repo, 3)
+    bench.build()
+    put(repo, memory("m000", "text 0", related=["m001"]))
+
+    assert bench.build() == []
+    assert [edge.id for edge in bench.map.memories[0].related] == ["m001"]
+
+
+def test_a_renamed_memory_embeds_none(repo, bench):
+    fill(repo, 3)
+    bench.build()
+    (files(repo) / "m000.md").unlink()
+    put(repo, memory("z", "text 0"))
+
+    assert bench.build() == []
+    assert bench.embedded == {"m001", "m002", "z"}
+
+
+@pytest.mark.parametrize("there", [[], ["on the branch"]])
+def test_a_branch_switched_away_and_back_embeds_none(repo, bench, there):
+    fill(repo, 200)
+    bench.build()
+    for file in files(repo).iterdir():
+        file.unlink()
+    put(repo, *(memory(f"b{number}", text) for number, text in enumerate(there)))
+    assert bench.build() == there
+    assert len(bench.map) == len(there)
+    fill(repo, 200)
+
+    assert bench.build() == []
+    assert len(bench.embedded) == 200 + len(there)
+
+
+def test_equal_texts_are_embedded_once(repo, bench):
+    fill(repo, 5, text="the same")
+
+    assert bench.build() == ["the same"]
+    assert len(bench.embedded) == 5
+
+
+def test_a_blank_body_is_listed_and_never_embedded(repo, bench):
+    put(repo, memory("blank", " \n\t"), memory("text", "text"))
+
+    assert bench.build() == ["text"]
+    assert set(bench.shown) == {"blank", "text"}
+    assert bench.map.dense.missing.tolist() == [True, False]
+
+
+@BOTH
+def test_only_blank_bodies_make_a_map_without_vectors(repo, embedder, lexical):
+    bench = Bench(repo, embedder, lexical=lexical)
+    put(repo, memory("blank", " \n"))
+
+    assert bench.build() == []
+    assert (set(bench.shown), bench.map.dense) == ({"blank"}, None)
+
+
+def test_a_full_rebuild_embeds_all(repo, bench):
+    fill(repo, 5)
+    bench.build()
+    bench.builder.forget_vectors()
+
+    assert len(bench.build()) == 5
+    assert len(bench.embedded) == 5
+
+
+def test_a_full_rebuild_happens_once(repo, bench):
+    fill(repo, 5)
+    bench.build()
+    bench.builder.forget_vectors()
+    bench.build()
+    put(repo, memory("m000", "edited"))
+
+    assert bench.build() == ["edited"]
+
+
+# --- what leaves and what is empty --------------------------------------------------------------------
+
+
+@BOTH
+def test_vectors_of_a_removed_memory_leave(repo, embedder, lexical):
+    bench = Bench(repo, embedder, lexical=lexical)
+    fill(repo, 3)
+    bench.build()
+    (files(repo) / "m001.md").unlink()
+
+    bench.build()
+
+    assert set(bench.shown) == {"m000", "m002"}
+    assert len(bench.map.dense) == 2
+    assert bench.embedded == {"m000", "m002"}
+
+
+@BOTH
+def test_an_emptied_store_is_an_empty_map(repo, embedder, lexical):
+    bench = Bench(repo, embedder, lexical=lexical)
+    fill(repo, 3)
+    bench.build()
+    for file in files(repo).iterdir():
+        file.unlink()
+
+    bench.build()
+
+    assert len(bench.map) == 0
+
+
+def test_a_missing_directory_is_an_empty_map(bench):
+    bench.build()
+
+    assert len(bench.map) == 0
+    assert bench.builder.problems == ()
+
+
+def test_nothing_new_on_disk_is_no_new_map(repo, bench):
+    fill(repo, 2)
+    bench.build()
+
+    assert bench.builder.draft() is None
+
+
+def test_a_file_that_is_no_memory_is_a_problem_and_the_rest_is_shown(repo, bench):
+    fill(repo, 2)
+    (files(repo) / "bad.md").write_bytes(b"---\nid: [\n---\n")
+
+    bench.build()
+
+    assert set(bench.shown) == {"m000", "m001"}
+    assert [problem.path.endswith("bad.md") for problem in bench.builder.problems] == [True]
+
+
+def test_without_an_embedder_words_are_all_there_is(repo):
+    bench = Bench(repo, None)
+    fill(repo, 3)
+
+    bench.build()
+
+    assert bench.map.dense is None
+    assert bench.map.lexical is not None
+
+
+def test_rows_in_both_legs_follow_the_memories_after_any_edits(repo, bench):
+    fill(repo, 30)
+    bench.build()
+    (files(repo) / "m000.md").unlink()
+    put(repo, memory("a", "first now"), memory("m015", "edited"), memory("z", "last now"))
+    bench.build()
+
+    assert [each.id for each in bench.map.memories] == sorted(bench.shown)
+    assert all(bench.map.find(each.id) is each for each in bench.map.memories)
+    assert bench.embedded == set(bench.shown)
+
+
+# --- what a search asks about memories beside words and vectors ------------------------------------------
+
+
+def traits_of(built):
+    return built.created.tolist(), built.occasion.tolist(), built.wide.tolist()
+
+
+@BOTH
+def test_traits_after_edits_equal_those_from_scratch(repo, embedder, lexical):
+    bench = Bench(repo, embedder, lexical=lexical)
+    wide, later = "数据库迁移脚本", "2025-03-05T05:06:07Z"
+    put(repo, *(memory(f"m{number}", wide if number % 2 else f"text {number}") for number in range(8)))
+    bench.build()
+    edits = [
+        [memory("m1", "in English now"), memory("m4", wide)],
+        [memory("a", wide, created_at=later), memory("z", "last now", created_at=later)],
+        [memory("m5", wide, created_at=later), memory("m6", "text 6", created_at="")],
+    ]
+    for changed in edits:
+        put(repo, *changed)
+        (files(repo) / f"{bench.map.memories[0].id}.md").unlink()
+        bench.build()
+
+        assert traits_of(bench.map.traits) == traits_of(Traits.of(bench.map.memories))
+
+    shown = dict(zip(bench.shown, bench.map.traits.wide.tolist(), strict=True))
+    assert (shown["m4"], shown["m6"], shown["m7"]) == (True, False, True)
+
+
+def test_a_memory_of_another_time_is_of_another_occasion_although_its_text_stays(repo, bench):
+    fill(repo, 3)
+    bench.build()
+    put(repo, memory("m001", "text 1", created_at="2025-03-05T05:06:07Z"))
+
+    assert bench.build() == []
+    first, second, third = bench.map.traits.occasion.tolist()
+    assert first == third != second
+
+
+def test_at_weight_0_traits_follow_the_texts_that_are_kept(repo, embedder):
+    bench = Bench(repo, embedder, lexical=False)
+    fill(repo, 3)
+    bench.build()
+    embedder.down = "unreachable"
+    put(repo, memory("m000", "数据库迁移脚本"), memory("new", "数据库"))
+    bench.build()
+
+    assert traits_of(bench.map.traits) == traits_of(Traits.of(bench.map.memories))
+    assert not bench.map.traits.wide.any()
+
+
+# --- failures -----------------------------------------------------------------------------------------
+
+
+def test_with_words_a_failed_edit_is_shown_without_a_vector(repo, bench, embedder):
+    fill(repo, 3)
+    bench.build()
+    embedder.down = "unreachable"
+    put(repo, memory("m001", "edited"))
+    bench.build()
+
+    assert bench.error.reason == "unreachable"
+    assert bench.shown["m001"] == "edited"
+    assert bench.embedded == {"m000", "m002"}
+
+
+def test_at_weight_0_a_failed_edit_keeps_the_older_text_with_its_vector(repo, embedder):
+    bench = Bench(repo, embedder, lexical=False)
+    fill(repo, 3)
+    bench.build()
+    embedder.down = "unreachable"
+    put(repo, memory("m001", "edited"), memory("new", "new"))
+    bench.build()
+
+    assert bench.shown == {"m000": "text 0", "m001": "text 1", "m002": "text 2"}
+    assert bench.embedded == set(bench.shown)
+
+
+def test_at_weight_0_a_forgotten_memory_is_gone_although_the_provider_is_down(repo, embedder):
+    bench = Bench(repo, embedder, lexical=False)
+    fill(repo, 3)
+    bench.build()
+    embedder.down = "unreachable"
+    put(repo, memory("m001", "edited"))
+    (files(repo) / "m002.md").unlink()
+    bench.build()
+
+    assert bench.shown == {"m000": "text 0", "m001": "text 1"}
+
+
+@BOTH
+def test_what_failed_is_built_by_the_next_build_although_no_file_changed(repo, embedder, lexical):
+    bench = Bench(repo, embedder, lexical=lexical)
+    fill(repo, 3)
+    embedder.down = "unreachable"
+    bench.build()
+    embedder.down = ""
+
+    bench.build()
+
+    assert bench.embedded == {"m000", "m001", "m002"}
+
+
+@BOTH
+def test_what_came_before_an_outage_is_not_asked_for_again(repo, embedder, lexical):
+    """A first build that is cut off again and again must still get done."""
+    bench = Bench(repo, embedder, lexical=lexical)
+    fill(repo, 300)
+    embedder.failures = ["", "", "unreachable"]
+    bench.build()
+    assert bench.error is not None
+
+    asked = bench.build()
+
+    assert len(asked) <= 300 - 64
+    assert len(bench.embedded) == 300
+
+
+@BOTH
+def test_a_full_rebuild_that_fails_keeps_the_old_vectors(repo, embedder, lexical):
+    bench = Bench(repo, embedder, lexical=lexical)
+    fill(repo, 3)
+    bench.build()
+    embedder.down = "unreachable"
+    bench.builder.forget_vectors()
+    bench.build()
+
+    assert bench.error.reason == "unreachable"
+    assert bench.embedded == {"m000", "m001", "m002"}
+
+
+@BOTH
+def test_a_full_rebuild_that_failed_is_finished_later(repo, embedder, lexical):
+    bench = Bench(repo, embedder, lexical=lexical)
+    fill(repo, 3)
+    bench.build()
+    embedder.down = "unreachable"
+    bench.builder.forget_vectors()
+    bench.build()
+    embedder.down = ""
+
+    assert sorted(bench.build()) == ["text 0", "text 1", "text 2"]
+    assert bench.build() == []
+
+
+def test_during_a_full_rebuild_the_old_vectors_serve(repo, bench):
+    fill(repo, 3)
+    bench.build()
+    bench.builder.forget_vectors()
+
+    draft = bench.builder.draft()
+    bench.map = bench.builder.finish(draft, 2)  # swapped before the vectors are there
+
+    assert len(draft.missing) == 3
+    assert bench.embedded == {"m000", "m001", "m002"}
+
+
+def test_a_full_rebuild_asked_for_in_the_middle_of_a_build_is_not_lost(repo, bench, embedder):
+    fill(repo, 3)
+    draft = bench.builder.draft()
+    bench.builder.forget_vectors()
+    assert run(bench.builder.embed(draft, lambda _: None)) is None
+    bench.builder.finish(draft, 1)
+
+    assert len(bench.build()) == 3
+
+
+def test_a_full_rebuild_asked_for_while_texts_are_out_breaks_nothing(repo, bench, embedder):
+    fill(repo, 3)
+    draft = bench.builder.draft()
+
+    async def interrupted():
+        embedder.hold = asyncio.Event()
+        task = asyncio.create_task(bench.builder.embed(draft, lambda _: None))
+        await embedder.called.wait()
+        bench.builder.forget_vectors()
+        embedder.hold.set()
+        return await task
+
+    assert run(interrupted()) is None
+    bench.map = bench.builder.finish(draft, 1)
+    assert len(bench.embedded) == 3
+
+
+# --- one bad text (H5, bug 7) -------------------------------------------------------------------------
+
+
+@BOTH
+def test_one_poison_among_300_is_quarantined_named_and_shown_without_a_vector(repo, embedder, lexical):
+    bench = Bench(repo, embedder, lexical=lexical)
+    fill(repo, 300)
+    embedder.poison = {"text 177": "server"}
+    bench.build()
+
+    assert bench.error is None
+    assert bench.embedded == set(bench.shown) - {"m177"}
+    assert len(bench.shown) == 300
+    assert [(p.path, "server" in p.reason) for p in bench.builder.problems] == [("m177", True)]
+
+
+def test_a_quarantined_text_is_not_sent_again_with_the_next_edit(repo, bench, embedder):
+    fill(repo, 3)
+    embedder.poison = {"text 1": "bad_input"}
+    bench.build()
+    put(repo, memory("m000", "edited"))
+
+    assert bench.build() == ["edited"]
+
+
+def test_a_quarantined_text_is_sent_again_when_a_person_asks(repo, bench, embedder):
+    fill(repo, 3)
+    embedder.poison = {"text 1": "bad_input"}
+    bench.build()
+    embedder.poison.clear()
+    bench.builder.retry_quarantined()
+
+    assert bench.build() == ["text 1"]
+    assert len(bench.embedded) == 3
+    assert bench.builder.problems == ()
+
+
+def test_a_retry_asked_for_in_the_middle_of_a_build_is_not_lost(repo, bench, embedder):
+    fill(repo, 3)
+    embedder.poison = {"text 1": "bad_input"}
+    bench.build()
+    embedder.poison.clear()
+    put(repo, memory("m000", "edited"))
+    draft = bench.builder.draft()
+    bench.builder.retry_quarantined()
+    run(bench.builder.embed(draft, lambda _: None))
+    bench.builder.finish(draft, 1)
+
+    assert bench.build() == ["text 1"]
+
+
+def test_a_quarantine_ends_after_an_hour_although_no_file_changed(repo, bench, embedder):
+    fill(repo, 3)
+    embedder.poison = {"text 1": "bad_input"}
+    bench.build()
+    embedder.poison.clear()
+    (key, (reason, until)), *_ = bench.builder.quarantined.items()
+    bench.builder.quarantined[key] = (reason, until - 3601)
+
+    assert bench.build() == ["text 1"]
+    assert bench.builder.problems == ()
+
+
+def test_an_edit_heals_a_quarantined_memory(repo, bench, embedder):
+    fill(repo, 3)
+    embedder.poison = {"text 1": "bad_input"}
+    bench.build()
+    put(repo, memory("m001", "harmless now"))
+
+    bench.build()
+
+    assert len(bench.embedded) == 3
+    assert bench.builder.problems == ()
+
+
+# --- another dimension behind the same name (H6) ------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("edited", ["m000", "m002"])
+def test_an_edit_that_comes_back_in_another_dimension_embeds_all_and_mixes_nothing(
+    repo, embedder, lexical, edited
+):
+    bench = Bench(repo, embedder, lexical=lexical)
+    fill(repo, 3)
+    bench.build()
+    embedder.dimension = 16
+    put(repo, memory(edited, "edited"))
+    for _ in range(2):
+        bench.build()
+
+    assert bench.map.dense.dimension == 16
+    assert bench.embedded == {"m000", "m001", "m002"}
+
+
+def test_other_threads_may_look_at_problems_during_builds(repo, bench, embedder):
+    fill(repo, 50)
+    embedder.poison = {"text 1": "bad_input"}
+    bench.build()
+    stop, failures = threading.Event(), []
+
+    def look():
+        while not stop.is_set():
+            try:
+                assert len(bench.builder.problems) <= 1
+            except Exception as error:  # noqa: BLE001 - handed to the test
+                failures.append(error)
+                return
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for number in range(3):
+        put(repo, memory(f"n{number}", f"new {number}"))
+        bench.builder.retry_quarantined()
+        bench.build()
+    stop.set()
+    looking.join(10)
+
+    assert failures == []

@@ -1,0 +1,272 @@
+"""Writing on request: versions follow the disk, one after another, and removals take what is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+
+import pytest
+
+from forged.counters import Metrics
+from forged.errors import MemoryNotFound, StoreError
+from forged.files.roots import Root
+from forged.maps.indexer import Indexer
+from forged.maps.writer import TRASH_S, Writer
+from forged.memory import Scope
+from tests.support.embedders import FakeEmbedder
+from tests.support.loops import PATIENCE_S, run
+from tests.support.scene import memory, put
+
+
+@pytest.fixture
+def trash(tmp_path):
+    return tmp_path / "state/trash"
+
+
+@pytest.fixture
+def writer(trash):
+    return Writer(str(trash))
+
+
+@contextlib.asynccontextmanager
+async def opened(top, embedder=None, *, lexical=True):
+    """The index of a repo root after its first build."""
+    indexer = Indexer(embedder=embedder, lexical=lexical, metrics=Metrics())
+    try:
+        index = indexer.open(Root(str(top), Scope.REPO))
+        await index.reach(index.wanted, time.monotonic() + PATIENCE_S, whole=True)
+        yield index
+    finally:
+        await indexer.close()
+
+
+def draft(memory_id, supersedes=None):
+    return memory(memory_id, f"text of {memory_id}", supersedes=supersedes)
+
+
+def on_disk(repo):
+    return sorted(file.stem for file in (repo / ".forge/memory").iterdir())
+
+
+def versions(repo):
+    """(version, supersedes) of every file, by id."""
+    from forged.files.store import MemoryStore
+
+    found = MemoryStore(str(repo), "repo").scan().memories
+    return {each.id: (each.version, each.supersedes) for each in found}
+
+
+# --- versions -----------------------------------------------------------------------------------------
+
+
+def test_a_new_memory_is_version_one_and_durable_on_return(repo, writer):
+    async def body():
+        async with opened(repo) as index:
+            return await writer.add(index, draft("mem_a"))
+
+    written, path = run(body())
+
+    assert (written.version, written.supersedes) == (1, None)
+    assert os.path.exists(path)
+
+
+def test_superseding_an_old_version_is_based_on_the_head_of_its_chain(repo, writer):
+    """Bug 25: an agent that still knows version 1 must not fork the chain."""
+    put(repo, draft("mem_1"), memory("mem_2", "two", supersedes="mem_1", version=2))
+
+    async def body():
+        async with opened(repo) as index:
+            return (await writer.add(index, draft("mem_3", "mem_1")))[0]
+
+    written = run(body())
+
+    assert (written.version, written.supersedes) == (3, "mem_2")
+
+
+def test_concurrent_versions_make_one_chain(repo, writer):
+    put(repo, draft("mem_1"))
+
+    async def body():
+        async with opened(repo) as index:
+            await asyncio.gather(*(writer.add(index, draft(f"mem_n{n}", "mem_1")) for n in range(8)))
+
+    run(body())
+
+    assert sorted(version for version, _ in versions(repo).values()) == list(range(1, 10))
+    links = [older for _, older in versions(repo).values() if older]
+    assert len(set(links)) == len(links)
+
+
+@pytest.mark.parametrize("failing", ["down", "hanging"])
+def test_versions_make_one_chain_while_the_provider_is_gone(repo, writer, failing):
+    """At weight 0 the map cannot show a text that has no vector, but the chain is on disk."""
+    put(repo, draft("mem_1"))
+    embedder = FakeEmbedder()
+
+    async def body():
+        async with opened(repo, embedder, lexical=False) as index:
+            if failing == "down":
+                embedder.down = "unreachable"
+            else:
+                embedder.hold = asyncio.Event()
+            for number in (2, 3, 4):
+                await asyncio.wait_for(writer.add(index, draft(f"mem_{number}", "mem_1")), 2)
+
+    run(body())
+
+    assert versions(repo) == {
+        "mem_1": (1, None),
+        "mem_2": (2, "mem_1"),
+        "mem_3": (3, "mem_2"),
+        "mem_4": (4, "mem_3"),
+    }
+
+
+def test_a_version_made_by_an_editor_a_moment_ago_counts(repo, writer):
+    put(repo, draft("mem_1"))
+
+    async def body():
+        async with opened(repo) as index:
+            put(repo, memory("mem_2", "two", supersedes="mem_1", version=2))
+            return (await writer.add(index, draft("mem_3", "mem_1")))[0]
+
+    assert run(body()).supersedes == "mem_2"
+
+
+@pytest.mark.parametrize("unknown", ["mem_gone", "../../etc/passwd"])
+def test_superseding_what_is_not_there_writes_nothing_and_says_so(repo, writer, unknown):
+    put(repo, draft("mem_1"))
+
+    async def body():
+        async with opened(repo) as index:
+            with pytest.raises(MemoryNotFound, match="forgectl list"):
+                await writer.add(index, draft("mem_2", unknown))
+
+    run(body())
+
+    assert on_disk(repo) == ["mem_1"]
+
+
+def test_a_cycle_by_hand_can_be_superseded(repo, writer):
+    put(repo, draft("mem_1", "mem_2"), memory("mem_2", "two", supersedes="mem_1", version=2))
+
+    async def body():
+        async with opened(repo) as index:
+            return (await writer.add(index, draft("mem_3", "mem_1")))[0]
+
+    written = run(body())
+
+    assert (written.version, written.supersedes) == (3, "mem_2")
+
+
+def test_a_failed_write_is_a_store_error_and_the_next_goes_through(repo, writer):
+    put(repo, draft("mem_1"))
+
+    async def body():
+        async with opened(repo) as index:
+            with pytest.raises(StoreError):
+                await writer.add(index, draft("mem_1", "mem_1"))
+            return (await writer.add(index, draft("mem_2", "mem_1")))[0]
+
+    assert run(body()).version == 2
+
+
+# --- removal ------------------------------------------------------------------------------------------
+
+
+def test_a_chain_is_looked_up_on_disk(repo, writer):
+    put(repo, draft("mem_1"))
+
+    async def body():
+        async with opened(repo) as index:
+            put(repo, memory("mem_2", "two", supersedes="mem_1", version=2), draft("mem_x"))
+            return [await writer.chain(index, each) for each in ("mem_1", "mem_2", "mem_x", "mem_no")]
+
+    assert run(body()) == [("mem_1", "mem_2"), ("mem_1", "mem_2"), ("mem_x",), ()]
+
+
+def test_removed_memories_wait_in_the_trash_and_the_receipt_says_what_is_out_of_reach(repo, writer, trash):
+    put(repo, draft("mem_1"), draft("mem_2"))
+
+    async def body():
+        async with opened(repo) as index:
+            return await writer.remove(index, ("mem_1",), erase=False)
+
+    gone = run(body())
+
+    assert (gone.ids, gone.trash) == (("mem_1",), str(trash))
+    assert on_disk(repo) == ["mem_2"]
+    assert [file.name for file in trash.rglob("*.md")] == ["mem_1.md"]
+    assert any("version control" in place for place in gone.unreachable)
+
+
+def test_erased_memories_are_nowhere(repo, writer, trash):
+    put(repo, draft("mem_1"))
+
+    async def body():
+        async with opened(repo) as index:
+            return await writer.remove(index, ("mem_1",), erase=True)
+
+    assert run(body()).trash == ""
+    assert on_disk(repo) == []
+    assert not trash.exists()
+
+
+def test_a_memory_of_a_moment_ago_can_be_removed(repo, writer):
+    async def body():
+        async with opened(repo) as index:
+            await writer.add(index, draft("mem_1"))
+            return await writer.remove(index, ("mem_1",), erase=False)
+
+    assert run(body()).ids == ("mem_1",)
+    assert on_disk(repo) == []
+
+
+def test_a_removed_head_is_not_what_the_next_version_is_based_on(repo, writer):
+    put(repo, draft("mem_1"), memory("mem_2", "two", supersedes="mem_1", version=2))
+
+    async def body():
+        async with opened(repo) as index:
+            await writer.remove(index, ("mem_2",), erase=False)
+            return (await writer.add(index, draft("mem_3", "mem_1")))[0]
+
+    written = run(body())
+
+    assert (written.version, written.supersedes) == (2, "mem_1")
+
+
+# --- the trash ----------------------------------------------------------------------------------------
+
+
+def test_the_trash_is_emptied_after_seven_days(repo, writer, trash):
+    put(repo, draft("mem_1"))
+
+    async def body():
+        async with opened(repo) as index:
+            await writer.remove(index, ("mem_1",), erase=False)
+
+    run(body())
+    now = time.time()
+
+    writer.empty_trash(now + TRASH_S - 3600)
+    assert len(list(trash.rglob("*.md"))) == 1
+    writer.empty_trash(now + TRASH_S + 3600)
+    assert list(trash.iterdir()) == []
+
+
+def test_a_trash_that_never_was_is_empty(writer):
+    writer.empty_trash(time.time())
+
+
+def test_emptying_the_trash_follows_no_link(writer, trash, tmp_path):
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("keep")
+    trash.mkdir(parents=True)
+    (trash / "link").symlink_to(precious)
+
+    writer.empty_trash(time.time() + 2 * TRASH_S)
+
+    assert (precious / "file").read_text() == "keep"

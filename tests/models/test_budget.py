@@ -1,0 +1,527 @@
+"""Limits hold whoever asks, every call is counted once, and a trouble with the file troubles no call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.errors import ProviderError
+from forged.models import Completion
+from forged.models.budget import Breaker, Day, GovernedChat, Governor
+from tests.support.loops import run, turns, until
+
+NOON = 1_777_636_800.0  # 2026-05-01T12:00:00Z
+DAY_S = 86_400
+
+
+class Clock:
+    def __init__(self, now=NOON):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+class Model:
+    """A chat model that answers what it was given, or waits for ever."""
+
+    def __init__(self, answer=None):
+        self.answer = answer
+        self.asked = []
+
+    async def complete(self, system, user, *, deadline, schema=None, enough=None):
+        self.asked.append((system, user, deadline, schema))
+        if self.answer is None:
+            await asyncio.Event().wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def aclose(self):
+        self.asked.append("closed")
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "cost.json"
+
+
+@pytest.fixture
+def governor(path, clock):
+    def make(*, tokens=0, calls=0, **options):
+        return Governor(str(path), daily_token_limit=tokens, calls_per_minute=calls, clock=clock, **options)
+
+    return make
+
+
+# --- limits -------------------------------------------------------------------------------------------
+
+
+def test_without_limits_everything_is_admitted(governor):
+    free = governor()
+    free.spend("hyde", prompt_tokens=10**8)
+
+    assert [free.admit(10**6) for _ in range(1000)] == [None] * 1000
+
+
+def test_a_call_that_would_pass_the_daily_limit_waits_for_midnight_utc(governor):
+    limited = governor(tokens=1000)
+    limited.spend("hyde", prompt_tokens=600, completion_tokens=300)
+
+    assert limited.admit(100) is None
+    refusal = limited.admit(101)
+    assert (refusal.reason, refusal.wait_s) == ("daily_token_limit", DAY_S / 2)
+    assert "900 of today's 1,000 tokens" in refusal.message
+    assert "2026-05-02T00:00:00Z" in refusal.message
+    assert "`memory.daily_token_limit`" in refusal.message
+
+
+def test_the_daily_limit_counts_every_purpose(governor):
+    limited = governor(tokens=1000)
+    limited.spend("hyde", prompt_tokens=500)
+    limited.spend("capture", completion_tokens=500)
+
+    assert limited.admit(1) is not None
+    assert limited.tokens_today == 1000
+
+
+def test_a_new_day_in_utc_starts_anew(governor, clock):
+    limited = governor(tokens=100)
+    limited.spend("hyde", prompt_tokens=100)
+    clock.now += limited.admit(1).wait_s
+
+    assert limited.tokens_today == 0
+    assert limited.admit(100) is None
+    assert limited.resets_at == "2026-05-03T00:00:00Z"
+
+
+def test_of_a_minute_so_many_calls_are_admitted_and_the_next_waits_for_the_oldest(governor, clock):
+    limited = governor(calls=2)
+    assert limited.admit(1) is None
+    clock.now += 20
+    assert limited.admit(1) is None
+
+    refusal = limited.admit(1)
+
+    assert (refusal.reason, refusal.wait_s) == ("calls_per_minute", 40)
+    assert "40 s, `llm.calls_per_minute` sets it" in refusal.message
+    clock.now += refusal.wait_s
+    assert limited.admit(1) is None
+    assert limited.admit(1).wait_s == 20
+
+
+def test_a_refused_call_takes_no_slot(governor, clock):
+    limited = governor(calls=1)
+    limited.admit(1)
+    clock.now += 30
+    for _ in range(10):
+        limited.admit(1)
+    clock.now += 30
+
+    assert limited.admit(1) is None
+
+
+def test_a_second_call_under_one_admission_takes_a_slot_when_it_is_counted(governor):
+    limited = governor(calls=2)
+    limited.admit(1)
+    limited.spend("capture", calls=2)
+
+    assert limited.admit(1).reason == "calls_per_minute"
+
+
+def test_a_clock_that_is_set_back_blocks_nothing(governor, clock):
+    limited = governor(calls=1)
+    limited.admit(1)
+    clock.now -= 3 * DAY_S
+
+    assert limited.admit(1) is None
+
+
+@given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 5))
+def test_in_no_minute_there_are_more_calls_than_allowed(steps, most):
+    clock = Clock()
+    limited = Governor("/nowhere/cost.json", daily_token_limit=0, calls_per_minute=most, clock=clock)
+    admitted = []
+    for step in steps:
+        clock.now += step
+        refusal = limited.admit(1)
+        assert refusal is None or refusal.wait_s > 0
+        if refusal is None:
+            admitted.append(clock.now)
+
+    assert all(sum(start <= at < start + 60 for at in admitted) <= most for start in admitted)
+
+
+# --- accounts -----------------------------------------------------------------------------------------
+
+
+def test_costs_are_added_up_by_day_and_purpose_newest_day_first(governor, clock):
+    counting = governor()
+    counting.spend("hyde", calls=1, prompt_tokens=5)
+    clock.now += DAY_S
+    counting.spend("hyde", prompt_tokens=10, completion_tokens=1)
+    counting.spend("hyde", failed=1, prompt_tokens=20)
+    counting.spend("capture", calls=2, prompt_tokens=7)
+
+    assert counting.days(2) == (
+        Day("2026-05-02", "capture", 2, 0, 7, 0),
+        Day("2026-05-02", "hyde", 2, 1, 30, 1),
+        Day("2026-05-01", "hyde", 1, 0, 5, 0),
+    )
+    assert {day.day for day in counting.days(1)} == {"2026-05-02"}
+
+
+def test_what_an_endpoint_claims_beyond_reason_is_cut(governor):
+    counting = governor()
+    counting.spend("hyde", prompt_tokens=-5, completion_tokens=10**30)
+
+    assert counting.tokens_today == 10**9
+
+
+def test_costs_of_the_last_ninety_days_survive_a_restart(governor, clock):
+    first = governor()
+    for _ in range(100):
+        first.spend("hyde", prompt_tokens=1)
+        clock.now += DAY_S
+    clock.now -= DAY_S
+    first.close()
+
+    kept = governor().days(1000)
+
+    assert kept == first.days(1000)
+    assert len(kept) == 90
+
+
+def test_the_limit_counts_what_was_spent_before_a_restart(governor):
+    first = governor(tokens=100)
+    first.spend("hyde", prompt_tokens=100)
+    first.close()
+
+    assert governor(tokens=100).admit(1).reason == "daily_token_limit"
+
+
+# --- the file -----------------------------------------------------------------------------------------
+
+
+def test_the_file_is_private_and_alone(governor, path):
+    counting = governor()
+    counting.spend("hyde", prompt_tokens=1)
+    counting.flush()
+
+    assert os.listdir(path.parent) == ["cost.json"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_is_written_when_nothing_was_counted(governor, path):
+    idle = governor()
+    idle.admit(5)
+    idle.close()
+
+    assert not path.exists()
+
+
+def test_what_was_counted_is_written_by_itself_a_while_later(governor, path):
+    async def scenario():
+        counting = governor(write_after_s=0.0)
+        counting.spend("hyde", prompt_tokens=3)
+        assert not path.exists()  # not by the caller, who may be answering an agent
+        await until(path.exists)
+
+    run(scenario())
+
+    assert governor().tokens_today == 3
+
+
+def test_many_calls_do_not_write_many_times(governor, path):
+    async def scenario():
+        counting = governor(write_after_s=60)
+        for _ in range(100):
+            counting.spend("hyde", prompt_tokens=1)
+            await turns(2)
+
+    run(scenario())
+
+    assert not path.exists()
+
+
+def test_what_is_written_is_not_written_again(governor, path):
+    counting = governor()
+    counting.spend("hyde", prompt_tokens=1)
+    counting.flush()
+    path.unlink()
+
+    counting.close()
+
+    assert not path.exists()
+
+
+def test_closing_writes_what_was_counted_last_and_leaves_no_timer(governor, path):
+    async def scenario():
+        counting = governor(write_after_s=60)
+        counting.spend("hyde", prompt_tokens=3)
+        counting.close()
+        assert governor().tokens_today == 3
+        path.unlink()
+        await turns()
+
+    run(scenario())
+
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        b'{"days":[{"day":"today","purpose":"hyde"}]}',
+        b'{"days":[{"day":"2026-05-01","purpose":"hyde","calls":-1}]}',
+        b'{"days":[{"day":"2026-05-01","purpose":"hyde","calls":1e400}]}',
+        b'{"x":' + b"[" * 100_000,
+    ],
+    ids=lambda content: content[:12].decode(errors="replace"),
+)
+def test_a_damaged_file_is_set_aside_with_a_warning_and_counting_starts_anew(governor, path, caplog, content):
+    path.parent.mkdir()
+    path.write_bytes(content)
+
+    counting = governor()
+
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert path.with_name("cost.json.damaged").read_bytes() == content
+    assert counting.days(90) == ()
+    counting.spend("hyde", prompt_tokens=1)
+    counting.close()
+    assert governor().tokens_today == 1
+
+
+@given(content=st.binary(max_size=200))
+def test_no_content_of_the_file_stops_the_daemon(tmp_path_factory, content):
+    file = tmp_path_factory.mktemp("cost") / "cost.json"
+    file.write_bytes(content)
+
+    Governor(str(file), daily_token_limit=1, calls_per_minute=1).close()
+
+
+def test_a_place_that_cannot_be_written_is_warned_of_once_and_counted_in_memory(governor, path, caplog):
+    path.parent.write_text("a file where the directory should be")
+    counting = governor(tokens=10)
+    caplog.clear()
+    for _ in range(3):
+        counting.spend("hyde", prompt_tokens=5)
+        counting.flush()
+
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert counting.admit(1).reason == "daily_token_limit"
+    path.parent.unlink()
+    counting.flush()
+    assert governor().tokens_today == 15
+
+
+# --- a governed model ---------------------------------------------------------------------------------
+
+
+def ask(model, system="s" * 40, user="u" * 4):
+    return model.complete(system, user, deadline=time.monotonic() + 5, schema={"type": "array"})
+
+
+def test_a_governed_call_is_passed_on_and_counted_as_the_completion_says(governor):
+    counting, model = governor(), Model(Completion("text", prompt_tokens=17, completion_tokens=3))
+    chat = GovernedChat(model, counting, "hyde")
+
+    assert run(ask(chat)).text == "text"
+    assert model.asked[0][0::3] == ("s" * 40, {"type": "array"})
+    assert counting.days(1) == (Day("2026-05-01", "hyde", 1, 0, 17, 3),)
+    run(chat.aclose())
+    assert model.asked[-1] == "closed"
+
+
+@pytest.mark.parametrize(("reason", "tokens"), [("timeout", 11), ("unreachable", 0)])
+def test_a_failed_call_counts_its_estimated_prompt_if_it_was_read(governor, reason, tokens):
+    counting = governor()
+    failure = ProviderError("gone", reason=reason)
+
+    with pytest.raises(ProviderError) as caught:
+        run(ask(GovernedChat(Model(failure), counting, "hyde")))
+
+    assert caught.value is failure
+    assert counting.days(1) == (Day("2026-05-01", "hyde", 1, 1, tokens, 0),)
+
+
+def test_a_cancelled_call_counts_its_estimated_prompt(governor):
+    counting, model = governor(), Model()
+
+    async def scenario():
+        call = asyncio.create_task(ask(GovernedChat(model, counting, "hyde")))
+        await until(lambda: model.asked)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    run(scenario())
+
+    assert counting.days(1) == (Day("2026-05-01", "hyde", 1, 1, 11, 0),)
+
+
+def test_a_call_that_somebody_waits_for_is_counted_but_not_held_up_by_the_minute(governor):
+    counting, model = governor(calls=1), Model(Completion("text"))
+    for _ in range(2):
+        run(ask(GovernedChat(model, counting, "hyde")))
+
+    assert len(model.asked) == 2
+    assert counting.admit(1).reason == "calls_per_minute"
+
+
+def test_a_call_beyond_the_daily_limit_is_refused_and_never_made(governor):
+    counting, model = governor(tokens=10), Model(Completion("text"))
+
+    with pytest.raises(ProviderError, match=r"`memory\.daily_token_limit`") as caught:
+        run(ask(GovernedChat(model, counting, "hyde")))
+
+    assert caught.value.reason == "limit"
+    assert caught.value.retry_after_s > 0
+    assert model.asked == []
+    assert counting.days(1) == ()
+
+
+def test_calls_side_by_side_do_not_pass_the_daily_limit_together(governor):
+    counting, model = governor(tokens=25), Model()
+
+    async def scenario():
+        calls = [asyncio.create_task(ask(GovernedChat(model, counting, "hyde"))) for _ in range(5)]
+        await turns()
+        asked = len(model.asked)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        return asked
+
+    assert run(scenario()) == 2
+    assert counting.admit(3) is None  # 22 are spent now, and none is under way
+
+
+# --- the breaker --------------------------------------------------------------------------------------
+
+
+def opened(clock):
+    breaker = Breaker(clock)
+    for _ in range(5):
+        breaker.failed("unreachable")
+    return breaker
+
+
+def test_four_failures_in_a_row_hold_nothing_back(clock):
+    breaker = Breaker(clock)
+    for _ in range(4):
+        breaker.failed("timeout")
+
+    assert (breaker.wait_s(clock.now), breaker.is_probe) == (0, False)
+
+
+def test_five_failures_in_a_row_open_it_however_slowly_they_came(clock):
+    breaker = Breaker(clock)
+    for _ in range(5):
+        clock.now += 600
+        breaker.failed("timeout")
+
+    assert (breaker.wait_s(clock.now), breaker.is_probe) == (15, True)
+
+
+def test_a_success_in_between_starts_the_count_anew(clock):
+    breaker = Breaker(clock)
+    for reason in ("server",) * 4 + ("",) + ("server",) * 4:
+        breaker.failed(reason) if reason else breaker.succeeded()
+
+    assert not breaker.is_probe
+
+
+def test_probes_are_15_30_and_then_60_seconds_apart(clock):
+    breaker = opened(clock)
+    waits = []
+    for _ in range(5):
+        waits.append(breaker.wait_s(clock.now))
+        clock.now += waits[-1]
+        assert breaker.wait_s(clock.now) == 0
+        breaker.failed("unreachable")
+
+    assert waits == [15, 30, 60, 60, 60]
+
+
+def test_a_probe_that_succeeds_closes_it(clock):
+    breaker = opened(clock)
+    clock.now += 15
+    breaker.succeeded()
+
+    assert (breaker.wait_s(clock.now), breaker.is_probe) == (0, False)
+
+
+@pytest.mark.parametrize("reason", ["limit", "storage", "internal"])
+def test_what_was_no_call_says_nothing_about_the_endpoint(clock, reason):
+    breaker = Breaker(clock)
+    for _ in range(9):
+        breaker.failed(reason, 30)
+
+    assert (breaker.wait_s(clock.now), breaker.is_probe) == (0, False)
+
+
+@pytest.mark.parametrize(("asked_s", "waited_s"), [(20, 20), (1000, 300), (None, 0)])
+def test_a_retry_after_is_waited_for_but_not_for_ever(clock, asked_s, waited_s):
+    breaker = Breaker(clock)
+    breaker.failed("rate_limited", asked_s)
+
+    assert (breaker.wait_s(clock.now), breaker.is_probe) == (waited_s, False)
+
+
+def test_a_short_retry_after_brings_no_probe_forward(clock):
+    breaker = opened(clock)
+    breaker.failed("rate_limited", 1)
+
+    assert breaker.wait_s(clock.now) == 30
+
+
+@pytest.mark.parametrize("call_s", [0.0, 0.5, 3.0, 10.0])
+def test_in_a_minute_of_failing_calls_there_are_at_most_twelve(clock, call_s):
+    breaker, made = Breaker(clock), []
+    while clock.now <= NOON + 600:
+        clock.now += breaker.wait_s(clock.now)
+        for _ in range(1 if breaker.is_probe else 2):
+            made.append(clock.now)
+            clock.now += call_s
+        breaker.failed("unreachable")
+
+    assert max(sum(start <= at < start + 60 for at in made) for start in made) <= 12
+
+
+def test_a_day_in_the_file_is_what_a_reader_expects(governor, path):
+    counting = governor()
+    counting.spend("capture", calls=2, failed=1, prompt_tokens=30, completion_tokens=4)
+    counting.flush()
+
+    assert msgspec.json.decode(path.read_bytes()) == {
+        "days": [
+            {
+                "day": "2026-05-01",
+                "purpose": "capture",
+                "calls": 2,
+                "failed": 1,
+                "prompt_tokens": 30,
+                "completion_tokens": 4,
+            }
+        ]
+    }

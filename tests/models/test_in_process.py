@@ -1,0 +1,304 @@
+"""The embedder over a model in this process: queries pass passages, deadlines hold, bad rows do not enter."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from forged.errors import ProviderError
+from forged.models import Kind, Vectors
+from forged.models.in_process import InProcessEmbedder, threads
+
+
+class Model:
+    """Counts calls; `hold` of a kind keeps its calls waiting; `rows` replaces what comes out."""
+
+    def __init__(self) -> None:
+        self.loads = 0
+        self.calls: list[tuple[Kind, tuple[str, ...]]] = []
+        self.begun = {"query": threading.Event(), "passage": threading.Event()}
+        self.hold = {"query": threading.Event(), "passage": threading.Event()}
+        self.rows: Vectors | None = None
+        self.failure: Exception | None = None
+        for gate in self.hold.values():
+            gate.set()
+
+    def load(self):
+        self.loads += 1
+        if self.failure is not None:
+            raise self.failure
+        return self.encode
+
+    def encode(self, texts: list[str], kind: Kind) -> Vectors:
+        self.calls.append((kind, tuple(texts)))
+        self.begun[kind].set()
+        assert self.hold[kind].wait(10)
+        if self.rows is not None:
+            return self.rows
+        return np.array([[3.0, float(len(text))] for text in texts], dtype=np.float32)
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for _, texts in self.calls for text in texts]
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+def run(model: Model, body, **prefixes: str):
+    """Run `body(embedder)`, and let every call of the model end whatever happens."""
+
+    async def go():
+        embedder = InProcessEmbedder("key", model.load, **prefixes)
+        try:
+            return await asyncio.wait_for(body(embedder), 20)
+        finally:
+            for gate in model.hold.values():
+                gate.set()
+            await embedder.aclose()
+
+    return asyncio.run(go())
+
+
+async def begun(model: Model, kind: Kind) -> None:
+    assert await asyncio.to_thread(model.begun[kind].wait, 10)
+
+
+def test_rows_are_unit_vectors_in_the_order_of_the_texts(model: Model) -> None:
+    texts = [f"{'word ' * (n % 40)}{n}" for n in range(50)]
+
+    rows = run(model, lambda e: e.embed(texts))
+
+    expected = np.array([[3.0, len(text)] for text in texts])
+    assert rows.dtype == np.float32
+    assert np.allclose(rows, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_no_texts_are_no_rows(model: Model) -> None:
+    assert run(model, lambda e: e.embed([])).shape[0] == 0
+    assert model.calls == []
+
+
+def test_the_model_is_loaded_once_and_not_before_the_first_text(model: Model) -> None:
+    async def body(embedder: InProcessEmbedder) -> None:
+        assert model.loads == 0
+        await asyncio.gather(*(embedder.embed(["a"], kind) for kind in ("query", "passage") * 3))
+
+    run(model, body)
+
+    assert model.loads == 1
+
+
+def test_a_load_that_failed_is_tried_again(model: Model) -> None:
+    async def body(embedder: InProcessEmbedder) -> Vectors:
+        model.failure = ProviderError("no file", reason="unreachable")
+        with pytest.raises(ProviderError, match="no file"):
+            await embedder.embed(["a"])
+        model.failure = None
+        return await embedder.embed(["a"])
+
+    assert run(model, body).shape == (1, 2)
+
+
+def test_each_kind_gets_its_prefix(model: Model) -> None:
+    async def body(embedder: InProcessEmbedder) -> None:
+        await embedder.embed(["a"], "query")
+        await embedder.embed(["b"], "passage")
+
+    run(model, body, query_prefix="q: ", passage_prefix="p: ")
+
+    assert model.calls == [("query", ("q: a",)), ("passage", ("p: b",))]
+
+
+def test_a_query_does_not_wait_for_the_passages_before_it(model: Model) -> None:
+    async def body(embedder: InProcessEmbedder) -> Vectors:
+        model.hold["passage"].clear()
+        rebuild = asyncio.create_task(embedder.embed(["p"] * 40))
+        await begun(model, "passage")
+        rows = await embedder.embed(["q"], "query")
+        assert not rebuild.done()
+        model.hold["passage"].set()
+        await rebuild
+        return rows
+
+    assert run(model, body).shape == (1, 2)
+
+
+def test_an_edit_does_not_wait_for_the_whole_rebuild_before_it(model: Model) -> None:
+    async def body(embedder: InProcessEmbedder) -> None:
+        model.hold["passage"].clear()
+        rebuild = asyncio.create_task(embedder.embed(["long " * 150] * 10))
+        await begun(model, "passage")
+        edit = asyncio.create_task(embedder.embed(["edit"]))
+        await asyncio.sleep(0)
+        model.hold["passage"].set()
+        await asyncio.gather(rebuild, edit)
+
+    run(model, body)
+
+    assert model.texts.index("edit") < 3
+
+
+def test_long_passages_go_one_to_a_call_and_short_ones_together(model: Model) -> None:
+    run(model, lambda e: e.embed(["word " * 140] * 2 + ["short fact"] * 10))
+
+    assert [len(texts) for _, texts in model.calls] == [1, 1, 10]
+
+
+def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model: Model) -> None:
+    async def body(embedder: InProcessEmbedder) -> None:
+        model.hold["query"].clear()
+        first = asyncio.create_task(embedder.embed(["first"], "query"))
+        await begun(model, "query")
+        with pytest.raises(ProviderError) as caught:
+            await embedder.embed(["second"], "query", deadline=time.monotonic() + 0.05)
+        assert caught.value.reason == "timeout"
+        model.hold["query"].set()
+        await first
+        await embedder.embed(["third"], "query")
+
+    run(model, body)
+
+    assert model.texts == ["first", "third"]
+
+
+def test_a_deadline_that_is_over_is_a_timeout_without_a_call(model: Model) -> None:
+    with pytest.raises(ProviderError) as caught:
+        run(model, lambda e: e.embed(["a"], "query", deadline=time.monotonic() - 1))
+
+    assert caught.value.reason == "timeout"
+    assert model.calls == []
+
+
+def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model: Model) -> None:
+    async def body(embedder: InProcessEmbedder) -> None:
+        model.hold["passage"].clear()
+        work = asyncio.create_task(embedder.embed(["long " * 150] * 5))
+        await begun(model, "passage")
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        model.hold["passage"].set()
+        await embedder.embed(["after"])
+
+    run(model, body)
+
+    assert len(model.texts) == 2
+
+
+@pytest.mark.parametrize("text", ["", " \n\t "])
+def test_a_blank_text_is_refused_without_a_call(model: Model, text: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        run(model, lambda e: e.embed(["fine", text]))
+
+    assert caught.value.reason == "bad_input"
+    assert model.calls == []
+
+
+def test_what_no_tokenizer_takes_is_replaced(model: Model) -> None:
+    run(model, lambda e: e.embed(["a\0b\ud800c"]))
+
+    assert model.texts == ["a\ufffdb\ufffdc"]
+
+
+@pytest.mark.parametrize(("kind", "most"), [("query", 2048), ("passage", 4096)])
+def test_a_text_is_cut_to_what_the_model_can_use(model: Model, kind: Kind, most: int) -> None:
+    run(model, lambda e: e.embed(["漢" * 9000], kind), query_prefix="q: ", passage_prefix="p: ")
+
+    (text,) = model.texts
+    assert most - 3 < len(text.encode()) <= most
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([[np.nan, 1.0]], "bad_input"),
+        ([[np.inf, 1.0]], "bad_input"),
+        ([[0.0, 0.0]], "bad_input"),
+        ([1.0, 2.0], "bad_reply"),
+        ([[1.0, 0.0], [0.0, 1.0]], "bad_reply"),
+    ],
+)
+def test_rows_that_are_no_vectors_are_an_error(model: Model, rows: list[object], reason: str) -> None:
+    model.rows = np.array(rows, dtype=np.float32)
+
+    with pytest.raises(ProviderError) as caught:
+        run(model, lambda e: e.embed(["a"]))
+
+    assert caught.value.reason == reason
+
+
+def test_closing_does_not_wait_for_the_call_under_way(model: Model) -> None:
+    async def body(embedder: InProcessEmbedder) -> bool:
+        model.hold["passage"].clear()
+        work = asyncio.create_task(embedder.embed(["a"]))
+        await begun(model, "passage")
+        await embedder.aclose()
+        waiting = not work.done()
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        return waiting
+
+    assert run(model, body)
+
+
+def test_two_calls_at_once_have_threads_for_both() -> None:
+    assert 1 <= threads() <= max(1, (os.cpu_count() or 1) // 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a priority per thread")
+def test_passages_step_back_behind_other_work_and_neither_queries_nor_the_loading_do(model: Model) -> None:
+    seen: dict[str, int] = {}
+
+    def load():
+        seen["load"] = os.getpriority(os.PRIO_PROCESS, 0)
+
+        def encode(texts: list[str], kind: Kind) -> Vectors:
+            seen[kind] = os.getpriority(os.PRIO_PROCESS, 0)
+            return model.encode(texts, kind)
+
+        return encode
+
+    async def body(embedder: InProcessEmbedder) -> int:
+        embedder._load = load
+        for kind in ("passage", "query", "passage"):
+            await embedder.embed(["a"], kind)
+        return os.getpriority(os.PRIO_PROCESS, 0)
+
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+
+    assert run(model, body) == ours
+    assert (seen["load"], seen["query"]) == (ours, ours)
+    assert seen["passage"] > ours
+
+
+def _embedded_in_a_child(embedder: InProcessEmbedder, answer) -> None:
+    try:
+        asyncio.run(embedder.embed(["a"]))
+    except ProviderError as error:
+        answer.send(error.reason)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_is_refused_and_does_not_hang(model: Model) -> None:
+    async def body(embedder: InProcessEmbedder) -> str:
+        await embedder.embed(["a"])
+        fork = multiprocessing.get_context("fork")
+        ours, theirs = fork.Pipe(duplex=False)
+        child = fork.Process(target=_embedded_in_a_child, args=(embedder, theirs))
+        child.start()
+        try:
+            return ours.recv() if await asyncio.to_thread(ours.poll, 10) else "it hangs"
+        finally:
+            child.kill()
+            child.join()
+
+    assert run(model, body) == "limit"

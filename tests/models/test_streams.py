@@ -1,0 +1,199 @@
+"""Server-sent events of a chat endpoint, read as they come and as a whole."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.errors import ProviderError
+from forged.models import Completion, streams
+
+
+def event(content: object = None, *, end: str | None = None, **delta: object) -> bytes:
+    choice = {"index": 0, "delta": {"role": "assistant", "content": content, **delta}, "finish_reason": end}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3}}\n\n'
+BODY = (
+    b": a sign of life\n\n"
+    + event("")
+    + event("Tabs are ")
+    + event("used.\n")
+    + event("缩进用制表符。")
+    + event(None, end="stop")
+    + USAGE
+    + DONE
+)
+SAID = "Tabs are used.\n缩进用制表符。"
+
+
+def read(body: bytes) -> Completion:
+    return streams.completion("http://x", body, ("sys", "user"))
+
+
+def test_a_stream_says_what_its_deltas_say_together():
+    assert read(BODY) == Completion(SAID, 7, 3)
+
+
+@given(st.lists(st.integers(0, len(BODY)), max_size=12))
+def test_where_a_stream_is_cut_into_chunks_makes_no_difference(cuts):
+    stream, places = streams.Stream(), [0, *sorted(cuts), len(BODY)]
+    for start, stop in pairwise(places):
+        stream.feed(BODY[start:stop])
+
+    assert (stream.answer, stream.whole, stream.events) == (SAID, True, 6)
+
+
+@given(st.integers(0, len(BODY)))
+def test_of_a_stream_that_breaks_off_the_beginning_is_kept(cut):
+    stream = streams.Stream()
+    stream.feed(BODY[:cut])
+
+    assert SAID.startswith(stream.answer)
+    assert stream.whole == (b'"stop"' in BODY[:cut] and b"\n" in BODY[:cut].split(b'"stop"')[1])
+
+
+def test_a_reply_in_one_piece_is_read_as_ever():
+    body = json.dumps({"choices": [{"message": {"content": SAID}}]}).encode()
+
+    assert read(body).text == SAID
+    assert read(body).whole
+
+
+def test_carriage_returns_are_no_part_of_an_event():
+    assert read(BODY.replace(b"\n", b"\r\n")).text == SAID
+
+
+def test_an_event_without_a_blank_after_its_colon_is_one():
+    assert read(BODY.replace(b"data: ", b"data:")).text == SAID
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"event: message", b"id: 7", b"retry: 100", b": ping", b"data: {broken", b"data: [1]", b"data:", b"???"],
+)
+def test_a_line_that_says_nothing_costs_only_itself(line):
+    before, after = BODY[: BODY.index(b"data: ")], BODY[BODY.index(b"data: ") :]
+
+    assert read(before + line + b"\n\n" + after).text == SAID
+
+
+def test_the_last_event_counts_without_a_line_end_behind_it():
+    assert read(event("Tabs") + event(" are used.").strip()).text == "Tabs are used."
+
+
+def test_thoughts_are_no_answer_but_better_than_none():
+    thinking = event(None, reasoning_content="Hm, ") + event(None, reasoning_content="tabs.")
+
+    assert read(thinking + event("Spaces.") + DONE).text == "Spaces."
+    assert read(thinking + DONE).text == "Hm, tabs."
+
+
+def test_thoughts_that_are_no_text_cost_nothing_beside_them():
+    assert read(event("Tabs.", reasoning={"tokens": 7}) + DONE).text == "Tabs."
+
+
+def test_a_thought_that_the_template_began_is_told_by_its_end():
+    assert streams.opens_in_thought(event("Hm, tabs?") + event("</think>\nSpaces.") + DONE)
+    assert not streams.opens_in_thought(event("<think>Hm.</think>Spaces.") + DONE)
+    assert not streams.opens_in_thought(event("Spaces.") + DONE)
+
+
+def test_an_open_think_block_is_no_text_yet():
+    stream = streams.Stream()
+
+    stream.feed(event("<think>Let me see.\n"))
+    assert stream.answer == ""
+    stream.feed(event("Tabs?</think>\nSpaces.\n"))
+    assert stream.answer == "Spaces."
+
+
+def test_content_may_come_in_parts():
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "Tabs."}]
+
+    assert read(event(parts) + DONE).text == "Tabs."
+
+
+def test_tokens_that_nobody_counted_are_estimated_from_what_came():
+    found = read(event("Tabs are used.") + DONE)
+
+    assert found.prompt_tokens > 0
+    assert found.completion_tokens > 0
+
+
+def test_a_second_choice_is_not_heard():
+    body = b'data: {"choices":[{"delta":{"content":"one"}},{"delta":{"content":"two"}}]}\n\n'
+
+    assert read(body + DONE).text == "one"
+
+
+def test_the_event_in_which_a_server_gives_up_is_an_error_body():
+    gave_up = b'{"error":{"message":"overloaded","code":529}}'
+
+    assert streams.error_in(event("Tabs") + b"data: " + gave_up + b"\n\n") == gave_up
+    assert streams.error_in(BODY) == b""
+    assert streams.error_in(gave_up) == b""
+
+
+@pytest.mark.parametrize(
+    "gave_up",
+    [
+        b'{"choices":null,"error":{"message":"overloaded","code":529}}',
+        b'{"choices":[{"delta":null,"error":{"message":"overloaded","code":529}}]}',
+        b'{"object":"error","message":"overloaded","code":529}',
+    ],
+    ids=["without choices", "OpenRouter, in a choice", "vLLM"],
+)
+def test_a_server_gives_up_in_more_than_one_form(gave_up):
+    assert streams.error_in(event("Tabs") + b"data: " + gave_up + b"\n\n" + DONE) == gave_up
+
+
+@pytest.mark.parametrize("before", [b"", event("Tabs")])
+def test_llama_cpp_gave_up_in_a_field_of_its_own(before):
+    body = before + b'error: {"code":400,"message":"exceeds the available context size"}\n\n' + DONE
+
+    assert json.loads(streams.error_in(body))["error"]["code"] == 400
+
+
+@pytest.mark.parametrize("nothing", [{"delta": None}, {"text": ""}, {"delta": {}}])
+def test_the_end_may_come_without_a_delta(nothing):
+    end = {"choices": [{"finish_reason": "stop", **nothing}]}
+
+    assert read(event("Tabs") + b"data: " + json.dumps(end).encode() + b"\n\n").whole
+
+
+def test_tokens_may_be_counted_beside_no_choices():
+    usage = b'data: {"choices":null,"usage":{"prompt_tokens":7,"completion_tokens":3}}\n\n'
+
+    assert read(event("Tabs") + usage + DONE) == Completion("Tabs", 7, 3)
+
+
+def test_a_stream_of_nothing_is_an_empty_answer():
+    assert read(DONE).text == ""
+
+
+def test_what_is_neither_a_stream_nor_json_is_a_bad_reply():
+    with pytest.raises(ProviderError, match="no JSON"):
+        read(b"<!doctype html>")
+
+
+def test_a_watcher_is_asked_after_each_event_and_not_for_signs_of_life():
+    heard: list[str] = []
+
+    def enough(text: str) -> bool:
+        heard.append(text)
+        return text.endswith("used.")
+
+    seen = streams.watch(enough)
+    found = [
+        seen(chunk) for chunk in (b": ping\n\n", event("Tabs "), event("are us")[:-2], b"\n", event("ed."))
+    ]
+
+    assert found == [False, False, False, False, True]
+    assert heard == ["Tabs", "Tabs are us", "Tabs are used."]

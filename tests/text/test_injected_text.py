@@ -1,0 +1,147 @@
+"""What forged has put into a conversation is cut out of it again, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.retrieval.injection import Entry, render
+from forged.text.injected_text import without_echo
+from tests.support.scene import memory
+
+A, B = "0123456789abcdef", "fedcba9876543210"
+CONTENT = "Always use errors.As.\n\nIt sees through wrapping,\nwhich == does not."
+BLOCK = render([Entry(memory("mem_1", CONTENT)), Entry(memory("mem_2", "WALRUS"))]).text
+
+
+def opener(digest=A):
+    return f"<forged-memories {digest}>"
+
+
+def closer(digest=A):
+    return f"</forged-memories {digest}>"
+
+
+def test_an_injection_as_it_is_rendered_is_cut():
+    assert BLOCK
+    assert without_echo(f"before\n{BLOCK}after", ()) == ("before\n\nafter", 1)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+@pytest.mark.parametrize("escape", [False, True])
+def test_an_injection_inside_json_is_cut(levels, escape):
+    quoted = BLOCK
+    for _ in range(levels):
+        quoted = json.dumps({"prompt": quoted})
+    if escape:
+        quoted = quoted.replace("<", "\\u003c").replace(">", "\\u003E").replace("/forged", "\\/forged")
+
+    left, count = without_echo(f"before {quoted} after", ())
+
+    assert count == 1
+    assert "WALRUS" not in left
+    assert left.startswith("before ")
+    assert left.endswith(" after")
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "count"),
+    [
+        (f"a {opener()}x{closer()} b {opener(B)}y{closer(B)} c", "a  b  c", 2),
+        (f"a {opener()}x{opener(B)}y{closer(B)}z{closer()} b", "a  b", 1),
+        (f"a {opener()}x{opener()}y{closer()} b", "a  b", 1),
+        (f"a {opener()}x", "a ", 1),
+        (f"a {opener()}x{closer(B)} y", "a ", 1),
+        (f"a {closer()} b", "a  b", 0),
+        (f"a {opener(A.upper())}x{closer()} b", "a  b", 1),
+    ],
+)
+def test_a_block_ends_at_its_own_closer_or_at_the_end(text, left, count):
+    assert without_echo(text, ()) == (left, count)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a <forged-memories> is a block",
+        "a &lt;forged-memories 0123456789abcdef>x",
+        "the digest 0123456789abcdef of forged-memories",
+        "<forged-memories 0123>x</forged-memories 0123>",
+        "<b>x</b>",
+    ],
+)
+def test_what_is_no_marker_is_left(text):
+    assert without_echo(text, ()) == (text, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Use tabs.", ""),
+        ("before\n\nUse   tabs.\n\nafter", "before\n\n\n\nafter"),
+        ("before\n \t\n  Use\ntabs. \n\nafter", "before\n \t\n\n\nafter"),
+        ("Use tabs.\n\nUse tabs.", "\n\n"),
+    ],
+)
+def test_a_paragraph_that_is_an_injected_memory_is_cut(text, left):
+    found, count = without_echo(text, ["Use tabs."])
+
+    assert found == left
+    assert count == text.count("Use")
+
+
+@pytest.mark.parametrize(
+    "text", ["Use tabs!", "We say: Use tabs.", "Use tabs.\nAnd this.", "use tabs.", "Usetabs.", "- Use tabs."]
+)
+def test_what_somebody_wrote_himself_is_left(text):
+    assert without_echo(text, ["Use tabs.", "", " \n"]) == (text, 0)
+
+
+def test_a_memory_of_several_paragraphs_is_cut_as_a_whole():
+    text = f"before\n\n{CONTENT}\n\nafter"
+
+    assert without_echo(text, [CONTENT]) == ("before\n\n\n\nafter", 1)
+
+
+def test_a_part_of_a_memory_is_left():
+    first, second = CONTENT.split("\n\n")
+
+    assert without_echo(f"{first}\n\nother\n\n{second}", [CONTENT]) == (f"{first}\n\nother\n\n{second}", 0)
+
+
+def test_the_longer_of_two_memories_with_the_same_beginning_is_cut():
+    first, second = CONTENT.split("\n\n")
+
+    assert without_echo(f"{first}\n\n{second}\n\n{first}", [first, CONTENT]) == ("\n\n", 2)
+
+
+@given(st.text(), st.text(), st.text())
+def test_nothing_between_the_markers_is_left(before, inside, after):
+    left, count = without_echo(f"{before}{opener()}{inside} WALRUS{closer()}{after}", ())
+
+    assert "WALRUS" not in left
+    assert count >= 1
+
+
+@given(st.text(alphabet=" \n\t\r\x0b\u2028ab.", max_size=40))
+def test_a_memory_is_found_whatever_white_space_it_got(content):
+    left, _ = without_echo(f"before\n\n{content}\n\nafter", [content])
+
+    assert left.split() == ["before", "after"]
+
+
+@given(st.text(alphabet=" \nab<", max_size=60), st.lists(st.text(alphabet=" \nab", max_size=8), max_size=4))
+def test_only_whole_memories_are_missing(text, injected):
+    left, count = without_echo(text, injected)
+
+    assert (left == text) == (count == 0)
+
+
+@pytest.mark.parametrize("piece", [opener(), closer(), "<", "\\", "\n ", "\n\n", "a\n\n", " ", "\\u003c"])
+def test_hostile_text_takes_linear_time(piece):
+    """A quadratic search would take minutes here; no clock is needed to notice."""
+    without_echo(piece * ((1 << 18) // len(piece)) + "x", ["a", "a\n\nb"])

@@ -1,0 +1,56 @@
+"""Prompts are files: each has its reasons beside it, and what is sent is the file and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from forged.text import prompts
+
+FOLDER = Path(prompts.__file__).parent
+SENT = sorted(file.stem for file in FOLDER.glob("*.md") if not file.name.endswith(".why.md"))
+PLACES = {
+    "hyde": set(),
+    "hyde.ask": {"window", "count"},
+    "classifier": set(),
+    "classifier.ask": {"mark", "said", "existing"},
+}
+
+
+def test_every_prompt_is_known_here():
+    assert set(SENT) == set(PLACES)
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_a_prompt_has_its_reasons_beside_it(name):
+    assert (FOLDER / f"{name.partition('.')[0]}.why.md").is_file()
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_a_prompt_is_its_file_without_the_last_line_end(name):
+    assert f"{prompts.text(name)}\n" == (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    assert prompts.text(name).strip() == prompts.text(name)
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_what_is_filled_in_is_what_the_code_fills_in(name):
+    """A `$` too many would raise while an agent waits, one too few would send a prompt without its window."""
+    template = prompts.template(name)
+
+    assert template.is_valid()
+    assert set(template.get_identifiers()) == PLACES[name]
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_a_prompt_has_no_blanks_that_nobody_sees(name):
+    assert all(line == line.rstrip() and "\t" not in line for line in prompts.text(name).splitlines())
+
+
+def test_nothing_is_sent_of_why():
+    everything = "".join(map(prompts.text, SENT))
+
+    for why in FOLDER.glob("*.why.md"):
+        for line in why.read_text(encoding="utf-8").splitlines():
+            assert len(re.sub(r"\W", "", line)) < 40 or line not in everything

@@ -1,0 +1,252 @@
+"""What counts as said already. A fact that is taken for another is lost, so the rules of difference lead."""
+
+from __future__ import annotations
+
+import itertools
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.text.same_text import Texts, content_words, normalised
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether they are alike, which must not depend on which one was there first."""
+    there, back = Texts([one]).has_like(other), Texts([other]).has_like(one)
+    assert there == back
+    return there
+
+
+# --- normalised --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use tabs",
+        "  Use\n\ttabs ",
+        "USE TABS!",
+        "Use **tabs**.",
+        "*Use tabs.*",
+        "_Use_ `tabs`",
+        "“Use tabs”",
+        "\"Use 'tabs'\"...",
+        "- Use tabs",
+        "**Use `tabs`**",
+        "`use tabs`",
+        "ｕｓｅ　ｔａｂｓ。",
+    ],
+)
+def test_typography_is_no_difference(text):
+    assert normalised(text) == "use tabs"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("pass *args and **kwargs", "pass args and kwargs"),
+        ("define __init__ there", "define init there"),
+        ("2*3*4", "234"),
+        ("prefer \" over '", "prefer ' over \""),
+        ("the separator is :", "the separator is ;"),
+        ("match *.py and *.pyi", "match .py and .pyi"),
+        ("don't", "dont"),
+        ("- 5 degrees", "5 degrees"),
+        ("use C", "use C++"),
+        ('take `"` here and `"` there', "take `'` here and `'` there"),
+        ("a\tb", "ab"),
+    ],
+)
+def test_marks_that_mean_something_stay(one, other):
+    assert normalised(one) != normalised(other)
+
+
+@given(st.text(max_size=40))
+def test_form_of_unicode_case_and_outer_space_never_matter(text):
+    assert normalised(f" {unicodedata.normalize('NFKC', text)}\n") == normalised(text)
+    assert normalised(text.casefold()) == normalised(text.casefold().casefold())
+
+
+# --- alike -------------------------------------------------------------------------------------------
+
+SAME = [
+    ("User prefers `errors.As` over type assertions.", "Prefer errors.As over type assertions."),
+    ("Please remember that we should wrap errors with context.", "We prefer to wrap errors with context"),
+    ("From now on, use tabs.", "Remember: use tabs"),
+    ("For future reference: CI runs on Jenkins", "Note that CI runs on Jenkins."),
+    ("I work in Sydney", "The user works in Sydney."),
+    ("I'm based in Sydney.", "User is based in Sydney"),
+    ("Don't use tabs", "Do not use tabs."),
+    ("We cannot deploy on Fridays.", "we can't deploy on Fridays"),
+    ("The API returns errors as JSON.", "API return errors as JSON"),
+    ("The policies live in a cache.", "Policy lives in the caches"),
+    ("Use spaces (not tabs).", "Use spaces, not tabs"),
+    ("**Remember** to run `go test ./...` first", "run go test ./... first."),
+    ("Use spaces - not tabs", "use spaces, not tabs"),
+    ("请使用制表符缩进", "记住：使用制表符缩进。"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_the_same_in_a_few_other_words_is_alike(one, other):
+    assert alike(one, other)
+
+
+def test_one_ordinary_word_more_among_six_is_no_news():
+    assert alike(
+        "wrap errors with context before returning", "wrap errors with useful context before returning"
+    )
+
+
+DIFFERENT = [
+    ("use tabs", "never use tabs"),
+    ("use spaces, not tabs", "use tabs, not spaces"),
+    ("Use Python 3.11", "Use Python 3.12"),
+    ("deploy on Fridays", "deploy on Mondays"),
+    (
+        "The goose service deploys to the staging cluster every night after tests pass",
+        "The atlas service deploys to the staging cluster every night after tests pass",
+    ),
+    ("migrate from mysql to postgres", "migrate to mysql from postgres"),
+    ("deploy before the review is done", "deploy after the review is done"),
+    ("You may force-push to branches", "You must force-push to branches"),
+    ("my machine runs Debian", "your machine runs Debian"),
+    ("goose is a service", "goose has a service"),
+    ("We used Postgres for queues", "We use Postgres for queues"),
+    ("CI ran on Jenkins", "CI runs on Jenkins"),
+    ("the production database is read only", "the product database is read only"),
+    ("the accounting service owns invoices", "the account service owns invoices"),
+    ("serve it over http", "serve it over https"),
+    ("ask in Teams before merging", "ask in team before merging"),
+    ("User sessions expire at noon", "Sessions expire at noon"),
+    ("write it in C", "write it in C++"),
+    ("pass -x to it", "pass --x to it"),
+    ("choose option A", "choose option B"),
+    ("assert x == y in tests", "assert x != y in tests"),
+    ("the mask is a | b", "the mask is a & b"),
+    ("the width is a - b", "the width is a * b"),
+    ("tests lie in `tests`", "tests lie in `test`"),
+    ("I want you to write the tests", "I want to write the tests"),
+    ("Users log in over SSO", "The user logs in over SSO"),
+    ("使用制表符缩进", "不使用制表符缩进"),
+    ("上线之前运行全部测试", "上线之后运行全部测试"),
+    ("我们每周五发布新的版本到生产环境", "我们每周五不发布新的版本到生产环境"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_another_statement_is_not_alike(one, other):
+    assert not alike(one, other)
+
+
+LONG = "we run the integration tests against the shared cluster on every push and wait for results"
+
+
+def test_an_added_ordinary_word_in_a_long_text_is_no_news():
+    assert alike(LONG, LONG.replace("shared", "shared regional"))
+
+
+@pytest.mark.parametrize(
+    "addition",
+    [
+        *("not", "never", "no", "without", "nicht", "не", "avoid", "only", "unless", "used", "rarely", "any"),
+        *(
+            "3",
+            "three",
+            "v2",
+            "100%",
+            "goose_db",
+            "errors.As",
+            "--fast",
+            "Goose",
+            "AWS",
+            "pre-commit",
+            "march",
+        ),
+        *("不", "`walrus`", "café", "dont", "less", "formerly", "except", "ci", "before"),
+    ],
+)
+def test_an_added_negation_number_name_or_function_word_is_news(addition):
+    assert not alike(LONG, LONG.replace("shared", f"{addition} shared"))
+
+
+def test_an_added_word_in_a_short_text_is_news():
+    assert not alike("wrap errors with useful context everywhere", "wrap errors with context everywhere")
+
+
+def test_more_than_a_fifth_added_is_news():
+    words = [f"word{letter}" for letter in "abcdefghijkl"]
+
+    assert alike(" ".join(words), " ".join([*words, "lambda", "omicron"]))
+    assert not alike(" ".join(words), " ".join([*words, "lambda", "omicron", "sigma"]))
+
+
+def test_a_text_is_found_although_the_rarest_word_of_the_question_is_not_in_it():
+    words = LONG.split()
+    others = [" ".join(words[turn:] + words[:turn]) for turn in range(1, 4)]
+
+    assert Texts(["regional offices", *others, LONG]).has_like(LONG.replace("shared", "shared regional"))
+
+
+WORDS = st.sampled_from(
+    [
+        "goose",
+        "atlas",
+        "deploys",
+        "stores",
+        "caches",
+        "retry",
+        "budget",
+        "cluster",
+        "queue",
+        "table",
+        "branch",
+    ]
+)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=30), st.data())
+def test_a_word_replaced_is_never_alike(words, data):
+    place = data.draw(st.integers(0, len(words) - 1))
+    replaced = [*words[:place], "walrus", *words[place + 1 :]]
+
+    assert alike(" ".join(words), " ".join(words))
+    assert not alike(" ".join(words), " ".join(replaced))
+
+
+@given(st.lists(WORDS, min_size=6, max_size=40), st.data())
+def test_additions_up_to_a_fifth_are_found_among_many_texts(words, data):
+    count = data.draw(st.integers(1, len(words) // 5))
+    longer = list(words)
+    for _ in range(count):
+        longer.insert(data.draw(st.integers(0, len(longer))), data.draw(st.sampled_from(["walrus", *words])))
+    others = [" ".join(order) for order in itertools.islice(itertools.permutations(words[:5]), 20)]
+
+    assert Texts([*others, " ".join(words)]).has_like(" ".join(longer))
+    assert Texts([*others, " ".join(longer)]).has_like(" ".join(words))
+
+
+@given(st.lists(st.text(max_size=60), max_size=6), st.text(max_size=60))
+def test_every_text_is_like_itself_and_nothing_raises(texts, question):
+    known = Texts(texts)
+
+    known.has_like(question)
+    assert all(map(known.has_like, texts))
+    assert not Texts().has_like(question)
+
+
+def test_the_same_text_is_kept_once():
+    texts = Texts(["use tabs", "Use tabs."])
+
+    assert len(texts) == 1
+
+
+def test_content_words_are_those_that_carry_something():
+    assert content_words("Remember that the user's caches are not in /srv, ok?") == (
+        "user's",
+        "cach",
+        "/srv",
+        "ok",
+    )

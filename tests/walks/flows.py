@@ -1,0 +1,165 @@
+"""The flows: what is asked of a daemon with some thirty memories, and when it is over.
+
+Each is recorded as it is in daily use: the agent's connection stands, and a moment before it has searched the
+workspace for something else. So the daemon still knows where the memories of the workspace lie; resolving it
+anew is not among what is counted.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.support.daemon import eventually
+from tests.walks.stage import SESSION, Flow, Stage, staged
+
+_PATIENCE_S = 60.0
+_SUBJECTS = ("billing", "search", "login", "upload", "mail", "report", "export", "import", "audit", "backup")
+_SENTENCES = (
+    "The {} service writes its log to the shared disk every night.",
+    "Alarms of the {} service go to the team that built it.",
+    "The {} tables were moved to the new cluster in March.",
+)
+MEMORIES = tuple(sentence.format(subject) for subject in _SUBJECTS for sentence in _SENTENCES)
+_FACT = "Flamingo migrations run with the tool called sqitch."
+_ORDERS = (
+    "From now on, always run the linter before you commit.",
+    "From now on, always write the changelog in English.",
+    "From now on, never push to the main branch on Fridays.",
+    "From now on, use pnpm instead of npm in this repository.",
+    "From now on, always add a test for each bug that you fix.",
+    "From now on, keep functions shorter than forty lines.",
+    "From now on, sign every release with the hardware key.",
+    "From now on, put screenshots into the design folder.",
+)
+
+
+def walks() -> list[Flow]:
+    """Record all flows; with and without the local model at the same time, as most of it is waiting."""
+    with ThreadPoolExecutor() as pool:
+        by_words, by_model = pool.submit(_by_words), pool.submit(_by_model)
+        first, *others = by_words.result()
+        return [first, by_model.result(), *others]
+
+
+def _by_words() -> list[Flow]:
+    with tempfile.TemporaryDirectory(prefix="walks") as top, staged(Path(top), "builtin:lexical") as stage:
+        _fill(stage)
+        stage.learn_heartbeats()
+        return [
+            _retrieve(stage, "Retrieve, by words", 16),
+            _turn(stage),
+            _edit(stage),
+            _remember(stage),
+            _recorded(stage, "`status`", lambda _: stage.say("status", str(stage.repo))),
+        ]
+
+
+def _by_model() -> Flow:
+    model = "local:multilingual-e5-small"
+    with tempfile.TemporaryDirectory(prefix="walks") as top, staged(Path(top), model) as stage:
+        _fill(stage)
+        eventually(lambda: _has_learned(stage), _PATIENCE_S)
+        stage.learn_heartbeats()
+        return _retrieve(stage, "Retrieve, local model", 20)
+
+
+def _fill(stage: Stage) -> None:
+    for text in (*MEMORIES, _FACT):
+        stage.say("remember", str(stage.repo), text)
+    eventually(lambda: _finds(stage, _FACT), _PATIENCE_S)
+
+
+def _finds(stage: Stage, text: str) -> bool:
+    found = stage.say("search", str(stage.repo), text, limit=1)
+    return [hit["content"] for hit in found["memories"]] == [text]
+
+
+def _recorded(
+    stage: Stage,
+    title: str,
+    act: Callable[[int], object],
+    is_whole: Callable[[int], bool] = lambda _: True,
+    **most: int,
+) -> Flow:
+    """Record with another request before; `most` are the limits by process."""
+
+    def search(_: int) -> None:
+        stage.say("search", str(stage.repo), "tables of the new cluster")
+
+    return stage.record(title, act, before=search, is_whole=is_whole, most=most)
+
+
+def _has_learned(stage: Stage) -> bool:
+    status = stage.say("status", str(stage.repo))
+    roots = [root for root in status["roots"] if root["memories"]]
+    return status["gate"]["state"] == "vectors" and all("dense" in root["legs"] for root in roots)
+
+
+def _retrieve(stage: Stage, title: str, most: int) -> Flow:
+    def ask(number: int) -> None:
+        found = stage.say(
+            "retrieve",
+            str(stage.repo),
+            _conversation(f"With which tool do flamingo migrations run, attempt {number}?"),
+            session_id=SESSION,
+            turn_id=f"turn {number}",
+        )
+        assert _FACT in found["text"], found
+
+    return _recorded(stage, title, ask, daemon=most)
+
+
+def _turn(stage: Stage) -> Flow:
+    def tell(number: int) -> None:
+        before = stage.memory_files()
+        stage.say("on_turn_complete", _conversation(_ORDERS[number]))
+        eventually(lambda: stage.memory_files() > before, _PATIENCE_S)
+
+    def is_whole(number: int) -> bool:
+        return _is_settled(stage, len(MEMORIES) + 2 + number)
+
+    return _recorded(stage, "Captured turn", tell, is_whole, daemon=30, worker=14)
+
+
+def _is_settled(stage: Stage, count: int) -> bool:
+    status = stage.say("status", str(stage.repo))
+    shown = sum(root["memories"] for root in status["roots"])
+    return status["capture"]["state"] == "idle" and shown == count
+
+
+def _edit(stage: Stage) -> Flow:
+    path = next(path for path in stage.memory_files() if MEMORIES[0] in path.read_text())
+
+    def words(number: int) -> str:
+        return MEMORIES[0].replace("night", f"{number + 2} hours")
+
+    def edit(number: int) -> None:
+        old = MEMORIES[0] if number == 0 else words(number - 1)
+        fresh = path.with_name(".fresh")
+        fresh.write_text(path.read_text().replace(old, words(number)))
+        fresh.rename(path)
+
+    return _recorded(
+        stage, "File edit to new map", edit, lambda number: _finds(stage, words(number)), daemon=12
+    )
+
+
+def _remember(stage: Stage) -> Flow:
+    def fact(number: int) -> str:
+        return f"Ticket {number} of the zebra project waits for the customer's answer."
+
+    def remember(number: int) -> None:
+        stage.say("remember", str(stage.repo), fact(number))
+
+    return _recorded(stage, "`remember`", remember, lambda number: _finds(stage, fact(number)))
+
+
+def _conversation(last: str) -> list[dict[str, str]]:
+    return [
+        {"role": "user", "content": "Have a look at the failing job, please."},
+        {"role": "assistant", "content": "It is green again; a mirror was slow."},
+        {"role": "user", "content": last},
+    ]

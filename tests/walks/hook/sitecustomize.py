@@ -1,0 +1,74 @@
+"""Notes every function of the project that this process enters, in a file of its own.
+
+Python imports a module of this name by itself when a process starts, so the daemon, the capture worker that
+it spawns and a client are all watched by an environment alone: PYTHONPATH leads here, WALKS_TO names a
+folder, WALKS_OF the directories of the packages. Nothing of the project is changed or imported.
+
+One line for each call: time (monotonic nanoseconds, one clock for all processes), thread, cause, caller,
+file, function. `caller` is the innermost function of the project that was running, as `file:function`.
+`cause` is the number of the event-loop callback that the call goes back to: what asyncio starts in a
+callback, tasks and `to_thread`, inherits its context and with it the number; 0 is what began otherwise. The
+code of a module or a class body is not a function: an import is no call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import time
+from contextvars import ContextVar
+from functools import cache
+from inspect import CO_OPTIMIZED
+from types import FrameType
+
+_PACKAGES = tuple(filter(None, os.environ.get("WALKS_OF", "").split(os.pathsep)))
+_cause: ContextVar[int] = ContextVar("cause", default=0)
+_causes = itertools.count(1)
+
+
+@cache
+def _named(path: str) -> str:
+    """A file of the packages as `package/module.py`; nothing for any other."""
+    package = next((each for each in _PACKAGES if path.startswith(each + os.sep)), "")
+    return os.path.relpath(path, os.path.dirname(package)) if package else ""
+
+
+def _caller(frame: FrameType) -> tuple[str, bool]:
+    """The function of the project that called this one, and whether the event loop did."""
+    above = frame.f_back
+    by_loop = False
+    while above is not None:
+        code = above.f_code
+        if name := _named(code.co_filename):
+            return f"{name}:{code.co_qualname}", by_loop
+        by_loop = by_loop or (code.co_qualname == "Handle._run")
+        above = above.f_back
+    return "-", by_loop
+
+
+def _in_task() -> bool:
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio.current_task() is not None
+
+
+def _note(frame: FrameType, event: str, _: object) -> None:
+    code = frame.f_code
+    if event != "call" or not code.co_flags & CO_OPTIMIZED or not (name := _named(code.co_filename)):
+        return
+    caller, by_loop = _caller(frame)
+    if by_loop and not _in_task():
+        _cause.set(next(_causes))
+    now, thread = time.monotonic_ns(), threading.get_ident()
+    os.write(_file(), f"{now}\t{thread}\t{_cause.get()}\t{caller}\t{name}\t{code.co_qualname}\n".encode())
+
+
+@cache
+def _file() -> int:
+    return os.open(f"{os.environ['WALKS_TO']}/{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+if _PACKAGES:
+    threading.setprofile(_note)
+    sys.setprofile(_note)

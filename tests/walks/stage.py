@@ -1,0 +1,204 @@
+"""A daemon with memories and an agent beside it, all of them watched, and recordings of what they do.
+
+A recording begins with an action and ends when its visible end has come and no process has entered a function
+for a while, heartbeats aside. It is made three times, after one that is thrown away so that nothing is done
+for the first time, and a file belongs to a flow if at least two of the three entered it: what the daemon
+happens to do beside the flow (its scan every half minute, say) is then left out, and what a busy machine
+once skips is not. An action whose end was missed is recorded again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tests.support.daemon import DaemonProcess, eventually
+from tests.walks.traces import Call, Traces
+
+HERE = Path(__file__).parent
+SESSION = "session"
+PROCESSES = ("client", "daemon", "worker")
+RUNS, _NEEDED, _MOST_RUNS = 3, 2, 8
+_QUIET_S = 0.3
+_IDLE_S = 1.3  # longer than the longest period of a heartbeat, which is a second
+_PATIENCE_S = 60.0
+# Methods through which asyncio hands a connection what came in: where a request begins.
+_RECEIVING = ("data_received", "buffer_updated")
+
+
+class Walk(NamedTuple):
+    """The files that one process entered in a flow, in order of the first entry.
+
+    `calls` and `switches` (a call into another file than the call before it) are those of the last run. `own`
+    are the files that the request's own task entered, in its order; all where no request came in.
+    `sometimes` were entered in one run only.
+    """
+
+    files: tuple[str, ...] = ()
+    calls: Counter[str] = Counter()  # noqa: RUF012 - never changed
+    switches: int = 0
+    own: tuple[str, ...] = ()
+    sometimes: tuple[str, ...] = ()
+
+
+class Flow(NamedTuple):
+    """One flow of data: the walks of its processes, and how many files they may enter at most."""
+
+    title: str
+    client: Walk
+    daemon: Walk
+    worker: Walk
+    most: dict[str, int]
+
+
+class Stage:
+    """Everything that a flow needs. `say` has the agent call a method and returns the reply."""
+
+    def __init__(
+        self, daemon: DaemonProcess, agent: subprocess.Popen[bytes], repo: Path, traces: Traces
+    ) -> None:
+        self.daemon = daemon
+        self.repo = repo
+        self._agent = agent
+        self._traces = traces
+
+    def say(self, method: str, *arguments: object, **named: object) -> Any:
+        assert self._agent.stdin is not None
+        assert self._agent.stdout is not None
+        self._agent.stdin.write(msgspec.json.encode([method, arguments, named]) + b"\n")
+        self._agent.stdin.flush()
+        answer = self._agent.stdout.readline()
+        assert answer, f"the agent ended\n{self.daemon.log()}"
+        return msgspec.json.decode(answer)
+
+    def memory_files(self) -> frozenset[Path]:
+        tops = (self.repo, self.daemon.home)
+        return frozenset(path for top in tops for path in (top / ".forge").rglob("*.md"))
+
+    def learn_heartbeats(self) -> None:
+        """Watch an idle daemon twice; what it does more rarely is seen once at most."""
+        self._wait_until_quiet(time.monotonic_ns())
+        seen = []
+        for _ in range(2):
+            since = time.monotonic_ns()
+            time.sleep(_IDLE_S)
+            seen.append({call.edge for call in self._traces.calls(since)})
+        self._traces.heartbeats = frozenset.intersection(*map(frozenset, seen))
+
+    def record(
+        self,
+        title: str,
+        act: Callable[[int], object],
+        *,
+        before: Callable[[int], object],
+        is_whole: Callable[[int], bool],
+        most: dict[str, int],
+    ) -> Flow:
+        """Record `act(number)` until it was whole three times, the first one aside.
+
+        `before` prepares it unrecorded; `is_whole` looks afterwards, by requests, if its end had come.
+        """
+        runs: list[list[Call]] = []
+        for number in range(_MOST_RUNS):
+            before(number)
+            calls = self._recorded(lambda: act(number))  # noqa: B023 - called at once
+            if is_whole(number) and number:
+                runs.append(calls)
+            if len(runs) == RUNS:
+                return Flow(title, *(self._walk(runs, role) for role in PROCESSES), most)
+        raise AssertionError(f"{title}: its end was missed in {_MOST_RUNS - len(runs)} of {_MOST_RUNS} runs")
+
+    def _walk(self, runs: Sequence[Sequence[Call]], role: str) -> Walk:
+        return _walk([[call for call in run if self._role(call) == role] for run in runs])
+
+    def _recorded(self, act: Callable[[], object]) -> list[Call]:
+        self._wait_until_quiet(time.monotonic_ns())
+        since = time.monotonic_ns()
+        act()
+        eventually(lambda: self._traces.calls(since), _PATIENCE_S)
+        self._wait_until_quiet(since)
+        return self._traces.calls(since)
+
+    def _wait_until_quiet(self, since: int) -> None:
+        def is_quiet() -> bool:
+            calls = self._traces.calls(since)
+            last = calls[-1].at if calls else since
+            return time.monotonic_ns() - last > _QUIET_S * 1e9
+
+        eventually(is_quiet, _PATIENCE_S)
+
+    def _role(self, call: Call) -> str:
+        return {self._agent.pid: "client", self.daemon.pid: "daemon"}.get(call.pid, "worker")
+
+
+def _walk(runs: Sequence[Sequence[Call]]) -> Walk:
+    entered = Counter(file for run in runs for file in dict.fromkeys(call.file for call in run))
+    last = runs[-1]
+    ordered = dict.fromkeys(call.file for run in reversed(runs) for call in run)
+    files = tuple(file for file in ordered if entered[file] >= _NEEDED)
+    causes = {call.cause for call in last if call.function.rpartition(".")[2] in _RECEIVING}
+    own = dict.fromkeys(call.file for call in last if not causes or call.cause in causes)
+    return Walk(
+        files=files,
+        calls=Counter(call.file for call in last),
+        switches=sum(one.file != other.file for one, other in itertools.pairwise(last)),
+        own=tuple(file for file in own if file in files),
+        sometimes=tuple(sorted(set(entered) - set(files))),
+    )
+
+
+@contextlib.contextmanager
+def staged(top: Path, model: str) -> Iterator[Stage]:
+    """Start daemon and agent under a folder that is empty; both are gone at the end."""
+    home, repo, folder = top / "home", top / "home" / "repo", top / "traces"
+    (repo / ".git").mkdir(parents=True)
+    folder.mkdir()
+    watched = {
+        "PYTHONPATH": str(HERE / "hook"),
+        "WALKS_TO": str(folder),
+        "WALKS_OF": os.pathsep.join(map(_directory, ("forged", "forged_client"))),
+    }
+    daemon = DaemonProcess(home, env={**watched, "FORGED_MEMORY__EMBEDDING_MODEL": model})
+    try:
+        daemon.start()
+        with _agent(daemon, repo) as agent:
+            yield Stage(daemon, agent, repo, Traces(folder))
+        daemon.stop()
+    finally:
+        daemon.close()
+
+
+@contextlib.contextmanager
+def _agent(daemon: DaemonProcess, repo: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [sys.executable, HERE / "agent.py", daemon.socket, repo, SESSION],
+        env=daemon.env,
+        cwd=repo,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as agent:
+        try:
+            yield agent
+            assert agent.stdin is not None
+            agent.stdin.close()
+            agent.wait(10)
+        finally:
+            agent.kill()
+
+
+def _directory(package: str) -> str:
+    found = importlib.util.find_spec(package)
+    assert found is not None
+    assert found.origin is not None
+    return os.path.dirname(found.origin)

@@ -1,0 +1,56 @@
+"""What the processes noted: calls into files of the project, and which are only heartbeats.
+
+A `Call` is one line of a process's file. A heartbeat is a pair of caller and function that an idle daemon
+shows in every stretch of idle time, such as the sweep of connections each second and the watcher's look at
+its directories: it happens beside a flow and is no part of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Call(NamedTuple):
+    """A function of the project was entered, for the first time or to go on after a wait."""
+
+    pid: int
+    at: int
+    thread: int
+    cause: int
+    caller: str
+    file: str
+    function: str
+
+    @property
+    def edge(self) -> tuple[str, str, str]:
+        return self.caller, self.file, self.function
+
+
+class Traces:
+    """The folder that all processes note in; each line is read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.heartbeats: frozenset[tuple[str, str, str]] = frozenset()
+        self._calls: list[Call] = []
+        self._read: dict[Path, int] = {}
+
+    def calls(self, since: int) -> list[Call]:
+        """All calls from a moment on that are no heartbeats, in the order of time."""
+        for path in self.folder.iterdir():
+            self._calls += self._new(path)
+        self._calls.sort(key=lambda call: call.at)
+        return [call for call in self._calls if call.at >= since and call.edge not in self.heartbeats]
+
+    def _new(self, path: Path) -> list[Call]:
+        with path.open("rb") as file:
+            file.seek(self._read.get(path, 0))
+            whole, _, _ = file.read().rpartition(b"\n")
+        self._read[path] = self._read.get(path, 0) + len(whole) + bool(whole)
+        return [_call(int(path.name), line) for line in whole.decode().splitlines()]
+
+
+def _call(pid: int, line: str) -> Call:
+    at, thread, cause, caller, file, function = line.split("\t")
+    return Call(pid, int(at), int(thread), int(cause), caller, file, function)
