@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 REAL_VENV ?= .venv-real
 REAL_BIN := $(REAL_VENV)/bin
+BENCH_VENV ?= .venv-bench
+BENCH_BIN := $(BENCH_VENV)/bin
 
 .PHONY: demo test test-faults test-real lint bench flows clean test-mutations
 
@@ -44,12 +46,19 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed
-	$(BIN)/python tests/bench/run.py
+# With peers (600 MB) in a venv of its own; redis-server and cc come from the system. ROWS=all or names of rows,
+# AGAINST=COMMIT compares this checkout with another. Exit 1: a row is missed; 2: a peer is not here.
+$(BENCH_VENV)/.installed: pyproject.toml client/pyproject.toml
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check -e ./client -e '.[bench]'
+	touch $@
+
+bench: $(BENCH_VENV)/.installed
+	$(BENCH_BIN)/python tests/bench/run.py $(if $(AGAINST),--against $(AGAINST)) $(ROWS)
 
 # Which files a request enters, in every process; `make flows WRITE=forged/docs/architecture.md` keeps the page.
 flows: $(VENV)/.installed
 	$(BIN)/python -m tests.walks $(if $(WRITE),--write $(WRITE))
 
 clean:
-	rm -rf $(VENV) $(REAL_VENV) build dist
+	rm -rf $(VENV) $(REAL_VENV) $(BENCH_VENV) build dist
