@@ -10,7 +10,8 @@ from pathlib import Path
 import corpus
 from measuring import Broken, Figure, directory, in_turn, ms, p50
 
-from forged.files.store import MemoryStore
+from forged.files.roots import Root
+from forged.files.scan import scan
 from forged.memory import Scope
 
 _FILES = 10_000
@@ -21,12 +22,12 @@ def cold() -> Sequence[Figure]:
     """P9: scan and parse, against the same files only opened and read."""
     with directory() as top:
         place = corpus.write(top, _FILES)
-        store = MemoryStore(str(top), Scope.REPO)
-        found = store.scan()
+        root = Root(str(top), Scope.REPO)
+        found = scan(root)
         if len(found.memories) != _FILES or found.problems:
             raise Broken(f"{len(found.memories)} memories and {len(found.problems)} problems")
         del found
-        taken = in_turn({"forged": store.scan, "floor": lambda: _read_all(place)}, _ROUNDS)
+        taken = in_turn({"forged": lambda: scan(root), "floor": lambda: _read_all(place)}, _ROUNDS)
     return [_figure("scan and parse / scandir + open + read", taken, 3.6)]
 
 
@@ -34,12 +35,12 @@ def unchanged() -> Sequence[Figure]:
     """P10: a rescan, against scandir and stat."""
     with directory() as top:
         place = corpus.write(top, _FILES)
-        store = MemoryStore(str(top), Scope.REPO)
-        before = store.scan()
-        if store.scan(before) is not before:
+        root = Root(str(top), Scope.REPO)
+        before = scan(root)
+        if scan(root, before) is not before:
             raise Broken("a rescan of unchanged files made a new snapshot")
         taken = in_turn(
-            {"forged": lambda: store.scan(before), "floor": lambda: _look_at_all(place)}, 2 * _ROUNDS
+            {"forged": lambda: scan(root, before), "floor": lambda: _look_at_all(place)}, 2 * _ROUNDS
         )
     return [_figure("rescan / scandir + stat", taken, 1.4)]
 
