@@ -19,7 +19,8 @@ from sampling import median_of
 
 try:
     from forged.files.frontmatter import parse
-    from forged.files.store import MemoryStore
+    from forged.files.roots import Root
+    from forged.files.scan import scan as look
     from forged.map import chains, relevance, vector_map
     from forged.map.baseline import Background
     from forged.map.dense import DenseLeg
@@ -96,21 +97,21 @@ def dense_part(count: str, judged: str) -> Round:
 
 def scan(top: str, count: str) -> Round:
     """Read and parse a whole store."""
-    store = MemoryStore(top, Scope.REPO)
-    found = store.scan()
+    root = Root(top, Scope.REPO)
+    found = look(root)
     if len(found.memories) != int(count) or found.problems:
         sys.exit(f"{len(found.memories)} memories and {len(found.problems)} problems")
     del found
-    return lambda: median_of(store.scan, 1)
+    return lambda: median_of(lambda: look(root), 1)
 
 
 def rescan(top: str) -> Round:
     """Look at a store in which nothing changed."""
-    store = MemoryStore(top, Scope.REPO)
-    before = store.scan()
-    if store.scan(before) is not before:
+    root = Root(top, Scope.REPO)
+    before = look(root)
+    if look(root, before) is not before:
         sys.exit("a rescan of unchanged files made a new snapshot")
-    return lambda: median_of(lambda: store.scan(before), 3)
+    return lambda: median_of(lambda: look(root, before), 3)
 
 
 def _memories(count: int, *, alike: bool = False) -> tuple[Memory, ...]:

@@ -15,6 +15,7 @@ import pytest
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.in_process import InProcessEmbedder, threads
+from forged.models.texts import ready
 
 
 class Model:
@@ -107,6 +108,13 @@ def test_a_load_that_failed_is_tried_again(model: Model) -> None:
         return await embedder.embed(["a"])
 
     assert run(model, body).shape == (1, 2)
+
+
+@pytest.mark.parametrize("text", ["a", " é 你 \n", "a\0b", "a\ud800", "x" * 600, "你" * 511, "你" * 700])
+def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does(model: Model, text: str) -> None:
+    run(model, lambda e: e.embed([text], "query"), query_prefix="q: ")
+
+    assert model.texts == [ready(text, "q: ", 512)]
 
 
 def test_each_kind_gets_its_prefix(model: Model) -> None:

@@ -38,7 +38,7 @@ class Chat:
         if lines or error:
             self.go.set()
 
-    async def complete(self, system, user, *, deadline, schema=None, enough=None):
+    async def complete(self, prompt, *, deadline):
         self.calls += 1
         try:
             await self.go.wait()
