@@ -16,16 +16,13 @@ from forged_client.errors import ConnectionLost, ReplyLost
 from forged_client.exchange import Exchange, with_id
 from forged_client.protocol import Reply, Request
 
-_BUFFER_BYTES = 1 << 16
-
 
 class Connection:
-    """An open socket, the exchange on it and one receive buffer."""
+    """An open socket and the exchange on it."""
 
     def __init__(self, sock: _socket.socket, name: str) -> None:
         self._sock = sock
         self._exchange = Exchange(name)
-        self._buffer = bytearray(_BUFFER_BYTES)
         self._pid = os.getpid()
 
     @classmethod
@@ -49,7 +46,7 @@ class Connection:
         number, frame = self._exchange.request(request)
         self._send(frame, deadline)
         while True:
-            yield from with_id(self._exchange.replies(self._receive(deadline)), number)
+            yield from with_id(self._receive(deadline), number)
 
     def close(self) -> None:
         # No shutdown(): in a forked child that would end the parent's connection too.
@@ -66,22 +63,22 @@ class Connection:
             self._read_refusal(deadline)
             raise ConnectionLost(f"the daemon closed the connection ({error.strerror})") from error
 
-    def _receive(self, deadline: Deadline) -> memoryview:
+    def _receive(self, deadline: Deadline) -> list[Reply]:
         doing = "waiting for the reply"
         try:
             self._sock.settimeout(deadline.left(doing))
-            size = self._sock.recv_into(self._buffer)
+            size = self._sock.recv_into(self._exchange.room())
         except TimeoutError as error:
             raise deadline.exceeded(doing) from error
         except OSError as error:
             raise ReplyLost(f"the connection broke before the reply ({error.strerror})") from error
         if not size:
             raise ReplyLost("the daemon closed the connection before it replied")
-        return memoryview(self._buffer)[:size]
+        return self._exchange.replies(size)
 
     def _read_refusal(self, deadline: Deadline) -> None:
         """Raise what the daemon said before it hung up on us (busy, another version), if it said anything."""
         try:
-            self._exchange.replies(self._receive(deadline))
+            self._receive(deadline)
         except ReplyLost:
             return

@@ -24,7 +24,7 @@ from forged_client.errors import (
     ReplyLost,
     RequestFailed,
 )
-from forged_client.framing import HEADER_BYTES, Framer, decode_reply, encode
+from forged_client.framing import HEADER_BYTES, FrameCutter, decode_reply, encode
 from forged_client.protocol import (
     MAX_CAPTURE_BYTES,
     MAX_REPLY_BYTES,
@@ -58,7 +58,8 @@ class Exchange:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._framer = Framer(MAX_REPLY_BYTES)
+        self._frames = FrameCutter(MAX_REPLY_BYTES)
+        self.room = self._frames.room  # where the shell receives the next bytes
         self._last_id = 0
 
     def request(self, request: Request) -> tuple[int, bytes]:
@@ -72,14 +73,19 @@ class Exchange:
         self._last_id = number
         return number, self._hello() + frame if first else frame
 
-    def replies(self, data: memoryview) -> list[Reply]:
-        """The replies that `data` completes, without hello's own.
+    def replies(self, size: int) -> list[Reply]:
+        """The replies that the `size` bytes just received into `room` complete, without hello's own.
 
         Raises what ends the connection: MalformedFrame, FrameTooLarge, ProtocolMismatch, or RequestFailed
         for a refusal of the connection itself (`busy`).
         """
-        arrived = [decode_reply(body) for body in self._framer.feed(data)]
-        return [reply for reply in arrived if not self._concerns_connection(reply)]
+        self._frames.received(size)
+        arrived = []
+        while (body := self._frames.take()) is not None:
+            reply = decode_reply(body)
+            if not self._concerns_connection(reply):
+                arrived.append(reply)
+        return arrived
 
     def _hello(self) -> bytes:
         return encode(Hello(id=_HELLO_ID, client=self._name, version=__version__, pid=os.getpid()))

@@ -16,8 +16,6 @@ from forged_client.errors import ClientError, ConnectionLost, ReplyLost
 from forged_client.exchange import Exchange
 from forged_client.protocol import Reply, Request
 
-_BUFFER_BYTES = 1 << 16
-
 Mailbox = asyncio.Queue[Reply | ClientError]
 
 
@@ -28,7 +26,6 @@ class Wire(asyncio.BufferedProtocol):
         self._sock = sock
         self._loop = asyncio.get_running_loop()
         self._exchange = Exchange(name)
-        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._waiting: dict[int, Mailbox] = {}
         self._writable = asyncio.Event()
         self._writable.set()
@@ -93,11 +90,11 @@ class Wire(asyncio.BufferedProtocol):
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the loop's signature
-        return self._buffer
+        return self._exchange.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            replies = self._exchange.replies(self._buffer[:nbytes])
+            replies = self._exchange.replies(nbytes)
         except ClientError as error:
             self.end(error)
             return
@@ -119,7 +116,7 @@ class Wire(asyncio.BufferedProtocol):
     def _read_refusal(self) -> None:
         """What the daemon said before it hung up (busy, another version): a failed write hides it."""
         try:
-            size = self._sock.recv_into(self._buffer)
+            size = self._sock.recv_into(self._exchange.room())
         except OSError:
             return
         if size:

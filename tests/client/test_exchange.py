@@ -13,7 +13,7 @@ from forged_client.errors import (
     RequestFailed,
 )
 from forged_client.exchange import Exchange, failure, may_repeat, settled
-from forged_client.framing import Framer, decode_request, encode
+from forged_client.framing import FrameCutter, decode_request, encode
 from forged_client.protocol import (
     MAX_REQUEST_BYTES,
     Capture,
@@ -34,15 +34,18 @@ from forged_client.protocol import (
     Undo,
     Welcome,
 )
+from tests.support.frames import cut
 from tests.support.peer import REPLY_OF
 
 
-def sent(frame: bytearray) -> list[Request]:
-    return [decode_request(body) for body in Framer(limit=4 << 20).feed(frame)]
+def sent(frame: bytes) -> list[Request]:
+    return [decode_request(body) for body in cut(FrameCutter(limit=4 << 20), frame)]
 
 
 def arrived(exchange: Exchange, *replies: Reply) -> list[Reply]:
-    return exchange.replies(memoryview(b"".join(encode(reply) for reply in replies)))
+    data = b"".join(encode(reply) for reply in replies)
+    exchange.room()[: len(data)] = data
+    return exchange.replies(len(data))
 
 
 def test_hello_travels_with_the_first_request_only() -> None:
