@@ -65,7 +65,7 @@ MAY_CATCH_ALL = {
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
-    "forged_client.window": "the agent's own objects run their code here",
+    "forged_client.messages": "the agent's own objects run their code here",
 }
 
 Modules = dict[str, Path]

@@ -18,7 +18,7 @@ from functools import cache
 import msgspec
 
 from forged_client.errors import FrameTooLarge, MalformedFrame
-from forged_client.protocol import AnyReply, AnyRequest, Reply, Request
+from forged_client.protocol import AnyReply, AnyRequest, R, Reply, Request
 
 HEADER_BYTES = 4
 BUFFER_BYTES = 1 << 16
@@ -50,7 +50,7 @@ _heads = msgspec.msgpack.Decoder(Head)
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def encode(message: Request | Reply) -> bytes:
+def encode(message: Request[R] | Reply) -> bytes:
     """One frame, header included. Raises TypeError, ValueError or OverflowError for other values."""
     body = _encoder.encode(message)
     return len(body).to_bytes(HEADER_BYTES, "big") + body  # a third of what encoding in place takes

@@ -1,7 +1,8 @@
 """One asyncio connection to the daemon: bytes of an `Exchange`, and a mailbox for each request that waits.
 
-A `BufferedProtocol` with its own buffer, because asyncio's streams and plain protocols cost twice as much
-per reply (performance note 1a).
+In: requests, each with a mailbox of its own. Out: their replies, in whatever order they come. Raised: as by a
+blocking connection, to everybody who waits. It is a `BufferedProtocol` that receives straight into the
+exchange, because asyncio's streams and plain protocols cost twice as much per reply.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from forged_client.dial import is_gone
 from forged_client.errors import ClientError, ConnectionLost, ReplyLost
 from forged_client.exchange import Exchange
-from forged_client.protocol import Reply, Request
+from forged_client.protocol import R, Reply, Request
 
 Mailbox = asyncio.Queue[Reply | ClientError]
 
@@ -32,13 +33,13 @@ class Wire(asyncio.BufferedProtocol):
         self._ended = False
         self._transport: asyncio.Transport | None = None
 
-    async def ask(self, request: Request) -> Reply:
+    async def ask(self, request: Request[R]) -> Reply:
         """The reply to one request. Raises ClientError, and ReplyLost when the connection ends before it."""
         with self._waiting_for(request) as (mailbox, frame):
             await self._write(frame)
             return await _taken(mailbox)
 
-    async def stream(self, request: Request) -> AsyncGenerator[Reply, None]:
+    async def stream(self, request: Request[R]) -> AsyncGenerator[Reply, None]:
         """Every reply to one request, until the connection ends, which is raised."""
         with self._waiting_for(request) as (mailbox, frame):
             await self._write(frame)
@@ -68,7 +69,7 @@ class Wire(asyncio.BufferedProtocol):
             self._sock.close()
 
     @contextmanager
-    def _waiting_for(self, request: Request) -> Iterator[tuple[Mailbox, bytes]]:
+    def _waiting_for(self, request: Request[R]) -> Iterator[tuple[Mailbox, bytes]]:
         number, frame = self._exchange.request(request)
         mailbox = self._waiting[number] = asyncio.Queue()
         try:

@@ -131,28 +131,8 @@ def with_id(reply: protocol.Reply, number: int) -> protocol.Reply:
 
 def any_answer(request: protocol.AnyRequest) -> protocol.Reply:
     """An empty, successful reply of the type that belongs to the request."""
-    return REPLY_OF[type(request)]()
+    return request.reply_type()()
 
-
-REPLY_OF: dict[type[protocol.Request], type[protocol.Reply]] = {
-    protocol.Ping: protocol.Pong,
-    protocol.Status: protocol.StatusReport,
-    protocol.Retrieve: protocol.Retrieved,
-    protocol.Search: protocol.Found,
-    protocol.Why: protocol.Explained,
-    protocol.Remember: protocol.Remembered,
-    protocol.Capture: protocol.Captured,
-    protocol.GetMemories: protocol.Memories,
-    protocol.ListMemories: protocol.Memories,
-    protocol.History: protocol.Chain,
-    protocol.Forget: protocol.Forgotten,
-    protocol.Undo: protocol.Undone,
-    protocol.Pause: protocol.Paused,
-    protocol.Dead: protocol.DeadEvents,
-    protocol.Cost: protocol.Costs,
-    protocol.Rebuild: protocol.Rebuilt,
-    protocol.Events: protocol.Progress,
-}
 
 _NEVER_ACCEPTS = """
 import socket, sys
