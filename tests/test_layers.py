@@ -15,6 +15,7 @@ LAYERS = """
     __main__ | cli
     daemon | evaluation
     retrieval | capture
+    scopes
     maps
     map | state
     models
