@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.intake import WINDOW_LIMIT, Intake, take_in, window_id_of
+from forged.capture.intake import WINDOW_LIMIT, Intake, take_in
 from forged.conversation import Utterance
 from forged.retrieval.injection import Entry, render
 from tests.support.scene import memory
@@ -138,28 +138,3 @@ def test_a_window_never_exceeds_its_limit_and_is_the_conversations_end(lengths):
     assert sum(len(each.text) for each in taken) <= WINDOW_LIMIT
     assert taken == said[len(said) - len(taken) :]
     assert taken or not said
-
-
-# --- names of windows ---------------------------------------------------------------------------------
-
-
-def test_a_window_keeps_its_name_while_turns_are_added():
-    assert window_id_of((user("a"),)) == window_id_of((user("a"), assistant("b"), user("c")))
-
-
-def test_windows_of_another_beginning_have_another_name():
-    first = (user("a"), user("b"), assistant("a"), user("user\na"))
-
-    assert len({window_id_of((each,)) for each in first}) == 4
-
-
-def test_a_window_of_nothing_has_no_name():
-    assert window_id_of(()) == ""
-
-
-def test_a_name_is_short_and_the_same_in_every_process():
-    assert window_id_of((user("hello" * 10_000),)) == "2daad587e3757a7e"
-
-
-def test_half_a_character_has_a_name():
-    assert window_id_of((user("\ud800"),))

@@ -29,9 +29,8 @@ from forged.capture.spool import Spool
 from forged.capture.values import Document, Event
 from forged.conversation import Utterance
 from forged.files.roots import Root
+from forged_client.messages import CAPTURE_BYTES
 from forged_client.protocol import Capture, Captured, Message, Reply
-from forged_client.verbs import Call
-from forged_client.window import CAPTURE_BYTES
 from tests.support.capturing import Stage, contents, on_disk, proposal, reply, said
 from tests.support.daemon import DaemonProcess
 from tests.support.forms import FORMS, HIDDEN, SAID
@@ -102,7 +101,7 @@ class Debugged(Stage):
             messages=msgspec.convert(messages, tuple[Message, ...]),
             **options,  # type: ignore[arg-type]
         )
-        taken = self.client.ask(Call(sent, Captured))
+        taken = self.client.ask(sent)
         assert taken.outcome in ("accepted", "coalesced", "durable"), taken
         return taken
 

@@ -14,7 +14,7 @@ from forged.memory import Memory, Related, Scope, is_valid_id, time_ns
 from forged.retrieval.values import Ranked
 from forged_client import protocol as wire
 from forged_client.framing import encode
-from forged_client.window import CAPTURE_BYTES, window
+from forged_client.messages import CAPTURE_BYTES, window
 from tests.support.forms import FORMS, HIDDEN, SAID
 from tests.support.frames import EXAMPLES
 from tests.support.scene import memory
