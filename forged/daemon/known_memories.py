@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from forged.capture.values import Event, Head
 from forged.conversation import Utterance
-from forged.map.view import View
+from forged.map.vector_map import View
 from forged.maps.indexer import Indexer
 from forged.memory import Memory, time_ns
 from forged.retrieval.retriever import Retriever

@@ -22,12 +22,11 @@ from forged.files.scan import scan
 from forged.files.snapshot import Snapshot
 from forged.files.store import MemoryStore
 from forged.map import chains, relevance
-from forged.map.baseline import Background
+from forged.map.baseline import Baseline
 from forged.map.chains import Chains
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg
-from forged.map.traits import Traits
-from forged.map.vector_map import VectorMap
+from forged.map.vector_map import Traits, VectorMap
 from forged.maps.embed_batches import EmbeddingRun
 from forged.maps.vector_cache import VectorMemo, text_hash
 from forged.memory import Memory, Problem
@@ -200,7 +199,7 @@ class Builder:
             self.quarantined = self.quarantined | {k: (why, until) for k, why in run.culprits.items()}
         return self._of_another_dimension(run)
 
-    def finish(self, draft: Draft, generation: int, background: Background | None = None) -> VectorMap | None:
+    def finish(self, draft: Draft, generation: int, background: Baseline | None = None) -> VectorMap | None:
         """Freeze the next map from a draft and the vectors known by now. Runs in a thread.
 
         Without a lexical leg a memory that has no vector cannot be found, so its older text is kept (B43);
@@ -288,7 +287,7 @@ class Builder:
         return DenseLeg.build(self._embedder.key, rows)
 
     def _calibrate(
-        self, dense: DenseLeg, places: NDArray[np.int64], memo: VectorMemo, background: Background
+        self, dense: DenseLeg, places: NDArray[np.int64], memo: VectorMemo, background: Baseline
     ) -> None:
         """Have the gate's view of the new leg ready, so that no search has to wait for it."""
         if not dense.present or not background.fits(dense):

@@ -22,8 +22,8 @@ from forged.counters import Metrics
 from forged.errors import ForgedError, ProviderError
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from forged.map.baseline import LEAST_DIMENSION, Background
-from forged.map.view import View
+from forged.map.baseline import LEAST_DIMENSION, Baseline
+from forged.map.vector_map import View
 from forged.maps import malloc_trim
 from forged.maps.builder import Builder, Draft
 from forged.maps.root_index import RootIndex
@@ -84,7 +84,7 @@ class Indexer:
         self._counter = 0
         self._listeners: set[Callable[[Event], None]] = set()
         self._gated = gated
-        self._background: Background | None = None
+        self._background: Baseline | None = None
         self._outdated = False  # the background is to be learned again; until then the old one serves
         self._learning: asyncio.Task[None] | None = None
         self._not_learned = ""
@@ -143,7 +143,7 @@ class Indexer:
             generation=_shown_by_all(indexes),
             waiting=any(i.map is None and not i.attempted for i in indexes),
             problem=broken or (f"stale: {stale}" if stale else ""),
-            background=self._background,
+            baseline=self._background,
         )
 
     async def run(self) -> None:
@@ -344,7 +344,7 @@ class Indexer:
             self._gated = False  # there is nothing to learn, however often it is tried
             return
         self._background = await asyncio.to_thread(
-            Background.of, embedder.key, np.concatenate(asked), np.concatenate(noted)
+            Baseline.of, embedder.key, np.concatenate(asked), np.concatenate(noted)
         )
 
     def _be_silent(self, error: ProviderError) -> None:

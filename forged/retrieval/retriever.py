@@ -9,6 +9,7 @@ Nothing here knows files, sockets or HTTP.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,9 +22,10 @@ from forged import conversation
 from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import chains, relevance, vector_map
-from forged.map.vector_map import Candidate
-from forged.map.view import View
+from forged.map import chains, relevance
+from forged.map.relevance import Reading
+from forged.map.search import Candidate, Found, search_maps
+from forged.map.vector_map import View
 from forged.models import ChatModel, Embedder, Vectors
 from forged.retrieval import hyde, injection
 from forged.retrieval.turn_cache import TurnCache, TurnKey
@@ -267,8 +269,12 @@ class Retriever:
         """
         missing = FIRST_BUILD if view.waiting else view.problem
         lacking = missing or self._oddity(view, vectors)
-        held_back = await self._held_back(view, queries, vectors) if gated else ""
-        ranked, far = ((), ()) if held_back else await self._ranked(ask, view, queries, vectors, gated=gated)
+        found = await self._found(view, ask.message, queries, vectors)
+        reading, held_back = None, ""
+        if gated and self._tuning.min_score > 0 and len(view):
+            reading = await self._beside(view, vectors, lambda: relevance.weigh(found, view.baseline))
+            held_back = self._held_back(reading)
+        ranked, far = ((), ()) if held_back else await self._ranked(ask, view, found, vectors, reading)
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
         if not ranked and (missing or (lacking not in {"", WORDS_ONLY} and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
@@ -297,64 +303,48 @@ class Retriever:
             return _odd_sized(view, vectors)
         return WORDS_ONLY if self._embedder is not None and len(view) and "dense" not in view.legs else ""
 
-    async def _held_back(self, view: View, queries: Sequence[str], vectors: Vectors | None) -> str:
-        """Why the gate lets nothing through, or nothing (design.md section 5, `retrieval_min_score`)."""
-        if self._tuning.min_score <= 0 or not len(view):
+    def _held_back(self, reading: Reading) -> str:
+        """Why the gate lets nothing through, or nothing."""
+        needed = relevance.threshold(self._tuning.min_score)
+        if reading.evidence >= needed:
             return ""
-
-        def weigh() -> float:
-            return relevance.evidence(
-                view.maps,
-                texts=queries,
-                vectors=vectors,
-                background=view.background,
-                words=self._tuning.lexical_weight > 0,
-            )
-
-        found, needed = await self._beside(view, vectors, weigh), relevance.threshold(self._tuning.min_score)
-        if found >= needed:
-            return ""
-        return f"{BESIDE_THE_POINT} (evidence {found:.2f}, needed {needed:.2f}: memory.retrieval_min_score)"
+        evidence = f"evidence {reading.evidence:.2f}, needed {needed:.2f}"
+        return f"{BESIDE_THE_POINT} ({evidence}: memory.retrieval_min_score)"
 
     async def _ranked(
-        self, ask: Ask, view: View, queries: Sequence[str], vectors: Vectors | None, *, gated: bool
+        self, ask: Ask, view: View, found: Found, vectors: Vectors | None, reading: Reading | None
     ) -> tuple[tuple[Ranked, ...], tuple[str, ...]]:
         """Look further until top_k chains are found: versions of one memory may take all first places.
 
         What lies far below the best is left out at the end, or the look would go on to the last row for it;
-        its ids come second.
+        its ids come second. Without a `reading` nothing is left out.
         """
         k = _with_room(ask.top_k, view)
         while True:
-            candidates = await self._candidates(view, ask.message, queries, vectors, k)
+            candidates = await self._beside(view, vectors, functools.partial(found.best, k))
             ranked = rank(view, candidates, top_k=ask.top_k, hop_depth=ask.hop_depth)
             if len(candidates) < k or sum(r.via == "search" for r in ranked) == ask.top_k:
                 break
             k *= 4
-        if not gated or self._tuning.min_score <= 0:
+        if reading is None:
             return ranked, ()
-        near = relevance.near_best(
-            view.maps, candidates, message=ask.message, vectors=vectors, background=view.background
-        )
-        kept = rank(view, near, top_k=ask.top_k, hop_depth=ask.hop_depth)
+        kept = rank(view, reading.near_best(candidates), top_k=ask.top_k, hop_depth=ask.hop_depth)
         ids = {each.memory.id for each in kept}
         return kept, tuple(each.memory.id for each in ranked if each.memory.id not in ids)
 
-    async def _candidates(
-        self, view: View, message: str, queries: Sequence[str], vectors: Vectors | None, k: int
-    ) -> list[Candidate]:
-        def search() -> list[Candidate]:
-            return vector_map.search(
-                view.maps,
-                texts=queries,
-                vectors=vectors,
-                k=k,
-                lexical_weight=self._tuning.lexical_weight,
-                message=queries.index(message) if message in queries else None,
-                key=self._embedder.key if self._embedder is not None else None,
-            )
-
-        return await self._beside(view, vectors, search)
+    async def _found(
+        self, view: View, message: str, queries: Sequence[str], vectors: Vectors | None
+    ) -> Found:
+        compare = functools.partial(
+            search_maps,
+            view.maps,
+            texts=queries,
+            vectors=vectors,
+            lexical_weight=self._tuning.lexical_weight,
+            message=queries.index(message) if message in queries else None,
+            key=self._embedder.key if self._embedder is not None else None,
+        )
+        return await self._beside(view, vectors, compare)
 
     async def _beside(self, view: View, vectors: Vectors | None, work: Callable[[], _T]) -> _T:
         """Do it on the loop when it is short, else in the search thread, so that pings go on."""

@@ -21,12 +21,17 @@ try:
     from forged.files.frontmatter import parse
     from forged.files.roots import Root
     from forged.files.scan import scan as look
-    from forged.map import chains, relevance, vector_map
-    from forged.map.baseline import Background
-    from forged.map.dense import DenseLeg
-    from forged.map.lexical import LexicalLeg
-    from forged.map.traits import Traits
-    from forged.map.vector_map import VectorMap
+    from forged.map import (
+        NO_CHAINS,
+        Baseline,
+        Candidate,
+        DenseLeg,
+        LexicalLeg,
+        Traits,
+        VectorMap,
+        search_maps,
+        weigh,
+    )
     from forged.memory import Memory, Scope
     from forged.text.everyday import MESSAGES
     from forged.text.terms import terms
@@ -49,8 +54,8 @@ def search(count: str, dimension: str) -> Round:
     maps = [_map(_memories(len(rows), alike=True), rows, words=False)]
     del rows
 
-    def ask() -> list[vector_map.Candidate]:
-        return vector_map.search(maps, texts=(), vectors=queries, k=_TOP, lexical_weight=0)
+    def ask() -> list[Candidate]:
+        return search_maps(maps, texts=(), vectors=queries, lexical_weight=0).best(_TOP)
 
     found = {candidate.row for candidate in ask()}
     if found != right:
@@ -69,8 +74,8 @@ def both_legs(count: str, queries: str) -> Round:
 
     def ask() -> None:
         turn = next(turns) % _ASKED
-        vector_map.search(
-            maps, texts=asked[turn], vectors=vectors[turn], k=_TOP, lexical_weight=0.3, message=message
+        search_maps(maps, texts=asked[turn], vectors=vectors[turn], lexical_weight=0.3, message=message).best(
+            _TOP
         )
 
     return lambda: median_of(ask, _ASKED)
@@ -81,16 +86,15 @@ def dense_part(count: str, judged: str) -> Round:
     memories = _memories(int(count))
     maps = [_map(memories, corpus.vectors([memory.content for memory in memories]), words=False)]
     everyday = corpus.vectors(MESSAGES)
-    background = Background.of("bench", everyday, everyday)
+    baseline = Baseline.of("bench", everyday, everyday)
     texts = corpus.hypotheses(7, 6)
     vectors = corpus.vectors(texts)
 
     def ask() -> None:
+        found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0)
+        best = found.best(_TOP)
         if judged == "1":
-            relevance.evidence(maps, texts=texts, vectors=vectors, background=background, words=False)
-        found = vector_map.search(maps, texts=texts, vectors=vectors, k=_TOP, lexical_weight=0)
-        if judged == "1":
-            relevance.near_best(maps, found, message="", vectors=vectors, background=background)
+            weigh(found, baseline).near_best(best)
 
     return lambda: median_of(ask, 30)
 
@@ -132,7 +136,7 @@ def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> Vect
         memories=memories,
         lexical=LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None,
         dense=DenseLeg.build("bench", rows),
-        chains=chains.NO_CHAINS,
+        chains=NO_CHAINS,
         traits=Traits.of(memories),
     )
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.traits import Traits, are_wide
+from forged.map.dense import are_cjk
+from forged.map.vector_map import Traits
 from forged.memory import Memory
 
 
@@ -19,26 +20,26 @@ def memory(content="text", created_at=""):
     "text",
     ["迁移脚本在哪里", "用 ruff 检查代码", "テストを実行する", "タワー", "한국어 프로젝트", "猫", "豈更"],
 )
-def test_chinese_japanese_and_korean_texts_are_wide(text):
-    assert are_wide([text]).tolist() == [True]
+def test_chinese_japanese_and_korean_texts_are_cjk(text):
+    assert are_cjk([text]).tolist() == [True]
 
 
 @pytest.mark.parametrize(
     "text", ["", "plain words", "naïve Größe", "пример", "ภาษาไทย", "“quoted”, …!", "，。！？"]
 )
 def test_other_texts_are_narrow(text):
-    assert are_wide([text]).tolist() == [False]
+    assert are_cjk([text]).tolist() == [False]
 
 
 @pytest.mark.parametrize(("text", "wide"), [("abcd测", False), ("abc测", True), ("abcdefgh测试x", False)])
 def test_more_than_a_fifth_of_wide_characters_makes_a_text_wide(text, wide):
-    assert are_wide([text]).tolist() == [wide]
+    assert are_cjk([text]).tolist() == [wide]
 
 
 @given(st.lists(st.text(alphabet="ab 测试", max_size=8), max_size=5))
 @settings(deadline=None)
 def test_texts_are_judged_one_by_one(texts):
-    assert are_wide(texts).tolist() == [are_wide([text]).item() for text in texts]
+    assert are_cjk(texts).tolist() == [are_cjk([text]).item() for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_offsets_do_not_tear_an_occasion_apart():
 def test_of_looks_at_every_memory():
     traits = Traits.of([memory("words"), memory("迁移脚本")])
 
-    assert traits.wide.tolist() == [False, True]
+    assert traits.is_cjk.tolist() == [False, True]
 
 
 @given(st.data())
@@ -100,10 +101,10 @@ def test_traits_after_an_edit_equal_those_of_all_memories(data):
     whole = Traits.of(new)
     assert edited.created.tolist() == whole.created.tolist()
     assert edited.occasion.tolist() == whole.occasion.tolist()
-    assert edited.wide.tolist() == whole.wide.tolist()
+    assert edited.is_cjk.tolist() == whole.is_cjk.tolist()
 
 
 def test_no_memories_have_empty_traits():
     traits = Traits.of([])
 
-    assert [len(traits.created), len(traits.occasion), len(traits.wide)] == [0, 0, 0]
+    assert [len(traits.created), len(traits.occasion), len(traits.is_cjk)] == [0, 0, 0]

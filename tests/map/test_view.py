@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forged.map.view import View
+from forged.map.vector_map import View
 from tests.support.maps import vector_map
 from tests.support.scene import memory
 

@@ -10,7 +10,7 @@ import pytest
 
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from forged.map.traits import Traits
+from forged.map.vector_map import Traits
 from forged.maps.builder import Builder
 from forged.memory import Scope
 from tests.support.embedders import FakeEmbedder, vector
@@ -263,7 +263,7 @@ def test_rows_in_both_legs_follow_the_memories_after_any_edits(repo, bench):
 
 
 def traits_of(built):
-    return built.created.tolist(), built.occasion.tolist(), built.wide.tolist()
+    return built.created.tolist(), built.occasion.tolist(), built.is_cjk.tolist()
 
 
 @BOTH
@@ -284,7 +284,7 @@ def test_traits_after_edits_equal_those_from_scratch(repo, embedder, lexical):
 
         assert traits_of(bench.map.traits) == traits_of(Traits.of(bench.map.memories))
 
-    shown = dict(zip(bench.shown, bench.map.traits.wide.tolist(), strict=True))
+    shown = dict(zip(bench.shown, bench.map.traits.is_cjk.tolist(), strict=True))
     assert (shown["m4"], shown["m6"], shown["m7"]) == (True, False, True)
 
 
@@ -307,7 +307,7 @@ def test_at_weight_0_traits_follow_the_texts_that_are_kept(repo, embedder):
     bench.build()
 
     assert traits_of(bench.map.traits) == traits_of(Traits.of(bench.map.memories))
-    assert not bench.map.traits.wide.any()
+    assert not bench.map.traits.is_cjk.any()
 
 
 # --- failures -----------------------------------------------------------------------------------------

@@ -715,7 +715,7 @@ def everyday(embedder):
 async def learned(indexer, root):
     """The background, once it is there."""
     await until(lambda: indexer._background)
-    return (await indexer.view([root], 0, soon())).background
+    return (await indexer.view([root], 0, soon())).baseline
 
 
 def test_everyday_messages_are_embedded_on_both_sides_beside_the_first_texts(root, model):
@@ -826,7 +826,7 @@ def test_where_nobody_needs_it_no_background_is_embedded(repo, root, model, case
         async with indexing(model if case != "no model" else None, gated=case != "no gate") as indexer:
             index = await opened(indexer, root)
             await built(index)
-            return everyday(model), (await indexer.view([root], 0, soon())).background
+            return everyday(model), (await indexer.view([root], 0, soon())).baseline
 
     assert run(body()) == (0, None)
 
@@ -863,7 +863,7 @@ def test_vectors_of_hardly_any_numbers_have_no_background_and_are_not_asked_for_
             put(repo, memory("m0", "edited"))
             await built(index)
             await turns()
-            return everyday(tiny), (await indexer.view([root], 0, soon())).background
+            return everyday(tiny), (await indexer.view([root], 0, soon())).baseline
 
     assert run(body()) == (128, None)
 
@@ -911,7 +911,7 @@ def test_a_map_is_calibrated_before_it_is_served(repo, root, model):
             put(repo, memory("m0", "edited"))
             await built(index)
             leg = index.map.dense
-            return leg in relevance._known, relevance._known[leg].background is background
+            return leg in relevance._calibrations, relevance._calibrations[leg].baseline is background
 
     assert run(body()) == (True, True)
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map.baseline import Background
-from forged.map.vector_map import Candidate
-from forged.map.view import View
+from forged.map.baseline import Baseline
+from forged.map.search import Candidate
+from forged.map.vector_map import View
 from forged.models import Completion
 from forged.retrieval.retriever import Retriever, Tuning, rank
 from forged.retrieval.values import Answer, Ask
@@ -300,10 +300,10 @@ def gated(embedder: Embedder | None = None, chat: Chat | None = None, **options)
     return retriever(chat, embedder, min_score=0.95, **options)
 
 
-def learned() -> Background:
+def learned() -> Baseline:
     rows = np.random.default_rng(0).standard_normal((40, 64)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    return Background.of("key", rows, rows)
+    return Baseline.of("key", rows, rows)
 
 
 def test_a_message_beside_the_point_injects_nothing_and_says_why_and_by_which_setting():
@@ -351,7 +351,7 @@ def test_vectors_are_judged_by_the_background_of_the_view():
     embedder = Embedder({"of m07": rows[7], "stranger": stranger / np.linalg.norm(stranger)})
 
     def asked(text):
-        view = View((one,), background=background)
+        view = View((one,), baseline=background)
         return retrieve(gated(embedder), view, window=(Utterance("user", text),))
 
     assert (asked("of m07").status, asked("of m07").ranked[0].memory.id) == ("ok", "m07")
@@ -452,7 +452,7 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     rows = np.random.default_rng(1).standard_normal((6, 64)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     memories = [memory(name, f"walrus {name}") for name in "abcdef"]
-    view = View((vector_map(memories, dict(zip("abcdef", rows, strict=True))),), background=background)
+    view = View((vector_map(memories, dict(zip("abcdef", rows, strict=True))),), baseline=background)
     window = (Utterance("user", "what was said in the third of them"),)
     embedder = Embedder({window[0].text: rows[2]})
 

@@ -9,8 +9,7 @@ import numpy as np
 from forged.map.chains import link
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg
-from forged.map.traits import Traits
-from forged.map.vector_map import VectorMap
+from forged.map.vector_map import Traits, VectorMap
 from forged.memory import Memory
 from forged.text.terms import terms
 

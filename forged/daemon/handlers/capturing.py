@@ -15,8 +15,7 @@ from forged.capture.values import Event, Kind, new_event_id
 from forged.daemon.handlers.context import Context, InvalidRequest, NotReady
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.translation import fitting, record, utterances
-from forged.map.vector_map import VectorMap
-from forged.map.view import View
+from forged.map.vector_map import VectorMap, View
 from forged.maps.root_index import RootIndex
 from forged.memory import Memory, Scope, Trigger, time_ns
 from forged.retrieval.retriever import FIRST_BUILD

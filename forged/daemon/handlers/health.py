@@ -12,7 +12,7 @@ import msgspec
 from forged import __version__
 from forged.daemon.handlers import capturing
 from forged.daemon.handlers.context import Context, Daemon
-from forged.map.view import View
+from forged.map.vector_map import View
 from forged.maps.indexer import Event
 from forged.maps.root_index import RootIndex
 from forged_client import protocol as wire

@@ -9,7 +9,7 @@ from forged import memory
 from forged.conversation import Utterance
 from forged.daemon.handlers.context import Context, InvalidRequest
 from forged.daemon.handlers.translation import fitting, hit, utterances
-from forged.map.view import View
+from forged.map.vector_map import View
 from forged.retrieval.values import Answer, Ask
 from forged.scopes import Workplace
 from forged_client import protocol as wire

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from forged.map.chains import NO_CHAINS
 from forged.map.dense import DenseLeg
-from forged.map.lexical import scores
-from forged.map.traits import Traits
-from forged.map.vector_map import VectorMap, search
+from forged.map.lexical import match, scores
+from forged.map.search import search_maps
+from forged.map.vector_map import Traits, VectorMap
 from forged.memory import Memory
 from forged.text.terms import terms
 from tests.support.maps import lexical_leg
@@ -58,12 +58,16 @@ def found(maps, hits):
     return [maps[hit.map_index].memories[hit.row].id for hit in hits]
 
 
+def search(maps, *, k, **query):
+    return search_maps(maps, **query).best(k)
+
+
 def cosine_search(maps, queries, k=10, **options):
     return search(maps, texts=[], vectors=np.asarray(queries, np.float32), k=k, lexical_weight=0, **options)
 
 
 def union_of_top_k(maps, queries, k):
-    """Design.md D10, word for word: each query's top k, union with the best score, sort, cap."""
+    """ADR-0047, word for word: each query's top k, union with the best score, sort, cap."""
     best = {}
     for query in queries:
         scored = [
@@ -278,7 +282,9 @@ def ranking_by_hand(maps, texts, vectors, *, message=None, candidates=10**9):
     places = [(i, row) for i, each in enumerate(maps) for row in range(len(each))]
     memories = [maps[i].memories[row] for i, row in places]
     raw = np.vstack([each.dense.rows for each in maps]).astype(float)
-    words = scores([each.lexical for each in maps], [terms(text) for text in texts]).astype(float)
+    words = np.hstack(scores(match([each.lexical for each in maps], [terms(text) for text in texts]))).astype(
+        float
+    )
     scripts, asked_scripts = [is_wide(m.content) for m in memories], [is_wide(text) for text in texts]
     rows, moved = centred(raw, scripts, vectors.astype(float), asked_scripts)
     there = [row.any() for row in raw]

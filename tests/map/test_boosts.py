@@ -1,4 +1,4 @@
-"""The best candidates hear one another: near ones, and those of one occasion."""
+"""Candidates are smoothed over their nearest neighbours and over their occasion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.reranking import reranked
+from forged.map.boosts import smoothed
 
 
 def unit_rows(n, d, seed=0):
@@ -18,7 +18,7 @@ def unit_rows(n, d, seed=0):
 def rerank(scores, rows=None, occasion=None):
     scores = np.asarray(scores, np.float32)
     rows = None if rows is None else np.asarray(rows, np.float32)
-    return reranked(scores, rows, np.arange(len(scores)) if occasion is None else np.asarray(occasion))
+    return smoothed(scores, rows, np.arange(len(scores)) if occasion is None else np.asarray(occasion))
 
 
 def order(scores):
