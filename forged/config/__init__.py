@@ -9,7 +9,7 @@ layering but costs 180 ms of start-up.
 from forged.config.in_process import Missing, missing, model_folder
 from forged.config.keys import resolve_key, shown_url
 from forged.config.loading import config_path, load
-from forged.config.repository import RepoConfig, apply, repo_overrides
+from forged.config.repository import RepoConfig, apply, repo_identity, repo_overrides
 from forged.config.values import (
     CaptureConfig,
     Config,
@@ -37,6 +37,7 @@ __all__ = [
     "load",
     "missing",
     "model_folder",
+    "repo_identity",
     "repo_overrides",
     "resolve_key",
     "shown_url",

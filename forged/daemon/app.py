@@ -43,6 +43,7 @@ from forged.models.budget import GovernedChat, Governor
 from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
 from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever, Tuning
+from forged.scopes import Resolver
 from forged.state.forgotten import Forgotten
 from forged.state.pauses import Pauses
 from forged_client import address
@@ -163,8 +164,9 @@ class _Life:
             ),
             metrics=self.metrics,
         )
-        self._writer = Writer(os.path.join(self._state_dir, "trash"))
         self._home = Root(os.path.realpath(address.home(env)), Scope.USER)
+        self._resolver = Resolver(self._home.top, loaded.config)
+        self._writer = Writer(os.path.join(self._state_dir, "trash"))
         self._forgotten = os.path.join(self._state_dir, "forgotten")
         self.pauses = Pauses(os.path.join(self._state_dir, "paused.json"))
         self.capture = self._pipeline(loaded.config, models)
@@ -181,6 +183,7 @@ class _Life:
                 metrics=self.metrics,
                 indexer=self.indexer,
                 retriever=self.retriever,
+                resolver=self._resolver,
                 writer=self._writer,
                 ledger=Ledger(),
                 capture=self.capture,
@@ -289,6 +292,7 @@ class _Life:
                 await self.capture.close()
                 self.governor.close()
                 self.retriever.close()
+                self._resolver.close()
                 await self.indexer.close()
                 for model in (self._models.embedder, self._models.chat):
                     if model is not None:

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from forged.errors import ProviderError
 from forged.files.pace import Pace
-from forged.files.store import MemoryStore, Snapshot
+from forged.files.scan import scan
+from forged.files.snapshot import Snapshot
+from forged.files.store import MemoryStore
 from forged.map import chains, relevance
 from forged.map.baseline import Baseline
 from forged.map.chains import Chains
@@ -104,13 +106,13 @@ class Builder:
         With `files`, paths that are known to have changed, only these are looked at.
         """
         self._heed()
-        before, scan = self.snapshot, self.store.scan(self.snapshot, self._pause, files)
-        self.snapshot = scan
+        before, now = self.snapshot, scan(self.store.root, self.snapshot, files, pause=self._pause)
+        self.snapshot = now
         # A touched file gives a new snapshot of the same memories.
-        if self._complete and (scan is before or not scan.changed):
+        if self._complete and (now is before or not now.changed):
             return None
         self._complete = False
-        return self._drafted(scan.memories)
+        return self._drafted(now.memories)
 
     def _heed(self) -> None:
         """Do what was asked for since the last draft; not sooner, as a build may be under way."""
@@ -147,7 +149,7 @@ class Builder:
         for new in added.tolist():
             text = memories[new].content
             hashes[new] = text_hash(text) if text.strip() else b""
-            pace.breathe()
+            pace.yield_if_due()
         return tuple(hashes.tolist())
 
     def _index(self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, added: Rows) -> LexicalLeg:
@@ -169,7 +171,7 @@ class Builder:
         docs = []
         for text in texts:
             docs.append(terms(text))
-            pace.breathe()
+            pace.yield_if_due()
         return docs
 
     def _missing(self, memories: Sequence[Memory], hashes: Sequence[bytes]) -> dict[bytes, str]:
@@ -334,7 +336,7 @@ def _compare(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> tuple[
                 redated.append(row)
         else:
             added.append(row)
-        pace.breathe()
+        pace.yield_if_due()
     return (
         _framed(head, kept_old, len(old), tail),
         _framed(head, kept_new, len(new), tail),

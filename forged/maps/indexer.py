@@ -107,7 +107,7 @@ class Indexer:
         """The index of a root; the first call starts its first build (B24, D7)."""
         index = self._roots.get(root)
         if index is None:
-            store = MemoryStore(root.top, root.scope)
+            store = MemoryStore(root)
             builder = Builder(root.top, root.scope, store, self._embedder, lexical=self._lexical)
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))

@@ -24,6 +24,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -34,7 +35,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.texts import clipped, fitting, sendable
+from forged.models.texts import fitting, ready
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ _CALL_TOKENS = 160
 # So a query is one window, and a passage two, 1 to 2 s of a core: what stands behind 4 KiB of a memory is
 # the lexical leg's to find, and the daemon's end never waits long for the call under way.
 _TEXT_TOKENS: dict[Kind, int] = {"query": 512, "passage": 1024}
+_CLEAN = re.compile("[^\0\ud800-\udfff]+")  # nothing in it that a tokenizer cannot take
 _NICE = 10
 # More threads than this gain little on a text of 150 tokens.
 _MOST_THREADS = 4
@@ -103,7 +105,7 @@ class InProcessEmbedder:
         try:
             async with asyncio.timeout_at(deadline):
                 while left:
-                    count = fitting(left, _CALL_TEXTS, _CALL_TOKENS)
+                    count = 1 if len(left) == 1 else fitting(left, _CALL_TEXTS, _CALL_TOKENS)
                     call, left = left[:count], left[count:]
                     rows = asyncio.get_running_loop().run_in_executor(
                         self._lanes[kind], self._rows, call, kind
@@ -122,12 +124,11 @@ class InProcessEmbedder:
             lane.shutdown(wait=False, cancel_futures=True)
 
     def _ready(self, text: str, kind: Kind) -> str:
-        text = sendable(
-            text
-        ).strip()  # the line end of a file is one more token: cosine 0.97 to the text without
-        if not text:
-            raise ProviderError("a text to embed is blank", reason="bad_input")
-        return clipped(f"{self._prefixes[kind]}{text}", _TEXT_TOKENS[kind])
+        prefix, tokens, text = self._prefixes[kind], _TEXT_TOKENS[kind], text.strip()
+        # A character is one estimated token at most.
+        if _CLEAN.fullmatch(text) and len(prefix) + len(text) <= tokens:
+            return f"{prefix}{text}"
+        return ready(text, prefix, tokens)
 
     def _rows(self, texts: list[str], kind: Kind) -> Vectors:
         """Run in the lane's thread."""

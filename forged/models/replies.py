@@ -19,7 +19,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Completion, Vectors
-from forged.models.texts import estimated_tokens
+from forged.text.tokens import estimate
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -170,8 +170,8 @@ def completion_of(
     """
     return Completion(
         without_thoughts(content) or without_thoughts(thoughts),
-        _counted(usage, _PROMPT) or estimated_tokens(*sent),
-        _counted(usage, _COMPLETION) or estimated_tokens(content, thoughts),
+        _counted(usage, _PROMPT) or estimate(*sent),
+        _counted(usage, _COMPLETION) or estimate(content, thoughts),
         whole,
     )
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from forged.memory import Memory
+from forged.text.tokens import BYTES_PER_TOKEN
 
 _TAG = "forged-memories"
 _LOOKALIKE = re.compile(r"<(?=\s*/?\s*forged-memories)", re.IGNORECASE)
@@ -47,7 +48,7 @@ def render(entries: Sequence[Entry], budget_tokens: int = 0) -> Injection:
     5, seed 000 "Token Budget"). Memories are added until the next would not fit; none is ever split.
     """
     texts = [_entry(number, entry) for number, entry in enumerate(entries, 1)]
-    count = _fitting(texts, budget_tokens * 4) if budget_tokens else len(texts)
+    count = _fitting(texts, budget_tokens * BYTES_PER_TOKEN) if budget_tokens else len(texts)
     if count == 0:
         return Injection(omitted=len(texts))
     body = _header(count, len(texts) - count) + "".join(texts[:count])

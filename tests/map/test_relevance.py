@@ -337,6 +337,20 @@ def test_vectors_of_several_queries_are_judged_by_their_mean(baseline):
 # --- vectors ------------------------------------------------------------------------------------------
 
 
+def test_vectors_and_words_of_several_queries_are_judged_by_their_mean(baseline):
+    one = vector_map(store(5), {f"m{n:03}": row for n, row in enumerate(cone(2, 5))})
+    queries, texts = cone(3, 3), ["Postgres for integration tests", "ok, next", "billing webhooks"]
+
+    alone = [
+        by_vectors([one], queries[n : n + 1], baseline, words=True, texts=texts[n : n + 1]) for n in range(3)
+    ]
+
+    assert max(alone) > min(alone) + 0.5
+    assert by_vectors([one], queries, baseline, words=True, texts=texts) == pytest.approx(
+        np.mean(alone), abs=1e-5
+    )
+
+
 def test_evidence_is_deviations_above_what_everyday_messages_reach(baseline):
     rows, queries = cone(4, 90, towards=1), cone(5, 3)
 

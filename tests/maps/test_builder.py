@@ -8,9 +8,11 @@ import threading
 import numpy as np
 import pytest
 
+from forged.files.roots import Root
 from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
 from forged.maps.builder import Builder
+from forged.memory import Scope
 from tests.support.embedders import FakeEmbedder, vector
 from tests.support.loops import run
 from tests.support.scene import memory, put
@@ -23,7 +25,7 @@ class Bench:
 
     def __init__(self, top, embedder, *, lexical=True):
         self.top, self.embedder = top, embedder
-        store = MemoryStore(str(top), "repo")
+        store = MemoryStore(Root(str(top), Scope.REPO))
         self.builder = Builder(str(top), "repo", store, embedder, lexical=lexical)
         self.map, self.error = None, None
 

@@ -12,6 +12,7 @@ import pytest
 
 from forged.config import Config, LlmConfig, MemoryConfig
 from forged.errors import ConfigError
+from forged.models import Prompt
 from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
 from tests.support.models import LOCAL_MODEL, fill, hide, plant
 from tests.support.provider import ScriptedProvider
@@ -153,7 +154,7 @@ def test_the_models_speak_to_their_own_endpoints_with_their_own_keys() -> None:
         assert embedder is not None
         assert chat is not None
         await embedder.embed(["text"], "query")
-        await chat.complete("s", "u", deadline=asyncio.get_running_loop().time() + 5)
+        await chat.complete(Prompt("s", "u"), deadline=asyncio.get_running_loop().time() + 5)
         await embedder.aclose()
         await chat.aclose()
 

@@ -38,7 +38,7 @@ class Chat:
         if lines or error:
             self.go.set()
 
-    async def complete(self, system, user, *, deadline, schema=None, enough=None):
+    async def complete(self, prompt, *, deadline):
         self.calls += 1
         try:
             await self.go.wait()
@@ -503,6 +503,27 @@ def test_a_late_flight_is_joined_and_its_answer_kept():
 
     assert (late.status, joined.status, kept.status) == ("timeout", "ok", "ok")
     assert (from_cache, kept_from_cache, calls) == (False, True, 1)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_turn_of_the_same_name_in_another_repository_is_another_turn(at_once):
+    """An agent may name its sessions and turns alike wherever it runs, and say the same there."""
+    views = {
+        place: View((vector_map([memory(place, "walrus")], root=place),)) for place in ("/one", "/other")
+    }
+
+    async def run() -> list[tuple[Answer, bool]]:
+        of = retriever()
+        asking = [of.retrieve(ask(), (place,), seeing(view)) for place, view in views.items()]
+        try:
+            return await asyncio.gather(*asking) if at_once else [await each for each in asking]
+        finally:
+            of.close()
+
+    found = asyncio.run(run())
+
+    assert [[ranked.memory.id for ranked in answer.ranked] for answer, _ in found] == [["/one"], ["/other"]]
+    assert [was_kept for _, was_kept in found] == [False, False]
 
 
 def test_a_flight_that_saw_what_was_purged_is_not_kept():

@@ -22,6 +22,7 @@ from forged.models import Embedder
 from forged.models.budget import Governor
 from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever, Tuning
+from forged.scopes import Resolver
 from forged.state.forgotten import Forgotten
 from forged.state.pauses import Pauses
 from forged_client import protocol as wire
@@ -50,6 +51,7 @@ class Parts:
             ),
             metrics=metrics,
         )
+        self.resolver = Resolver(str(home), config)
         state = home / "state"
         self.pauses = Pauses(str(state / "paused.json"))
         self.governor = Governor(str(state / "cost.json"), daily_token_limit=0, calls_per_minute=0)
@@ -74,6 +76,7 @@ class Parts:
             metrics=metrics,
             indexer=self.indexer,
             retriever=self.retriever,
+            resolver=self.resolver,
             writer=Writer(str(home / "state/trash")),
             ledger=Ledger(),
             capture=self.capture,
@@ -133,4 +136,5 @@ async def assembled(
         yield parts
     finally:
         parts.retriever.close()
+        parts.resolver.close()
         await parts.indexer.close()

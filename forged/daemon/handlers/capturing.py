@@ -9,17 +9,19 @@ from typing import get_args
 import msgspec
 
 from forged import conversation
-from forged.capture.intake import take_in, window_id_of
+from forged.capture.intake import take_in
 from forged.capture.spool import Buried
 from forged.capture.values import Event, Kind, new_event_id
-from forged.daemon.handlers.context import Context, InvalidRequest, NotReady, Workplace
+from forged.daemon.handlers.context import Context, InvalidRequest, NotReady
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.translation import fitting, record, utterances
 from forged.map.vector_map import VectorMap, View
 from forged.maps.root_index import RootIndex
 from forged.memory import Memory, Scope, Trigger, time_ns
 from forged.retrieval.retriever import FIRST_BUILD
+from forged.scopes import Workplace
 from forged_client import protocol as wire
+from forged_client.messages import window_id_of
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
@@ -31,7 +33,7 @@ _INLINE_LENGTH = 16_000
 
 async def capture(context: Context, request: wire.Capture) -> wire.Captured:
     """Take a finished turn for the worker; the word says what is promised (design.md section 6)."""
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if place.off:
         context.daemon.metrics.captures_rejected += 1
         return wire.Captured(id=request.id, status="disabled", outcome="rejected", reason=place.off)
@@ -53,11 +55,12 @@ async def _event(context: Context, place: Workplace, request: wire.Capture) -> E
         taken = await asyncio.to_thread(take_in, said, injected)
     context.daemon.metrics.secrets_redacted += taken.redacted
     context.daemon.metrics.echoes_removed += taken.echoes
+    window_id = request.window_id or window_id_of(request.messages, request.last_summary_index)
     return Event(
         id=event_id,
         kind=kind,
         session_id=request.session_id[:_MOST_NAME],
-        window_id=request.window_id[:_MOST_NAME] or window_id_of(said),
+        window_id=window_id[:_MOST_NAME],
         roots=place.roots,
         window=taken.window,
     )
@@ -65,7 +68,7 @@ async def _event(context: Context, place: Workplace, request: wire.Capture) -> E
 
 async def undo(context: Context, request: wire.Undo) -> wire.Undone:
     """Take back the newest captured batch: the files that one event left, all written at one moment."""
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if place.off:
         return wire.Undone(id=request.id, status="disabled", reason=place.off)
     view = await context.view(place, context.token(sys.maxsize // 2))
@@ -119,8 +122,8 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
     """Stop or resume capture and injection, of the workspace's repo or everywhere; it outlives restarts."""
     top = None
     if not request.everywhere:
-        roots = context.workplace(request.workspace).roots
-        top = next((root.top for root in roots if root.scope is Scope.REPO), None)
+        place = await context.workplace(request.workspace)
+        top = next((root.top for root in place.roots if root.scope is Scope.REPO), None)
         if top is None:
             raise InvalidRequest("this workspace has no repository root; pause everything instead (--all)")
     await asyncio.to_thread(context.daemon.pauses.set, top, request.paused)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import msgspec
 
@@ -13,20 +12,16 @@ from forged.capture.service import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
-from forged.files import roots
-from forged.files.roots import Root
 from forged.map.vector_map import View
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
-from forged.memory import Scope
 from forged.models.budget import Governor
 from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever
+from forged.scopes import Resolver, Workplace
 from forged.state.forgotten import Forgotten
 from forged.state.pauses import Pauses
 
-_ROOTS_TTL_S = 5.0
-_WORKSPACES_KEPT = 1024
 # Waiting for a map where no deadline comes with the request.
 PATIENCE_S = 5.0
 
@@ -57,6 +52,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics
     indexer: Indexer
     retriever: Retriever
+    resolver: Resolver
     writer: Writer
     ledger: Ledger
     capture: Pipeline
@@ -71,52 +67,15 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     reload: Callable[[], Awaitable[bool]]  # whether it starts over, as the configuration has changed
 
 
-class Workplace(msgspec.Struct, frozen=True):
-    """A workspace, resolved: its roots (repo before user) and the settings that hold in it."""
-
-    roots: tuple[Root, ...]
-    settings: config.MemoryConfig
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def tops(self) -> tuple[str, ...]:
-        return tuple(root.top for root in self.roots)
-
-    @property
-    def off(self) -> str:
-        """Why memory is off here, or nothing."""
-        return "" if self.settings.enabled else "memory.enabled is false"
-
-
 class Context:
     """The daemon as the handlers see it."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self._workplaces: dict[str, tuple[Workplace, float]] = {}
 
-    def workplace(self, workspace: str) -> Workplace:
-        """Resolve a workspace; kept for 5 s, since every request names one and resolving reads the disk.
-
-        Raises WorkspaceError.
-        """
-        known, expires = self._workplaces.get(workspace, (None, 0.0))
-        now = time.monotonic()
-        if known is not None and now < expires:
-            return known
-        if len(self._workplaces) >= _WORKSPACES_KEPT:
-            self._workplaces.clear()
-        place = self._resolve(workspace)
-        self._workplaces[workspace] = (place, now + _ROOTS_TTL_S)
-        return place
-
-    def _resolve(self, workspace: str) -> Workplace:
-        found = roots.resolve(workspace, self.daemon.home)
-        repo = next((root for root in found if root.scope is Scope.REPO), None)
-        if repo is None:
-            return Workplace(found, self.daemon.config.memory)
-        asked, warnings = config.repo_overrides(Path(repo.top))
-        return Workplace(found, config.apply(self.daemon.config, asked), warnings)
+    def workplace(self, workspace: str) -> Awaitable[Workplace]:
+        """The roots and settings of a workspace; see `Resolver.resolve`. Raises WorkspaceError."""
+        return self.daemon.resolver.resolve(workspace)
 
     async def view(self, place: Workplace, token: str) -> View:
         """What is visible of a workplace in a generation, after waiting at most 5 s for it."""

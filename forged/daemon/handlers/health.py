@@ -34,12 +34,12 @@ def hello(context: Context, request: wire.Hello) -> wire.Reply:
     return wire.Welcome(id=request.id, version=__version__, pid=os.getpid(), epoch=context.daemon.epoch)
 
 
-def status(context: Context, request: wire.Status) -> wire.StatusReport:
+async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon = context.daemon
     warnings = daemon.warnings
     if request.workspace:
-        place = context.workplace(request.workspace)
+        place = await context.workplace(request.workspace)
         warnings += place.warnings
         if place.off and daemon.config.memory.enabled:
             warnings += ("this repository's .forge/config.toml switches memory off here",)
@@ -111,7 +111,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt:
     """Rescan; with `full` embed everything anew, with `wait` answer when it is done or has failed."""
     if await context.daemon.reload():
         return wire.Rebuilt(id=request.id, status="not_ready", reason=wire.RELOADING)
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if place.off:
         return wire.Rebuilt(id=request.id, status="disabled", reason=place.off)
     indexes = [context.daemon.indexer.open(root) for root in place.roots]
@@ -138,7 +138,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt:
 
 async def events(context: Context, request: wire.Events) -> AsyncIterator[wire.Progress]:
     """Progress of every build that the workspace can see, until the caller stops listening."""
-    tops = context.workplace(request.workspace).tops if request.workspace else None
+    tops = (await context.workplace(request.workspace)).tops if request.workspace else None
     waiting: asyncio.Queue[Event] = asyncio.Queue(_EVENTS_WAITING)
 
     def heard(event: Event) -> None:

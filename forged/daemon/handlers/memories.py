@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from forged import memory
-from forged.daemon.handlers.context import PATIENCE_S, Context, InvalidRequest, NotReady, Workplace
+from forged.daemon.handlers.context import PATIENCE_S, Context, InvalidRequest, NotReady
 from forged.daemon.handlers.translation import draft, fitting, record
 from forged.errors import MemoryNotFound
 from forged.files.roots import Root
@@ -18,6 +18,7 @@ from forged.maps.root_index import RootIndex
 from forged.maps.writer import Gone
 from forged.memory import Memory, Scope
 from forged.retrieval.retriever import FIRST_BUILD
+from forged.scopes import Workplace
 from forged.text.same_text import normalised
 from forged_client import protocol as wire
 
@@ -26,7 +27,7 @@ _MOST_IN_REPLY = 1000
 
 async def remember(context: Context, request: wire.Remember) -> wire.Remembered:
     """Write one memory; the reply comes after fsync and names the generation that shows it."""
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if place.off:
         return wire.Remembered(id=request.id, status="disabled", reason=place.off)
     index = context.daemon.indexer.open(_root_of_scope(place, request.scope))
@@ -64,7 +65,7 @@ def _root_of_scope(place: Workplace, scope: str) -> Root:
 
 async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if place.off:
         return wire.Forgotten(id=request.id, status="disabled", reason=place.off)
     index, chain = await _on_disk(context, place, request.memory_id)
@@ -123,7 +124,7 @@ async def _on_disk(context: Context, place: Workplace, memory_id: str) -> tuple[
 
 async def get(context: Context, request: wire.GetMemories) -> wire.Memories:
     """Memories by id, in the order asked; ids that are not visible are named."""
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if place.off:
         return wire.Memories(id=request.id, status="disabled", reason=place.off)
     view = await context.view(place, request.min_generation)
@@ -141,7 +142,7 @@ async def get(context: Context, request: wire.GetMemories) -> wire.Memories:
 
 async def list_page(context: Context, request: wire.ListMemories) -> wire.Memories:
     """One page of what the workspace sees, newest first."""
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if request.scope not in ("", *Scope):
         raise InvalidRequest(f"unknown scope {request.scope[:64]!r}; use repo or user")
     if place.off:
@@ -180,7 +181,7 @@ def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, Mem
 
 async def history(context: Context, request: wire.History) -> wire.Chain:
     """A memory's version chain, oldest first, with what is odd about it."""
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if place.off:
         return wire.Chain(id=request.id, status="disabled", reason=place.off)
     view = await context.view(place, request.min_generation)

@@ -7,10 +7,11 @@ import time
 
 from forged import memory
 from forged.conversation import Utterance
-from forged.daemon.handlers.context import Context, InvalidRequest, Workplace
+from forged.daemon.handlers.context import Context, InvalidRequest
 from forged.daemon.handlers.translation import fitting, hit, utterances
 from forged.map.vector_map import View
 from forged.retrieval.values import Answer, Ask
+from forged.scopes import Workplace
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -22,7 +23,7 @@ _MOST_TOKENS = 256 << 10
 async def retrieve(context: Context, request: wire.Retrieve) -> wire.Retrieved:
     """The injection for one turn (design.md section 6 "Retrieve")."""
     started = time.monotonic()
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if off := context.daemon.disabled or place.off or context.daemon.pauses.reason(place.tops):
         return wire.Retrieved(id=request.id, status="disabled", reason=off)
     ask = _ask(context, request, place, started)
@@ -83,7 +84,7 @@ def _count(context: Context, answer: Answer, *, cached: bool) -> None:
 async def search(context: Context, request: wire.Search) -> wire.Found:
     """Ranked memories for a text."""
     started = time.monotonic()
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if off := context.daemon.disabled or place.off:
         return wire.Found(id=request.id, status="disabled", reason=off)
     if not request.query.strip():
@@ -125,7 +126,7 @@ async def _look_up(context: Context, place: Workplace, ask: Ask, *, gated: bool 
 
 async def why(context: Context, request: wire.Why) -> wire.Explained:
     """The last injection of a session, or what a query would find now."""
-    place = context.workplace(request.workspace)
+    place = await context.workplace(request.workspace)
     if off := context.daemon.disabled or place.off:
         return wire.Explained(id=request.id, status="disabled", reason=off)
     if request.query.strip():

@@ -1,0 +1,159 @@
+"""From the workspace that a request names to the roots it may see and the settings that hold there.
+
+In goes the path that an agent says it works in, in whatever spelling; out comes a `Workplace`. WorkspaceError
+is raised when it is no directory that can be entered.
+
+A repository is somebody else's text on somebody's disk, so it is looked at in threads of this module's own
+and never on the event loop: 64 KiB of TOML took 336 ms. What was found is kept for 5 s, the roots by spelling
+and the settings by the repository's top, so twelve subdirectories of one clone look at its
+`.forge/config.toml` once; and that file is parsed once for each of its versions. Whoever asks for what is
+being looked at waits for that look, and the number of answers that are kept is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from forged import config
+from forged.config import Config, MemoryConfig, RepoConfig
+from forged.files import roots
+from forged.files.roots import Root
+from forged.memory import Scope
+
+KEPT_S = 5.0
+MOST_KEPT = 1024
+# Characters. No path is longer, and a spelling may hold any number of `/./`.
+_LONGEST = 4096
+# A disk that hangs holds one of them; the others go on.
+_THREADS = 4
+
+_T = TypeVar("_T")
+_Found = TypeVar("_Found")
+
+
+class Workplace(msgspec.Struct, frozen=True):
+    """A workspace, resolved: its roots (repo before user), their tops, and the settings that hold in it.
+
+    `off` is why memory is off here, or nothing.
+    """
+
+    roots: tuple[Root, ...]
+    tops: tuple[str, ...]
+    settings: MemoryConfig
+    off: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Resolver:
+    """Resolves workspaces for all requests of one daemon. To be used on its event loop."""
+
+    def __init__(self, home: str, user: Config, clock: Callable[[], float] = time.monotonic) -> None:
+        """`home` is the user's directory, `user` the configuration that a repository may narrow."""
+        self._home = home
+        self._user = user
+        self._clock = clock
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
+        self._places = _Looks(self._place, clock)
+        self._repositories = _Looks(self._repository, clock)
+        self._versions: OrderedDict[str, _Version] = OrderedDict()
+
+    def resolve(self, workspace: str) -> Awaitable[Workplace]:
+        """What `workspace` stands for. Switches no task while it is known. Raises WorkspaceError."""
+        return self._places.find(workspace)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _place(self, workspace: str) -> tuple[Workplace, float]:
+        found = await self._in_thread(partial(roots.resolve, workspace, self._home))
+        top = next((root.top for root in found if root.scope is Scope.REPO), None)
+        if top is None:
+            return _workplace(found, self._user.memory), self._clock() + KEPT_S
+        repository = await self._repositories.find(top)
+        return _workplace(found, repository.settings, repository.warnings), repository.until
+
+    async def _repository(self, top: str) -> tuple[_Repository, float]:
+        version = await self._in_thread(partial(_read, top, self._versions.get(top)))
+        _keep(self._versions, top, version)
+        until = self._clock() + KEPT_S
+        settings = config.apply(self._user, version.asked)
+        return _Repository(settings, version.warnings, until), until
+
+    def _in_thread(self, look: Callable[[], _Found]) -> Awaitable[_Found]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, look)
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """One version of a repository's file: what tells it from the next, and what it asks for."""
+
+    identity: tuple[int, int, int] | None
+    asked: RepoConfig
+    warnings: tuple[str, ...]
+
+
+class _Repository(msgspec.Struct, frozen=True):
+    """The settings of one repository, and until when they need no new look."""
+
+    settings: MemoryConfig
+    warnings: tuple[str, ...]
+    until: float
+
+
+class _Looks(Generic[_T]):
+    """Answers of a slow look by key: each kept until a time that the look says, and one look at a time."""
+
+    def __init__(
+        self, look: Callable[[str], Awaitable[tuple[_T, float]]], clock: Callable[[], float]
+    ) -> None:
+        self._look = look
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[_T, float]] = OrderedDict()
+        self._under_way: dict[str, asyncio.Future[tuple[_T, float]]] = {}
+
+    async def find(self, key: str) -> _T:
+        """The answer for a key. Raises what the look raises; a failure is not kept."""
+        kept = self._kept.get(key)
+        if kept is not None and self._clock() < kept[1]:
+            return kept[0]
+        look = self._under_way.get(key)
+        if look is None:
+            look = self._under_way[key] = asyncio.ensure_future(self._look(key))
+            look.add_done_callback(partial(self._ended, key))
+        answer, _ = await asyncio.shield(look)  # one who gives up does not take it from the others
+        return answer
+
+    def _ended(self, key: str, look: asyncio.Future[tuple[_T, float]]) -> None:
+        del self._under_way[key]
+        if not look.cancelled() and look.exception() is None and len(key) <= _LONGEST:
+            _keep(self._kept, key, look.result())
+
+
+def _keep(kept: OrderedDict[str, _T], key: str, answer: _T) -> None:
+    """Put an answer in, and drop the oldest while there are too many."""
+    kept[key] = answer
+    kept.move_to_end(key)
+    while len(kept) > MOST_KEPT:
+        kept.popitem(last=False)
+
+
+def _workplace(found: tuple[Root, ...], settings: MemoryConfig, warnings: tuple[str, ...] = ()) -> Workplace:
+    tops = tuple(root.top for root in found)
+    return Workplace(found, tops, settings, "" if settings.enabled else "memory.enabled is false", warnings)
+
+
+def _read(top: str, known: _Version | None) -> _Version:
+    """The file of a repository as it is now; `known` itself if that has not changed. Runs in a thread."""
+    identity = config.repo_identity(Path(top))
+    if known is not None and identity is not None and known.identity == identity:
+        return known
+    asked, warnings = config.repo_overrides(Path(top))
+    return _Version(identity, asked, warnings)
