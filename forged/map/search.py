@@ -10,7 +10,7 @@ id), cap at k" (ADR-0047), done as one selection over each row's best score. It 
 final k and the query that gave it its score; whatever beats it under that query has a best score that beats
 it too, so fewer than k rows do, so it is in that query's top k.
 
-With words more goes on: the user's own message is heard beside every hypothesis, and `boosts` raises memories
+With words more goes on: the user's own message counts beside every hypothesis, and `boosts` raises memories
 of a named date and smooths the best candidates. A lexical weight of 0 is plain cosine without any of this.
 """
 

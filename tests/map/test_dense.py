@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.dense import DenseLeg, cosines_into, joint_centre
+from forged.map.dense import DenseLeg, are_cjk, cosines_into, joint_centre
 
 
 def unit_rows(n, d, seed=0, offset=0.0):
@@ -288,3 +288,32 @@ def test_some_rows_are_a_copy_in_the_order_asked_for():
 
     assert (leg.rows == rows).all()
     assert (leg.some(np.array([129, 0, 64, 0])) == rows[[129, 0, 64, 0]]).all()
+
+
+# --- scripts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["迁移脚本在哪里", "用 ruff 检查代码", "テストを実行する", "タワー", "한국어 프로젝트", "猫", "豈更"],
+)
+def test_chinese_japanese_and_korean_texts_are_cjk(text):
+    assert are_cjk([text]).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "plain words", "naïve Größe", "пример", "ภาษาไทย", "“quoted”, …!", "，。！？"]
+)
+def test_other_texts_are_not(text):
+    assert are_cjk([text]).tolist() == [False]
+
+
+@pytest.mark.parametrize(("text", "cjk"), [("abcd测", False), ("abc测", True), ("abcdefgh测试x", False)])
+def test_more_than_a_fifth_of_cjk_characters_makes_a_cjk_text(text, cjk):
+    assert are_cjk([text]).tolist() == [cjk]
+
+
+@given(st.lists(st.text(alphabet="ab 测试", max_size=8), max_size=5))
+@settings(deadline=None)
+def test_texts_are_judged_one_by_one(texts):
+    assert are_cjk(texts).tolist() == [are_cjk([text]).item() for text in texts]

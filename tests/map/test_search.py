@@ -257,19 +257,19 @@ def centred(rows, scripts, vectors, asked_scripts):
     return np.array(moved), np.array([v - means[s] for v, s in zip(vectors, asked_scripts, strict=True)])
 
 
-def heard_by_nearest(scores, rows):
+def over_neighbours(scores, rows):
     """Each candidate with 0.4 of the weighted mean of its five nearest others, over 1.4."""
     result = []
     for i, score in enumerate(scores):
         near = sorted(((max(0, row @ rows[i]), j) for j, row in enumerate(rows) if j != i), reverse=True)
         near = near[:5]
         total = sum(weight for weight, _ in near)
-        heard = sum(weight * scores[j] for weight, j in near) / total if total > 1e-6 else score
-        result.append((score + 0.4 * heard) / 1.4)
+        mean = sum(weight * scores[j] for weight, j in near) / total if total > 1e-6 else score
+        result.append((score + 0.4 * mean) / 1.4)
     return result
 
 
-def heard_by_occasion(scores, occasions):
+def over_occasions(scores, occasions):
     """Each candidate with 0.3 of the best of its occasion, over 1.3."""
     return [
         (score + 0.3 * max(other for other, its in zip(scores, occasions, strict=True) if its == own)) / 1.3
@@ -304,8 +304,8 @@ def ranking_by_hand(maps, texts, vectors, *, message=None, candidates=10**9):
     for i in found:
         own = (places[i][0], TIMES[memories[i].created_at][0])
         occasions.append(own if own[1] and sizes[own] <= 50 else places[i])
-    heard = heard_by_nearest([best[i] for i in found], rows[found])
-    return dict(zip((places[i] for i in found), heard_by_occasion(heard, occasions), strict=True))
+    smooth = over_neighbours([best[i] for i in found], rows[found])
+    return dict(zip((places[i] for i in found), over_occasions(smooth, occasions), strict=True))
 
 
 def by_place(hits):
@@ -356,7 +356,7 @@ def big_store(seed=0, count=300):
 @pytest.mark.parametrize(
     ("k", "candidates"), [(1, 64), (10, 64), (32, 64), (33, 66), (100, 200), (500, 1000)]
 )
-def test_the_best_64_hear_one_another_or_twice_as_many_as_are_wanted(k, candidates):
+def test_the_best_64_are_smoothed_or_twice_as_many_as_are_wanted(k, candidates):
     maps, texts, vectors = big_store()
     wanted = ranking_by_hand(maps, texts, vectors, message=2, candidates=candidates)
 
@@ -650,7 +650,7 @@ def test_equal_scores_come_in_the_order_of_their_ids_after_all_steps():
     assert len({hit.score for hit in hits}) == 1
 
 
-def test_shadowed_memories_are_not_heard():
+def test_shadowed_memories_are_nobodys_neighbours():
     """The user's copy of a repository's memory is none of the candidates, so it vouches for nothing."""
     repo_texts = {"a": "ruff daemon", "b": "ruff main", "c": "ruff socket"}
     repo = map_of(repo_texts, times=[""] * 3)

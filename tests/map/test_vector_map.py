@@ -1,4 +1,4 @@
-"""What a search asks about memories: the script they are in, and the second they were made."""
+"""Maps and views: what is known of each memory, and what one request sees of several maps."""
 
 from __future__ import annotations
 
@@ -7,39 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.dense import are_cjk
-from forged.map.vector_map import Traits
+from forged.map.vector_map import Traits, View
 from forged.memory import Memory
+from tests.support.maps import vector_map
+from tests.support.scene import memory
 
 
-def memory(content="text", created_at=""):
+def written(content="text", created_at=""):
     return Memory("m", content, created_at, "", 1, "repo", "patterns", "s", "explicit")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["迁移脚本在哪里", "用 ruff 检查代码", "テストを実行する", "タワー", "한국어 프로젝트", "猫", "豈更"],
-)
-def test_chinese_japanese_and_korean_texts_are_cjk(text):
-    assert are_cjk([text]).tolist() == [True]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "plain words", "naïve Größe", "пример", "ภาษาไทย", "“quoted”, …!", "，。！？"]
-)
-def test_other_texts_are_narrow(text):
-    assert are_cjk([text]).tolist() == [False]
-
-
-@pytest.mark.parametrize(("text", "wide"), [("abcd测", False), ("abc测", True), ("abcdefgh测试x", False)])
-def test_more_than_a_fifth_of_wide_characters_makes_a_text_wide(text, wide):
-    assert are_cjk([text]).tolist() == [wide]
-
-
-@given(st.lists(st.text(alphabet="ab 测试", max_size=8), max_size=5))
-@settings(deadline=None)
-def test_texts_are_judged_one_by_one(texts):
-    assert are_cjk(texts).tolist() == [are_cjk([text]).item() for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -58,19 +33,19 @@ def test_texts_are_judged_one_by_one(texts):
     ],
 )
 def test_created_is_seconds_since_the_epoch_in_utc_and_0_if_unknown(created_at, seconds):
-    assert Traits.of([memory(created_at=created_at)]).created.tolist() == [seconds]
+    assert Traits.of([written(created_at=created_at)]).created.tolist() == [seconds]
 
 
 def test_offsets_do_not_tear_an_occasion_apart():
     times = ["2024-05-07T12:00:00Z", "2024-05-07T21:10:00+09:00", "2024-05-07T12:20:00+02:00"]
 
-    first, same, other = Traits.of([memory(created_at=time) for time in times]).occasion.tolist()
+    first, same, other = Traits.of([written(created_at=time) for time in times]).occasion.tolist()
 
     assert first == same != other
 
 
 def test_of_looks_at_every_memory():
-    traits = Traits.of([memory("words"), memory("迁移脚本")])
+    traits = Traits.of([written("words"), written("迁移脚本")])
 
     assert traits.is_cjk.tolist() == [False, True]
 
@@ -79,7 +54,7 @@ def test_of_looks_at_every_memory():
 @settings(deadline=None)
 def test_traits_after_an_edit_equal_those_of_all_memories(data):
     texts, times = st.sampled_from(["words", "迁移脚本"]), st.sampled_from(["", "2024-05-07", "2024-05-08"])
-    memories = st.builds(memory, texts, times)
+    memories = st.builds(written, texts, times)
     old = data.draw(st.lists(memories, max_size=8))
     kept = sorted(data.draw(st.sets(st.integers(0, len(old) - 1)))) if old else []
     new: list[Memory] = [old[row] for row in kept]
@@ -88,7 +63,7 @@ def test_traits_after_an_edit_equal_those_of_all_memories(data):
     places = [next((i for i in kept if old[i] is each), -1) for each in new]
     fresh = [row for row, place in enumerate(places) if place < 0]
     if new and data.draw(st.booleans()):  # its text stays
-        new[0] = memory(new[0].content, "2020-01-01")
+        new[0] = written(new[0].content, "2020-01-01")
         fresh.append(0)
 
     edited = Traits.of(old).edited(
@@ -108,3 +83,55 @@ def test_no_memories_have_empty_traits():
     traits = Traits.of([])
 
     assert [len(traits.created), len(traits.occasion), len(traits.is_cjk)] == [0, 0, 0]
+
+
+# --- views --------------------------------------------------------------------------------------------
+
+
+REPO = vector_map(
+    [
+        memory("both", "of the repo", related=["gone", "u1", "v1"]),
+        memory("v1", "old"),
+        memory("v2", "new", supersedes="v1", version=2),
+    ]
+)
+USER = vector_map(
+    [memory("both", "of the user"), memory("u1", "x", related=["v1"])],
+    {"u1": (1, 0)},
+    lexical=False,
+    root="/home",
+    scope="user",
+)
+VIEW = View((REPO, USER))
+
+
+def test_a_memory_that_two_maps_hold_is_the_first_maps():
+    found = VIEW.find("both")
+
+    assert found is not None
+    assert (found[0].root, found[1].content) == ("/repo", "of the repo")
+
+
+def test_a_memory_of_no_map_is_not_found():
+    assert VIEW.find("gone") is None
+
+
+def test_edges_lead_across_maps_to_heads_and_never_into_nothing():
+    assert list(VIEW.heads_led_to("both")) == ["u1", "v2"]
+    assert list(VIEW.heads_led_to("u1")) == ["v2"]
+    assert list(VIEW.heads_led_to("gone")) == []
+
+
+def test_a_chain_is_memories_oldest_first():
+    assert [m.id for m in VIEW.chain(REPO, "v1")] == ["v1", "v2"]
+
+
+def test_a_leg_is_there_if_one_map_has_it():
+    assert VIEW.legs == ("lexical", "dense")
+    assert View((REPO,)).legs == ("lexical",)
+    assert View(()).legs == ()
+
+
+def test_a_view_counts_all_rows():
+    assert len(VIEW) == 5
+    assert len(View(())) == 0
