@@ -114,7 +114,8 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         holders = now_at[self.holders]
         if (holders < 0).any() or len(fresh) > len(leg) // 2:
             return Calibration.of(leg, self.baseline)
-        products = np.ones((len(self.products), len(leg)), np.float32)
+        products = np.zeros((len(self.products), len(leg)), np.float32)
+        products[-1] = 1
         scales, best = np.zeros(len(leg), np.float32), self.best
         products[:, kept], scales[kept] = self.products[:, places[kept]], self.scales[places[kept]]
         if len(fresh):

@@ -73,11 +73,6 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
     def dimension(self) -> int:
         return int(self.blocks.shape[1])
 
-    @property
-    def rows(self) -> Vectors:
-        """All rows, (n, d), as a copy in the usual order."""
-        return _unpacked(self.blocks)[: len(self)]
-
     def row(self, number: int) -> Vectors:
         """One row, (d,), as a view."""
         return self.blocks[number // _BLOCK, :, number % _BLOCK]
@@ -245,10 +240,6 @@ def _packed(rows: Vectors) -> Vectors:
     if whole < count:
         blocks[whole, :, : len(rows) - whole * _BLOCK] = rows[whole * _BLOCK :].T
     return blocks
-
-
-def _unpacked(blocks: Vectors) -> Vectors:
-    return blocks.transpose(0, 2, 1).reshape(len(blocks) * _BLOCK, blocks.shape[1])
 
 
 def _moved(blocks: Vectors, places: NDArray[np.int64]) -> Vectors:

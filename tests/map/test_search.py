@@ -17,7 +17,7 @@ from forged.map.search import search_maps
 from forged.map.vector_map import Traits, VectorMap
 from forged.memory import Memory
 from forged.text.terms import terms
-from tests.support.maps import lexical_leg
+from tests.support.maps import lexical_leg, rows_of
 
 WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "rust", "cargo", "main", "branch"]
 
@@ -73,7 +73,7 @@ def union_of_top_k(maps, queries, k):
         scored = [
             (float(query.astype(float) @ vector.astype(float)), each.id)
             for one in maps
-            for each, vector in zip(one.memories, one.dense.rows, strict=True)
+            for each, vector in zip(one.memories, rows_of(one.dense), strict=True)
         ]
         for score, memory_id in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:k]:
             best[memory_id] = max(score, best.get(memory_id, -2))
@@ -112,7 +112,9 @@ def test_weight_zero_knows_no_words_and_no_centring():
 
     hits = search([one], texts=["ruff"], vectors=asked, k=100, lexical_weight=0)
 
-    np.testing.assert_allclose([h.score for h in hits], np.sort(one.dense.rows @ asked[0])[::-1], atol=1e-6)
+    np.testing.assert_allclose(
+        [h.score for h in hits], np.sort(rows_of(one.dense) @ asked[0])[::-1], atol=1e-6
+    )
     assert {hit.lexical for hit in hits} == {None}
 
 
@@ -281,7 +283,7 @@ def ranking_by_hand(maps, texts, vectors, *, message=None, candidates=10**9):
     """Score by (map, row) of all that is found, in double precision; no two equal rows, please."""
     places = [(i, row) for i, each in enumerate(maps) for row in range(len(each))]
     memories = [maps[i].memories[row] for i, row in places]
-    raw = np.vstack([each.dense.rows for each in maps]).astype(float)
+    raw = np.vstack([rows_of(each.dense) for each in maps]).astype(float)
     words = np.hstack(scores(match([each.lexical for each in maps], [terms(text) for text in texts]))).astype(
         float
     )

@@ -15,6 +15,7 @@ from forged.maps.builder import Builder
 from forged.memory import Scope
 from tests.support.embedders import FakeEmbedder, vector
 from tests.support.loops import run
+from tests.support.maps import rows_of
 from tests.support.scene import memory, put
 
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
@@ -52,7 +53,7 @@ class Bench:
             return set()
         return {
             each.id
-            for each, row in zip(self.map.memories, self.map.dense.rows, strict=True)
+            for each, row in zip(self.map.memories, rows_of(self.map.dense), strict=True)
             if np.allclose(row, vector(each.content, len(row)))
         }
 
