@@ -160,7 +160,7 @@ def test_exit_codes_are_those_that_there_are():
 
 def mentions() -> Iterator[tuple[str, str]]:
     """Each command that any text or unit file of the project names, as a reader would type it."""
-    files = [*DOCUMENTS, *REPO.glob("forged/daemon/units/*"), *REPO.glob("forged/**/*.py")]
+    files = [*DOCUMENTS, *REPO.glob("systemd/*"), *REPO.glob("forged/**/*.py")]
     for file in files:
         for line in file.read_text(encoding="utf-8").splitlines():
             for found in re.finditer(r"(?:`|^|\$\()(forgectl(?: [a-z]+)+|forged serve)\b", line):
@@ -290,3 +290,111 @@ def test_every_dependency_has_its_reason_in_a_line():
 
 def test_both_distributions_carry_the_same_licence():
     assert (REPO / "LICENSE").read_bytes() == (REPO / "client" / "LICENSE").read_bytes()
+
+
+# --- what only a finished house keeps ------------------------------------------------------------------
+
+# Marks of documents that are not in the repository: numbered defects, behaviours, decisions, field notes.
+POINTERS = re.compile(
+    r"\b[Bb]ugs? \d"
+    r"|(?<![\"'\\\w-])(?:B(?!0)\d{1,3}|C(?![01]\b)\d{1,2}|D\d{1,2})\b(?!:\d)"
+    r"|(?<!= )\([AEFGH]\d{1,2}[-,;)]"
+    r"|\b[Dd]esign\.md|\b[Dd]esign D\d|\b[a-z]+-anchors\b|\bfeasibility(?:\.md| \d)"
+    r"|\bbehaviours(?:\.md| [A-Z]\d)"
+    r"|\breliability [A-Z]?\d|\(m\d+\)|\bseeds? \d|\bADR-(?!0045|0046|0047)\d"
+)
+PROSE = {".py", ".md", ".toml", ".service", ".socket", ".c", ""}
+
+
+def project_files() -> Iterator[Path]:
+    """Text that people read: sources, tests, manual, units; not data."""
+    for folder in ("forged", "client", "tests"):
+        for file in (REPO / folder).rglob("*"):
+            told = file.relative_to(REPO).as_posix()
+            if file.is_file() and file.suffix in PROSE and not told.startswith("tests/data/"):
+                yield file
+    yield from (REPO / name for name in ("README.md", "CHANGELOG.md", "Makefile", ".ci/run"))
+
+
+def pointers(text: str) -> list[str]:
+    return [found[0] for found in POINTERS.finditer(text)]
+
+
+def test_no_sentence_points_to_a_document_that_is_not_in_the_repository():
+    found = [
+        f"{file.relative_to(REPO)}:{number}: {mark}"
+        for file in project_files()
+        if file != Path(__file__)
+        for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        for mark in pointers(line)
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "(bug 26)",
+            "bugs 25 and 26",
+            "as B76 has it",
+            "B2, B3: a daemon",
+            "design.md section 4",
+            "Design D13 says",
+        ),
+        *(
+            "D11",
+            "(C28)",
+            "C5",
+            "(m10)",
+            "seed 002",
+            "reliability E6",
+            "feasibility 1.2",
+            "see behaviours C33",
+        ),
+        *("performance-anchors.md 2c", "the four of ADR-0044"),
+    ],
+)
+def test_every_kind_of_pointer_would_be_seen(text):
+    assert pointers(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "ADR-0047",
+            "# noqa: B018",
+            "# noqa: C901",
+            '"evidence": ["D1:1"]',
+            "C1 CSI",
+            "BM25",
+            "a bug in 3 of 4",
+        ),
+        *("forged/docs/decisions.md", "a reliability of 0.9", "UTF-8", "x86_64", "SHA256", "Blake2b"),
+    ],
+)
+def test_what_looks_like_a_pointer_and_is_none_is_left_alone(text):
+    assert pointers(text) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(REPO).as_posix())
+def test_every_file_that_a_document_names_exists(document):
+    """Written from the top of the checkout; a bare name after it in the same line lies beside it."""
+    text = document.read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:forged|client|tests)/[\w./-]*)`", text)
+
+    assert [path for path in paths if not (REPO / path).exists()] == []
+    assert [name for name in beside(text) if not name.exists()] == []
+
+
+def beside(text: str) -> Iterator[Path]:
+    """Files named bare, with the folder of the path that stands before them on their line."""
+    for line in text.splitlines():
+        folder = None
+        for found in re.finditer(r"`((?:forged|client|tests)/[\w./-]*)`|`([\w/]+\.py)`", line):
+            if found[1]:
+                folder = REPO / found[1] if found[1].endswith("/") else (REPO / found[1]).parent
+            elif folder is not None:
+                yield folder / found[2]

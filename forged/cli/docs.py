@@ -65,11 +65,11 @@ def _show(call: Invocation, topic: str) -> None:
         near = difflib.get_close_matches(topic, known, 1)
         meant = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(known)}"
         raise Stop("usage", f"there is no page {topic!r}{meant}")
-    text = (_PAGES / f"{topic}{_SUFFIX}").read_text(encoding="utf-8")
+    text = (_PAGES / f"{topic}{_SUFFIX}").read_text(encoding="utf-8").rstrip("\n")
     if sys.stdout.isatty() and not call.as_json:
         click.echo_via_pager(text)
     else:
-        _say(call, "text", text.rstrip("\n"))
+        _say(call, "text", text)
 
 
 def _say(call: Invocation, name: str, value: str) -> None:

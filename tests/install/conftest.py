@@ -24,11 +24,15 @@ _INDEX = {
 
 
 def blocks(document: str, section: str, language: str = "sh") -> list[str]:
-    """The code of one section of a document, as it is written."""
+    """The code of one section of a document, as it is written. What stands in code is no heading."""
     text = (REPO / document).read_text(encoding="utf-8")
-    part = re.split(rf"^## {re.escape(section)}\n", text, flags=re.MULTILINE)[1]
-    part = re.split(r"^## ", part, flags=re.MULTILINE)[0]
-    found = re.findall(rf"^```{language}\n(.*?)^```", part, re.MULTILINE | re.DOTALL)
+    heading, found = "", []
+    for title, fence, code in re.findall(
+        r"^## ([^\n]*)$|^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+    ):
+        heading = title or heading
+        if (heading, fence) == (section, language) and not title:
+            found.append(code)
     assert found, f"{document} has no {language} code under {section!r}"
     return found
 
