@@ -1,7 +1,8 @@
 """From the configuration to the models it names, or to the reason why there is none.
 
-A model that cannot be used is a state that status shows, never a failed start (B12, B13): the lexical leg
-and capture work without it. Only what the user must correct, a model name that means nothing here, raises.
+A model that cannot be used is a state that status shows and never a failed start: search by words and
+capture work without it. Only what the user must correct, a model name that means nothing here, raises
+ConfigError.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class ClassifierEndpoint(msgspec.Struct, frozen=True):
 
 
 def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
-    """Return the dense leg's model. Blocks up to 5 s when the key comes from a command.
+    """Return the model that embeds. Blocks up to 5 s when the key comes from a command.
 
     A model that runs in process is loaded with the first text, not here. Raises ConfigError when the name
     is of a kind that this version has not.

@@ -1,7 +1,7 @@
-"""Both seams over any OpenAI-compatible endpoint (design.md D19).
+"""`Embedder` and `ChatModel` over any OpenAI-compatible endpoint.
 
-What a request holds and how it is cut to what the other side takes; the call itself is `endpoint`'s, and what
-comes back is read by `replies` and `streams`.
+What a request holds, and how it is cut to what the other side takes. The call itself is `endpoint`'s; what
+comes back is read by `replies` and `streams`. Raises ProviderError alone.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import time
 import msgspec
 import numpy as np
 
-from forged.errors import ProviderError
+from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Kind, Prompt, Vectors, streams
 from forged.models.endpoint import Call, Endpoint
-from forged.models.failures import SizeRefused
 from forged.models.replies import read_vectors
 from forged.models.texts import clipped, fitting, ready, sendable
 from forged.text.tokens import estimate

@@ -1,8 +1,8 @@
-"""When memories were made: the days that a message names, and what was learned on one occasion.
+"""When memories were made: on days that a message names, and which of them on one occasion.
 
 "What did we decide in June 2025?" shares no word with what was decided then; the front matter knows the day.
 And who writes several memories within the hour writes about one thing, so that one of them vouches for the
-others. Both are measured beside the constants that use them (`reranking`, `vector_map`).
+others. What both are worth is measured where `forged/map` uses them.
 
 A month counts only with a capital letter, since "march" and "may" are verbs, and so do a bare "May" and
 "March" that open a sentence. A bare year says too little, a month without a year is that month of any year.
