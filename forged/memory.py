@@ -90,7 +90,7 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
         return (self.version, time_ns(self.created_at), self.id)
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(msgspec.Struct, frozen=True, order=True):
     """A file that was skipped or read with a reservation: a value, never an exception."""
 
     path: str

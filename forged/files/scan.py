@@ -45,6 +45,9 @@ _NEVER: Key = (0, 0, 0, 0)  # of a file to be read again at the next scan
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ID = operator.attrgetter("id")
 
+Enter = Callable[[int, str], int]
+"""Opens a directory of a name within an open one."""
+
 
 def scan(
     root: Root,
@@ -64,7 +67,7 @@ def scan(
         clock: seconds since the epoch.
     """
     before = {listing.path: listing for listing in previous.listings} if previous else {}
-    yield_if_due = Pace(pause).yield_if_due if pause else _go_on
+    yield_if_due = Pace(pause).yield_if_due if pause else _no_pause
     one = _Pass(root, files if previous else frozenset(), yield_if_due, clock)
     listings = tuple(
         one.directory(folder, before.get(path) or Listing(path, {}))
@@ -80,16 +83,17 @@ def scan(
     return from_scan(listings, previous, unsettled=one.unsettled, yield_if_due=yield_if_due)
 
 
-def _go_on() -> None:
-    """Nobody waits."""
+def _no_pause() -> None:
+    """Nobody waits meanwhile."""
 
 
-def _enter(parent: int, part: str) -> int:
-    return os.open(part, atomic.DIRECTORY, dir_fd=parent)
+def open_part(parent: int, name: str) -> int:
+    """Open a directory within another one."""
+    return os.open(name, atomic.DIRECTORY, dir_fd=parent)
 
 
-def open_folder(top: str, folder: str, enter: Callable[[int, str], int] = _enter) -> int:
-    """Open a directory below `top` and return its descriptor; `enter` opens each part within its parent.
+def open_folder(top: str, folder: str, enter: Enter = open_part) -> int:
+    """Open a directory at or below `top` and return its descriptor; `enter` opens each part of the way.
 
     A symlinked part is followed as long as it ends inside `top`; a cloned repository may hold one that does
     not. Raises StoreError for a link that leads out, else OSError.

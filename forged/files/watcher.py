@@ -1,9 +1,8 @@
-"""Which roots may have changed on disk, said soon after it happened.
+"""Which roots may have changed on disk, told within 10 to 100 ms.
 
 A hint and never the truth: events get lost (overflow, directories made and filled faster than they can be
-watched), so the indexer scans anyway and the watcher only shortens the wait (design.md D13). Hence one
-rule: whenever watches begin or end, every root is reported, first watching and then reporting, so that
-nothing falls between.
+watched), so the indexer scans anyway and the watcher only shortens the wait. Hence one rule: whenever watches
+begin or end, every root is reported, first watching and then reporting, so that nothing falls between.
 
 Four directories of a root are watched, none of them recursively: the two that hold memories, `.forge`,
 and the top or its nearest existing parent. A repository of 100,000 directories costs what a small one
@@ -61,29 +60,23 @@ class Watcher:
     `files` are the paths of the memory files that did, or nothing when it may be any of them.
 
     `state` is for status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is
-    reported each 2 s) or "restarting: <cause>". `restarts` counts failures since the start.
+    reported each 2 s) or "restarting: <cause>". `watched` are the directories under watch, at most 4 a root.
     """
 
     def __init__(self, on_change: Callable[[str, frozenset[str]], None]) -> None:
         self.state = "stopped"
-        self.restarts = 0
         self._on_change = on_change
         self._roots: tuple[Root, ...] = ()
-        self._watched: frozenset[Watched] = frozenset()
+        self.watched: frozenset[Watched] = frozenset()
         self._ended = threading.Event()
         self._busy_until = 0.0
-
-    @property
-    def watch_count(self) -> int:
-        """Directories under watch, for all roots together; at most 4 for each."""
-        return len(self._watched)
 
     def watch_count_of(self, top: str) -> int:
         """Directories under watch for one root; a parent that several roots wait at counts for each."""
         root = next((root for root in self._roots if root.top == top), None)
         if root is None:
             return 0
-        paths = {directory.path for directory in self._watched}
+        paths = {directory.path for directory in self.watched}
         nearest = next((path for path in _upwards(top) if path in paths), None)
         return len(paths.intersection(_below(root))) + (nearest is not None)
 
@@ -164,13 +157,12 @@ class Watcher:
         """Note a failure, report every root, and return the seconds until the next attempt."""
         cause = " ".join(str(error).split())[:200] or type(error).__name__
         limited = any(words in cause for words in _LIMITS)
-        self.restarts += 1
         self._enter(f"polling: {cause}" if limited else f"restarting: {cause}")
         self._report(self._all_roots())
         return _POLL_S if limited else pause_s
 
     def _enter(self, state: str, watched: frozenset[Watched] = frozenset()) -> None:
-        self._watched = watched
+        self.watched = watched
         if state != self.state:
             level = logging.INFO if state in ("inotify", "stopped") else logging.WARNING
             logger.log(level, "watcher state=%r watches=%d", state, len(watched))

@@ -79,7 +79,7 @@ class Embedder(Protocol):
         """
         ...
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         """Accept vectors of another dimension from now on: `rebuild --full`."""
         ...
 

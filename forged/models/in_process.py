@@ -115,7 +115,7 @@ class InProcessEmbedder:
             raise ProviderError("the model gave no answer in time", reason="timeout") from error
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         """Do nothing: a model in this process cannot be replaced behind its name."""
 
     async def aclose(self) -> None:

@@ -107,7 +107,7 @@ class OpenAICompatibleEmbedder:
             self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
         return np.concatenate(done) if done else np.zeros((0, self._dimension), dtype=np.float32)
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         self._dimension = 0
 
     async def aclose(self) -> None:
