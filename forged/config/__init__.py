@@ -6,7 +6,7 @@ raises ConfigError. Outside this package, `address` and `__main__`, nothing read
 pydantic-settings would do the layering but costs 180 ms of start-up.
 """
 
-from forged.config.in_process import Missing, missing, model_folder
+from forged.config.installed import Missing, missing, model_folder
 from forged.config.keys import resolve_key, shown_url
 from forged.config.known_models import (
     BUILTIN_LEXICAL,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forged.config.in_process import chosen
+from forged.config.installed import chosen
 from forged.config.keys import shown_key, shown_url
 from forged.config.known_models import BUILTIN_RULES, DEFAULT_MIN_SCORE, is_known
 
