@@ -60,16 +60,17 @@ class Watcher:
     `files` are the paths of the memory files that did, or nothing when it may be any of them.
 
     `state` is for status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is
-    reported each 2 s) or "restarting: <cause>". `watched` are the directories under watch, at most 4 a root.
+    reported each 2 s) or "restarting: <cause>". `watched` are the directories under watch, at most 4 a root;
+    `used_at` is when an agent was last at work, in seconds of `time.monotonic`: see `wake`.
     """
 
     def __init__(self, on_change: Callable[[str, frozenset[str]], None]) -> None:
         self.state = "stopped"
+        self.watched: frozenset[Watched] = frozenset()
+        self.used_at = -_BUSY_S
         self._on_change = on_change
         self._roots: tuple[Root, ...] = ()
-        self.watched: frozenset[Watched] = frozenset()
         self._ended = threading.Event()
-        self._busy_until = 0.0
 
     def watch_count_of(self, top: str) -> int:
         """Directories under watch for one root; a parent that several roots wait at counts for each."""
@@ -89,7 +90,7 @@ class Watcher:
 
     def wake(self) -> None:
         """Look often for half a minute, as an agent is at work: a change is reported in 10 ms, not 100."""
-        self._busy_until = time.monotonic() + _BUSY_S
+        self.used_at = time.monotonic()
 
     async def run(self) -> None:
         """Watch until cancelled, whatever happens to the watches."""
@@ -137,7 +138,7 @@ class Watcher:
                 return  # swapped while the watches were being set: they may stand on the old one
             loop.call_soon_threadsafe(self._began, watched)
             while True:
-                step_ms = _BUSY_STEP_MS if time.monotonic() < self._busy_until else _IDLE_STEP_MS
+                step_ms = _BUSY_STEP_MS if time.monotonic() < self.used_at + _BUSY_S else _IDLE_STEP_MS
                 changes = notify.watch(_DEBOUNCE_MS, step_ms, _LOOK_MS, self._ended)
                 if isinstance(changes, set):
                     touched, swapped = places.affected(changes)

@@ -1,4 +1,4 @@
-"""When memories were made: on days that a message names, and which of them on one occasion.
+"""When memories were made: on a day that a message names, or on the same occasion as others.
 
 "What did we decide in June 2025?" shares no word with what was decided then; the front matter knows the day.
 And who writes several memories within the hour writes about one thing, so that one of them vouches for the

@@ -1,4 +1,4 @@
-"""Everyday messages and words: on them it is measured what a message scores that has no answer in a store.
+"""Everyday messages and words: what these score in a store is the measure of what has nothing to do with it.
 
 Messages of code, chat, errands and agent noise, fifty in English and fourteen in Chinese, and words that say
 little about any subject; all in our own words, and no message stands in an evaluation set. The words are for
