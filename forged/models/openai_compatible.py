@@ -53,6 +53,8 @@ class OpenAICompatibleEmbedder:
     name, and whoever holds vectors has to get them anew.
     """
 
+    chunk = 64
+
     def __init__(
         self,
         base_url: str,
@@ -66,16 +68,9 @@ class OpenAICompatibleEmbedder:
         self._endpoint = Endpoint(base_url, key, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
+        self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}"
         self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
         self._dimension = 0
-
-    @property
-    def chunk(self) -> int:
-        return 64
-
-    @property
-    def key(self) -> str:
-        return "\n".join((self._endpoint.shown(), self._model, self._prefixes["passage"]))
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None

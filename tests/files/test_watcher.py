@@ -179,10 +179,10 @@ def test_change_of_a_memory_file_is_reported(root, change, directory):
 def test_first_change_after_a_quiet_time_is_reported(root):
     async def flow():
         async with watching(root) as (watcher, heard):
-            watcher._busy_until = 0.0
+            watcher.used_at = long_ago = time.monotonic() - 3600
             await heard.after(lambda: save(root), root)
 
-            assert watcher._busy_until > time.monotonic()
+            assert watcher.used_at > long_ago + 3500
 
     asyncio.run(flow())
 
@@ -418,7 +418,7 @@ def test_first_root_may_come_after_the_start(root):
 def test_cancelling_leaves_no_watch_behind(root):
     async def flow():
         async with watching(root) as (watcher, _):
-            watcher._busy_until = 0.0  # the longest pause between two looks
+            watcher.used_at = time.monotonic() - 3600  # the longest pause between two looks
 
     asyncio.run(flow())
 
