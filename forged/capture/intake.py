@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from forged.conversation import Utterance, window
-from forged.text.injected_text import Echo
+from forged.text.injected_text import InjectedText
 from forged.text.redaction import Redacted, redact
 
 # Characters.
@@ -36,12 +36,12 @@ def take_in(utterances: Sequence[Utterance], injected: Collection[str]) -> Intak
     `injected` holds the contents of memories that were injected into this session. Messages that are blank
     without them are left out; a newest one that is too long alone is kept as its end.
     """
-    echo = Echo(injected)
+    ours = InjectedText(injected)
     newest_first: list[Utterance] = []
     found: list[int] = []
     room, echoes = WINDOW_LIMIT, 0
     for utterance in reversed(utterances):
-        text, cut = echo.cut(utterance.text)
+        text, cut = ours.cut(utterance.text)
         echoes += cut
         if not text.strip():
             continue

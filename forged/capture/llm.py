@@ -20,9 +20,8 @@ from forged.capture.classifier import CallFailed
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import Classified, Event, Head, Usage
 from forged.conversation import Utterance
-from forged.errors import ProviderError
+from forged.errors import ProviderError, SizeRefused
 from forged.models import ChatModel, Completion, Prompt
-from forged.models.failures import SizeRefused
 from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)

@@ -45,6 +45,9 @@ _NEVER: Key = (0, 0, 0, 0)  # of a file to be read again at the next scan
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ID = operator.attrgetter("id")
 
+Enter = Callable[[int, str], int]
+"""Opens a directory of a name within an open one."""
+
 
 def scan(
     root: Root,
@@ -64,7 +67,7 @@ def scan(
         clock: seconds since the epoch.
     """
     before = {listing.path: listing for listing in previous.listings} if previous else {}
-    yield_if_due = Pace(pause).yield_if_due if pause else _go_on
+    yield_if_due = Pace(pause).yield_if_due if pause else _no_pause
     one = _Pass(root, files if previous else frozenset(), yield_if_due, clock)
     listings = tuple(
         one.directory(folder, before.get(path) or Listing(path, {}))
@@ -80,16 +83,17 @@ def scan(
     return from_scan(listings, previous, unsettled=one.unsettled, yield_if_due=yield_if_due)
 
 
-def _go_on() -> None:
-    """Nobody waits."""
+def _no_pause() -> None:
+    """Nobody waits meanwhile."""
 
 
-def _enter(parent: int, part: str) -> int:
-    return os.open(part, atomic.DIRECTORY, dir_fd=parent)
+def open_part(parent: int, name: str) -> int:
+    """Open a directory within another one."""
+    return os.open(name, atomic.DIRECTORY, dir_fd=parent)
 
 
-def open_folder(top: str, folder: str, enter: Callable[[int, str], int] = _enter) -> int:
-    """Open a directory below `top` and return its descriptor; `enter` opens each part within its parent.
+def open_folder(top: str, folder: str, enter: Enter = open_part) -> int:
+    """Open a directory at or below `top` and return its descriptor; `enter` opens each part of the way.
 
     A symlinked part is followed as long as it ends inside `top`; a cloned repository may hold one that does
     not. Raises StoreError for a link that leads out, else OSError.
@@ -152,8 +156,8 @@ class _Pass:
             files, fresh = self._split(before)
         else:
             files, fresh = self._compare(directory, before.files)
-        for name in fresh:
-            seen = self._look(directory, name, before.files.get(name))
+        for name, is_file in fresh.items():
+            seen = self._look(directory, name, before.files.get(name), is_file=is_file)
             if seen is not None:
                 files[name] = seen
                 if seen.reason:
@@ -163,19 +167,22 @@ class _Pass:
         held = all(files.get(name) is before.files.get(name) for name in fresh)
         return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")
 
-    def _split(self, before: Listing) -> tuple[dict[str, Seen], list[str]]:
+    def _split(self, before: Listing) -> tuple[dict[str, Seen], dict[str, bool]]:
         """Take everything over but the files in question, which are to be looked at."""
         named = [path.rpartition("/") for path in sorted(self._files)]
-        fresh = [name for folder, _, name in named if folder == before.path]
+        fresh = {name: False for folder, _, name in named if folder == before.path}
         same = before.files.copy()
         for name in fresh:
             same.pop(name, None)
         return same, fresh
 
-    def _compare(self, directory: int, known: dict[str, Seen]) -> tuple[dict[str, Seen], list[str]]:
-        """Split the entries into those seen before and those to look at. The loop is the cost of a rescan."""
+    def _compare(self, directory: int, known: dict[str, Seen]) -> tuple[dict[str, Seen], dict[str, bool]]:
+        """Split the entries into those seen before and those to look at. The loop is the cost of a rescan.
+
+        With each that is to be looked at, whether it is known to be a regular file.
+        """
         same: dict[str, Seen] = {}
-        fresh: list[str] = []
+        fresh: dict[str, bool] = {}
         with os.scandir(directory) as entries:
             while batch := list(itertools.islice(entries, _BATCH)):
                 for entry in batch:
@@ -186,19 +193,21 @@ class _Pass:
                     if seen is not None and seen.key == _key_of(entry):
                         same[name] = seen
                     else:
-                        fresh.append(name)
+                        fresh[name] = entry.is_file(follow_symlinks=False)
                 self._yield_if_due()
         return same, fresh
 
-    def _look(self, directory: int, name: str, old: Seen | None) -> Seen | None:
+    def _look(self, directory: int, name: str, old: Seen | None, *, is_file: bool) -> Seen | None:
         """Judge one entry; `old` itself if it did not change, None if it is gone."""
         try:
-            status, data = os.stat(name, dir_fd=directory, follow_symlinks=False), b""
-            if old is not None and old.key == _key(status):
-                return old
-            if old is not None and self._is_being_saved(status, old):
-                return self._hold(old)
-            if stat.S_ISREG(status.st_mode):  # nothing else is opened: a device may act on that
+            if old is not None or not is_file:
+                status, data = os.stat(name, dir_fd=directory, follow_symlinks=False), b""
+                if old is not None and old.key == _key(status):
+                    return old
+                if old is not None and self._is_being_saved(status, old):
+                    return self._hold(old)
+                is_file = stat.S_ISREG(status.st_mode)
+            if is_file:  # nothing else is opened: a device may act on that
                 status, data = _read(directory, name)
         except FileNotFoundError:
             return None

@@ -96,16 +96,12 @@ def _choose(
     for loser in losers:
         winner = chosen[loser.memory.id]
         problems.append(Problem(loser.path, f"has the same id as {winner.path}, which is used"))
-    return chosen, tuple(sorted(problems, key=_path_and_reason))
+    return chosen, tuple(sorted(problems))
 
 
 def _newest_first(choice: _Choice) -> tuple[int, int, int, str]:
     memory = choice.memory
     return (-time_ns(memory.updated_at), -time_ns(memory.created_at), choice.rank, choice.path)
-
-
-def _path_and_reason(problem: Problem) -> tuple[str, str]:
-    return (problem.path, problem.reason)
 
 
 def printable(path: str) -> str:

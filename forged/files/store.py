@@ -19,7 +19,7 @@ from forged.errors import MemoryExists, MemoryFormatError, StoreError
 from forged.files import atomic
 from forged.files.frontmatter import parse, render
 from forged.files.roots import FOLDERS, Root
-from forged.files.scan import open_folder
+from forged.files.scan import Enter, open_folder, open_part
 from forged.files.snapshot import Snapshot
 from forged.memory import Memory, is_valid_id
 
@@ -61,9 +61,12 @@ class MemoryStore:
             parse(data, memory.scope, memory.id)  # what cannot be read back is not acknowledged
         except MemoryFormatError as error:
             raise StoreError(f"the memory cannot be stored: {error}") from error
-        with atomic.explained(f"cannot write {path}"), self._opened(FOLDERS[0], make=True) as directory:
+        with (
+            atomic.explained(f"cannot write {path}"),
+            self._opened(FOLDERS[0], atomic.open_or_make) as folder,
+        ):
             try:
-                atomic.publish(directory, name, data)
+                atomic.publish(folder, name, data)
             except FileExistsError as error:
                 raise MemoryExists(f"there is a memory {memory.id} already") from error
         return path
@@ -95,22 +98,15 @@ class MemoryStore:
             return 0
 
     @contextlib.contextmanager
-    def _opened(self, folder: str, *, make: bool = False) -> Iterator[int]:
-        enter = (atomic.open_or_make,) if make else ()
-        directory = open_folder(self.root.top, folder, *enter)
+    def _opened(self, folder: str, enter: Enter = open_part) -> Iterator[int]:
+        directory = open_folder(self.root.top, folder, enter)
         try:
             yield directory
         finally:
             os.close(directory)
 
-    def _folder_of(self, directory: str) -> str:
-        return os.path.relpath(directory, self.root.top)
-
     def _move(self, directory: str, name: str, folder: str, trash: str) -> str:
-        with (
-            atomic.explained(f"cannot move {directory}/{name}"),
-            self._opened(self._folder_of(directory)) as source,
-        ):
+        with atomic.explained(f"cannot move {directory}/{name}"), self._opened(directory) as source:
             kept_at = atomic.new_directory(os.path.join(trash, folder))
             target = os.open(kept_at, atomic.DIRECTORY)
             try:
@@ -120,10 +116,7 @@ class MemoryStore:
         return os.path.join(kept_at, name)
 
     def _erase(self, directory: str, name: str, id_: str) -> Removed:
-        with (
-            atomic.explained(f"cannot delete {directory}/{name}"),
-            self._opened(self._folder_of(directory)) as source,
-        ):
+        with atomic.explained(f"cannot delete {directory}/{name}"), self._opened(directory) as source:
             os.unlink(name, dir_fd=source)
             os.fsync(source)
         return Removed(id_, os.path.join(directory, name))

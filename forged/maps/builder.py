@@ -301,7 +301,7 @@ class Builder:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
         self._renew = True
         if self._embedder is not None:
-            self._embedder.forget()
+            self._embedder.reset_dimension()
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""

@@ -14,11 +14,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from forged.models.texts import sendable
+
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]
 
-__all__ = ["ChatModel", "Completion", "Embedder", "Enough", "Kind", "Prompt", "Vectors"]
+__all__ = ["ChatModel", "Completion", "Embedder", "Enough", "Kind", "Prompt", "Vectors", "sendable"]
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -77,7 +79,7 @@ class Embedder(Protocol):
         """
         ...
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         """Accept vectors of another dimension from now on: `rebuild --full`."""
         ...
 

@@ -68,25 +68,19 @@ class InProcessEmbedder:
     itself. A forked child must not use it: native thread pools do not survive a fork, and hang.
     """
 
+    chunk = 8  # about a second of a core
+
     def __init__(
         self, key: str, load: Callable[[], Encode], *, query_prefix: str = "", passage_prefix: str = ""
     ) -> None:
         """Take what loads the model; `load` raises ProviderError if it cannot."""
-        self._key = key
+        self.key = key
         self._load = load
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
         self._encode: Encode | None = None
         self._loading = threading.Lock()
         self._process = os.getpid()
         self._lanes = {kind: ThreadPoolExecutor(1, thread_name_prefix=kind) for kind in self._prefixes}
-
-    @property
-    def key(self) -> str:
-        return self._key
-
-    @property
-    def chunk(self) -> int:
-        return 8  # about a second of a core
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
@@ -115,7 +109,7 @@ class InProcessEmbedder:
             raise ProviderError("the model gave no answer in time", reason="timeout") from error
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         """Do nothing: a model in this process cannot be replaced behind its name."""
 
     async def aclose(self) -> None:
@@ -143,7 +137,7 @@ class InProcessEmbedder:
                 started = time.perf_counter()
                 self._encode = self._load()
                 took_ms = (time.perf_counter() - started) * 1e3
-                logger.info("model loaded model=%s took_ms=%.0f", self._key.split("\n", 1)[0], took_ms)
+                logger.info("model loaded model=%s took_ms=%.0f", self.key.split("\n", 1)[0], took_ms)
             return self._encode
 
 

@@ -1,7 +1,7 @@
-"""Both seams over any OpenAI-compatible endpoint (design.md D19).
+"""`Embedder` and `ChatModel` over any OpenAI-compatible endpoint.
 
-What a request holds and how it is cut to what the other side takes; the call itself is `endpoint`'s, and what
-comes back is read by `replies` and `streams`.
+What a request holds, and how it is cut to what the other side takes. The call itself is `endpoint`'s; what
+comes back is read by `replies` and `streams`. Raises ProviderError alone.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import time
 import msgspec
 import numpy as np
 
-from forged.errors import ProviderError
+from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Kind, Prompt, Vectors, streams
 from forged.models.endpoint import Call, Endpoint
-from forged.models.failures import SizeRefused
 from forged.models.replies import read_vectors
 from forged.models.texts import clipped, fitting, ready, sendable
 from forged.text.tokens import estimate
@@ -54,6 +53,8 @@ class OpenAICompatibleEmbedder:
     name, and whoever holds vectors has to get them anew.
     """
 
+    chunk = 64
+
     def __init__(
         self,
         base_url: str,
@@ -67,16 +68,9 @@ class OpenAICompatibleEmbedder:
         self._endpoint = Endpoint(base_url, key, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
+        self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}"
         self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
         self._dimension = 0
-
-    @property
-    def chunk(self) -> int:
-        return 64
-
-    @property
-    def key(self) -> str:
-        return "\n".join((self._endpoint.shown(), self._model, self._prefixes["passage"]))
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
@@ -108,7 +102,7 @@ class OpenAICompatibleEmbedder:
             self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
         return np.concatenate(done) if done else np.zeros((0, self._dimension), dtype=np.float32)
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         self._dimension = 0
 
     async def aclose(self) -> None:

@@ -43,7 +43,7 @@ class StubEmbedder:
         self._passages += passages
         self._counted_in.write_text(str(self._passages))
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         """Nothing is kept that a renewal would have to drop."""
 
     async def aclose(self) -> None:

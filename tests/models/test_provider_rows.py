@@ -25,9 +25,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.errors import ProviderError
+from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Prompt, Vectors
-from forged.models.failures import SizeRefused
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from forged.text.tokens import estimate
 from tests.support.provider import Answer, Behaviour, Request, ScriptedProvider, completion

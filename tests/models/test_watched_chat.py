@@ -11,9 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from forged.errors import ProviderError
+from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Prompt
-from forged.models.failures import SizeRefused
 from forged.models.openai_compatible import OpenAICompatibleChat
 from tests.support.provider import CHAT, Answer, Behaviour, ScriptedProvider, completion, streamed
 

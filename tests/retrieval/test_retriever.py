@@ -71,7 +71,7 @@ class Embedder:
             raise REFUSED
         return np.array([self.vectors.get(text, X) for text in texts], np.float32)
 
-    def forget(self):
+    def reset_dimension(self):
         pass
 
     async def aclose(self):
