@@ -52,7 +52,7 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 
 # With peers (600 MB) in a venv of its own; redis-server and cc come from the system. ROWS=all or names of rows,
-# AGAINST=COMMIT compares this checkout with another. Exit 1: a row is missed; 2: a peer is not here.
+# AGAINST=COMMIT compares this checkout with another. Exit 1: a row is missed; 2: a peer is not here, or noise.
 $(BENCH_VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(BENCH_VENV)
 	$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check -e ./client -e '.[bench]'

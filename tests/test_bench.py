@@ -123,6 +123,14 @@ def test_a_restless_row_may_be_worse_by_its_own_spread():
     assert judging.against_commit("row", Goal(9.0), Rounds((1.5,) * 7, restless)).verdict is Verdict.WORSE
 
 
+def test_what_only_noise_excuses_is_called_noisy_and_what_is_as_fast_is_not():
+    noisy = (1.0, 0.6, 1.4, 0.6, 1.4, 0.6, 1.4)
+
+    assert judging.against_commit("row", Goal(9.0), Rounds((1.5,) * 7, noisy)).verdict is Verdict.NOISY
+    assert judging.against_commit("row", Goal(9.0), Rounds((1.05,) * 7, noisy)).verdict is Verdict.NO_WORSE
+    assert judging.against_commit("row", Goal(9.0), Rounds((1.9,) * 7, noisy)).verdict is Verdict.WORSE
+
+
 def test_one_wild_round_of_the_other_commit_excuses_nothing():
     wild = (1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0)
 
@@ -135,6 +143,7 @@ def test_one_wild_round_of_the_other_commit_excuses_nothing():
         ((), 0),
         ((Verdict.MET, Verdict.NO_WORSE), 0),
         ((Verdict.MET, Verdict.GAP), 2),
+        ((Verdict.NO_WORSE, Verdict.NOISY), 2),
         ((Verdict.MET, Verdict.MISSED), 1),
         ((Verdict.WORSE, Verdict.GAP), 1),
         ((Verdict.BROKEN,), 1),

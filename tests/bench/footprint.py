@@ -103,7 +103,7 @@ ROWS = (
     ),
     Row(
         name="memory-chroma-pss",
-        what="the same by PSS, where a shared page counts once",
+        what="PSS (a shared page counts once) of daemon, worker and tracker, as above / chromadb",
         goal=Goal(0.6),
         goal_from="P16",
         ours=held(_MEMORIES, pss_mib, everything=True),

@@ -3,8 +3,9 @@
 In go the figures of at least seven rounds, ours and theirs of one round taken right after one another; out
 comes an `Outcome`. A ratio is ours through theirs. Against a goal the median of the ratios decides; no best
 and no softened limit. Against another commit a row is worse only if its median grew by more than a tenth and
-by more than the other commit's own rounds differ among themselves. What could not be measured is a gap, and a
-gap is not a pass: `exit_code` tells it from one. ValueError is raised for fewer than seven rounds.
+by more than the other commit's own rounds differ among themselves; where they differ by more than half, a row
+that looks worse is called noisy. What could not be measured is a gap. Neither of these is a pass, and
+`exit_code` tells them from one. ValueError is raised for fewer than seven rounds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 
 LEAST_ROUNDS = 7
 _TOLERANCE = 0.10
+_NOISE = 0.50
 
 
 class Verdict(StrEnum):
@@ -25,10 +27,12 @@ class Verdict(StrEnum):
     NO_WORSE = "no worse"
     WORSE = "worse"
     BROKEN = "broken"  # a wrong answer: a fast wrong answer is no figure
+    NOISY = "noisy"
     GAP = "gap"
 
 
 _BAD = {Verdict.MISSED, Verdict.WORSE, Verdict.BROKEN}
+_OPEN = {Verdict.GAP, Verdict.NOISY}
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -85,6 +89,8 @@ def against_commit(row: str, goal: Goal, rounds: Rounds) -> Outcome:
     allowed = max(_TOLERANCE, own_spread(rounds.theirs))
     lost = 1 / ratio - 1 if goal.at_least else ratio - 1
     verdict = Verdict.WORSE if lost > allowed else Verdict.NO_WORSE
+    if _TOLERANCE < lost <= allowed and allowed > _NOISE:
+        verdict = Verdict.NOISY
     return _outcome(row, verdict, ratio, rounds, f"allowed {allowed:.0%}")
 
 
@@ -95,11 +101,11 @@ def own_spread(figures: Sequence[float]) -> float:
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """1 if a row is missed, worse or broken; else 2 if a row is a gap; else 0."""
+    """1 if a row is missed, worse or broken; else 2 if a row is a gap or too noisy; else 0."""
     verdicts = {outcome.verdict for outcome in outcomes}
     if verdicts & _BAD:
         return 1
-    return 2 if Verdict.GAP in verdicts else 0
+    return 2 if verdicts & _OPEN else 0
 
 
 def summary(outcomes: Sequence[Outcome]) -> tuple[str, ...]:

@@ -106,6 +106,7 @@ ROWS = tuple(
         goal_from="P11: a rebuild is not felt; a prototype was 3.9 in slices, 0.8 in another process",
         ours=_while_rebuilding(vectors=vectors),
         theirs=_while_idle(vectors=vectors),
+        slow=not vectors,
     )
     for name, how, vectors in (
         ("rebuild-words", "by words", False),

@@ -5,7 +5,7 @@
     python tests/bench/run.py --list
 
 The median of at least seven rounds decides. Exit code 0: every row is met (or no worse); 1: a row is missed,
-worse or broken; 2: a row is a gap, because something that it needs is not here. A gap is not a pass.
+worse or broken; 2: a row is a gap, because something that it needs is not here, or too noisy to tell.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import os
 import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -46,6 +47,7 @@ def main() -> int:
         return 64
     if options.list:
         return _listed(rows if options.rows else table.ROWS)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and not without ending what was started
     outcomes = []
     print(_machine(), flush=True)
     with contextlib.ExitStack() as stack:
@@ -53,7 +55,9 @@ def main() -> int:
         for row in rows:
             outcome = measured(row, commits.this(), other)
             outcomes.append(outcome)
-            print(msgspec.json.encode(outcome).decode() if options.json else _line(row, outcome), flush=True)
+            what = row.what.partition(" / ")[0] if other else row.what
+            line = msgspec.json.encode(outcome).decode() if options.json else _line(row, outcome, what)
+            print(line, flush=True)
     print("\n".join((f"load at the end {_load()}", *judging.summary(outcomes))))
     return judging.exit_code(outcomes)
 
@@ -74,13 +78,13 @@ def _listed(rows: Sequence[Row]) -> int:
     return 0
 
 
-def _line(row: Row, outcome: Outcome) -> str:
+def _line(row: Row, outcome: Outcome, what: str) -> str:
     head = f"{outcome.row:<21} {outcome.verdict:<8}"
     if outcome.ratio is None or outcome.ours is None or outcome.theirs is None:
         return f"{head} {outcome.reason}"
     spread = f"{outcome.ratio:.2f} ({outcome.low:.2f}-{outcome.high:.2f})"
     ours, theirs = map(_SHOWN[row.unit], (outcome.ours, outcome.theirs))
-    return f"{head} {spread:<20} {outcome.reason:<13} {ours:>9} {theirs:>9}  {row.what}"
+    return f"{head} {spread:<20} {outcome.reason:<13} {ours:>9} {theirs:>9}  {what}"
 
 
 def _seconds(seconds: float) -> str:
@@ -106,7 +110,7 @@ def _machine() -> str:
         "load": _load(),
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "numpy": numpy.strip(),
-        "columns": "verdict, median ratio (smallest-largest of a round), goal, ours, theirs",
+        "columns": "verdict, median ratio (smallest-largest of a round), judged by, ours, theirs",
     }
     return "\n".join(f"{name:<21} {value}" for name, value in lines.items())
 

@@ -1,7 +1,8 @@
 """How figures are taken: two probes in turn, and the times of calls.
 
-A probe takes one round of one side and returns its figure: seconds, MiB, requests a second. Sides are sampled
-A B A B in one run, because absolute times move by a factor of two on a shared machine and ratios hardly do.
+A probe takes one round of one side and returns its figure: seconds, MiB, requests a second. It returns when
+its side is quiet again, or what ours leaves for later would slow theirs. Sides are sampled A B A B in one
+run, because absolute times move by a factor of two on a shared machine and ratios hardly do.
 """
 
 from __future__ import annotations

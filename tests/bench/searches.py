@@ -121,7 +121,7 @@ ROWS = (
     ),
     Row(
         name="search-10k-1536",
-        what="the same, 10,000 x 1,536",
+        what="5 queries by vectors, 10,000 x 1,536 / faiss IndexFlatIP, one thread",
         goal=Goal(0.28),
         goal_from=f"{_P4}; a prototype was 0.30",
         ours=_search(10_000, 1536),
@@ -130,7 +130,7 @@ ROWS = (
     ),
     Row(
         name="search-100k-1536",
-        what="the same, 100,000 x 1,536",
+        what="5 queries by vectors, 100,000 x 1,536 / faiss IndexFlatIP, one thread",
         goal=Goal(0.37),
         goal_from=f"{_P4}; a prototype was 0.37",
         ours=_search(100_000, 1536),
@@ -148,7 +148,7 @@ ROWS = (
     ),
     Row(
         name="memory-wall-100k",
-        what="the same, 100,000 x 1,536",
+        what="5 queries by vectors, 100,000 x 1,536 / reading the rows once, one thread",
         goal=Goal(1.5),
         goal_from="P5; a prototype was 1.6",
         ours=_search(100_000, 1536),
@@ -166,7 +166,7 @@ ROWS = (
     ),
     Row(
         name="retrieve-search",
-        what="retrieve of a message p50 over the socket, 10,000 with vectors / its search alone, in process",
+        what="retrieve of a message p50, 10,000 with vectors / its search alone, in process",
         goal=Goal(1.2),
         goal_from="P7: a recall costs what its search costs; a prototype was 0.9",
         ours=retrieve(_MEMORIES, 1),
@@ -175,7 +175,7 @@ ROWS = (
     ),
     Row(
         name="retrieve-search-5",
-        what="the same with five hypotheses",
+        what="retrieve of five hypotheses p50, 10,000 with vectors / its search alone, in process",
         goal=Goal(1.2),
         goal_from="P7",
         ours=retrieve(_MEMORIES, 5),
