@@ -54,8 +54,9 @@ Bugs drawn by `run.py draw` with seed {operators.SEED}, and what the tests made 
 `tests` names the test that noticed one; `tried` counts the tests that entered a survivor's function and
 passed. A bug is found by its lines, not by `hint`. One whose code is gone needs a line: retired = "why"."""
 
-# A run that takes longer hangs.
+# A run that takes longer hangs; so does one that takes ten times as long, and this much, as without the bug.
 _LIMIT_S = 120.0
+_PATIENCE_S = 15.0
 # The likeliest are tried alone first: pytest reads the files of all that it is given before it runs one.
 _FIRST = 15
 
@@ -140,8 +141,9 @@ def _verdict(mutation: Mutation, copy: Scratch) -> Verdict:
         return Verdict(mutation, "no such test", ", ".join(mutation.tests))
     if red := _red_anyway(mutation.tests, copy):
         return Verdict(mutation, "red anyway", red)
+    limit_s = min(_LIMIT_S, _PATIENCE_S + 10 * (time.monotonic() - began))
     with copy.mutated(mutation):
-        result = copy.run(mutation.tests, _LIMIT_S)
+        result = copy.run(mutation.tests, limit_s)
     return Verdict(mutation, KILLED if result.red else SURVIVED, _by(result), time.monotonic() - began)
 
 
@@ -249,7 +251,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=60, help="of tests to try before a drawn one is a survivor (60)"
     )
-    return parser.parse_args(arguments)
+    return parser.parse_intermixed_args(arguments)
 
 
 if __name__ == "__main__":
