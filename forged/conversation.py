@@ -1,7 +1,6 @@
 """What of a conversation counts: the window of user and assistant text since the last summary.
 
-`Utterance.role` can only be user or assistant, so tool content has no place to hide (design.md section 6,
-ADR-0047 "Window Construction", C34).
+`Utterance.role` can only be user or assistant, so tool content has no place to hide (ADR-0047).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def window(utterances: Sequence[Utterance], limit: int = WINDOW_LIMIT) -> tuple[
 
 
 def as_text(utterances: Sequence[Utterance]) -> str:
-    """`role: text` blocks, the form that both prompts of the seeds use."""
+    """`role: text` blocks, the form in which both prompts hold a conversation."""
     return "\n---\n".join(f"{utterance.role}: {utterance.text}" for utterance in utterances)
 
 

@@ -1,4 +1,4 @@
-"""What the daemon counts, for `forgectl status`; one mutable value that the wiring hands around.
+"""What the daemon counts since its start, as `forgectl status` shows it: one value that all parts add to.
 
 Every limit of the daemon has its counter here, so that a person can see why something was refused.
 """

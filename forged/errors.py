@@ -8,6 +8,7 @@ ForgedError
 │   ├── MemoryExists     the id is taken; files are never overwritten
 │   └── MemoryNotFound   no memory of that id is visible to the request
 └── ProviderError        an embedding or chat endpoint failed
+    └── SizeRefused      a request was too large for it; half of it may pass
 
 Foreign exceptions are translated once, in the adapter that met them.
 """
@@ -58,3 +59,10 @@ class ProviderError(ForgedError):
         self.reason = reason
         self.status = status
         self.retry_after_s = retry_after_s
+
+
+class SizeRefused(ProviderError):  # noqa: N818 - reads as what happened
+    """The endpoint says that a request was too large; half of it may pass.
+
+    Its reason is bad_input, or rate_limited where one request exceeds what a minute allows.
+    """

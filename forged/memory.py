@@ -1,7 +1,7 @@
-"""What everything speaks: a memory, its scope, its links, and the problem of a file that is none.
+"""A memory as a value: its text, its scope, its links; and the problem of a file that is none.
 
-Values only. A memory is one markdown file with front matter (design.md section 1, ADR-0044); times stay
-the text that was in the file, because nanoseconds and offsets must survive a round trip.
+A memory is one markdown file with front matter. Times stay the text that was in the file, because nanoseconds
+and offsets must survive a round trip.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
-# New ids match this; what is read from old files may differ (behaviours.md bug 45).
+# New ids match this; what is read from old files may hold anything.
 ID_PATTERN = re.compile(r"mem_[A-Za-z0-9_-]{1,64}")
 
 
@@ -26,7 +26,7 @@ class Scope(StrEnum):
 
 
 class Category(StrEnum):
-    """What a memory is about; the six of ADR-0044. Files may hold others, which are read as they are."""
+    """What a memory is about. Files may hold others than these six, which are read as they are."""
 
     CODING_PREFERENCES = "coding-preferences"
     PROJECT_CONVENTIONS = "project-conventions"
@@ -37,7 +37,7 @@ class Category(StrEnum):
 
 
 class Relationship(StrEnum):
-    """How a memory is related to another; the four of ADR-0044."""
+    """How a memory is related to another. Files may hold others than these four."""
 
     SUPERSEDES = "supersedes"
     REFINES = "refines"
@@ -46,7 +46,7 @@ class Relationship(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What made a memory be written, in the words of the file format (design.md D2)."""
+    """What made a memory be written, in the words of the file format."""
 
     CADENCE = "cadence"
     COMPACTION = "compaction"
@@ -61,7 +61,7 @@ class Related(msgspec.Struct, frozen=True, gc=False):
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
-    """One memory file. `scope` is decided by the directory it lies in, not by the file (bug 43).
+    """One memory file. `scope` is decided by the directory it lies in, not by the file.
 
     `content` is the body as text: bytes that are not UTF-8 became U+FFFD. `extra` is the verbatim front
     matter text of keys that forged does not know, each line ended, so that nothing is lost when rendered.
@@ -87,11 +87,11 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def age_key(self) -> tuple[int, int, str]:
-        """Orders versions of one chain: the greatest is the head (design.md D11)."""
+        """Orders versions of one chain: the greatest is the head."""
         return (self.version, time_ns(self.created_at), self.id)
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(msgspec.Struct, frozen=True, order=True):
     """A file that was skipped or read with a reservation: a value, never an exception."""
 
     path: str

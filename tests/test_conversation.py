@@ -1,4 +1,4 @@
-"""The window: whole messages, the newest first to stay, never more than its limit (C34, B46)."""
+"""The window: whole messages, the newest first to stay, never more than its limit."""
 
 from __future__ import annotations
 

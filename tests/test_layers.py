@@ -60,13 +60,13 @@ DIRECTORY = {"getcwd", "getcwdb", "cwd"}
 MAY_USE_DIRECTORY = {"forged.cli=": "the workspace of a command is where the person stands"}
 MAY_CATCH_ALL = {
     "forged.__main__": "last words of the process",
-    "forged.daemon.server": "request guard: a bad request ends nothing",
+    "forged.daemon.connection": "request guard: a bad request ends nothing",
     "forged.maps.indexer": "task guard: a failed rebuild keeps the old map",
     "forged.files.watcher": "supervisor: watchfiles fails on odd file names",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
-    "forged_client.window": "the agent's own objects run their code here",
+    "forged_client.messages": "the agent's own objects run their code here",
 }
 
 Modules = dict[str, Path]

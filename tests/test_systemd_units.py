@@ -27,7 +27,7 @@ def settings(name: str) -> dict[str, str]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """Both units with a program that exists, as `service install` would leave them."""
+    """Both units with a program that exists, as a person leaves them who wrote the path of the program."""
     for unit in ("forged.service", "forged.socket"):
         text = (UNITS / unit).read_text().replace("%h/.local/bin/forged", sys.executable)
         (tmp_path / unit).write_text(text)

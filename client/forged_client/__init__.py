@@ -7,6 +7,7 @@
 
 No call raises or outlasts its deadline: without a daemon `text` is empty and `status` is "unavailable".
 
+Replies and what they hold are exported here; requests, for `Client.ask`, are in `forged_client.protocol`.
 Every name is imported when it is first used: msgspec, asyncio and threading each cost a hook process more
 than its whole conversation with the daemon, so nobody pays for what he does not name.
 """
@@ -31,30 +32,86 @@ if TYPE_CHECKING:
         RequestFailed,
     )
     from forged_client.observer import Observer
-    from forged_client.protocol import Edge, Hit, MemoryRecord, Message, Part
+    from forged_client.protocol import (
+        Captured,
+        CaptureReport,
+        Chain,
+        Costs,
+        DayCost,
+        DeadEvent,
+        DeadEvents,
+        Edge,
+        Explained,
+        FileProblem,
+        Forgotten,
+        Found,
+        GateReport,
+        Hit,
+        Memories,
+        MemoryRecord,
+        Message,
+        Part,
+        Paused,
+        Pong,
+        Progress,
+        Rebuilt,
+        Remembered,
+        Reply,
+        Retrieved,
+        RootReport,
+        SettingReport,
+        StatusReport,
+        Undone,
+        Version,
+    )
     from forged_client.version import __version__
 
 __all__ = [
     "AddressError",
     "AsyncClient",
+    "CaptureReport",
+    "Captured",
+    "Chain",
     "Client",
     "ClientError",
     "ConnectionLost",
+    "Costs",
     "DaemonAbsent",
     "DaemonEnded",
     "DaemonUnavailable",
+    "DayCost",
+    "DeadEvent",
+    "DeadEvents",
     "DeadlineExceeded",
     "Edge",
+    "Explained",
+    "FileProblem",
+    "Forgotten",
+    "Found",
     "FrameTooLarge",
+    "GateReport",
     "Hit",
     "MalformedFrame",
+    "Memories",
     "MemoryRecord",
     "Message",
     "Observer",
     "Part",
+    "Paused",
+    "Pong",
+    "Progress",
     "ProtocolMismatch",
+    "Rebuilt",
+    "Remembered",
+    "Reply",
     "ReplyLost",
     "RequestFailed",
+    "Retrieved",
+    "RootReport",
+    "SettingReport",
+    "StatusReport",
+    "Undone",
+    "Version",
     "__version__",
     "socket_path",
     "state_dir",
@@ -63,12 +120,7 @@ __all__ = [
 _HOMES = {
     "AsyncClient": "aio",
     "Client": "client",
-    "Edge": "protocol",
-    "Hit": "protocol",
-    "MemoryRecord": "protocol",
-    "Message": "protocol",
     "Observer": "observer",
-    "Part": "protocol",
     "__version__": "version",
     "socket_path": "address",
     "state_dir": "address",
@@ -80,9 +132,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415
 
-    home = import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
-    value: object = getattr(home, name)
-    globals()[name] = value
+    for home in [_HOMES[name]] if name in _HOMES else ["errors", "protocol"]:
+        module = import_module(f"{__name__}.{home}")
+        if hasattr(module, name):
+            break
+    globals()[name] = value = getattr(module, name)
     return value
 
 

@@ -2,7 +2,7 @@
 
 A socket in a directory that others can write to can be taken over by whoever comes first, so a shared
 temporary directory is never an answer: it is FORGED_SOCKET, a runtime directory that is provably ours, or
-our own state directory. (design.md section 4, "Address")
+our own state directory.
 """
 
 from __future__ import annotations

@@ -14,12 +14,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self
+from typing import Concatenate, ParamSpec, Self, TypeVar, cast
 
 from forged_client import autostart as daemon_start
-from forged_client import verbs
-from forged_client.address import checked, socket_path
-from forged_client.client import DEFAULT_TIMEOUT_S
+from forged_client.address import bypassed
 from forged_client.deadline import Deadline
 from forged_client.dial import attempt, growing_pauses
 from forged_client.errors import (
@@ -30,97 +28,86 @@ from forged_client.errors import (
     DeadlineExceeded,
     ReplyLost,
 )
-from forged_client.exchange import R, failure, may_repeat, settled, unasked
-from forged_client.protocol import Events, Progress, Reply, Request
+from forged_client.exchange import bypass_reply, expect_reply, failed_reply, may_repeat
+from forged_client.protocol import Events, Progress, R, Reply, Request
+from forged_client.shell import Shell
+from forged_client.verbs import Verbs
 from forged_client.wire import Wire
 
 P = ParamSpec("P")
+A = TypeVar("A", bound=Reply)
 
 
 def _awaited(
-    verb: Callable[Concatenate[object, P], verbs.Call[R]],
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[None, None, R]]:
-    """The verb as a coroutine method."""
+    verb: Callable[Concatenate[Verbs, P], A],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[None, None, A]]:
+    """The verb as a coroutine method: it returns what `ask` returns, and that is awaited here."""
+    asked = cast("Callable[Concatenate[AsyncClient, P], Coroutine[None, None, A]]", verb)
 
     @wraps(verb)
-    async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await client.ask(verb(client, *args, **kwargs))
+    async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> A:
+        return await asked(client, *args, **kwargs)
 
     return method
 
 
-class AsyncClient:
-    """As `Client`, with `await`; its parameters are explained there."""
+class AsyncClient(Shell):
+    """As `Client`, with `await`."""
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        autostart: bool = False,
-        executable: str | None = None,
-        strict: bool = False,
-        name: str = "forged-client",
-    ) -> None:
-        self._address = address
-        self._timeout_s = timeout_s
-        self._autostart = autostart
-        self._executable = executable
-        self._strict = strict
-        self._name = name
+    def _start_disconnected(self) -> None:
         self._wire: Wire | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
 
-    ping = _awaited(verbs.ping)
-    status = _awaited(verbs.status)
-    retrieve = _awaited(verbs.retrieve)
-    search = _awaited(verbs.search)
-    why = _awaited(verbs.why)
-    remember = _awaited(verbs.remember)
-    capture = _awaited(verbs.capture)
-    get = _awaited(verbs.get)
-    list = _awaited(verbs.list_memories)
-    history = _awaited(verbs.history)
-    forget = _awaited(verbs.forget)
-    undo = _awaited(verbs.undo)
-    pause = _awaited(verbs.pause)
-    dead = _awaited(verbs.dead)
-    cost = _awaited(verbs.cost)
-    rebuild = _awaited(verbs.rebuild)
+    ping = _awaited(Verbs.ping)
+    status = _awaited(Verbs.status)
+    retrieve = _awaited(Verbs.retrieve)
+    search = _awaited(Verbs.search)
+    why = _awaited(Verbs.why)
+    remember = _awaited(Verbs.remember)
+    capture = _awaited(Verbs.capture)
+    get = _awaited(Verbs.get)
+    list = _awaited(Verbs.list)
+    history = _awaited(Verbs.history)
+    forget = _awaited(Verbs.forget)
+    undo = _awaited(Verbs.undo)
+    pause = _awaited(Verbs.pause)
+    dead = _awaited(Verbs.dead)
+    cost = _awaited(Verbs.cost)
+    rebuild = _awaited(Verbs.rebuild)
 
-    async def ask(self, call: verbs.Call[R]) -> R:
-        """Carry out a call that was made beforehand, by a function of verbs.py."""
-        if (reply := unasked(call.request, call.kind)) is not None:
-            return reply
-        deadline = Deadline(self._timeout_s if call.timeout_s is None else call.timeout_s)
+    async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
+        """The reply to any request; the verbs make the requests that they are named after."""
+        if request.bypassable and bypassed():
+            return bypass_reply(request)
+        deadline = self._deadline(request, timeout_s)
         try:
-            return settled(await self._deliver(call.request, deadline), call.kind)
+            return expect_reply(request, await self._deliver(request, deadline))
         except ClientError as error:
             if isinstance(error, DeadlineExceeded) and self._wire is not None and self._wire.is_idle():
                 self._drop(str(error))
             if self._strict:
                 raise
-            return failure(call.kind, error)
+            return failed_reply(request, error)
 
     async def events(
         self, workspace: str = "", *, timeout_s: float | None = None
     ) -> AsyncGenerator[Progress, None]:
         """As `Client.events`."""
-        wire = None
+        request, wire = Events(workspace=workspace), None
         try:
             async with _until(opening := Deadline(self._timeout_s), "connecting"):
                 wire = await self._open(opening)
             deadline = Deadline(float("inf") if timeout_s is None else timeout_s)
-            stream = wire.stream(Events(workspace=workspace))
+            stream = wire.stream(request)
             while True:
                 async with _until(deadline, "waiting for an event"):
                     reply = await anext(stream)
-                yield settled(reply, Progress)
+                yield expect_reply(request, reply)
         except ClientError as error:
             if self._strict:
                 raise
-            yield failure(Progress, error)
+            yield failed_reply(request, error)
         finally:
             if wire is not None:
                 wire.end(ReplyLost("the events are no longer listened to"))
@@ -138,7 +125,7 @@ class AsyncClient:
     ) -> None:
         await self.aclose()
 
-    async def _deliver(self, request: Request, deadline: Deadline) -> Reply:
+    async def _deliver(self, request: Request[R], deadline: Deadline) -> Reply:
         try:
             return await self._send(request, deadline)
         except ConnectionLost as lost:
@@ -146,7 +133,7 @@ class AsyncClient:
                 raise
             return await self._send(request, deadline)
 
-    async def _send(self, request: Request, deadline: Deadline) -> Reply:
+    async def _send(self, request: Request[R], deadline: Deadline) -> Reply:
         wire = self._wire
         if wire is None or not wire.is_usable():
             wire = await self._connected(deadline)
@@ -172,7 +159,7 @@ class AsyncClient:
             wire.end(ReplyLost(reason))
 
     async def _open(self, deadline: Deadline) -> Wire:
-        address = socket_path() if self._address is None else checked(self._address)
+        address = self._socket_path()
         try:
             return await self._dialled(address)
         except DaemonAbsent:

@@ -4,7 +4,6 @@ What is started runs with the user's rights and outlives us, so the executable i
 named by the caller, by FORGED_EXECUTABLE, or by the record the daemon left in the state directory, and must
 be a file that only we or root can change. A workspace can therefore never choose it. Several clients may
 start several daemons at once; the daemon's lock decides, the losers exit with 75 and do no harm.
-(design.md section 4, "Autostart")
 """
 
 from __future__ import annotations

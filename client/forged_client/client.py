@@ -2,8 +2,8 @@
 
 Every call has one total deadline and ends with the verb's reply; what went wrong is its `status` and
 `reason`. The connection is opened at the first call and kept; a daemon that was restarted, or that hung up
-on an idle connection, costs one reconnect. What may have been carried out is not sent again
-(`remember`, `capture`, `forget`, `undo`, `dead`). Threads may share a client and then take turns.
+on an idle connection, costs one reconnect. What could be carried out twice is not sent again (`remember`,
+`forget`, `undo`, `dead`). Threads may share a client and then take turns.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from __future__ import annotations
 import os
 import time
 from _thread import LockType, allocate_lock
-from collections.abc import Callable, Generator
-from functools import wraps
+from collections.abc import Generator
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self
+from typing import Self
 
 from forged_client import autostart as daemon_start
-from forged_client import verbs
-from forged_client.address import checked, socket_path
+from forged_client.address import bypassed
 from forged_client.connection import Connection
 from forged_client.deadline import Deadline
 from forged_client.dial import growing_pauses
@@ -29,81 +27,29 @@ from forged_client.errors import (
     DaemonUnavailable,
     DeadlineExceeded,
 )
-from forged_client.exchange import R, failure, may_repeat, settled, unasked
-from forged_client.protocol import Events, Progress, Reply, Request
-
-DEFAULT_TIMEOUT_S = 2.5
-
-P = ParamSpec("P")
+from forged_client.exchange import bypass_reply, expect_reply, failed_reply, may_repeat
+from forged_client.protocol import Events, Progress, R, Reply, Request
+from forged_client.verbs import Verbs
 
 
-def _blocking(verb: Callable[Concatenate[object, P], verbs.Call[R]]) -> Callable[Concatenate[Client, P], R]:
-    """The verb as a method that waits for its reply."""
+class Client(Verbs):
+    """The daemon, as an object with one method per verb; what its settings mean is said in shell.py."""
 
-    @wraps(verb)
-    def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return client.ask(verb(client, *args, **kwargs))
-
-    return method
-
-
-class Client:
-    """The daemon, as an object with one method per verb.
-
-    `address` is a socket path (default: `socket_path()`), `timeout_s` the total seconds of one call. With
-    `autostart` a missing daemon is started, from `executable` or as autostart.py says. `strict` raises
-    ClientError where otherwise a reply would say `unavailable`, `timeout` or `error`. `name` is what the
-    daemon's log calls this client. While FORGED_BYPASS is set in the environment, `retrieve` and `capture`
-    answer `disabled` at once, without a daemon. Source: design.md sections 4 and 9.
-    """
-
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        autostart: bool = False,
-        executable: str | None = None,
-        strict: bool = False,
-        name: str = "forged-client",
-    ) -> None:
-        self._address = address
-        self._timeout_s = timeout_s
-        self._autostart = autostart
-        self._executable = executable
-        self._strict = strict
-        self._name = name
+    def _start_disconnected(self) -> None:
         self._connection: Connection | None = None
         self._locks: dict[int, LockType] = {}
 
-    ping = _blocking(verbs.ping)
-    status = _blocking(verbs.status)
-    retrieve = _blocking(verbs.retrieve)
-    search = _blocking(verbs.search)
-    why = _blocking(verbs.why)
-    remember = _blocking(verbs.remember)
-    capture = _blocking(verbs.capture)
-    get = _blocking(verbs.get)
-    list = _blocking(verbs.list_memories)
-    history = _blocking(verbs.history)
-    forget = _blocking(verbs.forget)
-    undo = _blocking(verbs.undo)
-    pause = _blocking(verbs.pause)
-    dead = _blocking(verbs.dead)
-    cost = _blocking(verbs.cost)
-    rebuild = _blocking(verbs.rebuild)
-
-    def ask(self, call: verbs.Call[R]) -> R:
-        """Carry out a call that was made beforehand, by a function of verbs.py."""
-        if (reply := unasked(call.request, call.kind)) is not None:
-            return reply
-        deadline = Deadline(self._timeout_s if call.timeout_s is None else call.timeout_s)
+    def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
+        """The reply to any request; the verbs make the requests that they are named after."""
+        if request.bypassable and bypassed():
+            return bypass_reply(request)
+        deadline = self._deadline(request, timeout_s)
         try:
-            return settled(self._take_turn(call.request, deadline), call.kind)
+            return expect_reply(request, self._take_turn(request, deadline))
         except ClientError as error:
             if self._strict:
                 raise
-            return failure(call.kind, error)
+            return failed_reply(request, error)
 
     def events(
         self, workspace: str = "", *, timeout_s: float | None = None
@@ -112,16 +58,16 @@ class Client:
 
         The last value says by its status why the stream ended; with `strict` that is raised instead.
         """
-        connection = None
+        request, connection = Events(workspace=workspace), None
         try:
             connection = self._connect(Deadline(self._timeout_s))
             deadline = Deadline(float("inf") if timeout_s is None else timeout_s)
-            for reply in connection.stream(Events(workspace=workspace), deadline):
-                yield settled(reply, Progress)
+            for reply in connection.stream(request, deadline):
+                yield expect_reply(request, reply)
         except ClientError as error:
             if self._strict:
                 raise
-            yield failure(Progress, error)
+            yield failed_reply(request, error)
         finally:
             if connection is not None:
                 connection.close()
@@ -141,7 +87,7 @@ class Client:
     ) -> None:
         self.close()
 
-    def _take_turn(self, request: Request, deadline: Deadline) -> Reply:
+    def _take_turn(self, request: Request[R], deadline: Deadline) -> Reply:
         lock, doing = self._lock(), "waiting for another thread's call"
         if not lock.acquire(timeout=deadline.left(doing)):
             raise deadline.exceeded(doing)
@@ -154,7 +100,7 @@ class Client:
         finally:
             lock.release()
 
-    def _send(self, request: Request, deadline: Deadline) -> Reply:
+    def _send(self, request: Request[R], deadline: Deadline) -> Reply:
         connection = self._usable() or self._connect(deadline)
         try:
             reply = connection.ask(request, deadline)
@@ -174,9 +120,8 @@ class Client:
         return connection
 
     def _connect(self, deadline: Deadline) -> Connection:
-        address = socket_path() if self._address is None else checked(self._address)
         try:
-            return self._open(address, deadline)
+            return self._open(self._socket_path(), deadline)
         except DeadlineExceeded as error:
             # Not a time-out of the request: nothing was sent, and `unavailable` always says so.
             raise DaemonUnavailable(str(error)) from error

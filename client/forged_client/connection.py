@@ -1,7 +1,8 @@
 """One blocking connection to the daemon: bytes of an `Exchange` over a socket, under the call's deadline.
 
-Its user takes it out of service on any exception: after one, nobody knows how much of a frame is still on
-its way.
+In: a request and a deadline. Out: its reply, or its replies one after the other. Raised: DeadlineExceeded,
+ConnectionLost while the request was not out, ReplyLost after that, and what the exchange raises. After any
+exception its user takes it out of service: nobody knows how much of a frame is still on its way.
 """
 
 from __future__ import annotations
@@ -13,19 +14,16 @@ from collections.abc import Iterator
 from forged_client.deadline import Deadline
 from forged_client.dial import dial, is_gone
 from forged_client.errors import ConnectionLost, ReplyLost
-from forged_client.exchange import Exchange, with_id
-from forged_client.protocol import Reply, Request
-
-_BUFFER_BYTES = 1 << 16
+from forged_client.exchange import Exchange
+from forged_client.protocol import R, Reply, Request
 
 
 class Connection:
-    """An open socket, the exchange on it and one receive buffer."""
+    """An open socket and the exchange on it."""
 
     def __init__(self, sock: _socket.socket, name: str) -> None:
         self._sock = sock
         self._exchange = Exchange(name)
-        self._buffer = bytearray(_BUFFER_BYTES)
         self._pid = os.getpid()
 
     @classmethod
@@ -40,22 +38,26 @@ class Connection:
         self._sock.setblocking(False)
         return not is_gone(self._sock)
 
-    def ask(self, request: Request, deadline: Deadline) -> Reply:
-        """The reply to one request. Raises ClientError, and ReplyLost once the request was out."""
-        return next(self.stream(request, deadline))
-
-    def stream(self, request: Request, deadline: Deadline) -> Iterator[Reply]:
-        """Every reply to one request, until the connection ends with ReplyLost."""
-        number, frame = self._exchange.request(request)
-        self._send(frame, deadline)
+    def ask(self, request: Request[R], deadline: Deadline) -> Reply:
+        """The reply to one request."""
+        number = self._send(request, deadline)
         while True:
-            yield from with_id(self._exchange.replies(self._receive(deadline)), number)
+            for reply in self._receive(deadline):
+                if reply.id == number:  # others belong to requests that were given up
+                    return reply
+
+    def stream(self, request: Request[R], deadline: Deadline) -> Iterator[Reply]:
+        """Every reply to one request, until the connection ends with ReplyLost."""
+        number = self._send(request, deadline)
+        while True:
+            yield from (reply for reply in self._receive(deadline) if reply.id == number)
 
     def close(self) -> None:
         # No shutdown(): in a forked child that would end the parent's connection too.
         self._sock.close()
 
-    def _send(self, frame: bytes, deadline: Deadline) -> None:
+    def _send(self, request: Request[R], deadline: Deadline) -> int:
+        number, frame = self._exchange.request(request)
         doing = "sending the request"
         try:
             self._sock.settimeout(deadline.left(doing))
@@ -65,23 +67,24 @@ class Connection:
         except OSError as error:
             self._read_refusal(deadline)
             raise ConnectionLost(f"the daemon closed the connection ({error.strerror})") from error
+        return number
 
-    def _receive(self, deadline: Deadline) -> memoryview:
+    def _receive(self, deadline: Deadline) -> list[Reply]:
         doing = "waiting for the reply"
         try:
             self._sock.settimeout(deadline.left(doing))
-            size = self._sock.recv_into(self._buffer)
+            size = self._sock.recv_into(self._exchange.room())
         except TimeoutError as error:
             raise deadline.exceeded(doing) from error
         except OSError as error:
             raise ReplyLost(f"the connection broke before the reply ({error.strerror})") from error
         if not size:
             raise ReplyLost("the daemon closed the connection before it replied")
-        return memoryview(self._buffer)[:size]
+        return self._exchange.replies(size)
 
     def _read_refusal(self, deadline: Deadline) -> None:
         """Raise what the daemon said before it hung up on us (busy, another version), if it said anything."""
         try:
-            self._exchange.replies(self._receive(deadline))
+            self._receive(deadline)
         except ReplyLost:
             return

@@ -1,8 +1,8 @@
 """Opening the Unix socket: one attempt that never blocks, and what its failures mean.
 
 A daemon that is stopped, or has too many callers, leaves its backlog full: Linux then answers EAGAIN at
-once (research note m25), and asyncio takes that for a connection in progress. So both shells connect here,
-without waiting, and decide themselves when to ask again.
+once, and asyncio takes that for a connection in progress. So both shells connect here, without waiting, and
+decide themselves when to ask again.
 `_socket` is CPython's own C half of `socket`; it saves 6 ms of start, which every hook process would pay.
 """
 

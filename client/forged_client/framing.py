@@ -1,22 +1,27 @@
 """Frames on a byte stream: a 4-byte big-endian length, then one msgpack message.
 
-No I/O here, so that both ends and both client shells share one definition. The rule: a length is judged
-before any byte of its body is kept, so a peer cannot make us hold more than `limit`. A body that arrived
-whole is handed out as a view of the caller's buffer; only a body that was split is copied, once.
+No I/O here, and one cutter for both ends, so what is proven of it holds for daemon and client. Whoever reads
+a stream asks for `room`, receives into it, says how many bytes came, and takes frames until there is none:
+
+1) a frame that is all there comes back as a view into the buffer, good until `room` is asked for again;
+2) None means: more bytes are needed;
+3) FrameTooLarge is raised as soon as a header claims more than the limit, before any byte of that body.
+
+The buffer grows only when it is full of what really came, so a claimed length alone costs no memory.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import cache
 
 import msgspec
 
 from forged_client.errors import FrameTooLarge, MalformedFrame
-from forged_client.protocol import AnyReply, AnyRequest, Reply, Request
+from forged_client.protocol import AnyReply, AnyRequest, R, Reply, Request
 
 HEADER_BYTES = 4
+BUFFER_BYTES = 1 << 16
 
 # Path objects become text; anything else unknown stays a TypeError.
 _encoder = msgspec.msgpack.Encoder(enc_hook=os.fspath)
@@ -45,7 +50,7 @@ _heads = msgspec.msgpack.Decoder(Head)
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def encode(message: Request | Reply) -> bytes:
+def encode(message: Request[R] | Reply) -> bytes:
     """One frame, header included. Raises TypeError, ValueError or OverflowError for other values."""
     body = _encoder.encode(message)
     return len(body).to_bytes(HEADER_BYTES, "big") + body  # a third of what encoding in place takes
@@ -82,54 +87,57 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-class Framer:
-    """Cuts a byte stream into frame bodies, however it was chunked."""
+class FrameCutter:
+    """One receive buffer, and the frames in what it holds; `limit` is of a body."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept = bytearray()
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = 0  # where the first frame begins that was not taken
+        self.held = 0  # bytes from there on
 
-    @property
-    def midway(self) -> bool:
-        """Whether a frame has begun and not ended."""
-        return bool(self._kept)
+    def room(self) -> memoryview:
+        """Where the next bytes go; never empty. Frames that were taken before are no longer good."""
+        if self._start:
+            self._view[: self.held] = self._view[self._start : self._start + self.held]
+            self._start = 0
+        if self.held == len(self._buffer):
+            self._grow()
+        return self._view[self.held :]
 
-    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
-        """The bodies that `data` completes; to be exhausted, each valid until the buffer is written again.
+    def received(self, size: int) -> None:
+        """So many bytes were written into `room`."""
+        self.held += size
 
-        Raises FrameTooLarge at a header above the limit; such a stream has lost its step and must be closed.
-        """
-        rest = memoryview(data)
-        while rest:
-            if not self._kept and (end := self._end_of_first(rest)):
-                yield rest[HEADER_BYTES:end]
-                rest = rest[end:]
-                continue
-            rest = self._keep(rest)
-            if self._missing() == 0:
-                body, self._kept = self._kept, bytearray()
-                yield memoryview(body)[HEADER_BYTES:]
-
-    def _end_of_first(self, rest: memoryview) -> int:
-        """Where the frame at the start of `rest` ends, or 0 when it is not all there."""
-        if len(rest) < HEADER_BYTES:
-            return 0
-        end = HEADER_BYTES + self._size(rest)
-        return end if end <= len(rest) else 0
-
-    def _keep(self, rest: memoryview) -> memoryview:
-        """Take what the frame in hand lacks, header first; return what is left."""
-        taken = min(self._missing(), len(rest))
-        self._kept += rest[:taken]
-        return rest[taken:]
-
-    def _missing(self) -> int:
-        if len(self._kept) < HEADER_BYTES:
-            return HEADER_BYTES - len(self._kept)
-        return HEADER_BYTES + self._size(self._kept) - len(self._kept)
-
-    def _size(self, frame: bytearray | memoryview) -> int:
-        size = int.from_bytes(frame[:HEADER_BYTES], "big")
+    def take(self) -> memoryview | None:
+        """The body of the next whole frame, or None. Raises FrameTooLarge: the stream has lost its step."""
+        if self.held < HEADER_BYTES:
+            if not self.held:
+                self._empty()
+            return None
+        size = int.from_bytes(self._buffer[self._start : self._start + HEADER_BYTES], "big")
         if size > self._limit:
             raise FrameTooLarge(f"a frame of {size} bytes is above the limit of {self._limit}")
-        return size
+        if self.held < HEADER_BYTES + size:
+            return None
+        start = self._start + HEADER_BYTES
+        self._start = start + size
+        self.held -= HEADER_BYTES + size
+        return self._view[start : self._start]
+
+    def _empty(self) -> None:
+        """Begin at the front again, and give back what only a large frame needed."""
+        self._start = 0
+        if len(self._buffer) > BUFFER_BYTES:
+            self._replace(bytearray(BUFFER_BYTES))
+
+    def _grow(self) -> None:
+        size, claimed = len(self._buffer), int.from_bytes(self._buffer[:HEADER_BYTES], "big")
+        grown = bytearray(max(min(size * 4, HEADER_BYTES + claimed), size + BUFFER_BYTES))
+        grown[:size] = self._buffer
+        self._replace(grown)
+
+    def _replace(self, buffer: bytearray) -> None:
+        # Views of the old one stay good: they keep it.
+        self._buffer, self._view = buffer, memoryview(buffer)

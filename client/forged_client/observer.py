@@ -16,8 +16,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from forged_client.client import Client
+from forged_client.messages import capture_request
 from forged_client.protocol import Capture, Captured
-from forged_client.verbs import Call, capture
 
 MAX_LASTING = 16
 MAX_WINDOWS = 16
@@ -26,8 +26,6 @@ MAX_WINDOWS = 16
 _SEND_TIMEOUT_S = 10.0
 _FIRST_RETRY_S = 1.0
 _LAST_RETRY_S = 60.0
-
-_Event = Call[Captured]
 
 _TURN, _END = "turn", "session_end"
 
@@ -53,8 +51,8 @@ class Observer:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._turns: dict[str, _Event] = {}  # by window, oldest first
-        self._lasting: deque[_Event] = deque()
+        self._turns: dict[str, Capture] = {}  # by window, oldest first
+        self._lasting: deque[Capture] = deque()
         self._counts: Counter[str] = Counter()
         self._sender: threading.Thread | None = None
         self._closing = False
@@ -69,8 +67,8 @@ class Observer:
         event = self._event(_TURN, messages, last_summary_index)
         self._revive_after_fork()
         with self._changed:
-            self._drop_replaced(_window_id(event))
-            self._turns[_window_id(event)] = event
+            self._drop_replaced(event.window_id)
+            self._turns[event.window_id] = event
             self._drop_oldest_windows()
             self._wake_sender()
 
@@ -91,10 +89,9 @@ class Observer:
             ended = self._changed.wait_for(lambda: self._sender is None, timeout_s)
             return ended and not self._waits()
 
-    def _event(self, kind: str, messages: Iterable[object], last_summary_index: int) -> _Event:
+    def _event(self, kind: str, messages: Iterable[object], last_summary_index: int) -> Capture:
         # All conversion is done here: in the background it would hold the interpreter against the agent.
-        return capture(
-            self,
+        return capture_request(
             self._workspace,
             self._session_id,
             messages,
@@ -102,15 +99,15 @@ class Observer:
             last_summary_index=last_summary_index,
         )
 
-    def _queue(self, event: _Event) -> None:
+    def _queue(self, event: Capture) -> None:
         self._revive_after_fork()
         with self._changed:
             if len(self._lasting) >= MAX_LASTING:
                 self._counts["dropped"] += 1
                 return
             self._lasting.append(event)
-            if _kind(event) == _END:
-                self._drop_replaced(_window_id(event))
+            if event.kind == _END:
+                self._drop_replaced(event.window_id)
             self._wake_sender()
 
     def _revive_after_fork(self) -> None:
@@ -149,7 +146,7 @@ class Observer:
                 return
             retry_s = min(retry_s * 2, _LAST_RETRY_S)
 
-    def _taken(self) -> _Event | None:
+    def _taken(self) -> Capture | None:
         """The next event, turns last; None when closed with nothing left: the thread ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._waits() or self._closing)
@@ -160,7 +157,7 @@ class Observer:
             self._end()
             return None
 
-    def _is_settled(self, event: _Event, reply: Captured) -> bool:
+    def _is_settled(self, event: Capture, reply: Captured) -> bool:
         """Count the reply; an event that never reached the daemon (`unavailable`) waits again."""
         with self._changed:
             self.last_reply = reply
@@ -170,12 +167,12 @@ class Observer:
             self._put_back(event)
             return False
 
-    def _put_back(self, event: _Event) -> None:
-        window_id = _window_id(event)
-        if _kind(event) != _TURN:
+    def _put_back(self, event: Capture) -> None:
+        window_id = event.window_id
+        if event.kind != _TURN:
             self._lasting.appendleft(event)
         elif window_id in self._turns or any(
-            _kind(other) == _END and _window_id(other) == window_id for other in self._lasting
+            other.kind == _END and other.window_id == window_id for other in self._lasting
         ):
             self._counts["replaced"] += 1
         else:
@@ -195,11 +192,3 @@ class Observer:
         self._client.close()
         self._sender = None
         self._changed.notify_all()
-
-
-def _kind(event: _Event) -> str:
-    return event.request.kind if isinstance(event.request, Capture) else ""
-
-
-def _window_id(event: _Event) -> str:
-    return event.request.window_id if isinstance(event.request, Capture) else ""

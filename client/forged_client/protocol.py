@@ -1,14 +1,17 @@
 """The wire contract, whole: every request and every reply, as frozen tagged structs.
 
 A frame is a 4-byte big-endian length and one msgpack map. The map's `type` names the struct and `id` ties
-a reply to its request; replies may come out of order. The first request of a connection is `hello`.
-Unknown fields are ignored, so either side may be newer; an unknown verb is answered with `failed`.
+a reply to its request; replies may come out of order. The first request of a connection is `hello`. Each
+request names the type of its reply; instead of that reply `failed` may come, also for an unknown verb.
+Unknown fields are ignored, so either side may be newer.
 
 Every reply carries `status` (ok, empty, not_ready, disabled, timeout, error, or unavailable when the
 client could not reach the daemon) and a `reason`: an agent goes on without memories, a person can see why.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -100,202 +103,6 @@ class Hit(msgspec.Struct, frozen=True):
     lexical: float | None = None
     via: str = "search"
     older: tuple[Version, ...] = ()
-
-
-# --- requests ----------------------------------------------------------------------------------------
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Anything a client may ask."""
-
-    id: int = 0
-
-
-class Hello(Request, frozen=True, tag="hello"):
-    protocol_min: int = PROTOCOL_VERSION
-    protocol_max: int = PROTOCOL_VERSION
-    client: str = ""
-    version: str = ""
-    pid: int = 0
-
-
-class Ping(Request, frozen=True, tag="ping"):
-    pass
-
-
-class Status(Request, frozen=True, tag="status"):
-    """What the daemon is doing; with a workspace, also about its roots (which are loaded by it)."""
-
-    workspace: str = ""
-
-
-class Retrieve(Request, frozen=True, tag="retrieve"):
-    """The memories for one turn, as a text block for the prompt.
-
-    `last_summary_index` is the index of the first message after the last summary. Caller-supplied
-    `hypotheses` replace the model call. `known_digest` is the digest of the block the caller already has:
-    when it is still right the reply says `unchanged` and leaves the text out.
-    """
-
-    workspace: str
-    session_id: str = ""
-    turn_id: str = ""
-    messages: tuple[Message, ...] = ()
-    last_summary_index: int = 0
-    hypotheses: tuple[str, ...] = ()
-    token_budget: int | None = None
-    timeout_s: float | None = None
-    min_generation: str = ""
-    known_digest: str = ""
-
-
-class Search(Request, frozen=True, tag="search"):
-    """Ranked memories for a query text, without injection and without the turn cache."""
-
-    workspace: str
-    query: str
-    limit: int = 10
-    min_generation: str = ""
-
-
-class Why(Request, frozen=True, tag="why"):
-    """Explain the last injection of a session, or (with `query`) what a retrieval would do now."""
-
-    workspace: str = ""
-    session_id: str = ""
-    query: str = ""
-
-
-class Remember(Request, frozen=True, tag="remember"):
-    """Write one memory durably; the reply comes after fsync."""
-
-    workspace: str
-    content: str
-    scope: str = "repo"
-    category: str = "user-facts"
-    supersedes: str = ""
-    related: tuple[Edge, ...] = ()
-    session_id: str = ""
-
-
-class Capture(Request, frozen=True, tag="capture"):
-    """A finished turn, for the capture worker. `kind`: turn, compaction, explicit, session_end.
-
-    `window_id` names the message that the window starts with: of two waiting turns of a session the newer
-    replaces the older only if both start there. Left out, the daemon derives one.
-    """
-
-    workspace: str
-    session_id: str
-    kind: str = "turn"
-    messages: tuple[Message, ...] = ()
-    last_summary_index: int = 0
-    window_id: str = ""
-
-
-class GetMemories(Request, frozen=True, tag="get"):
-    workspace: str
-    ids: tuple[str, ...] = ()
-    min_generation: str = ""
-
-
-class ListMemories(Request, frozen=True, tag="list"):
-    """Memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both."""
-
-    workspace: str
-    scope: str = ""
-    category: str = ""
-    all_versions: bool = False
-    limit: int = 100
-    offset: int = 0
-    min_generation: str = ""
-
-
-class History(Request, frozen=True, tag="history"):
-    """The version chain that a memory belongs to, oldest first."""
-
-    workspace: str
-    memory_id: str
-    min_generation: str = ""
-
-
-class Forget(Request, frozen=True, tag="forget"):
-    """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`."""
-
-    workspace: str
-    memory_id: str
-    version_only: bool = False
-    erase_now: bool = False
-
-
-class Undo(Request, frozen=True, tag="undo"):
-    """Take back the newest batch of captured memories that the workspace sees; `session_id` "" is any.
-
-    With `preview` nothing is taken: the reply says what would be. With `ids` it is taken only if it is still
-    just these memories.
-    """
-
-    workspace: str
-    session_id: str = ""
-    preview: bool = False
-    ids: tuple[str, ...] = ()
-
-
-class Pause(Request, frozen=True, tag="pause"):
-    """Stop (or with `paused` false resume) capture and injection: of the workspace's repo, or everywhere."""
-
-    workspace: str = ""
-    everywhere: bool = False
-    paused: bool = True
-
-
-class Dead(Request, frozen=True, tag="dead"):
-    """Capture events that were given up. `action`: list, show, retry, drop; no `ids` means all."""
-
-    action: str = "list"
-    ids: tuple[str, ...] = ()
-
-
-class Cost(Request, frozen=True, tag="cost"):
-    """What model calls have cost, by day and purpose, newest day first."""
-
-    days: int = 7
-
-
-class Rebuild(Request, frozen=True, tag="rebuild"):
-    """Rescan the roots of a workspace; `full` also drops reused vectors; `wait` answers when it is done."""
-
-    workspace: str
-    full: bool = False
-    wait: bool = False
-
-
-class Events(Request, frozen=True, tag="events"):
-    """Stream `progress` replies with this request's id until the connection closes."""
-
-    workspace: str = ""
-
-
-AnyRequest = (
-    Hello
-    | Ping
-    | Status
-    | Retrieve
-    | Search
-    | Why
-    | Remember
-    | Capture
-    | GetMemories
-    | ListMemories
-    | History
-    | Forget
-    | Undo
-    | Pause
-    | Dead
-    | Cost
-    | Rebuild
-    | Events
-)
 
 
 # --- replies -----------------------------------------------------------------------------------------
@@ -608,4 +415,230 @@ AnyReply = (
     | Costs
     | Rebuilt
     | Progress
+)
+
+
+# --- requests ----------------------------------------------------------------------------------------
+
+
+R = TypeVar("R", bound=Reply)
+
+
+class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="type"):
+    """Anything a client may ask; `R` is the reply it gets.
+
+    One that is not `repeatable` could be carried out twice, so it is not sent again when the connection ends
+    before its reply. One that is `bypassable` is not sent at all while FORGED_BYPASS is set.
+    """
+
+    limit_bytes: ClassVar[int] = MAX_REQUEST_BYTES
+    repeatable: ClassVar[bool] = True
+    bypassable: ClassVar[bool] = False
+
+    id: int = 0
+
+    @classmethod
+    def reply_type(cls) -> type[R]:
+        kind: type[R] = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]
+        return kind
+
+
+class Hello(Request[Welcome], frozen=True, tag="hello"):
+    protocol_min: int = PROTOCOL_VERSION
+    protocol_max: int = PROTOCOL_VERSION
+    client: str = ""
+    version: str = ""
+    pid: int = 0
+
+
+class Ping(Request[Pong], frozen=True, tag="ping"):
+    pass
+
+
+class Status(Request[StatusReport], frozen=True, tag="status"):
+    """What the daemon is doing; with a workspace, also about its roots (which are loaded by it)."""
+
+    workspace: str = ""
+
+
+class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
+    """The memories for one turn, as a text block for the prompt.
+
+    `last_summary_index` is the index of the first message after the last summary. Caller-supplied
+    `hypotheses` replace the model call. `known_digest` is the digest of the block the caller already has:
+    when it is still right the reply says `unchanged` and leaves the text out.
+    """
+
+    bypassable: ClassVar[bool] = True
+
+    workspace: str
+    session_id: str = ""
+    turn_id: str = ""
+    messages: tuple[Message, ...] = ()
+    last_summary_index: int = 0
+    hypotheses: tuple[str, ...] = ()
+    token_budget: int | None = None
+    timeout_s: float | None = None
+    min_generation: str = ""
+    known_digest: str = ""
+
+
+class Search(Request[Found], frozen=True, tag="search"):
+    """Ranked memories for a query text, without injection and without the turn cache."""
+
+    workspace: str
+    query: str
+    limit: int = 10
+    min_generation: str = ""
+
+
+class Why(Request[Explained], frozen=True, tag="why"):
+    """Explain the last injection of a session, or (with `query`) what a retrieval would do now."""
+
+    workspace: str = ""
+    session_id: str = ""
+    query: str = ""
+
+
+class Remember(Request[Remembered], frozen=True, tag="remember"):
+    """Write one memory durably; the reply comes after fsync."""
+
+    repeatable: ClassVar[bool] = False
+
+    workspace: str
+    content: str
+    scope: str = "repo"
+    category: str = "user-facts"
+    supersedes: str = ""
+    related: tuple[Edge, ...] = ()
+    session_id: str = ""
+
+
+class Capture(Request[Captured], frozen=True, tag="capture"):
+    """A finished turn, for the capture worker. `kind`: turn, compaction, explicit, session_end.
+
+    `window_id` names the message that the window starts with: of two waiting turns of a session the newer
+    replaces the older only if both start there. Left out, the daemon derives one. It may be sent twice: what
+    is known already is not written again.
+    """
+
+    limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
+    bypassable: ClassVar[bool] = True
+
+    workspace: str
+    session_id: str
+    kind: str = "turn"
+    messages: tuple[Message, ...] = ()
+    last_summary_index: int = 0
+    window_id: str = ""
+
+
+class GetMemories(Request[Memories], frozen=True, tag="get"):
+    workspace: str
+    ids: tuple[str, ...] = ()
+    min_generation: str = ""
+
+
+class ListMemories(Request[Memories], frozen=True, tag="list"):
+    """Memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both."""
+
+    workspace: str
+    scope: str = ""
+    category: str = ""
+    all_versions: bool = False
+    limit: int = 100
+    offset: int = 0
+    min_generation: str = ""
+
+
+class History(Request[Chain], frozen=True, tag="history"):
+    """The version chain that a memory belongs to, oldest first."""
+
+    workspace: str
+    memory_id: str
+    min_generation: str = ""
+
+
+class Forget(Request[Forgotten], frozen=True, tag="forget"):
+    """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`."""
+
+    repeatable: ClassVar[bool] = False
+
+    workspace: str
+    memory_id: str
+    version_only: bool = False
+    erase_now: bool = False
+
+
+class Undo(Request[Undone], frozen=True, tag="undo"):
+    """Take back the newest batch of captured memories that the workspace sees; `session_id` "" is any.
+
+    With `preview` nothing is taken: the reply says what would be. With `ids` it is taken only if it is still
+    just these memories.
+    """
+
+    repeatable: ClassVar[bool] = False
+
+    workspace: str
+    session_id: str = ""
+    preview: bool = False
+    ids: tuple[str, ...] = ()
+
+
+class Pause(Request[Paused], frozen=True, tag="pause"):
+    """Stop (or with `paused` false resume) capture and injection: of the workspace's repo, or everywhere."""
+
+    workspace: str = ""
+    everywhere: bool = False
+    paused: bool = True
+
+
+class Dead(Request[DeadEvents], frozen=True, tag="dead"):
+    """Capture events that were given up. `action`: list, show, retry, drop; no `ids` means all."""
+
+    repeatable: ClassVar[bool] = False
+
+    action: str = "list"
+    ids: tuple[str, ...] = ()
+
+
+class Cost(Request[Costs], frozen=True, tag="cost"):
+    """What model calls have cost, by day and purpose, newest day first."""
+
+    days: int = 7
+
+
+class Rebuild(Request[Rebuilt], frozen=True, tag="rebuild"):
+    """Rescan the roots of a workspace; `full` also drops reused vectors; `wait` answers when it is done."""
+
+    workspace: str
+    full: bool = False
+    wait: bool = False
+
+
+class Events(Request[Progress], frozen=True, tag="events"):
+    """Stream `progress` replies with this request's id until the connection closes."""
+
+    workspace: str = ""
+
+
+AnyRequest = (
+    Hello
+    | Ping
+    | Status
+    | Retrieve
+    | Search
+    | Why
+    | Remember
+    | Capture
+    | GetMemories
+    | ListMemories
+    | History
+    | Forget
+    | Undo
+    | Pause
+    | Dead
+    | Cost
+    | Rebuild
+    | Events
 )

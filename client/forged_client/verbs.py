@@ -1,20 +1,16 @@
-"""What an agent can ask: one function per verb, which both clients turn into a method of that name.
+"""What an agent can ask: one method per verb, for both clients.
 
-Each says how a verb is called and which reply it gets, once; `Client` and `AsyncClient` only add how to
-wait. The first, unnamed parameter is the client. No function here does any I/O or raises: an agent's
-messages are read with tolerance (window.py). What the fields mean is said in protocol.py.
+Each makes the request of its name and asks it; what comes back, and what may be raised, is `ask`'s affair.
+`AsyncClient` has the same methods with an `ask` that is awaited, so none may do anything with a reply. An
+agent's messages are read with tolerance (messages.py). What the fields mean is said in protocol.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic
 
-import msgspec
-
-from forged_client.exchange import R
+from forged_client.messages import RETRIEVE_BYTES, capture_request, window
 from forged_client.protocol import (
-    Capture,
     Captured,
     Chain,
     Cost,
@@ -34,6 +30,7 @@ from forged_client.protocol import (
     Paused,
     Ping,
     Pong,
+    R,
     Rebuild,
     Rebuilt,
     Remember,
@@ -48,208 +45,181 @@ from forged_client.protocol import (
     Undone,
     Why,
 )
-from forged_client.window import CAPTURE_BYTES, RETRIEVE_BYTES, listed, window, window_id_of
-
-# How much longer than a retrieve's own time limit the client waits for its answer.
-GRACE_S = 0.5
+from forged_client.shell import Shell
 
 
-class Call(msgspec.Struct, Generic[R], frozen=True):
-    """A request, the type of its reply, and its deadline in seconds where it is not the client's."""
+class Verbs(Shell):
+    """A client that answers when it is asked."""
 
-    request: Request
-    kind: type[R]
-    timeout_s: float | None = None
+    def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
+        """The reply to any request."""
+        raise NotImplementedError
 
+    def ping(self) -> Pong:
+        """Whether the daemon answers."""
+        return self.ask(Ping())
 
-def ping(_: object, /) -> Call[Pong]:
-    """Whether the daemon answers."""
-    return Call(Ping(), Pong)
+    def status(self, workspace: str = "") -> StatusReport:
+        """The daemon's health, with a workspace also that of its roots."""
+        return self.ask(Status(workspace=workspace))
 
+    def retrieve(
+        self,
+        workspace: str,
+        messages: Iterable[object] = (),
+        *,
+        session_id: str = "",
+        turn_id: str = "",
+        last_summary_index: int = 0,
+        hypotheses: Iterable[str] = (),
+        token_budget: int | None = None,
+        timeout_s: float | None = None,
+        min_generation: str = "",
+        known_digest: str = "",
+    ) -> Retrieved:
+        """The injection for one turn, as `text`.
 
-def status(_: object, /, workspace: str = "") -> Call[StatusReport]:
-    """The daemon's health, with a workspace also that of its roots."""
-    return Call(Status(workspace=workspace), StatusReport)
+        `messages` are `protocol.Message`s, dicts in OpenAI or Anthropic form, or objects with such fields.
+        `timeout_s` limits the daemon's work (its default is 2.0 s); the call ends at most 0.5 s later.
+        """
+        request = Retrieve(
+            workspace=workspace,
+            session_id=session_id,
+            turn_id=turn_id,
+            messages=window(messages, last_summary_index, RETRIEVE_BYTES),
+            last_summary_index=last_summary_index,
+            hypotheses=tuple(hypotheses),
+            token_budget=token_budget,
+            timeout_s=timeout_s,
+            min_generation=min_generation,
+            known_digest=known_digest,
+        )
+        return self.ask(request)
 
+    def search(self, workspace: str, query: str, *, limit: int = 10, min_generation: str = "") -> Found:
+        """Ranked memories for a query text."""
+        request = Search(workspace=workspace, query=query, limit=limit, min_generation=min_generation)
+        return self.ask(request)
 
-def retrieve(
-    _: object,
-    /,
-    workspace: str,
-    messages: Iterable[object] = (),
-    *,
-    session_id: str = "",
-    turn_id: str = "",
-    last_summary_index: int = 0,
-    hypotheses: Iterable[str] = (),
-    token_budget: int | None = None,
-    timeout_s: float | None = None,
-    min_generation: str = "",
-    known_digest: str = "",
-) -> Call[Retrieved]:
-    """The injection for one turn, as `text`.
+    def why(self, workspace: str = "", *, session_id: str = "", query: str = "") -> Explained:
+        """How the last injection of a session came about, or what a query would find now."""
+        return self.ask(Why(workspace=workspace, session_id=session_id, query=query))
 
-    `messages` are `protocol.Message`s, dicts in OpenAI or Anthropic form, or objects with such fields.
-    `timeout_s` limits the daemon's work (its default is 2.0 s); the call ends at most 0.5 s later.
-    """
-    request = Retrieve(
-        workspace=workspace,
-        session_id=session_id,
-        turn_id=turn_id,
-        messages=window(messages, last_summary_index, RETRIEVE_BYTES),
-        last_summary_index=last_summary_index,
-        hypotheses=tuple(hypotheses),
-        token_budget=token_budget,
-        timeout_s=timeout_s,
-        min_generation=min_generation,
-        known_digest=known_digest,
-    )
-    return Call(request, Retrieved, None if timeout_s is None else timeout_s + GRACE_S)
+    def remember(
+        self,
+        workspace: str,
+        content: str,
+        *,
+        scope: str = "repo",
+        category: str = "user-facts",
+        supersedes: str = "",
+        related: Iterable[Edge] = (),
+        session_id: str = "",
+    ) -> Remembered:
+        """Write one memory; the reply comes when it is safe on disk."""
+        request = Remember(
+            workspace=workspace,
+            content=content,
+            scope=scope,
+            category=category,
+            supersedes=supersedes,
+            related=tuple(related),
+            session_id=session_id,
+        )
+        return self.ask(request)
 
+    def capture(
+        self,
+        workspace: str,
+        session_id: str,
+        messages: Iterable[object],
+        *,
+        kind: str = "turn",
+        last_summary_index: int = 0,
+        window_id: str = "",
+    ) -> Captured:
+        """Hand over a finished turn, or another `kind` of event, to be turned into memories.
 
-def search(
-    _: object, /, workspace: str, query: str, *, limit: int = 10, min_generation: str = ""
-) -> Call[Found]:
-    """Ranked memories for a query text."""
-    request = Search(workspace=workspace, query=query, limit=limit, min_generation=min_generation)
-    return Call(request, Found)
+        `window_id` names the message that the window starts with; left out, it is made from that message.
+        """
+        request = capture_request(
+            workspace,
+            session_id,
+            messages,
+            kind=kind,
+            last_summary_index=last_summary_index,
+            window_id=window_id,
+        )
+        return self.ask(request)
 
+    def get(self, workspace: str, ids: Iterable[str], *, min_generation: str = "") -> Memories:
+        """Memories by id."""
+        request = GetMemories(workspace=workspace, ids=tuple(ids), min_generation=min_generation)
+        return self.ask(request)
 
-def why(_: object, /, workspace: str = "", *, session_id: str = "", query: str = "") -> Call[Explained]:
-    """How the last injection of a session came about, or what a query would find now."""
-    return Call(Why(workspace=workspace, session_id=session_id, query=query), Explained)
+    def history(self, workspace: str, memory_id: str, *, min_generation: str = "") -> Chain:
+        """All versions of a memory, oldest first."""
+        request = History(workspace=workspace, memory_id=memory_id, min_generation=min_generation)
+        return self.ask(request)
 
+    def forget(
+        self, workspace: str, memory_id: str, *, version_only: bool = False, erase_now: bool = False
+    ) -> Forgotten:
+        """Take a memory away, with all its versions unless `version_only`."""
+        request = Forget(
+            workspace=workspace, memory_id=memory_id, version_only=version_only, erase_now=erase_now
+        )
+        return self.ask(request)
 
-def remember(
-    _: object,
-    /,
-    workspace: str,
-    content: str,
-    *,
-    scope: str = "repo",
-    category: str = "user-facts",
-    supersedes: str = "",
-    related: Iterable[Edge] = (),
-    session_id: str = "",
-) -> Call[Remembered]:
-    """Write one memory; the reply comes when it is safe on disk."""
-    request = Remember(
-        workspace=workspace,
-        content=content,
-        scope=scope,
-        category=category,
-        supersedes=supersedes,
-        related=tuple(related),
-        session_id=session_id,
-    )
-    return Call(request, Remembered)
+    def undo(
+        self, workspace: str, *, session_id: str = "", preview: bool = False, ids: Iterable[str] = ()
+    ) -> Undone:
+        """Take back the newest batch of captured memories, or only say which it is."""
+        request = Undo(workspace=workspace, session_id=session_id, preview=preview, ids=tuple(ids))
+        return self.ask(request)
 
+    def pause(self, workspace: str = "", *, everywhere: bool = False, paused: bool = True) -> Paused:
+        """Stop or resume capture and injection."""
+        return self.ask(Pause(workspace=workspace, everywhere=everywhere, paused=paused))
 
-def capture(
-    _: object,
-    /,
-    workspace: str,
-    session_id: str,
-    messages: Iterable[object],
-    *,
-    kind: str = "turn",
-    last_summary_index: int = 0,
-    window_id: str = "",
-) -> Call[Captured]:
-    """Hand over a finished turn, or another `kind` of event, to be turned into memories.
+    def dead(self, action: str = "list", ids: Iterable[str] = ()) -> DeadEvents:
+        """Capture events that were given up: list, show, retry or drop them."""
+        return self.ask(Dead(action=action, ids=tuple(ids)))
 
-    `window_id` names the message that the window starts with; left out, it is made from that message.
-    """
-    given = listed(messages)
-    request = Capture(
-        workspace=workspace,
-        session_id=session_id,
-        kind=kind,
-        messages=window(given, last_summary_index, CAPTURE_BYTES),
-        last_summary_index=last_summary_index,
-        window_id=window_id or window_id_of(given, last_summary_index),
-    )
-    return Call(request, Captured)
+    def cost(self, *, days: int = 7) -> Costs:
+        """What model calls have cost."""
+        return self.ask(Cost(days=days))
 
+    def rebuild(
+        self,
+        workspace: str,
+        *,
+        full: bool = False,
+        wait: bool = False,
+        timeout_s: float | None = None,
+    ) -> Rebuilt:
+        """Rescan the roots; with `wait`, give it a `timeout_s` that a first build of the root can meet."""
+        return self.ask(Rebuild(workspace=workspace, full=full, wait=wait), timeout_s=timeout_s)
 
-def get(_: object, /, workspace: str, ids: Iterable[str], *, min_generation: str = "") -> Call[Memories]:
-    """Memories by id."""
-    request = GetMemories(workspace=workspace, ids=tuple(ids), min_generation=min_generation)
-    return Call(request, Memories)
-
-
-def list_memories(
-    _: object,
-    /,
-    workspace: str,
-    *,
-    scope: str = "",
-    category: str = "",
-    all_versions: bool = False,
-    limit: int = 100,
-    offset: int = 0,
-    min_generation: str = "",
-) -> Call[Memories]:
-    """Memories of the workspace, newest first."""
-    request = ListMemories(
-        workspace=workspace,
-        scope=scope,
-        category=category,
-        all_versions=all_versions,
-        limit=limit,
-        offset=offset,
-        min_generation=min_generation,
-    )
-    return Call(request, Memories)
-
-
-def history(_: object, /, workspace: str, memory_id: str, *, min_generation: str = "") -> Call[Chain]:
-    """All versions of a memory, oldest first."""
-    request = History(workspace=workspace, memory_id=memory_id, min_generation=min_generation)
-    return Call(request, Chain)
-
-
-def forget(
-    _: object, /, workspace: str, memory_id: str, *, version_only: bool = False, erase_now: bool = False
-) -> Call[Forgotten]:
-    """Take a memory away, with all its versions unless `version_only`."""
-    request = Forget(workspace=workspace, memory_id=memory_id, version_only=version_only, erase_now=erase_now)
-    return Call(request, Forgotten)
-
-
-def undo(
-    _: object, /, workspace: str, *, session_id: str = "", preview: bool = False, ids: Iterable[str] = ()
-) -> Call[Undone]:
-    """Take back the newest batch of captured memories, or only say which it is."""
-    request = Undo(workspace=workspace, session_id=session_id, preview=preview, ids=tuple(ids))
-    return Call(request, Undone)
-
-
-def pause(
-    _: object, /, workspace: str = "", *, everywhere: bool = False, paused: bool = True
-) -> Call[Paused]:
-    """Stop or resume capture and injection."""
-    return Call(Pause(workspace=workspace, everywhere=everywhere, paused=paused), Paused)
-
-
-def dead(_: object, /, action: str = "list", ids: Iterable[str] = ()) -> Call[DeadEvents]:
-    """Capture events that were given up: list, show, retry or drop them."""
-    return Call(Dead(action=action, ids=tuple(ids)), DeadEvents)
-
-
-def cost(_: object, /, *, days: int = 7) -> Call[Costs]:
-    """What model calls have cost."""
-    return Call(Cost(days=days), Costs)
-
-
-def rebuild(
-    _: object,
-    /,
-    workspace: str,
-    *,
-    full: bool = False,
-    wait: bool = False,
-    timeout_s: float | None = None,
-) -> Call[Rebuilt]:
-    """Rescan the roots; with `wait`, give it a `timeout_s` that a first build of the root can meet."""
-    return Call(Rebuild(workspace=workspace, full=full, wait=wait), Rebuilt, timeout_s)
+    def list(
+        self,
+        workspace: str,
+        *,
+        scope: str = "",
+        category: str = "",
+        all_versions: bool = False,
+        limit: int = 100,
+        offset: int = 0,
+        min_generation: str = "",
+    ) -> Memories:
+        """Memories of the workspace, newest first."""
+        request = ListMemories(
+            workspace=workspace,
+            scope=scope,
+            category=category,
+            all_versions=all_versions,
+            limit=limit,
+            offset=offset,
+            min_generation=min_generation,
+        )
+        return self.ask(request)

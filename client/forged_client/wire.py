@@ -1,7 +1,8 @@
 """One asyncio connection to the daemon: bytes of an `Exchange`, and a mailbox for each request that waits.
 
-A `BufferedProtocol` with its own buffer, because asyncio's streams and plain protocols cost twice as much
-per reply (performance note 1a).
+In: requests, each with a mailbox of its own. Out: their replies, in whatever order they come. Raised: as by a
+blocking connection, to everybody who waits. It is a `BufferedProtocol` that receives straight into the
+exchange, because asyncio's streams and plain protocols cost twice as much per reply.
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ from contextlib import contextmanager
 from forged_client.dial import is_gone
 from forged_client.errors import ClientError, ConnectionLost, ReplyLost
 from forged_client.exchange import Exchange
-from forged_client.protocol import Reply, Request
-
-_BUFFER_BYTES = 1 << 16
+from forged_client.protocol import R, Reply, Request
 
 Mailbox = asyncio.Queue[Reply | ClientError]
 
@@ -28,20 +27,19 @@ class Wire(asyncio.BufferedProtocol):
         self._sock = sock
         self._loop = asyncio.get_running_loop()
         self._exchange = Exchange(name)
-        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._waiting: dict[int, Mailbox] = {}
         self._writable = asyncio.Event()
         self._writable.set()
         self._ended = False
         self._transport: asyncio.Transport | None = None
 
-    async def ask(self, request: Request) -> Reply:
+    async def ask(self, request: Request[R]) -> Reply:
         """The reply to one request. Raises ClientError, and ReplyLost when the connection ends before it."""
         with self._waiting_for(request) as (mailbox, frame):
             await self._write(frame)
             return await _taken(mailbox)
 
-    async def stream(self, request: Request) -> AsyncGenerator[Reply, None]:
+    async def stream(self, request: Request[R]) -> AsyncGenerator[Reply, None]:
         """Every reply to one request, until the connection ends, which is raised."""
         with self._waiting_for(request) as (mailbox, frame):
             await self._write(frame)
@@ -71,7 +69,7 @@ class Wire(asyncio.BufferedProtocol):
             self._sock.close()
 
     @contextmanager
-    def _waiting_for(self, request: Request) -> Iterator[tuple[Mailbox, bytes]]:
+    def _waiting_for(self, request: Request[R]) -> Iterator[tuple[Mailbox, bytes]]:
         number, frame = self._exchange.request(request)
         mailbox = self._waiting[number] = asyncio.Queue()
         try:
@@ -93,11 +91,11 @@ class Wire(asyncio.BufferedProtocol):
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the loop's signature
-        return self._buffer
+        return self._exchange.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            replies = self._exchange.replies(self._buffer[:nbytes])
+            replies = self._exchange.replies(nbytes)
         except ClientError as error:
             self.end(error)
             return
@@ -119,7 +117,7 @@ class Wire(asyncio.BufferedProtocol):
     def _read_refusal(self) -> None:
         """What the daemon said before it hung up (busy, another version): a failed write hides it."""
         try:
-            size = self._sock.recv_into(self._buffer)
+            size = self._sock.recv_into(self._exchange.room())
         except OSError:
             return
         if size:

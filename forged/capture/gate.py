@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from forged.capture.values import Event, Failed, Usage
 from forged.models.budget import Breaker, Governor
+from forged.text.tokens import BYTES_PER_TOKEN
 
 _LOOK_AGAIN_S = 60.0
 _ATTEMPTS = 2
@@ -94,4 +95,4 @@ def _guessed(event: Event) -> Usage:
 
 
 def _estimate(event: Event) -> int:
-    return _PROMPT_TOKENS + event.size // 4
+    return _PROMPT_TOKENS + event.size // BYTES_PER_TOKEN

@@ -8,13 +8,12 @@ the window and not that of the conversation.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Sequence
 
 import msgspec
 
 from forged.conversation import Utterance, window
-from forged.text.injected_text import Echo
+from forged.text.injected_text import InjectedText
 from forged.text.redaction import Redacted, redact
 
 # Characters.
@@ -37,12 +36,12 @@ def take_in(utterances: Sequence[Utterance], injected: Collection[str]) -> Intak
     `injected` holds the contents of memories that were injected into this session. Messages that are blank
     without them are left out; a newest one that is too long alone is kept as its end.
     """
-    echo = Echo(injected)
+    ours = InjectedText(injected)
     newest_first: list[Utterance] = []
     found: list[int] = []
     room, echoes = WINDOW_LIMIT, 0
     for utterance in reversed(utterances):
-        text, cut = echo.cut(utterance.text)
+        text, cut = ours.cut(utterance.text)
         echoes += cut
         if not text.strip():
             continue
@@ -54,17 +53,6 @@ def take_in(utterances: Sequence[Utterance], injected: Collection[str]) -> Intak
             break
     kept = window(newest_first[::-1], WINDOW_LIMIT)
     return Intake(kept, sum(found[: len(kept)]), echoes)
-
-
-def window_id_of(utterances: Sequence[Utterance]) -> str:
-    """A name for windows that start with the same message, for a client that sends none; stable for ever.
-
-    `utterances` are all since the summary, as yet uncut: of a full window the start moves with every turn.
-    """
-    if not utterances:
-        return ""
-    first = f"{utterances[0].role}\n{utterances[0].text}"
-    return hashlib.blake2b(first.encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def _clean(text: str) -> Redacted:

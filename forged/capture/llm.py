@@ -20,10 +20,9 @@ from forged.capture.classifier import CallFailed
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import Classified, Event, Head, Usage
 from forged.conversation import Utterance
-from forged.errors import ProviderError
-from forged.models import ChatModel, Completion
-from forged.models.failures import SizeRefused
-from forged.models.texts import estimated_tokens
+from forged.errors import ProviderError, SizeRefused
+from forged.models import ChatModel, Completion, Prompt
+from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ class LlmClassifier:
     async def _ask(self, user: str, schema: dict[str, object] | None, deadline: float) -> Completion:
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
-                return await self._model.complete(SYSTEM, user, deadline=deadline, schema=schema)
+                return await self._model.complete(Prompt(SYSTEM, user, schema), deadline=deadline)
         except TimeoutError as error:
             raise _late() from error
 
@@ -125,7 +124,7 @@ def _is_copied(content: str, said: str) -> bool:
 
 def _spent_on(error: ProviderError, user: str) -> Usage:
     """Return what a failed attempt cost; no endpoint says, so the prompt is estimated."""
-    return Usage(1, estimated_tokens(SYSTEM, user) if error.reason in _WORKED_ON else 0)
+    return Usage(1, estimate(SYSTEM, user) if error.reason in _WORKED_ON else 0)
 
 
 def _newer_half(window: Sequence[Utterance]) -> tuple[Utterance, ...]:

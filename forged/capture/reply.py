@@ -17,8 +17,8 @@ import msgspec
 
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Proposal
 from forged.memory import Related
-from forged.models.replies import without_thoughts
-from forged.models.texts import sendable
+from forged.models import sendable
+from forged.text.thoughts import without_thoughts
 
 _MOST_EDGES = 32
 # Ten memories of the greatest size take 80 KiB; what lies behind this is not read.

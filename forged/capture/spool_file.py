@@ -22,6 +22,7 @@ import msgspec
 from forged.capture.values import Document, Event
 from forged.errors import StoreError
 from forged.files import atomic
+from forged.files.scan import open_folder
 
 VERSION = 1
 MOST_BYTES = 8 << 20
@@ -144,7 +145,7 @@ def listed(directory: int, suffixes: tuple[Suffix, ...]) -> tuple[dict[str, set[
 def opened(path: str) -> Iterator[int | None]:
     """Descriptor of a directory, None if there is no such directory. Raises OSError, StoreError."""
     try:
-        directory = atomic.open_inside(*os.path.split(path))
+        directory = open_folder(*os.path.split(path))
     except FileNotFoundError:
         directory = None
     try:
@@ -159,7 +160,7 @@ def made(path: str) -> Iterator[int]:
     """Descriptor of a directory, which is made private if it is missing. Raises OSError, StoreError."""
     top, name = os.path.split(path)
     os.makedirs(top, 0o700, exist_ok=True)
-    directory = atomic.open_inside(top, name, make=True)
+    directory = open_folder(top, name, atomic.open_or_make)
     try:
         yield directory
     finally:

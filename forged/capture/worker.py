@@ -46,6 +46,7 @@ from forged.capture.values import (
 from forged.config.known_models import BUILTIN_RULES
 from forged.errors import ConfigError, MemoryExists, ProviderError, StoreError
 from forged.files.roots import Root
+from forged.files.scan import scan
 from forged.files.snapshot import Snapshot
 from forged.files.store import MemoryStore
 from forged.memory import Memory, utc_now
@@ -185,7 +186,7 @@ class Worker:
 
     def _memories(self, root: Root) -> tuple[Memory, ...]:
         """What the root holds now; a directory that cannot be listed counts as it was, or empty (B76)."""
-        snapshot = MemoryStore(root.top, root.scope).scan(self._snapshots.pop(root, None))
+        snapshot = scan(root, self._snapshots.pop(root, None))
         self._snapshots[root] = snapshot
         if len(self._snapshots) > _ROOTS_KEPT:
             del self._snapshots[next(iter(self._snapshots))]
@@ -237,8 +238,7 @@ class Worker:
 
 def _write(document: Document) -> str:
     """Path of the document's file, which is there on return, from now on or from an earlier attempt."""
-    store = MemoryStore(document.root.top, document.root.scope)
     try:
-        return store.write(document.memory)
+        return MemoryStore(document.root).write(document.memory)
     except MemoryExists:
-        return os.path.join(store.directories[0], f"{document.memory.id}.md")
+        return os.path.join(document.root.directories[0], f"{document.memory.id}.md")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from forged.cli.asking import agree, require_answer
@@ -61,11 +63,13 @@ def pause_command(call: Invocation, *, everywhere: bool) -> None:
 def resume_command(call: Invocation, *, everywhere: bool) -> None:
     """End the pause of this repository, or with --all the pause of everything."""
     with daemon(call) as client:
+        before = client.status().capture.paused
         now = client.pause(call.workspace, everywhere=everywhere, paused=False)
     check_done(now)
-    _say_paused(call, now)
     if call.as_json:
+        say_json(now)
         return
+    _say_resumed(before, now.paused)
     if EVERYWHERE in now.paused:
         tell("still paused everywhere; `forgectl resume --all` ends that")
     elif everywhere and now.paused:
@@ -92,7 +96,20 @@ def _say_receipt(done: Undone) -> None:
 def _say_paused(call: Invocation, now: Paused) -> None:
     if call.as_json:
         say_json(now)
-    elif not now.paused:
-        say("nothing is paused")
     else:
-        say("\n".join(f"paused: {paused_place(place)}" for place in now.paused))
+        _say_places("paused", now.paused)
+
+
+def _say_resumed(before: Sequence[str], now: Sequence[str]) -> None:
+    """Say which pauses ended, and which still hold."""
+    ended = [place for place in before if place not in now]
+    if ended:
+        _say_places("resumed", ended)
+    else:
+        say("there was nothing to resume")
+    _say_places("still paused", now)
+
+
+def _say_places(what: str, places: Sequence[str]) -> None:
+    for place in places:
+        say(f"{what}: {paused_place(place)}")

@@ -44,6 +44,7 @@ VERBS = {
     "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
     "eval": ("evaluating", "Measure recall on labelled sets, with a daemon of its own."),
     "config": ("configuration", "Show, locate, start or check the configuration."),
+    "docs": ("docs", "Show the manual."),
 }
 
 # Before the verb or after it; people write both.

@@ -1,13 +1,23 @@
 """What the user has set, and of each value where it came from.
 
-`values` says what there is, `loading` finds it, `keys` fetches secrets that stand as references,
-`in_process` knows what a model needs that runs here, and `repository` is the little that a repo may set.
-Outside this package, `address` and `__main__`, nothing reads the environment; pydantic-settings would do the
-layering but costs 180 ms of start-up.
+`load` gives a checked `Loaded`, `resolve_key` the key that a reference stands for, `missing` what a model
+lacks that runs in process, `repo_overrides` the little that a repository may set. A value that cannot be used
+raises ConfigError. Outside this package, `address` and `__main__`, nothing reads the environment;
+pydantic-settings would do the layering but costs 180 ms of start-up.
 """
 
-from forged.config.in_process import Missing, missing, model_folder
+from forged.config.installed import Missing, missing, model_folder
 from forged.config.keys import resolve_key, shown_url
+from forged.config.known_models import (
+    BUILTIN_LEXICAL,
+    BUILTIN_RULES,
+    DEFAULT_MIN_SCORE,
+    LOCAL,
+    bare_name,
+    known_model,
+    runs_in_process,
+    unusable,
+)
 from forged.config.loading import config_path, load
 from forged.config.repository import RepoConfig, apply, repo_identity, repo_overrides
 from forged.config.values import (
@@ -22,6 +32,10 @@ from forged.config.values import (
 )
 
 __all__ = [
+    "BUILTIN_LEXICAL",
+    "BUILTIN_RULES",
+    "DEFAULT_MIN_SCORE",
+    "LOCAL",
     "CaptureConfig",
     "Config",
     "LlmConfig",
@@ -31,14 +45,18 @@ __all__ = [
     "RepoConfig",
     "Setting",
     "apply",
+    "bare_name",
     "config_path",
     "is_loopback",
     "is_usable_url",
+    "known_model",
     "load",
     "missing",
     "model_folder",
     "repo_identity",
     "repo_overrides",
     "resolve_key",
+    "runs_in_process",
     "shown_url",
+    "unusable",
 ]

@@ -1,8 +1,8 @@
 """What is known about models by name: the ones that need no endpoint, and the words before query and passage.
 
-Most retrieval models were trained with such prefixes and lose 4-6 points of recall without them, silently
-(feasibility.md section 1.3). A value that the user sets wins; an unknown model gets none, which is right
-for the OpenAI family. Names are matched loosely because every server spells them its own way.
+Most retrieval models were trained with such prefixes and lose 4-6 points of recall without them, silently. A
+value that the user sets wins; an unknown model gets none, which is right for the OpenAI family. Names are
+matched loosely because every server spells them its own way.
 """
 
 from __future__ import annotations

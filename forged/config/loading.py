@@ -2,8 +2,8 @@
 
 Defaults, then the environment that other tools share (`OPENAI_*`), then `config.toml`, then
 `FORGED_<SECTION>__<KEY>`, then flags: a later source wins key by key, so an explicit value always beats a
-shared one (bug 49). A wrong value stops the start, because a daemon that guesses is found out weeks later;
-an unknown key is only a warning, because the file may be newer than the daemon.
+shared one. A wrong value raises ConfigError, because a daemon that guesses is found out weeks later; an
+unknown key is only a warning, because the file may be newer than the daemon.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SECTIONS: dict[str, type[Section]] = {
 }
 # Read by later versions; a configuration that has them already is no mistake.
 _LATER_SECTIONS = frozenset({"trust", "scopes", "shared", "knowledge"})
-_ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go program's later name (C5)
+_ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go program's name for it
 _KEYS = frozenset(
     f"{section}.{name}" for section, kind in _SECTIONS.items() for name in kind.__struct_fields__
 )

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forged.config.in_process import chosen
+from forged.config.installed import chosen
 from forged.config.keys import shown_key, shown_url
 from forged.config.known_models import BUILTIN_RULES, DEFAULT_MIN_SCORE, is_known
 
@@ -34,7 +34,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class MemoryConfig(Section, frozen=True):
-    """`[memory]`; keys, defaults and ranges of design.md section 5. Times in seconds."""
+    """`[memory]`: how memories are found. Times in seconds."""
 
     enabled: bool = True
     embedding_model: str = "auto"
@@ -109,7 +109,7 @@ class Config(msgspec.Struct, frozen=True):
     def classifier(self) -> str:
         """Name of what decides what is kept: a model of the `[llm]` endpoint, or `builtin:rules`.
 
-        A base URL or a key alone never names one, so nothing is sent until a model is (C28).
+        A base URL or a key alone never names one, so nothing is sent until a model is.
         """
         memory = self.memory
         return memory.classifier_model or self.llm.model or memory.retrieval_model or BUILTIN_RULES

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from forged.capture.values import Event, Head
 from forged.conversation import last_user_text
-from forged.map.view import View
+from forged.map import View
 from forged.maps.indexer import Indexer
 from forged.memory import Memory, time_ns
 from forged.retrieval.retriever import Retriever

@@ -1,8 +1,50 @@
 """How well recall works, in figures: labelled sets, a real daemon in a scratch HOME, scores.
 
 What is measured is what an agent gets: files on disk, the whole daemon, replies over the socket. Nothing here
-imports the ranking, so that a figure cannot be better than the product (README "Measured").
+imports the ranking, so that a figure cannot be better than the product.
 
-`dataset` is what a set is, `life` and `locomo` read the two kinds of it, `worlds` says what one daemon holds,
-`settings` and `scratch` (the demo uses it as well) start it, `trial` asks, `scores` judges.
+`load` reads a set, `whole` and `small` say what one daemon holds of it, `prepare` finds what a model needs,
+`run` asks and scores. Raises DatasetError, ConfigError, NotStarted and MeasurementFailed, each with a
+sentence for a person.
 """
+
+from forged.evaluation.dataset import Dataset, DatasetError, Item, OffTopic, Query, Repository
+from forged.evaluation.jsonl_set import load_off_topic
+from forged.evaluation.loading import load
+from forged.evaluation.scores import Score, Summary, judge, summary
+from forged.evaluation.scratch import NotStarted, daemon
+from forged.evaluation.settings import CONFIGURED, TOP_K, Prepared, Subject, prepare
+from forged.evaluation.stores import SEED, World, small, whole
+from forged.evaluation.trial import LEARNING, Failure, MeasurementFailed, OffTopicCount, Outcome, run
+
+__all__ = [
+    "CONFIGURED",
+    "LEARNING",
+    "SEED",
+    "TOP_K",
+    "Dataset",
+    "DatasetError",
+    "Failure",
+    "Item",
+    "MeasurementFailed",
+    "NotStarted",
+    "OffTopic",
+    "OffTopicCount",
+    "Outcome",
+    "Prepared",
+    "Query",
+    "Repository",
+    "Score",
+    "Subject",
+    "Summary",
+    "World",
+    "daemon",
+    "judge",
+    "load",
+    "load_off_topic",
+    "prepare",
+    "run",
+    "small",
+    "summary",
+    "whole",
+]

@@ -1,4 +1,4 @@
-"""From a path to a set: what it is, is seen by what it holds."""
+"""Reads a set from a path: a directory of JSON lines, or a file of LoCoMo conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One measurement: a world on disk, a daemon over it, every question asked through the client.
+"""One measurement: memories on disk, a daemon over them, every question asked through the client.
 
 What counts is what was injected: the memories of the reply, in their order. Those that came along an edge
 stand apart (`scores`). A question without an answer (an error, a deadline) scores 0 and is counted, so that

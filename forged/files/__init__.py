@@ -1,1 +1,29 @@
-"""Memories as files: the format, one directory of them on disk, atomic writes, and what changed."""
+"""The memory files of a root: which directories they lie in, how they are read, written, scanned and watched.
+
+`resolve` finds the roots of a workspace, `scan` makes a `Snapshot` of what a root holds, `MemoryStore` writes
+and removes. Raises WorkspaceError, MemoryFormatError and StoreError. The watcher is imported by its own name,
+as only the daemon needs what it brings along.
+"""
+
+from forged.files.frontmatter import parse, read, render
+from forged.files.pace import Pace
+from forged.files.roots import FOLDERS, Root, resolve
+from forged.files.scan import open_folder, scan
+from forged.files.snapshot import Snapshot, printable
+from forged.files.store import MemoryStore, Removed
+
+__all__ = [
+    "FOLDERS",
+    "MemoryStore",
+    "Pace",
+    "Removed",
+    "Root",
+    "Snapshot",
+    "open_folder",
+    "parse",
+    "printable",
+    "read",
+    "render",
+    "resolve",
+    "scan",
+]

@@ -1,9 +1,9 @@
 """New files that are whole or absent, whatever is killed and whenever.
 
 A file is written under a hidden name beside its final one, synced, linked to the final name (which never
-overwrites), and the directory is synced; only then is it acknowledged (design.md D14). Exclusive creation of
-the final name was rejected: 158 of 200 kills left a torn file, against none this way. A failed fsync is a
-failed write and is not tried again on that file, because the kernel may have dropped the pages already.
+overwrites), and the directory is synced; only then does a function return. Exclusive creation of the final
+name was rejected: 158 of 200 kills left a torn file, against none this way. A failed fsync is a failed write
+and is not tried again on that file, because the kernel may have dropped the pages already.
 
 Everything happens relative to directory descriptors, so that no part of a path can be swapped underneath.
 Functions raise OSError; the caller knows what it was about and says so with `explained`.
@@ -28,34 +28,12 @@ _NO_LINKS = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLIN
 _RENAME_NOREPLACE = 1
 
 
-def open_inside(top: str, folder: str, *, make: bool = False) -> int:
-    """Open a directory below `top` and return its descriptor.
-
-    A symlinked part is followed as long as it ends inside `top`; a cloned repository may hold one that does
-    not. With `make`, missing parts are made 0700 and synced into their parents. Raises StoreError for a link
-    that leads out, else OSError.
-    """
-    real_top, real = os.path.realpath(top), os.path.realpath(os.path.join(top, folder))
-    if os.path.commonpath((real_top, real)) != real_top:
-        raise StoreError(f"a symbolic link leads out of {top}; it is not followed")
-    current = os.open(real_top, DIRECTORY)
-    for part in os.path.relpath(real, real_top).split("/"):
-        parent = current
-        try:
-            if make:
-                _make_directory(parent, part)
-            current = os.open(part, DIRECTORY, dir_fd=parent)
-        finally:
-            os.close(parent)
-    return current
-
-
-def _make_directory(parent: int, name: str) -> None:
-    try:
+def open_or_make(parent: int, name: str) -> int:
+    """Open a directory; where it is missing it is made first, 0700, and synced into its parent."""
+    with contextlib.suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=parent)
-    except FileExistsError:
-        return
-    os.fsync(parent)
+        os.fsync(parent)
+    return os.open(name, DIRECTORY, dir_fd=parent)
 
 
 def publish(directory: int, name: str, data: bytes) -> None:

@@ -1,9 +1,11 @@
 """From the workspace an agent works in to the roots whose memories it may see.
 
-One daemon serves many projects, so every request says where it comes from and this module alone decides
-what that means, for reading and writing alike (behaviours C33, design.md "Roots"). It looks at the disk
-and never runs git: a `.git` entry is enough, and what a repository's own files claim is believed only
-when git's side of the link says the same, because both may have come with a download.
+One daemon serves many projects, so every request says where it comes from, and this module alone decides
+what that means, for reading and writing alike. Goes in: a path and HOME. Comes out: the repo root, if there
+is one, and the user root. A path that cannot be used raises WorkspaceError.
+
+It looks at the disk and never runs git: a `.git` entry is enough, and what a repository's own files claim is
+believed only when git's side of the link says the same, because both may have come with a download.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ import msgspec
 from forged.errors import WorkspaceError
 from forged.memory import Scope
 
+FOLDERS = (".forge/memory", ".forge/memories")
+"""Where a root keeps memories, below its top: the first is written to, the second is the Go program's."""
+
 _POINTER_BYTES = 8192  # two paths of PATH_MAX
 _CONFIG_BYTES = 65536
 _BARE = re.compile(rb"^\s*bare\s*(=\s*\"?(true|yes|on|1)\b.*)?$", re.IGNORECASE | re.MULTILINE)
@@ -29,10 +34,9 @@ class Root(msgspec.Struct, frozen=True):
     scope: Scope
 
     @property
-    def directories(self) -> tuple[str, str]:
-        """The directory that is written, and the one that older files are read from (design.md D1)."""
-        forge = os.path.join(self.top, ".forge")
-        return os.path.join(forge, "memory"), os.path.join(forge, "memories")
+    def directories(self) -> tuple[str, ...]:
+        """Absolute paths of FOLDERS."""
+        return tuple(os.path.join(self.top, folder) for folder in FOLDERS)
 
 
 def resolve(workspace: str, home: str) -> tuple[Root, ...]:

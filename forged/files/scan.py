@@ -1,11 +1,13 @@
-"""One pass over the directories of a root: what is there, as a frozen snapshot.
+"""One look at the directories of a root: the snapshot of what is there now.
+
+Goes in: a root, and the snapshot before. Comes out: that same snapshot if nothing changed, else the next one.
+Nothing is raised for what is on disk: whatever is odd about an entry is a `Problem` in the snapshot.
 
 The files are the interface: people, git, the Go program and any number of daemons change them at any time.
-A scan compares change keys (inode, size, mtime, ctime) and opens only what changed. Whatever is odd about an
-entry is a `Problem` in the snapshot, never an exception and never a wait.
-
-With the names of the files that changed, only they are looked at: a watcher's word makes an edit cheap in a
-large store. It is only a hint, so scans of everything go on beside it.
+A scan compares change keys (inode, size, mtime, ctime) and opens only what changed. With the names of the
+files that changed, only they are looked at, so that an edit is cheap in a large store; a watcher's word is
+only a hint, and scans of everything go on beside it. What is said about an edit must not depend on the way
+it was found, which a test proves.
 
 A file that is being saved in place is not a deletion: as long as it was good before and is still moving, its
 last good memory stays and the snapshot says `unsettled`, so that the caller looks again soon.
@@ -13,20 +15,25 @@ last good memory stays and the snapshot says `unsettled`, so that the caller loo
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import logging
+import operator
 import os
 import re
 import stat
-from collections.abc import Callable
-from typing import TypeAlias
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 
 from forged.errors import MemoryFormatError, StoreError
 from forged.files import atomic
 from forged.files.frontmatter import MAX_FILE_BYTES, read
 from forged.files.pace import Pace
-from forged.files.snapshot import Key, Listing, Seen, Snapshot, edited, made, printable
+from forged.files.roots import FOLDERS, Root
+from forged.files.snapshot import Key, Listing, Seen, Snapshot, from_scan, printable
+from forged.memory import Memory
 
 logger = logging.getLogger(__name__)
 
@@ -36,76 +43,95 @@ _BATCH = 64
 _UNDECODED = re.compile("[\ud800-\udfff]")
 _NEVER: Key = (0, 0, 0, 0)  # of a file to be read again at the next scan
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ID = operator.attrgetter("id")
+
+Enter = Callable[[int, str], int]
+"""Opens a directory of a name within an open one."""
 
 
 def scan(
-    top: str,
-    folders: tuple[str, ...],
-    scope: str,
-    previous: Snapshot | None,
+    root: Root,
+    previous: Snapshot | None = None,
     files: frozenset[str] = frozenset(),
     *,
-    pause: Callable[[], None],
-    clock: Callable[[], float],
+    pause: Callable[[], None] | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Snapshot:
-    """Look at every entry and read what changed since `previous`, which is returned if nothing did.
+    """Look at every entry, and read what changed since `previous`.
 
-    `folders` are relative to the absolute `top`; the earlier one wins between equals. `pause` is called after
-    every 0.25 ms of work, `clock` gives seconds since the epoch. Never raises for what is on disk.
-
-    `files`, if there are any, are paths of files in the folders; everything else is taken to be as it was.
+    Args:
+        root: its first folder wins between files that are equally new.
+        previous: the last snapshot of this root, if there is one.
+        files: paths in the folders; if there are any, everything else is taken to be as it was.
+        pause: called after every 0.25 ms of work, where an event loop has to answer meanwhile.
+        clock: seconds since the epoch.
     """
     before = {listing.path: listing for listing in previous.listings} if previous else {}
-    breathe = Pace(pause).breathe
-    one = _Pass(scope, breathe, clock, files if previous is not None else frozenset())
+    yield_if_due = Pace(pause).yield_if_due if pause else _no_pause
+    one = _Pass(root, files if previous else frozenset(), yield_if_due, clock)
     listings = tuple(
-        one.directory(top, folder, before.get(path) or Listing(path, {}))
-        for folder in folders
-        for path in (os.path.join(top, folder),)
+        one.directory(folder, before.get(path) or Listing(path, {}))
+        for folder in FOLDERS
+        for path in (os.path.join(root.top, folder),)
     )
-    if previous is None:
-        return made(listings, None, unsettled=one.unsettled, breathe=breathe)
-    same = all(new is old for new, old in zip(listings, previous.listings, strict=True))
-    if same and previous.unsettled == one.unsettled:
-        return previous
-    few = edited(previous, listings, files, unsettled=one.unsettled) if files else None
-    return few or made(listings, previous, unsettled=one.unsettled, breathe=breathe)
+    if previous is not None:
+        same = all(new is old for new, old in zip(listings, previous.listings, strict=True))
+        if same and previous.unsettled == one.unsettled:
+            return previous
+        if files and (few := _from_changes(previous, listings, files, unsettled=one.unsettled)):
+            return few
+    return from_scan(listings, previous, unsettled=one.unsettled, yield_if_due=yield_if_due)
 
 
-class _Named:
-    """An entry of a directory whose name is known, in place of what `os.scandir` would give."""
-
-    def __init__(self, directory: int, name: str) -> None:
-        self.name = name
-        self._directory = directory
-
-    def stat(self, *, follow_symlinks: bool) -> os.stat_result:
-        return os.stat(self.name, dir_fd=self._directory, follow_symlinks=follow_symlinks)
-
-    def is_file(self, *, follow_symlinks: bool) -> bool:
-        return stat.S_ISREG(self.stat(follow_symlinks=follow_symlinks).st_mode)
+def _no_pause() -> None:
+    """Nobody waits meanwhile."""
 
 
-Entry: TypeAlias = "os.DirEntry[str] | _Named"
+def open_part(parent: int, name: str) -> int:
+    """Open a directory within another one."""
+    return os.open(name, atomic.DIRECTORY, dir_fd=parent)
+
+
+def open_folder(top: str, folder: str, enter: Enter = open_part) -> int:
+    """Open a directory at or below `top` and return its descriptor; `enter` opens each part of the way.
+
+    A symlinked part is followed as long as it ends inside `top`; a cloned repository may hold one that does
+    not. Raises StoreError for a link that leads out, else OSError.
+    """
+    real_top, real = os.path.realpath(top), os.path.realpath(os.path.join(top, folder))
+    if os.path.commonpath((real_top, real)) != real_top:
+        raise StoreError(f"a symbolic link leads out of {top}; it is not followed")
+    current = os.open(real_top, atomic.DIRECTORY)
+    for part in os.path.relpath(real, real_top).split("/"):
+        parent = current
+        try:
+            current = enter(parent, part)
+        finally:
+            os.close(parent)
+    return current
 
 
 class _Pass:
     """One pass over the directories of a root."""
 
     def __init__(
-        self, scope: str, breathe: Callable[[], None], clock: Callable[[], float], files: frozenset[str]
+        self,
+        root: Root,
+        files: frozenset[str],
+        yield_if_due: Callable[[], None],
+        clock: Callable[[], float],
     ) -> None:
         self.unsettled = False
-        self._scope = scope
+        self._root = root
         self._files = files
+        self._yield_if_due = yield_if_due
         self._clock = clock
-        self._breathe = breathe
         self._inodes: set[tuple[int, int]] = set()
 
-    def directory(self, top: str, folder: str, before: Listing) -> Listing:
+    def directory(self, folder: str, before: Listing) -> Listing:
         """Read one directory; `before` itself if nothing in it changed."""
         try:
-            directory = atomic.open_inside(top, folder)
+            directory = open_folder(self._root.top, folder)
         except FileNotFoundError:
             return _renewed(before, {}, "")
         except StoreError as error:
@@ -127,39 +153,36 @@ class _Pass:
 
     def _entries(self, directory: int, before: Listing) -> Listing:
         if self._files and not before.reason:
-            files, fresh = self._compare_some(directory, before)
+            files, fresh = self._split(before)
         else:
             files, fresh = self._compare(directory, before.files)
-        for entry in fresh:
-            name = entry.name
-            seen = self._look(directory, entry, before.files.get(name))
+        for name, is_file in fresh.items():
+            seen = self._look(directory, name, before.files.get(name), is_file=is_file)
             if seen is not None:
                 files[name] = seen
                 if seen.reason:
                     # The reason, which status shows, may quote the file.
                     logger.debug("questionable memory file=%s", printable(name))
-            self._breathe()
-        held = all(files.get(entry.name) is before.files.get(entry.name) for entry in fresh)
+            self._yield_if_due()
+        held = all(files.get(name) is before.files.get(name) for name in fresh)
         return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")
 
-    def _compare_some(self, directory: int, before: Listing) -> tuple[dict[str, Seen], list[Entry]]:
-        """Take everything over but those of the files in question that have changed."""
+    def _split(self, before: Listing) -> tuple[dict[str, Seen], dict[str, bool]]:
+        """Take everything over but the files in question, which are to be looked at."""
+        named = [path.rpartition("/") for path in sorted(self._files)]
+        fresh = {name: False for folder, _, name in named if folder == before.path}
         same = before.files.copy()
-        fresh: list[Entry] = []
-        for path in sorted(self._files):
-            folder, _, name = path.rpartition("/")
-            if folder == before.path:
-                entry, seen = _Named(directory, name), same.pop(name, None)
-                if seen is not None and seen.key == _key_of(entry):
-                    same[name] = seen
-                else:
-                    fresh.append(entry)
+        for name in fresh:
+            same.pop(name, None)
         return same, fresh
 
-    def _compare(self, directory: int, known: dict[str, Seen]) -> tuple[dict[str, Seen], list[Entry]]:
-        """Split the entries into those seen before and those to look at. The loop is the cost of a rescan."""
+    def _compare(self, directory: int, known: dict[str, Seen]) -> tuple[dict[str, Seen], dict[str, bool]]:
+        """Split the entries into those seen before and those to look at. The loop is the cost of a rescan.
+
+        With each that is to be looked at, whether it is known to be a regular file.
+        """
         same: dict[str, Seen] = {}
-        fresh: list[Entry] = []
+        fresh: dict[str, bool] = {}
         with os.scandir(directory) as entries:
             while batch := list(itertools.islice(entries, _BATCH)):
                 for entry in batch:
@@ -170,33 +193,36 @@ class _Pass:
                     if seen is not None and seen.key == _key_of(entry):
                         same[name] = seen
                     else:
-                        fresh.append(entry)
-                self._breathe()
+                        fresh[name] = entry.is_file(follow_symlinks=False)
+                self._yield_if_due()
         return same, fresh
 
-    def _look(self, directory: int, entry: Entry, old: Seen | None) -> Seen | None:
-        """Judge one changed entry; None if it is gone."""
+    def _look(self, directory: int, name: str, old: Seen | None, *, is_file: bool) -> Seen | None:
+        """Judge one entry; `old` itself if it did not change, None if it is gone."""
         try:
-            if not entry.is_file(follow_symlinks=False):  # not opened: a device may act on that
-                status, data = entry.stat(follow_symlinks=False), b""
-            elif old is not None and self._is_being_saved(entry.stat(follow_symlinks=False), old):
-                return self._hold(old)
-            else:
-                status, data = _read(directory, entry.name)
+            if old is not None or not is_file:
+                status, data = os.stat(name, dir_fd=directory, follow_symlinks=False), b""
+                if old is not None and old.key == _key(status):
+                    return old
+                if old is not None and self._is_being_saved(status, old):
+                    return self._hold(old)
+                is_file = stat.S_ISREG(status.st_mode)
+            if is_file:  # nothing else is opened: a device may act on that
+                status, data = _read(directory, name)
         except FileNotFoundError:
             return None
         except OSError as error:
-            return _unreadable(entry, error)
-        reason = _refusal(entry.name, status)
+            return _unreadable(directory, name, error)
+        reason = _refusal(name, status)
         if reason:
             return Seen(_key(status), None, reason)
         if len(data) != status.st_size:
             return self._hold(old or Seen(_NEVER, None, "is being written"))
-        return self._judge(entry.name, status, data, old)
+        return self._judge(name, status, data, old)
 
     def _judge(self, name: str, status: os.stat_result, data: bytes, old: Seen | None) -> Seen:
         try:
-            reading = read(data, self._scope, name[:-3])
+            reading = read(data, self._root.scope, name[:-3])
         except MemoryFormatError as error:
             if old is not None and old.memory is not None and self._age(status) < GRACE_S:
                 return self._hold(old)
@@ -221,6 +247,50 @@ class _Pass:
         return old
 
 
+def _from_changes(
+    previous: Snapshot, listings: tuple[Listing, ...], files: frozenset[str], *, unsettled: bool
+) -> Snapshot | None:
+    """The snapshot after changes to `files` alone; None where that cannot be told without the other files.
+
+    Without problems each id has one file and each file a memory, and so it must be again.
+    """
+    changes = list(_changes(previous.listings, listings, files))
+    questionable = any(after is not None and after.reason for _, _, after in changes)
+    if previous.problems or questionable or any(listing.reason for listing in listings):
+        return None
+    memories, paths = list(previous.memories), list(previous.paths)
+    for _, before, _ in changes:
+        if before is not None and before.memory is not None:
+            row = bisect_left(memories, before.memory.id, key=_ID)
+            del memories[row], paths[row]
+    for path, _, after in changes:
+        if after is not None and after.memory is not None:
+            row = bisect_left(memories, after.memory.id, key=_ID)
+            if memories[row : row + 1] and memories[row].id == after.memory.id:
+                return None
+            memories.insert(row, after.memory)
+            paths.insert(row, path)
+    if len(memories) != sum(len(listing.files) for listing in listings):
+        return None
+    changed = any(_memory(before) is not _memory(after) for _, before, after in changes)
+    return Snapshot(tuple(memories), tuple(paths), (), changed, unsettled, listings)
+
+
+def _memory(seen: Seen | None) -> Memory | None:
+    return None if seen is None else seen.memory
+
+
+def _changes(
+    before: tuple[Listing, ...], after: tuple[Listing, ...], files: frozenset[str]
+) -> Iterator[tuple[str, Seen | None, Seen | None]]:
+    """Path, old and new state of each of the files that is not as it was."""
+    for old, new in zip(before, after, strict=True):
+        for path in sorted(files):
+            folder, _, name = path.rpartition("/")
+            if folder == new.path and old.files.get(name) is not new.files.get(name):
+                yield path, old.files.get(name), new.files.get(name)
+
+
 def _renewed(before: Listing, files: dict[str, Seen], reason: str) -> Listing:
     if reason == before.reason and (files is before.files or not (files or before.files)):
         return before
@@ -231,7 +301,7 @@ def _key(status: os.stat_result) -> Key:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _key_of(entry: Entry) -> Key | None:
+def _key_of(entry: os.DirEntry[str]) -> Key | None:
     try:
         return _key(entry.stat(follow_symlinks=False))
     except FileNotFoundError:
@@ -267,8 +337,10 @@ def _read(directory: int, name: str) -> tuple[os.stat_result, bytes]:
         os.close(fd)
 
 
-def _unreadable(entry: Entry, error: OSError) -> Seen:
+def _unreadable(directory: int, name: str, error: OSError) -> Seen:
     """Keep what only its owner can change until the key does; try anything else (too many files) again."""
-    lasting = error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}
-    key = _key_of(entry) if lasting else None
-    return Seen(key or _NEVER, None, f"cannot be read: {atomic.why(error)}")
+    key = _NEVER
+    if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}:
+        with contextlib.suppress(OSError):
+            key = _key(os.stat(name, dir_fd=directory, follow_symlinks=False))
+    return Seen(key, None, f"cannot be read: {atomic.why(error)}")

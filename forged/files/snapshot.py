@@ -1,15 +1,11 @@
-"""What a scan saw, as frozen values, and how the files of several directories become one list of memories.
+"""All memories of a root at one time: the snapshot that a scan makes of what its directories hold.
 
-One memory per id: of two files with one id the newer is used and the other is a problem. A snapshot is made
-from all files, or, when a watcher named the few that changed, from the one before it: what is said about an
-edit must not depend on the way, which a test proves.
+One memory per id: of two files with one id the newer is used and the other is a problem.
 """
 
 from __future__ import annotations
 
-import operator
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
@@ -17,8 +13,6 @@ from forged.memory import Memory, Problem, time_ns
 
 Key = tuple[int, int, int, int]
 """Inode, size, mtime and ctime in nanoseconds: equal means unchanged."""
-
-_ID = operator.attrgetter("id")
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
@@ -56,60 +50,20 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     listings: tuple[Listing, ...]
 
 
-def made(
-    listings: tuple[Listing, ...], previous: Snapshot | None, *, unsettled: bool, breathe: Callable[[], None]
+def from_scan(
+    listings: tuple[Listing, ...],
+    previous: Snapshot | None,
+    *,
+    unsettled: bool,
+    yield_if_due: Callable[[], None],
 ) -> Snapshot:
-    """Go through all files; `breathe` is called after each."""
-    chosen, problems = _choose(listings, breathe)
+    """Go through all files of a root; `yield_if_due` is called after each."""
+    chosen, problems = _choose(listings, yield_if_due)
     ids = sorted(chosen)
     memories = tuple(chosen[id_].memory for id_ in ids)
     paths = tuple(chosen[id_].path for id_ in ids)
     changed = previous is None or (memories, problems) != (previous.memories, previous.problems)
     return Snapshot(memories, paths, problems, changed, unsettled, listings)
-
-
-def edited(
-    previous: Snapshot, listings: tuple[Listing, ...], files: frozenset[str], *, unsettled: bool
-) -> Snapshot | None:
-    """The snapshot after changes to `files` alone; None where that cannot be told without the other files.
-
-    Without problems each id has one file and each file a memory, and so it must be again.
-    """
-    changes = list(_changes(previous.listings, listings, files))
-    questionable = any(after is not None and after.reason for _, _, after in changes)
-    if previous.problems or questionable or any(listing.reason for listing in listings):
-        return None
-    memories, paths = list(previous.memories), list(previous.paths)
-    for _, before, _ in changes:
-        if before is not None and before.memory is not None:
-            row = bisect_left(memories, before.memory.id, key=_ID)
-            del memories[row], paths[row]
-    for path, _, after in changes:
-        if after is not None and after.memory is not None:
-            row = bisect_left(memories, after.memory.id, key=_ID)
-            if memories[row : row + 1] and memories[row].id == after.memory.id:
-                return None
-            memories.insert(row, after.memory)
-            paths.insert(row, path)
-    if len(memories) != sum(len(listing.files) for listing in listings):
-        return None
-    changed = any(_memory(before) is not _memory(after) for _, before, after in changes)
-    return Snapshot(tuple(memories), tuple(paths), (), changed, unsettled, listings)
-
-
-def _memory(seen: Seen | None) -> Memory | None:
-    return None if seen is None else seen.memory
-
-
-def _changes(
-    before: tuple[Listing, ...], after: tuple[Listing, ...], files: frozenset[str]
-) -> Iterator[tuple[str, Seen | None, Seen | None]]:
-    """Path, old and new state of each of the files that is not as it was."""
-    for old, new in zip(before, after, strict=True):
-        for path in sorted(files):
-            folder, _, name = path.rpartition("/")
-            if folder == new.path and old.files.get(name) is not new.files.get(name):
-                yield path, old.files.get(name), new.files.get(name)
 
 
 class _Choice(msgspec.Struct, frozen=True, gc=False):
@@ -121,7 +75,7 @@ class _Choice(msgspec.Struct, frozen=True, gc=False):
 
 
 def _choose(
-    listings: tuple[Listing, ...], breathe: Callable[[], None]
+    listings: tuple[Listing, ...], yield_if_due: Callable[[], None]
 ) -> tuple[dict[str, _Choice], tuple[Problem, ...]]:
     """Pick one memory per id, and collect what is wrong, sorted by path."""
     chosen: dict[str, _Choice] = {}
@@ -138,20 +92,16 @@ def _choose(
                 if rival is not choice:
                     chosen[seen.memory.id], loser = sorted((rival, choice), key=_newest_first)
                     losers.append(loser)
-            breathe()
+            yield_if_due()
     for loser in losers:
         winner = chosen[loser.memory.id]
         problems.append(Problem(loser.path, f"has the same id as {winner.path}, which is used"))
-    return chosen, tuple(sorted(problems, key=_path_and_reason))
+    return chosen, tuple(sorted(problems))
 
 
 def _newest_first(choice: _Choice) -> tuple[int, int, int, str]:
     memory = choice.memory
     return (-time_ns(memory.updated_at), -time_ns(memory.created_at), choice.rank, choice.path)
-
-
-def _path_and_reason(problem: Problem) -> tuple[str, str]:
-    return (problem.path, problem.reason)
 
 
 def printable(path: str) -> str:

@@ -1,7 +1,7 @@
-"""Memories of one root on disk: scanned into snapshots, written once, removed only on request.
+"""The memory files of one root: written once, removed only on request.
 
 A memory that was written is on stable storage and is never overwritten; a file of the user is never changed,
-and goes away only by an explicit `forget` (design.md D14, D16).
+and goes away only by an explicit `forget`. Raises StoreError with a sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ import msgspec
 from forged.errors import MemoryExists, MemoryFormatError, StoreError
 from forged.files import atomic
 from forged.files.frontmatter import parse, render
-from forged.files.scan import scan
+from forged.files.roots import FOLDERS, Root
+from forged.files.scan import Enter, open_folder, open_part
 from forged.files.snapshot import Snapshot
 from forged.memory import Memory, is_valid_id
 
-__all__ = ["FOLDERS", "MemoryStore", "Removed", "Snapshot"]
-
 logger = logging.getLogger(__name__)
 
-FOLDERS = (".forge/memory", ".forge/memories")
-"""Where a repo or user root keeps memories; the Go program writes to the second (design.md D1)."""
+_TEMPS_S = 3600.0  # no writer that is alive takes so long
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -41,27 +39,10 @@ class Removed(msgspec.Struct, frozen=True):
 class MemoryStore:
     """One root. Holds no state of its own, so that threads and processes may share a directory."""
 
-    def __init__(
-        self, top: str, scope: str, folders: tuple[str, ...] = FOLDERS, clock: Callable[[], float] = time.time
-    ) -> None:
-        """Take the absolute path of the repo or home, which no link may leave, and folders relative to it.
-
-        The first of `folders` (and of `directories`, their absolute paths) is the one that is written to.
-        """
-        self.top = top
-        self.scope = scope
-        self.folders = folders
-        self.directories = tuple(os.path.join(top, folder) for folder in folders)
+    def __init__(self, root: Root, clock: Callable[[], float] = time.time) -> None:
+        """No link may lead out of the root's top; `clock` gives seconds since the epoch."""
+        self.root = root
         self._clock = clock
-
-    def scan(
-        self,
-        previous: Snapshot | None = None,
-        pause: Callable[[], None] = lambda: None,
-        files: frozenset[str] = frozenset(),
-    ) -> Snapshot:
-        """Read what changed since `previous`, which is returned if nothing did; see `scan.scan`."""
-        return scan(self.top, self.folders, self.scope, previous, files, pause=pause, clock=self._clock)
 
     def write(self, memory: Memory) -> str:
         """Put a new memory on stable storage and return its path; its scope is that of the store.
@@ -72,15 +53,20 @@ class MemoryStore:
             raise StoreError(
                 f"{memory.id[:80]!r} is no id for a new memory; use mem_ and up to 64 of A-Z a-z 0-9 _ -"
             )
-        name, path = f"{memory.id}.md", os.path.join(self.directories[0], f"{memory.id}.md")
-        data = render(msgspec.structs.replace(memory, scope=self.scope))
+        name = f"{memory.id}.md"
+        path = os.path.join(self.root.top, FOLDERS[0], name)
+        memory = msgspec.structs.replace(memory, scope=self.root.scope)
+        data = render(memory)
         try:
-            parse(data, self.scope, memory.id)  # what could not be read back is not worth an acknowledgement
+            parse(data, memory.scope, memory.id)  # what cannot be read back is not acknowledged
         except MemoryFormatError as error:
             raise StoreError(f"the memory cannot be stored: {error}") from error
-        with atomic.explained(f"cannot write {path}"), self._opened(self.folders[0], make=True) as directory:
+        with (
+            atomic.explained(f"cannot write {path}"),
+            self._opened(FOLDERS[0], atomic.open_or_make) as folder,
+        ):
             try:
-                atomic.publish(directory, name, data)
+                atomic.publish(folder, name, data)
             except FileExistsError as error:
                 raise MemoryExists(f"there is a memory {memory.id} already") from error
         return path
@@ -102,31 +88,25 @@ class MemoryStore:
         """Delete every file of these ids. Raises StoreError at the first that cannot be deleted."""
         return tuple(self._erase(path, name, id_) for path, name, id_ in _files_of(snapshot, ids))
 
-    def sweep_temps(self, older_than_s: float = 3600) -> int:
-        """Remove what killed writers left behind and return how many files that were."""
+    def sweep_temps(self) -> int:
+        """Remove what killed writers left behind over an hour ago, and return how many files that were."""
         try:
-            with self._opened(self.folders[0]) as directory:
-                return atomic.sweep(directory, self._clock() - older_than_s)
+            with self._opened(FOLDERS[0]) as directory:
+                return atomic.sweep(directory, self._clock() - _TEMPS_S)
         except (OSError, StoreError) as error:
-            logger.debug("temporary files not swept directory=%s reason=%s", self.directories[0], error)
+            logger.debug("temporary files not swept top=%s reason=%s", self.root.top, error)
             return 0
 
     @contextlib.contextmanager
-    def _opened(self, folder: str, *, make: bool = False) -> Iterator[int]:
-        directory = atomic.open_inside(self.top, folder, make=make)
+    def _opened(self, folder: str, enter: Enter = open_part) -> Iterator[int]:
+        directory = open_folder(self.root.top, folder, enter)
         try:
             yield directory
         finally:
             os.close(directory)
 
-    def _folder_of(self, directory: str) -> str:
-        return self.folders[self.directories.index(directory)]
-
     def _move(self, directory: str, name: str, folder: str, trash: str) -> str:
-        with (
-            atomic.explained(f"cannot move {directory}/{name}"),
-            self._opened(self._folder_of(directory)) as source,
-        ):
+        with atomic.explained(f"cannot move {directory}/{name}"), self._opened(directory) as source:
             kept_at = atomic.new_directory(os.path.join(trash, folder))
             target = os.open(kept_at, atomic.DIRECTORY)
             try:
@@ -136,10 +116,7 @@ class MemoryStore:
         return os.path.join(kept_at, name)
 
     def _erase(self, directory: str, name: str, id_: str) -> Removed:
-        with (
-            atomic.explained(f"cannot delete {directory}/{name}"),
-            self._opened(self._folder_of(directory)) as source,
-        ):
+        with atomic.explained(f"cannot delete {directory}/{name}"), self._opened(directory) as source:
             os.unlink(name, dir_fd=source)
             os.fsync(source)
         return Removed(id_, os.path.join(directory, name))

@@ -1,9 +1,8 @@
-"""Which roots may have changed on disk, said soon after it happened.
+"""Which roots may have changed on disk, told within 10 to 100 ms.
 
 A hint and never the truth: events get lost (overflow, directories made and filled faster than they can be
-watched), so the indexer scans anyway and the watcher only shortens the wait (design.md D13). Hence one
-rule: whenever watches begin or end, every root is reported, first watching and then reporting, so that
-nothing falls between.
+watched), so the indexer scans anyway and the watcher only shortens the wait. Hence one rule: whenever watches
+begin or end, every root is reported, first watching and then reporting, so that nothing falls between.
 
 Four directories of a root are watched, none of them recursively: the two that hold memories, `.forge`,
 and the top or its nearest existing parent. A repository of 100,000 directories costs what a small one
@@ -61,29 +60,24 @@ class Watcher:
     `files` are the paths of the memory files that did, or nothing when it may be any of them.
 
     `state` is for status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is
-    reported each 2 s) or "restarting: <cause>". `restarts` counts failures since the start.
+    reported each 2 s) or "restarting: <cause>". `watched` are the directories under watch, at most 4 a root;
+    `used_at` is when an agent was last at work, in seconds of `time.monotonic`: see `wake`.
     """
 
     def __init__(self, on_change: Callable[[str, frozenset[str]], None]) -> None:
         self.state = "stopped"
-        self.restarts = 0
+        self.watched: frozenset[Watched] = frozenset()
+        self.used_at = -_BUSY_S
         self._on_change = on_change
         self._roots: tuple[Root, ...] = ()
-        self._watched: frozenset[Watched] = frozenset()
         self._ended = threading.Event()
-        self._busy_until = 0.0
-
-    @property
-    def watch_count(self) -> int:
-        """Directories under watch, for all roots together; at most 4 for each."""
-        return len(self._watched)
 
     def watch_count_of(self, top: str) -> int:
         """Directories under watch for one root; a parent that several roots wait at counts for each."""
         root = next((root for root in self._roots if root.top == top), None)
         if root is None:
             return 0
-        paths = {directory.path for directory in self._watched}
+        paths = {directory.path for directory in self.watched}
         nearest = next((path for path in _upwards(top) if path in paths), None)
         return len(paths.intersection(_below(root))) + (nearest is not None)
 
@@ -96,7 +90,7 @@ class Watcher:
 
     def wake(self) -> None:
         """Look often for half a minute, as an agent is at work: a change is reported in 10 ms, not 100."""
-        self._busy_until = time.monotonic() + _BUSY_S
+        self.used_at = time.monotonic()
 
     async def run(self) -> None:
         """Watch until cancelled, whatever happens to the watches."""
@@ -144,7 +138,7 @@ class Watcher:
                 return  # swapped while the watches were being set: they may stand on the old one
             loop.call_soon_threadsafe(self._began, watched)
             while True:
-                step_ms = _BUSY_STEP_MS if time.monotonic() < self._busy_until else _IDLE_STEP_MS
+                step_ms = _BUSY_STEP_MS if time.monotonic() < self.used_at + _BUSY_S else _IDLE_STEP_MS
                 changes = notify.watch(_DEBOUNCE_MS, step_ms, _LOOK_MS, self._ended)
                 if isinstance(changes, set):
                     touched, swapped = places.affected(changes)
@@ -164,13 +158,12 @@ class Watcher:
         """Note a failure, report every root, and return the seconds until the next attempt."""
         cause = " ".join(str(error).split())[:200] or type(error).__name__
         limited = any(words in cause for words in _LIMITS)
-        self.restarts += 1
         self._enter(f"polling: {cause}" if limited else f"restarting: {cause}")
         self._report(self._all_roots())
         return _POLL_S if limited else pause_s
 
     def _enter(self, state: str, watched: frozenset[Watched] = frozenset()) -> None:
-        self._watched = watched
+        self.watched = watched
         if state != self.state:
             level = logging.INFO if state in ("inotify", "stopped") else logging.WARNING
             logger.log(level, "watcher state=%r watches=%d", state, len(watched))

@@ -1,1 +1,56 @@
-"""Searching memories: frozen vector maps and pure functions over them, without any I/O."""
+"""Searching memories: frozen maps, one search over them, and how much what it found is to the point.
+
+    search_maps -> Found      the queries against all rows: one product, one walk over the postings
+    weigh -> Reading          the gate: the evidence of what was found, and what lies far below the best
+    VectorMap, View           what is searched; a builder makes it of DenseLeg, LexicalLeg, Chains, Traits
+
+Pure functions over values in memory, without any I/O. Only the chains are imported at once: the capture
+worker needs them, and does not need numpy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from forged.map.chains import NO_CHAINS, Chains, hops, link
+
+if TYPE_CHECKING:
+    from forged.map.baseline import LEAST_DIMENSION, Baseline
+    from forged.map.dense import DenseLeg
+    from forged.map.lexical import LexicalLeg
+    from forged.map.relevance import UNGATED, Reading, calibrated, carried, threshold, weigh
+    from forged.map.search import Candidate, Found, search_maps
+    from forged.map.vector_map import Traits, VectorMap, View
+
+__all__ = [
+    "LEAST_DIMENSION",
+    "NO_CHAINS",
+    "UNGATED",
+    "Baseline",
+    "Candidate",
+    "Chains",
+    "DenseLeg",
+    "Found",
+    "LexicalLeg",
+    "Reading",
+    "Traits",
+    "VectorMap",
+    "View",
+    "calibrated",
+    "carried",
+    "hops",
+    "link",
+    "search_maps",
+    "threshold",
+    "weigh",
+]
+_MODULES = ("baseline", "dense", "lexical", "relevance", "search", "vector_map")
+
+
+def __getattr__(name: str) -> object:
+    """Import what stands behind a name when it is asked for first."""
+    if name in __all__:
+        for module in _MODULES:
+            found = import_module(f"forged.map.{module}")
+            if name in vars(found):
+                return vars(found)[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,11 @@
-"""An embedding model's background: where everyday messages lie among its vectors.
+"""How similar everyday text is to anything, for one embedding model: the gate's yardstick.
 
 Sentence models put all texts into a narrow cone, queries and passages into two places of it, and no two
 models into the same: a cosine of 0.8 is next to nothing for one and a perfect match for another. So a fixed
-list of messages that know nothing of any store is embedded once per model, on both sides. Its means are what
-is subtracted before anything is compared, and the two directions in which it spreads most are dropped: with
-multilingual-e5-small these are the writing system (r 0.94) and code against chat (r 0.70), and no subject.
+list of messages that know nothing of any store is embedded once per model, as queries and as passages. The
+means of both are subtracted before anything is compared, and the two directions in which the messages spread
+most are dropped: with multilingual-e5-small these are the writing system (r 0.94) and code against chat
+(r 0.70), and no subject. A `Calibration` is what a store's rows have to do with this; an edit carries it on.
 """
 
 from __future__ import annotations
@@ -23,63 +24,106 @@ LEAST_DIMENSION = 64
 _SAME = 1e-6
 
 
-class Background(msgspec.Struct, frozen=True, eq=False):
-    """What was learned from the messages of `everyday`, for vectors of d numbers.
+class Baseline(msgspec.Struct, frozen=True, eq=False):
+    """What everyday messages have in common, for vectors of d numbers.
 
-    `key` is the embedder's; `asked` and `noted` (d,) are the means on the query and on the passage side;
-    `axes` (2, d) the unit directions that are dropped; `messages` (b, d) the messages as queries, prepared.
+    `key` is the embedder's; `query_mean` and `passage_mean` (d,) are the means of the messages as queries and
+    as passages; `dropped_axes` (2, d) the unit directions that are dropped; `messages` (b, d) the messages as
+    queries, with mean and axes taken away, of unit length.
     """
 
     key: str
-    asked: NDArray[np.float32]
-    noted: NDArray[np.float32]
-    axes: NDArray[np.float32]
+    query_mean: NDArray[np.float32]
+    passage_mean: NDArray[np.float32]
+    dropped_axes: NDArray[np.float32]
     messages: Vectors
 
     @classmethod
-    def of(cls, key: str, asked: Vectors, noted: Vectors) -> Background:
+    def of(cls, key: str, queries: Vectors, passages: Vectors) -> Baseline:
         """Learn from the same messages as queries and as passages, unit rows (b, d) each."""
-        middle, other = asked.mean(axis=0), noted.mean(axis=0)
-        spread = np.vstack([asked - middle, noted - other])
+        query_mean, passage_mean = queries.mean(axis=0), passages.mean(axis=0)
+        spread = np.vstack([queries - query_mean, passages - passage_mean])
         values, directions = np.linalg.eigh(spread @ spread.T)  # (2b, 2b): a tenth of the work of an SVD
         lengths = np.sqrt(np.maximum(values[::-1][:_AXES, None], _SAME))
         axes = (directions[:, ::-1][:, :_AXES].T @ spread / lengths).astype(np.float32)
-        return cls(key, middle, other, axes, _prepared(asked, middle, axes))
+        rest = queries - query_mean
+        rest -= rest @ axes.T @ axes
+        messages: Vectors = rest / np.maximum(np.linalg.norm(rest, axis=1), _SAME)[:, None]
+        return cls(key, query_mean, passage_mean, axes, messages)
 
     def fits(self, leg: DenseLeg) -> bool:
         """Whether a leg is of the same model; one that was replaced behind its name has other vectors."""
         return self.key == leg.key and self.messages.shape[1] == leg.dimension
 
-    def queries(self, vectors: Vectors) -> Vectors:
-        """Queries (q, d) centred, without the axes, of unit length."""
-        return _prepared(vectors, self.asked, self.axes)
+    @property
+    def directions(self) -> Vectors:
+        """What every row is multiplied with once, (2 + axes, d): the axes, both means."""
+        return np.vstack([self.dropped_axes, self.query_mean, self.passage_mean])
 
-    def scales(self, leg: DenseLeg) -> NDArray[np.float32]:
-        """One over the length of each row of a leg after the same treatment, (n,); 0 where it has none."""
-        products = np.empty((1 + len(self.axes), len(leg)), np.float32)
-        cosines_into(products, leg, np.vstack([self.noted, self.axes]))
-        scales = self._scales(products)
-        scales[leg.missing] = 0
-        return scales
-
-    def scales_of(self, rows: Vectors) -> NDArray[np.float32]:
-        """The same for some unit rows (c, d)."""
-        return self._scales(np.vstack([self.noted, self.axes]) @ rows.T)
-
-    def _scales(self, products: Vectors) -> NDArray[np.float32]:
-        along = products[1:] - (self.axes @ self.noted)[:, None]
-        square = 1 - 2 * products[0] + self.noted @ self.noted - np.einsum("ij,ij->j", along, along)
+    def scales(self, products: Vectors) -> NDArray[np.float32]:
+        """One over what is left of each row's length, (n,), by its products with `directions`; 0 for none."""
+        along = products[:-2] - (self.dropped_axes @ self.passage_mean)[:, None]
+        square = 1 - 2 * products[-1] + self.passage_mean @ self.passage_mean
+        square -= np.einsum("ij,ij->j", along, along)
         scales: NDArray[np.float32] = np.where(square > _SAME, 1 / np.sqrt(np.maximum(square, _SAME)), 0)
         return scales.astype(np.float32)
 
-    def centred(self, prepared: Vectors, cosines: Vectors, scales: NDArray[np.float32]) -> Vectors:
-        """Raw products of prepared queries with rows, (q, n), to cosines of prepared queries and rows."""
-        centred: Vectors = (cosines - (prepared @ self.noted)[:, None]) * scales
-        return centred
+    def of_messages(self, products: Vectors, scales: NDArray[np.float32]) -> Vectors:
+        """Products of the messages with unit rows, (b, n), to cosines without mean and axes of the rows."""
+        cosines: Vectors = (products - (self.messages @ self.passage_mean)[:, None]) * scales
+        return cosines
 
 
-def _prepared(vectors: Vectors, middle: NDArray[np.float32], axes: NDArray[np.float32]) -> Vectors:
-    rest = vectors - middle
-    rest -= rest @ axes.T @ axes
-    unit: Vectors = rest / np.maximum(np.linalg.norm(rest, axis=1), _SAME)[:, None]
-    return unit
+class Calibration(msgspec.Struct, frozen=True, eq=False):
+    """The rows of one dense leg held against a baseline.
+
+    `products` float32 (2 + axes, n), of each row with the dropped axes and the query mean, and ones; `scales`
+    float32 (n,), one over what is left of each row's length without mean and axes, 0 where nothing is left;
+    `best` float32 (b,), the greatest cosine that each everyday message reaches; `holders` intp (b,), where.
+    """
+
+    baseline: Baseline
+    products: Vectors
+    scales: NDArray[np.float32]
+    best: NDArray[np.float32]
+    holders: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, leg: DenseLeg, baseline: Baseline) -> Calibration:
+        """Hold every row against the baseline: 64 products a row, 15 ms at 10,000. One row has a vector."""
+        directions = baseline.directions
+        products = np.empty((len(directions), len(leg)), np.float32)
+        cosines_into(products, leg, directions)
+        scales, products[-1] = baseline.scales(products), 1
+        scales[leg.missing] = 0
+        cosines = np.empty((len(baseline.messages), len(leg)), np.float32)
+        cosines_into(cosines, leg, baseline.messages)
+        cosines = baseline.of_messages(cosines, scales)
+        cosines[:, leg.missing] = -np.inf
+        return cls(baseline, products, scales, cosines.max(axis=1), cosines.argmax(axis=1))
+
+    def edited(self, places: NDArray[np.int64], leg: DenseLeg) -> Calibration:
+        """The calibration of a leg that came of this one's by an edit; row i was `places[i]`, new at -1.
+
+        Costs as much as the rows that are new, unless one went on which a message had its best.
+        """
+        fresh = np.flatnonzero((places < 0) & ~leg.missing)
+        kept = np.flatnonzero(places >= 0)
+        now_at = np.full(len(self.scales), -1)
+        now_at[places[kept]] = kept
+        holders = now_at[self.holders]
+        if (holders < 0).any() or len(fresh) > len(leg) // 2:
+            return Calibration.of(leg, self.baseline)
+        products = np.zeros((len(self.products), len(leg)), np.float32)
+        products[-1] = 1
+        scales, best = np.zeros(len(leg), np.float32), self.best
+        products[:, kept], scales[kept] = self.products[:, places[kept]], self.scales[places[kept]]
+        if len(fresh):
+            rows = leg.some(fresh)
+            of_fresh = self.baseline.directions @ rows.T
+            products[:-1, fresh], scales[fresh] = of_fresh[:-1], self.baseline.scales(of_fresh)
+            cosines = self.baseline.of_messages(self.baseline.messages @ rows.T, scales[fresh])
+            higher = cosines.max(axis=1) > best
+            holders = np.where(higher, fresh[cosines.argmax(axis=1)], holders)
+            best = np.maximum(best, cosines.max(axis=1))
+        return Calibration(self.baseline, products, scales, best, holders)

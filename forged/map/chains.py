@@ -1,9 +1,9 @@
 """Walks over memories: version chains along `supersedes`, and hops along `related`.
 
-Pure functions over values in memory; retrieval never touches disk for them (design.md section 2). People
-edit these links by hand, so every walk expects forks, cycles and ids that lead nowhere: a chain is the
-connected set of memories that supersede one another, and its head is the greatest of (version, created_at,
-id), which is defined for all of those shapes (design.md D11).
+Pure functions over values in memory; retrieval never touches disk for them. People edit these links by hand,
+so every walk expects forks, cycles and ids that lead nowhere: a chain is the connected set of memories that
+supersede one another, and its head is the greatest of (version, created_at, id), which is defined for all of
+those shapes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_CHAINS = Chains({}, {}, {})
 
 
 def link(memories: Collection[Memory]) -> Chains:
-    """Find the version chains of one root. Ids are unique; links across roots do not count (bug 26)."""
+    """Find the version chains of one root. Ids are unique; links across roots do not count."""
     successors = [memory for memory in memories if memory.supersedes]
     if not successors:
         return NO_CHAINS
@@ -98,8 +98,8 @@ def hops(
 ) -> list[str]:
     """Ids reached from `seeds` in at most `depth` steps, nearest first, none twice, at most `limit`.
 
-    `neighbours` yields the ids that a memory leads to and leaves out those that do not exist (B66). The
-    cap on breadth keeps one hub from filling the answer (bug 37).
+    `neighbours` yields the ids that a memory leads to and leaves out those that do not exist. The
+    limit keeps one hub from filling the answer.
     """
     seen = set(seeds)
     found: list[str] = []

@@ -3,21 +3,22 @@
 Every row is compared with every query; at the size of one person's memories that beats index structures on
 build time, memory and exactness. The speed is in the layout: rows are kept in blocks of 64, transposed, so
 that a product reads memory in order and its inner loop runs over 64 rows at once. That is two to three times
-faster than row-major blocks of 128, with and without AVX-512 kernels, and it is one call (`make bench`, P4).
+faster than row-major blocks of 128, with and without AVX-512 kernels, and it is one call (`make bench`).
 Sentence models put all texts in one narrow cone, which drowns the differences; subtracting the mean undoes
 it, and since (x - m)·(q - m) is x·q - x·m plus a constant of the query, it needs only two numbers per row
 beside the raw products. The mean is that of all rows the request sees; a mean per leg would move a small
-unrelated leg to the front (design.md D18).
+unrelated leg to the front.
 
 Scripts lie apart like strangers, though: to a model a Chinese text is first of all Chinese. So rows and
-queries in wide characters lose a mean of their own, which lets a question in one language find its answer
-in the other (own set: recall@10 of 10 such questions 0.47 -> 0.87, of all 220 +1.6 points; in a store of one
-script nothing changes).
+queries in Chinese, Japanese or Korean (CJK) lose a mean of their own, which lets a question in one language
+find its answer in another (own set: recall@10 of 10 such questions 0.47 -> 0.87, of all 220 +1.6 points; in a
+store of one script nothing changes).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary, ref
 
 import msgspec
@@ -36,6 +37,11 @@ _DRAWN_BY = 10
 _UNIT_TOLERANCE = 1e-3
 # Squared distance that is nothing but rounding.
 _SAME = 1e-6
+# These characters are dense in meaning: a fifth of a text makes it a CJK text.
+_CJK = re.compile(
+    "[\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff]"
+)
+_CJK_SHARE = 0.2
 
 
 class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
@@ -55,7 +61,7 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
     def build(cls, key: str, rows: Vectors) -> DenseLeg:
         """Pack `rows` of shape (n, d). Rows that are not unit length are made so; zero stays zero.
 
-        A row with a value that is not finite counts as missing (behaviours.md bug 3).
+        A row with a value that is not finite counts as missing.
         """
         rows, missing = _units(np.asarray(rows, np.float32))
         return cls(key, _packed(rows), missing, rows.sum(axis=0, dtype=np.float64))
@@ -66,11 +72,6 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
     @property
     def dimension(self) -> int:
         return int(self.blocks.shape[1])
-
-    @property
-    def rows(self) -> Vectors:
-        """All rows, (n, d), as a copy in the usual order."""
-        return _unpacked(self.blocks)[: len(self)]
 
     def row(self, number: int) -> Vectors:
         """One row, (d,), as a view."""
@@ -111,9 +112,9 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
 class Centre(msgspec.Struct, frozen=True, eq=False):
     """What centring needs beside the raw cosines, for some legs that are seen together.
 
-    `means` float32 (2, d): of narrow and of wide rows; `mixed` tells whether there are both. For each leg
-    `scripts`, intp (n,), the mean that a row loses; `shifts`, float32 (2, n), its rows' products with the
-    means; `scales`, float32 (n,), one over its rows' distances to their mean, 0 for rows that have none.
+    `means` float32 (2, d): of other and of CJK rows; `mixed` tells whether there are both. For each leg
+    `scripts`, intp (n,), which mean a row loses; `shifts`, float32 (2, n), its rows' products with the means;
+    `scales`, float32 (n,), one over its rows' distances to their mean, 0 for rows that have none.
     """
 
     means: NDArray[np.float32]
@@ -123,14 +124,14 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
     scales: tuple[NDArray[np.float32], ...]
 
     def apply(
-        self, leg: int, cosines: Vectors, queries: Vectors, wide: NDArray[np.bool_], out: Vectors
+        self, leg: int, cosines: Vectors, queries: Vectors, cjk: NDArray[np.bool_], out: Vectors
     ) -> None:
         """Write the cosines between centred rows and centred queries, each query's times a constant.
 
-        `wide` (q,) says which queries are in wide characters. The constant, a query's distance to its mean,
+        `cjk` (q,) says which queries are CJK texts. The constant, a query's distance to its mean,
         is left out because scores are standardised next.
         """
-        script = wide.astype(np.intp) if self.mixed else np.zeros(len(queries), np.intp)
+        script = cjk.astype(np.intp) if self.mixed else np.zeros(len(queries), np.intp)
         np.subtract(cosines, self.shifts[leg][script] if self.mixed else self.shifts[leg][0], out=out)
         constant = (self.means @ self.means.T)[script] - queries @ self.means.T
         out += constant[:, self.scripts[leg]] if self.mixed else constant[:, :1]
@@ -141,6 +142,15 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
         rows = of.some(numbers) - self.means[self.scripts[leg][numbers]]
         rows *= self.scales[leg][numbers, None]
         return rows
+
+
+def are_cjk(texts: Iterable[str]) -> NDArray[np.bool_]:
+    """Which texts are Chinese, Japanese or Korean, as far as their characters tell."""
+    return np.fromiter((not text.isascii() and _is_cjk(text) for text in texts), np.bool_)
+
+
+def _is_cjk(text: str) -> bool:
+    return len(_CJK.findall(text)) > _CJK_SHARE * len(text)
 
 
 def cosines_into(out: Vectors, leg: DenseLeg, queries: Vectors) -> None:
@@ -155,10 +165,10 @@ def cosines_into(out: Vectors, leg: DenseLeg, queries: Vectors) -> None:
         out[:, end:] = products[:, whole, :rest]
 
 
-def joint_centre(legs: Sequence[DenseLeg], wide: Sequence[NDArray[np.bool_]]) -> Centre | None:
+def joint_centre(legs: Sequence[DenseLeg], cjk: Sequence[NDArray[np.bool_]]) -> Centre | None:
     """Centre of legs of one dimension, or None while they hold fewer than 50 vectors.
 
-    `wide` tells of each leg's rows which are in wide characters. Costs as much as one query the first time;
+    `cjk` tells of each leg's rows which are CJK texts. Costs as much as one query the first time;
     the answer is kept for as long as the first leg lives, because a map outlives many requests.
     """
     if sum(leg.present for leg in legs) < _CENTRED_FROM:
@@ -166,7 +176,7 @@ def joint_centre(legs: Sequence[DenseLeg], wide: Sequence[NDArray[np.bool_]]) ->
     known = _centres.get(legs[0])
     if known is not None and [other() for other in known[0]] == list(legs[1:]):
         return known[1]
-    fresh = _centre(legs, wide)
+    fresh = _centre(legs, cjk)
     _centres[legs[0]] = (tuple(map(ref, legs[1:])), fresh)
     return fresh
 
@@ -175,24 +185,24 @@ def joint_centre(legs: Sequence[DenseLeg], wide: Sequence[NDArray[np.bool_]]) ->
 _centres: WeakKeyDictionary[DenseLeg, tuple[tuple[ref[DenseLeg], ...], Centre]] = WeakKeyDictionary()
 
 
-def _centre(legs: Sequence[DenseLeg], wide: Sequence[NDArray[np.bool_]]) -> Centre:
+def _centre(legs: Sequence[DenseLeg], cjk: Sequence[NDArray[np.bool_]]) -> Centre:
     present = sum(leg.present for leg in legs)
     total = np.sum([leg.total for leg in legs], axis=0)
-    found = [np.flatnonzero(own & ~leg.missing) for leg, own in zip(legs, wide, strict=True)]
-    count, wide_total = sum(map(len, found)), np.zeros_like(total)
+    found = [np.flatnonzero(own & ~leg.missing) for leg, own in zip(legs, cjk, strict=True)]
+    count, cjk_total = sum(map(len, found)), np.zeros_like(total)
     if 0 < count < present:
         for leg, rows in zip(legs, found, strict=True):
-            wide_total += leg.some(rows).sum(axis=0, dtype=np.float64)
+            cjk_total += leg.some(rows).sum(axis=0, dtype=np.float64)
     else:
         count = 0  # one script is one mean
     drawn = _DRAWN_BY / present * total
     means = np.stack(
         [
-            (total - wide_total + drawn) / (present - count + _DRAWN_BY),
-            (wide_total + drawn) / (count + _DRAWN_BY),
+            (total - cjk_total + drawn) / (present - count + _DRAWN_BY),
+            (cjk_total + drawn) / (count + _DRAWN_BY),
         ]
     ).astype(np.float32)
-    scripts = tuple(own.astype(np.intp) if count else np.zeros(len(own), np.intp) for own in wide)
+    scripts = tuple(own.astype(np.intp) if count else np.zeros(len(own), np.intp) for own in cjk)
     distances = [_distances(leg, means, script) for leg, script in zip(legs, scripts, strict=True)]
     shifts, scales = zip(*distances, strict=True)
     return Centre(means, count > 0, scripts, shifts, scales)
@@ -230,10 +240,6 @@ def _packed(rows: Vectors) -> Vectors:
     if whole < count:
         blocks[whole, :, : len(rows) - whole * _BLOCK] = rows[whole * _BLOCK :].T
     return blocks
-
-
-def _unpacked(blocks: Vectors) -> Vectors:
-    return blocks.transpose(0, 2, 1).reshape(len(blocks) * _BLOCK, blocks.shape[1])
 
 
 def _moved(blocks: Vectors, places: NDArray[np.int64]) -> Vectors:

@@ -4,14 +4,14 @@ A leg is a compressed sparse matrix, terms down and memories across: no vocabula
 object per posting, so ten thousand memories cost five megabytes and assemble in tens of milliseconds. Terms
 are 32-bit hashes; a collision makes two words one, which costs less than the strings would. What depends on
 the whole collection (document frequency, average length) is not in a leg: it is taken at query time over all
-legs the request sees, because per-leg statistics let a small unrelated leg crowd in (design.md D18). That is
-also why an edit can splice its own postings and leave the rest alone.
+legs the request sees, because per-leg statistics let a small unrelated leg crowd in. That is also why an edit
+can splice its own postings and leave the rest alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TypeVar
 
 import msgspec
@@ -28,7 +28,7 @@ _Value = TypeVar("_Value", np.int32, np.uint8)
 _K1 = 1.2
 _B = 0.75
 _MAX_TF = 255
-# Terms that are sorted at once: keeps 35 MiB of resident memory off at 10,000 memories (make bench, P16).
+# Terms that are sorted at once: keeps 35 MiB of resident memory off at 10,000 memories (`make bench`).
 _SORTED_AT_ONCE = 1 << 18
 # Rows that are renumbered at once: their indices, 8 bytes each, fit the processor's cache.
 _RENUMBERED_AT_ONCE = 1 << 17
@@ -55,11 +55,6 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         """Count the memories, those without a single term included."""
         return len(self.lengths)
-
-    @classmethod
-    def empty(cls, size: int) -> LexicalLeg:
-        """Stand in for the leg of that many memories while it is not built: nothing matches."""
-        return cls.build([_NO_TERMS] * size)
 
     @classmethod
     def build(cls, docs: Sequence[Terms]) -> LexicalLeg:
@@ -127,76 +122,97 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
         return self.terms, frequency, _without(rows, gone), _without(self.counts, gone)
 
 
-def scores(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Scores:
-    """BM25 of every memory for every query, as float32 of shape (queries, rows of all legs in turn).
+NO_WORDS = LexicalLeg(
+    _NO_TERMS, np.zeros(1, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.int32)
+)
+"""Stands in for the leg of a map that has none: nothing matches."""
 
-    Zero means that no term matches. Scores are divided by the weight of the query's known terms, so that a
-    long and a short query can be compared: 1 is about what a memory with each of its stems once reaches, to
-    which the beginnings of its words add a fifth.
+
+class Matches(msgspec.Struct, frozen=True, eq=False):
+    """Where the terms of some queries stand in some legs: one walk over the postings, for every reader.
+
+    `terms` uint32 (t,) are each query's distinct terms in turn, its stems first. `begins` (queries + 1,) and
+    `stem_ends` (queries,) say where among them a query's terms begin, and where its stems end. `frequencies`
+    int64 (legs, t) counts the rows that hold a term; `starts` int32 (legs, t) is where its postings start.
+    `rows[leg][query]`, intp, are the postings of all terms of a query in a leg, one after the other.
     """
-    asked = _Asked.of(legs, queries)
-    weight = asked.rarity * (_K1 + 1) / asked.total(asked.rarity * (asked.frequency > 0))
-    weight *= np.where(asked.stems, 1, _BEGINNINGS)
-    average = max(1.0, sum(int(leg.lengths.sum()) for leg in legs) / max(1, sum(map(len, legs))))
-    return np.hstack([asked.summed(leg, weight, _length_norm(leg, average)) for leg in legs])
 
-
-class _Asked(msgspec.Struct, frozen=True, eq=False):
-    """Distinct terms of all queries, each (t,): whose it is, its kind, how many hold it, how rare it is."""
-
-    queries: int
+    legs: tuple[LexicalLeg, ...]
     terms: Terms
-    stems: NDArray[np.bool_]
-    owner: NDArray[np.int64]
-    frequency: NDArray[np.int64]
-    rarity: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> _Asked:
-        unique = [distinct(query) for query in queries]
-        wanted = np.concatenate([*unique, _NO_TERMS])
-        owner = np.repeat(np.arange(len(queries)), [len(query) for query in unique])
-        frequency = np.zeros(len(wanted), np.int64)
-        for leg in legs:
-            start, stop = leg.spans(wanted)
-            frequency += stop - start
-        size = sum(map(len, legs))
-        rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
-        return cls(len(queries), wanted, are_stems(wanted), owner, frequency, rarity)
-
-    def total(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Give each term the sum of its query's weights of its kind, or 1 where that is nothing."""
-        kind = 2 * self.owner + self.stems
-        sums = np.bincount(kind, weight, 2 * self.queries)[kind]
-        return np.where(sums > 0, sums, 1)
-
-    def summed(self, leg: LexicalLeg, weight: NDArray[np.float64], norm: NDArray[np.float32]) -> Scores:
-        """Add the weights of the terms that match, (queries, rows), damped by `norm` (rows,).
-
-        Query by query: what one of them touches fits the processor's cache, which halves the time.
-        """
-        sums = np.zeros((self.queries, len(leg)), np.float32)
-        start, stop = leg.spans(self.terms)
-        ends = np.searchsorted(self.owner, np.arange(self.queries + 1)).tolist()
-        for query, (first, last) in enumerate(pairwise(ends)):
-            if first < last:
-                own = slice(first, last)
-                sums[query] = _damped(leg, start[own], stop[own], weight[own], norm)
-        return sums
+    begins: tuple[int, ...]
+    stem_ends: tuple[int, ...]
+    frequencies: NDArray[np.int64]
+    starts: Ints
+    rows: tuple[tuple[NDArray[np.intp], ...], ...]
 
 
-def _damped(
-    leg: LexicalLeg, start: Ints, stop: Ints, weight: NDArray[np.float64], norm: NDArray[np.float32]
-) -> Scores:
-    """Sum the weights of some stretches of postings by row, each damped by its number of occurrences."""
-    spans = list(map(slice, start.tolist(), stop.tolist()))
-    rows = np.concatenate([leg.rows[span] for span in spans]).astype(np.intp)
-    value = np.repeat(weight.astype(np.float32), stop - start)
-    tf = np.concatenate([leg.counts[span] for span in spans]).astype(np.float32)
-    value *= tf
-    tf += norm.take(rows)
-    value /= tf
-    sums: Scores = np.bincount(rows, value, len(leg)).astype(np.float32)
+def match(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Matches:
+    """Look up the distinct terms of all queries in all legs."""
+    unique = [distinct(query) for query in queries]
+    stems = [are_stems(query) for query in unique]
+    ordered = [part for query, own in zip(unique, stems, strict=True) for part in (query[own], query[~own])]
+    ends = tuple(accumulate(map(len, ordered), initial=0))
+    wanted = np.concatenate([*ordered, _NO_TERMS])
+    spans = np.array([leg.spans(wanted) for leg in legs], np.int32).reshape(len(legs), 2, len(wanted))
+    rows = tuple(
+        tuple(_gathered(leg.rows, own[:, first:last]).astype(np.intp) for first, last in pairwise(ends[::2]))
+        for leg, own in zip(legs, spans, strict=True)
+    )
+    frequencies = (spans[:, 1] - spans[:, 0]).astype(np.int64)
+    return Matches(tuple(legs), wanted, ends[::2], ends[1::2], frequencies, spans[:, 0], rows)
+
+
+def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
+    """Stretches of postings one after the other; `spans` (2, t) are their starts and stops."""
+    if not spans.shape[1]:
+        return postings[:0]
+    return np.concatenate([postings[start:stop] for start, stop in spans.T.tolist()])
+
+
+def scores(matches: Matches) -> list[Scores]:
+    """BM25 of every row for every query, float32 (queries, rows) for each leg; 0 where no term matches.
+
+    Scores are divided by the weight of the query's known terms, so that a long and a short query can be
+    compared: 1 is about what a memory with each of its stems once reaches, to which the beginnings of its
+    words add a fifth.
+    """
+    weight = _weights(matches)
+    size = sum(len(leg.lengths) for leg in matches.legs)
+    average = max(1.0, sum(int(leg.lengths.sum()) for leg in matches.legs) / max(1, size))
+    return [_leg_scores(matches, number, weight, average) for number in range(len(matches.legs))]
+
+
+def _weights(matches: Matches) -> NDArray[np.float64]:
+    """What each term adds to a row that holds it once, (t,)."""
+    frequency = matches.frequencies.sum(axis=0)
+    size = sum(len(leg.lengths) for leg in matches.legs)
+    rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
+    known = rarity * (frequency > 0)
+    weight: NDArray[np.float64] = rarity * (_K1 + 1)
+    for first, middle, last in zip(matches.begins, matches.stem_ends, matches.begins[1:], strict=False):
+        weight[first:middle] /= known[first:middle].sum() or 1
+        weight[middle:last] *= _BEGINNINGS / (known[middle:last].sum() or 1)
+    return weight
+
+
+def _leg_scores(matches: Matches, number: int, weight: NDArray[np.float64], average: float) -> Scores:
+    """Add the weights of the terms that match, damped by occurrences and length, (queries, rows).
+
+    Query by query: what one of them touches fits the processor's cache, which halves the time.
+    """
+    leg, starts = matches.legs[number], matches.starts[number]
+    frequency, norm = matches.frequencies[number], _length_norm(leg, average)
+    sums = np.zeros((len(matches.stem_ends), len(leg.lengths)), np.float32)
+    for query, (first, last) in enumerate(pairwise(matches.begins)):
+        rows, own = matches.rows[number][query], slice(first, last)
+        if not len(rows):
+            continue
+        tf = _gathered(leg.counts, np.stack([starts[own], starts[own] + frequency[own]])).astype(np.float32)
+        value = np.repeat(weight[own].astype(np.float32), frequency[own])
+        value *= tf
+        tf += norm.take(rows)
+        value /= tf
+        sums[query] = np.bincount(rows, value, len(norm))
     return sums
 
 

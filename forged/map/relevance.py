@@ -1,15 +1,19 @@
-"""The gate, which decides whether a store has anything to say about a message.
+"""The gate, which decides whether a store has anything to say about a message: a second reading of a search.
+
+`weigh` takes what a search found, its cosines and postings, and the baseline of the model; nothing is
+compared anew. Out come `Reading.evidence`, one number for the request, and `Reading.near_best`, which leaves
+out the candidates that lie far below the best.
 
 An agent asks before every turn, and most turns ("ok, next") concern no memory at all. Ranking cannot tell:
-the best of many is always there. So one number is found per request, in the same unit for every model and
-every size of store: how far the evidence for the best row stands above what everyday messages reach *in this
-store*, in standard deviations. `retrieval_min_score` is the share of unrelated messages that must stay out; a
-request that falls short injects nothing. An absolute bar for each candidate was measured and costs recall
-(own set 0.785 -> 0.766 at -1 deviation, 0.711 at 0), so of one that passes only what lies far below its own
-best is left out (`near_best`): a small store has not ten memories about anything.
+the best of many is always there. So the evidence is in the same unit for every model and every size of store:
+how far the best row stands above what everyday messages reach *in this store*, in standard deviations.
+`retrieval_min_score` is the share of unrelated messages that must stay out; a request that falls short
+injects nothing. An absolute bar for each candidate was measured and costs recall (own set 0.785 -> 0.766 at
+-1 deviation, 0.711 at 0), so of a request that passes only what lies far below its own best is left out: a
+small store has not ten memories about anything.
 
-With vectors it is the best cosine after the background is taken away, standardised by what the 64 messages of
-the background reach, whatever the model, the number of rows (the best of more is higher) and its hubs. Words
+With vectors it is the best cosine after the baseline is taken away, standardised by what the 64 messages of
+the baseline reach, whatever the model, the number of rows (the best of more is higher) and its hubs. Words
 add to it: the log odds that the message was written with a row in mind rather than without. A likelihood
 ratio exceeds x by chance with a probability of at most exp(-x), in a store of one row as in one of a
 thousand, so alone it needs no statistics of the store, which say nothing while it is small.
@@ -17,7 +21,7 @@ thousand, so alone it needs no statistics of the store, which say nothing while 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import NormalDist
 from weakref import WeakKeyDictionary
@@ -26,20 +30,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map.baseline import LEAST_DIMENSION, Background
-from forged.map.dense import DenseLeg, cosines_into
-from forged.map.lexical import LexicalLeg
-from forged.map.vector_map import Candidate, VectorMap
+from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration
+from forged.map.dense import DenseLeg
+from forged.map.lexical import Matches
+from forged.map.search import Candidate, Found
 from forged.models import Vectors
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import Terms, are_stems, distinct, terms
 
 UNGATED = float("inf")
-"""Evidence where there is no yardstick: everything passes."""
+"""Evidence where there is nothing to compare with: everything passes."""
 
 # A term of the message comes from the row with this share, else from the prior; 0.25-0.6 are alike. Of a long
 # message only so many terms speak of a memory: a pasted log must not drown them.
-_SPEAKS, _SPEAKING = 0.4, 5.0
+_TERM_SHARE, _MAX_TERMS = 0.4, 5.0
 # Share of a term that no everyday message has (3e-5 to 3e-4 are alike), the least share of a common word, and
 # what a short row counts as.
 _RAREST, _COMMON = 1e-4, 5e-4
@@ -51,12 +55,12 @@ _SLACK = 2.25
 # nats is a text quoted in another, and other words or another language prove nothing. Counted from the lower
 # limit, so that words only ever add; then 5 % of unrelated messages reach 1.46 to 1.65 in stores of 1, 5, 30
 # and 160 to 330 rows of both sets, where chance alone would put them at 1.645.
-_WEIGHT, _LEAST, _MOST = 0.15, -2.0, 10.0
+_NAT_WEIGHT, _LEAST_ODDS, _MOST_ODDS = 0.15, -2.0, 10.0
 # What is kept of the candidates: so many deviations below the best, or such a share of the attainable BM25.
 # Own set and LoCoMo's development half, e5: stores of 5, 10 and 30 inject 3, 5-6 and 7-9 memories and not 5,
 # 10 and 10, and lose 0-0.3, 0.3-1.0 and no points of recall@10, whole stores 0.2. At 3 deviations they inject
 # 2.5, 4 and 6-8 for 0.6-0.8, 0.3-1.0 and 0.2 points, but whole stores of LoCoMo lose 0.8.
-_REACH, _WORDED = 4.0, 0.3
+_KEEP_WITHIN_SD, _KEEP_LEXICAL_SHARE = 4.0, 0.3
 # Versions of one memory that are looked at to see whether it alone has a word.
 _MOST_VERSIONS = 64
 _SAME = 1e-6
@@ -68,245 +72,212 @@ def threshold(min_score: float) -> float:
     return _NORMAL.inv_cdf(min(min_score, 1 - 1e-9)) if min_score > 0 else -np.inf
 
 
-def evidence(
-    maps: Sequence[VectorMap],
-    *,
-    texts: Sequence[str],
-    vectors: Vectors | None,
-    background: Background | None,
-    words: bool,
-) -> float:
-    """Standard deviations above an everyday message, the mean of all queries.
+class Reading(msgspec.Struct, frozen=True, eq=False):
+    """How much one search has to do with its queries.
 
-    The mean, and not the best: one lucky guess among five hypotheses let a third of the unrelated in.
-
-    Args:
-        maps: what the request sees.
-        texts: the queries in words.
-        vectors: the same as unit rows, or None: the words alone are asked.
-        background: of the model that made `vectors`; while it is not known the words decide.
-        words: whether the lexical leg takes part.
+    `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` where
+    there is nothing to compare with. `cosines` float32 (queries, rows) are those without the baseline, -inf
+    for a row that cannot be held against it, and None if none can; `spread` is the standard deviation of what
+    everyday messages reach.
     """
-    if vectors is not None and vectors.shape[1] < LEAST_DIMENSION:
-        return UNGATED
-    odds = _odds(maps, texts) if words else None
-    legs = _legs(maps, vectors, background)
-    if vectors is None or background is None or not legs:
-        return UNGATED if odds is None else _from_odds(float(odds.mean()))
-    heights = _heights(legs, vectors, background)
-    if odds is None:
+
+    found: Found
+    evidence: float
+    cosines: Vectors | None = None
+    spread: float = 0.0
+
+    def near_best(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates that, to one query at least, are not far below the best of them.
+
+        Kept as well: candidates with a high lexical score, the only holder of a rare word of the user's own
+        message (which may be the only name in it), and whatever has no vector: a row that shares no word
+        either is no candidate. All of them where there is nothing to compare with.
+        """
+        if self.cosines is None:
+            return list(candidates)
+        columns = [self.found.columns[each.map_index].start + each.row for each in candidates]
+        cosines = self.cosines[:, columns]
+        bar = cosines.max(axis=1, initial=-np.inf) - _KEEP_WITHIN_SD * self.spread
+        near = (cosines >= bar[:, None]).any(axis=0) | np.isneginf(cosines).all(axis=0)
+        named = _only_holders(self.found)
+        return [
+            each
+            for each, is_near in zip(candidates, near.tolist(), strict=True)
+            if is_near
+            or (each.lexical or 0) > _KEEP_LEXICAL_SHARE
+            or _chain_of(self.found, each.map_index, each.row) in named
+        ]
+
+
+def weigh(found: Found, baseline: Baseline | None) -> Reading:
+    """Weigh what a search found; until there is a baseline of its model, only the words are used.
+
+    The mean of the queries counts, and not the best: one lucky guess among five hypotheses let a third of the
+    unrelated in.
+    """
+    if found.vectors is not None and found.vectors.shape[1] < LEAST_DIMENSION:
+        return Reading(found, UNGATED)
+    calibrations = _calibrations_of(found, baseline)
+    if baseline is None or not calibrations:
+        return Reading(found, _of_words(found.matches))
+    cosines = _without_baseline(found, baseline, calibrations)
+    usual = np.max([each.best for each in calibrations.values()], axis=0)
+    spread = max(float(usual.std()), _SAME)
+    heights = (cosines.max(axis=1) - usual.mean()) / spread
+    return Reading(found, _of_both(found, heights, calibrations), cosines, spread)
+
+
+def _of_both(found: Found, heights: NDArray[np.float64], calibrations: Mapping[int, Calibration]) -> float:
+    """Evidence of vectors, by how far each query's best row stands above everyday messages, and of words."""
+    matches = found.matches
+    if matches is None:
         return float(heights.mean())
+    evidence = float((heights + _NAT_WEIGHT * (_limited(log_odds(matches)) - _LEAST_ODDS)).mean())
+    if len(calibrations) == len(found.maps):
+        return evidence
     # A map whose vectors are still on their way has words to say, and no height to be held against it.
-    bare = [each for each in maps if each.dense not in legs]
-    said = _from_odds(float(_odds(bare, texts).mean())) if bare else -np.inf
-    return max(float((heights + _WEIGHT * (odds - _LEAST)).mean()), said)
+    bare = [place for place in range(len(found.maps)) if place not in calibrations]
+    return max(evidence, _of_words(matches, bare))
 
 
-def near_best(
-    maps: Sequence[VectorMap],
-    candidates: Sequence[Candidate],
-    *,
-    message: str,
-    vectors: Vectors | None,
-    background: Background | None,
-) -> list[Candidate]:
-    """Return the candidates that, to one query at least, are not far below the best of them.
-
-    Those too that words speak for: much of what can be shared, or a word of the user's own `message` that
-    nobody says every day and no other memory has, which may be the only name in it. All of them where there
-    is no yardstick, and whatever has no vector: a row that shares no word either is no candidate.
-    """
-    legs = _legs(maps, vectors, background)
-    if vectors is None or background is None or not legs:
-        return list(candidates)
-    found = _reached(maps, candidates, legs, background.queries(vectors), background)
-    bar = found.max(axis=1, initial=-np.inf) - _REACH * _spread([calibrated(leg, background) for leg in legs])
-    near = (found >= bar[:, None]).any(axis=0) | np.isneginf(found).all(axis=0)
-    named = _alone_with_a_word(maps, message)
-    return [
-        each
-        for each, is_near in zip(candidates, near.tolist(), strict=True)
-        if is_near or (each.lexical or 0) > _WORDED or _chain_of(maps, each.map_index, each.row) in named
-    ]
+def _of_words(matches: Matches | None, legs: Sequence[int] | None = None) -> float:
+    """Evidence of words alone: the standard score of an unrelated message that has such odds by chance."""
+    if matches is None:
+        return UNGATED
+    odds = float(_limited(log_odds(matches, legs)).mean())
+    return _NORMAL.inv_cdf(1 - float(np.exp(-odds - _SLACK)))
 
 
-def _alone_with_a_word(maps: Sequence[VectorMap], message: str) -> set[tuple[int, str]]:
-    """Chains, by map and head, that alone have one of the message's words; everyday words do not count."""
-    found = terms(message)
-    wanted = distinct(found[are_stems(found)])
-    wanted = wanted[_prior_of(wanted) <= _RAREST]
+def _limited(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    limited: NDArray[np.float64] = np.clip(odds, _LEAST_ODDS, _MOST_ODDS)
+    return limited
+
+
+def _chain_of(found: Found, map_index: int, row: int) -> tuple[int, str]:
+    """What stands for all versions of a memory: its map, and the id of the newest."""
+    home = found.maps[map_index]
+    memory_id = home.memories[row].id
+    return map_index, home.chains.head_of.get(memory_id, memory_id)
+
+
+def _only_holders(found: Found) -> set[tuple[int, str]]:
+    """Memories that alone have one of the message's words; everyday words do not count."""
+    matches, message = found.matches, found.message
+    if matches is None or message is None:
+        return set()
+    first, last = matches.begins[message], matches.stem_ends[message]
+    rare = first + np.flatnonzero(_prior_of(matches.terms[first:last]) <= _RAREST)
     holders: dict[int, set[tuple[int, str]]] = {}
-    for number, each in enumerate(maps):
-        if each.lexical is None:
-            continue
-        start, stop = each.lexical.spans(wanted)
-        for term in np.flatnonzero(stop > start).tolist():
-            rows = each.lexical.rows[start[term] : min(stop[term], start[term] + _MOST_VERSIONS)]
-            chains = {_chain_of(maps, number, row) for row in rows.tolist()}
-            holders.setdefault(term, set()).update(chains)
+    for place, leg in enumerate(matches.legs):
+        frequencies, starts = matches.frequencies[place], matches.starts[place]
+        for term in rare[frequencies[rare] > 0].tolist():
+            rows = leg.rows[starts[term] :][: min(frequencies[term], _MOST_VERSIONS)]
+            holders.setdefault(term, set()).update(_chain_of(found, place, row) for row in rows.tolist())
     return {chain for chains in holders.values() if len(chains) == 1 for chain in chains}
-
-
-def _chain_of(maps: Sequence[VectorMap], map_index: int, row: int) -> tuple[int, str]:
-    home = maps[map_index]
-    return map_index, home.chains.head(home.memories[row].id)
-
-
-def _reached(
-    maps: Sequence[VectorMap],
-    candidates: Sequence[Candidate],
-    legs: Sequence[DenseLeg],
-    prepared: Vectors,
-    background: Background,
-) -> Vectors:
-    """Centred cosines of queries and candidates, (q, c); -inf for one without a vector."""
-    found = np.full((len(prepared), len(candidates)), -np.inf, np.float32)
-    for number, each in enumerate(maps):
-        leg = each.dense
-        if leg is None or leg not in legs:
-            continue
-        here = [at for at, c in enumerate(candidates) if c.map_index == number and not leg.missing[c.row]]
-        rows = np.array([candidates[at].row for at in here], np.intp)
-        scales = calibrated(leg, background).scales[rows]
-        found[:, here] = background.centred(prepared, prepared @ leg.some(rows).T, scales)
-    return found
-
-
-def _legs(
-    maps: Sequence[VectorMap], vectors: Vectors | None, background: Background | None
-) -> list[DenseLeg]:
-    """Legs that the queries can be held against by this background; not those of another model."""
-    if vectors is None or background is None:
-        return []
-    fitting = (each.dense for each in maps if each.dense is not None and background.fits(each.dense))
-    return [leg for leg in fitting if leg.dimension == vectors.shape[1] and leg.present]
 
 
 # --- vectors -----------------------------------------------------------------------------------------
 
 
-class Calibration(msgspec.Struct, frozen=True, eq=False):
-    """A leg seen against a background: `scales` (n,) of its rows; what each message reaches in it, and where.
-
-    `best` float32 (b,), `holders` intp (b,) the rows that reach it.
-    """
-
-    background: Background
-    scales: NDArray[np.float32]
-    best: NDArray[np.float32]
-    holders: NDArray[np.intp]
-
-
 # Weak: a calibration goes with its leg.
-_known: WeakKeyDictionary[DenseLeg, Calibration] = WeakKeyDictionary()
+_calibrations: WeakKeyDictionary[DenseLeg, Calibration] = WeakKeyDictionary()
 
 
-def calibrated(leg: DenseLeg, background: Background) -> Calibration:
-    """Calibrate a leg, once: 64 products a row, 15 ms at 10,000 rows. `leg` has at least one vector."""
-    known = _known.get(leg)
-    if known is None or known.background is not background:
-        scales = background.scales(leg)
-        cosines = _cosines(leg, background, background.messages, scales)
-        holders = cosines.argmax(axis=1)
-        known = Calibration(background, scales, cosines.max(axis=1), holders)
-        _known[leg] = known
+def calibrated(leg: DenseLeg, baseline: Baseline) -> Calibration:
+    """The calibration of a leg, computed once. `leg` has at least one vector."""
+    known = _calibrations.get(leg)
+    if known is None or known.baseline is not baseline:
+        known = _calibrations[leg] = Calibration.of(leg, baseline)
     return known
 
 
-def carried(before: DenseLeg, places: NDArray[np.int64], leg: DenseLeg, background: Background) -> None:
-    """Calibrate a leg that came of `before` by an edit; row i was `places[i]` there, or is new at -1.
+def carried(before: DenseLeg, places: NDArray[np.int64], leg: DenseLeg, baseline: Baseline) -> None:
+    """Calibrate a leg that came of `before` by an edit; row i was `places[i]` there, or is new at -1."""
+    known = _calibrations.get(before)
+    if known is None or known.baseline is not baseline:
+        calibrated(leg, baseline)
+    else:
+        _calibrations[leg] = known.edited(places, leg)
 
-    Costs as much as the rows that are new, unless one went that a message held to.
+
+def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calibration]:
+    """By map, for those whose vectors were compared with the queries and are of the baseline's model."""
+    if found.cosines is None or baseline is None:
+        return {}
+    dimension = baseline.messages.shape[1]
+    return {
+        place: calibrated(leg, baseline)
+        for place, leg in zip(found.cosines.places, found.cosines.legs, strict=True)
+        if leg.key == baseline.key and leg.dimension == dimension and leg.present
+    }
+
+
+def _without_baseline(found: Found, baseline: Baseline, calibrations: Mapping[int, Calibration]) -> Vectors:
+    """Cosines of queries and rows with mean and axes taken away, (queries, rows); -inf where there are none.
+
+    Derived from the raw ones: a query without its mean m and its shares s of the axes a has the product
+    q @ row - m @ row - s @ (a @ row) with a row, and what does not depend on the query is kept.
     """
-    known = _known.get(before)
-    fresh = np.flatnonzero((places < 0) & ~leg.missing)
-    if known is None or known.background is not background or len(fresh) > len(leg) // 2:
-        calibrated(leg, background)
-        return
-    kept = np.flatnonzero(places >= 0)
-    now_at = np.full(len(before), -1)
-    now_at[places[kept]] = kept
-    holders = now_at[known.holders]
-    if (holders < 0).any():
-        calibrated(leg, background)
-        return
-    scales = np.zeros(len(leg), np.float32)
-    scales[kept] = known.scales[places[kept]]
-    best = known.best
-    if len(fresh):
-        rows = leg.some(fresh)
-        scales[fresh] = background.scales_of(rows)
-        cosines = background.centred(background.messages, background.messages @ rows.T, scales[fresh])
-        higher = cosines.max(axis=1) > best
-        holders = np.where(higher, fresh[cosines.argmax(axis=1)], holders)
-        best = np.maximum(best, cosines.max(axis=1))
-    _known[leg] = Calibration(background, scales, best, holders)
-
-
-def _heights(legs: Sequence[DenseLeg], vectors: Vectors, background: Background) -> NDArray[np.float64]:
-    """How far each query's best row stands above those of the background, in deviations, (q,)."""
-    calibrations = [calibrated(leg, background) for leg in legs]
-    usual = np.max([each.best for each in calibrations], axis=0)
-    queries = background.queries(vectors)
-    found = [
-        _cosines(leg, background, queries, each.scales).max(axis=1)
-        for leg, each in zip(legs, calibrations, strict=True)
-    ]
-    heights: NDArray[np.float64] = (np.max(found, axis=0) - usual.mean()) / _spread(calibrations)
-    return heights
-
-
-def _spread(calibrations: Sequence[Calibration]) -> float:
-    """Standard deviation of what everyday messages reach in all of the legs."""
-    return max(float(np.max([each.best for each in calibrations], axis=0).std()), _SAME)
-
-
-def _cosines(
-    leg: DenseLeg, background: Background, prepared: Vectors, scales: NDArray[np.float32]
-) -> Vectors:
-    products = np.empty((len(prepared), len(leg)), np.float32)
-    cosines_into(products, leg, prepared)
-    cosines = background.centred(prepared, products, scales)
-    cosines[:, leg.missing] = -np.inf
-    return cosines
+    compared = found.cosines
+    assert compared is not None, "there are calibrations of what was compared"
+    rest = compared.queries - baseline.query_mean
+    along = rest @ baseline.dropped_axes.T
+    rest -= along @ baseline.dropped_axes
+    lengths = np.maximum(np.linalg.norm(rest, axis=1), _SAME)[:, None]
+    weights = np.hstack([along, np.ones_like(lengths), (rest @ baseline.passage_mean)[:, None]])
+    result, known = np.empty_like(compared.raw), np.zeros_like(compared.missing)
+    for place, calibration in calibrations.items():
+        columns = found.columns[place]
+        cosines = np.matmul(weights, calibration.products, out=result[:, columns])
+        np.subtract(compared.raw[:, columns], cosines, out=cosines)
+        cosines *= calibration.scales
+        known[columns] = ~compared.missing[columns]
+    result *= 1 / lengths
+    result[:, ~known] = -np.inf
+    return result
 
 
 # --- words -------------------------------------------------------------------------------------------
 
 
-def _odds(maps: Sequence[VectorMap], texts: Sequence[str]) -> NDArray[np.float64]:
-    """Log odds of each query, (q,): the best row's, within limits."""
-    legs = [each.lexical for each in maps if each.lexical is not None and len(each)]
-    odds = [log_odds(legs, terms(text)) for text in texts] if legs else [_LEAST] * len(texts)
-    return np.clip(np.array(odds, np.float64), _LEAST, _MOST)
+def log_odds(matches: Matches, legs: Sequence[int] | None = None) -> NDArray[np.float64]:
+    """Log odds that each query was written with the best of the rows in mind, in nats, (queries,).
 
-
-def log_odds(legs: Sequence[LexicalLeg], message: Terms) -> float:
-    """Log odds that a message was written with the best of the rows in mind, in nats.
-
-    For each of its stems the row speaks with some share, or the prior of everyday messages does; the number
-    of rows is taken off, as the best of them was looked for.
+    For each stem of the query the row speaks with some share, or the prior of everyday messages does; the
+    number of rows is taken off, as the best of them was looked for. Of some of the legs, or of all.
     """
-    wanted = distinct(message[are_stems(message)])
-    rows = sum(map(len, legs))
-    if not len(wanted):
-        return -float(np.log(rows))
-    speaks = min(_SPEAKS, _SPEAKING / len(wanted))
-    share = _prior_of(wanted)
-    best = max(_best_of(leg, wanted, share, speaks) for leg in legs)
-    return best + len(wanted) * float(np.log1p(-speaks)) - float(np.log(rows))
+    numbers = range(len(matches.legs)) if legs is None else legs
+    lengths = {
+        number: matches.legs[number].lengths for number in numbers if len(matches.legs[number].lengths)
+    }
+    if not lengths:
+        return np.full(len(matches.stem_ends), _LEAST_ODDS)
+    in_row = {number: 1 / np.maximum(own, _SHORTEST) for number, own in lengths.items()}
+    prior = _prior_of(matches.terms)
+    odds = [
+        max(_best_row(matches, number, query, prior, own) for number, own in in_row.items())
+        for query in range(len(matches.stem_ends))
+    ]
+    return np.array(odds, np.float64) - float(np.log(sum(map(len, lengths.values()))))
 
 
-def _best_of(leg: LexicalLeg, wanted: Terms, share: NDArray[np.float64], speaks: float) -> float:
-    start, stop = leg.spans(wanted)
-    rows = np.concatenate([leg.rows[a:b] for a, b in zip(start.tolist(), stop.tolist(), strict=True)])
-    in_row = 1 / np.maximum(leg.lengths, _SHORTEST)
-    ratio = np.maximum(in_row[rows] / np.repeat(share, stop - start), 1)
-    return float(np.bincount(rows, np.log1p(speaks / (1 - speaks) * ratio), len(leg)).max())
+def _best_row(
+    matches: Matches, number: int, query: int, prior: NDArray[np.float64], in_row: NDArray[np.float64]
+) -> float:
+    """Log likelihood ratio of a leg's best row, in nats; `in_row` is the share of one term in each row."""
+    first, last = matches.begins[query], matches.stem_ends[query]
+    if first == last:
+        return 0.0
+    share = min(_TERM_SHARE, _MAX_TERMS / (last - first))
+    frequencies = matches.frequencies[number, first:last]
+    rows = matches.rows[number][query][: frequencies.sum()]
+    ratio = np.maximum(in_row[rows] / np.repeat(prior[first:last], frequencies), 1)
+    gains = np.bincount(rows, np.log1p(share / (1 - share) * ratio), len(in_row))
+    return float(gains.max()) + (last - first) * float(np.log1p(-share))
 
 
 def _prior_of(wanted: Terms) -> NDArray[np.float64]:
-    """Share of each term in what is said every day."""
+    """Share of each term in what is said every day; the rarest has one as well."""
     known, share = _prior()
     at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[at] == wanted, np.maximum(share[at], _RAREST), _RAREST)
@@ -327,8 +298,3 @@ def _prior() -> tuple[Terms, NDArray[np.float64]]:
 def _stems(texts: Sequence[str]) -> Terms:
     found = np.concatenate([terms(text) for text in texts])
     return found[are_stems(found)]
-
-
-def _from_odds(odds: float) -> float:
-    """Standard score of an unrelated message that reaches such odds by chance; `odds` is -2 or more."""
-    return _NORMAL.inv_cdf(1 - float(np.exp(-odds - _SLACK)))

@@ -12,7 +12,7 @@ import logging
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.map.baseline import LEAST_DIMENSION, Background
+from forged.map.baseline import LEAST_DIMENSION, Baseline
 from forged.map.dense import DenseLeg
 from forged.maps.endpoint_pause import EndpointPause
 from forged.models import Embedder
@@ -25,10 +25,10 @@ _PARTS = tuple(list(MESSAGES[at : at + 4]) for at in range(0, len(MESSAGES), 4))
 
 
 class BaselineLearner:
-    """Learns one background for all roots; `background` is None until it is known."""
+    """Learns one baseline for all roots; `baseline` is None until it is known."""
 
     def __init__(self, embedder: Embedder | None, pause: EndpointPause, *, needed: bool) -> None:
-        self.background: Background | None = None
+        self.baseline: Baseline | None = None
         self._embedder = embedder
         self._pause = pause
         self._needed = needed
@@ -41,7 +41,7 @@ class BaselineLearner:
         """By what requests are judged: off, words, learning, vectors or failing; and why it is failing."""
         if not self._needed:
             return "off", ""
-        if self.background is not None:
+        if self.baseline is not None:
             return "vectors", ""
         if self._learning is None:
             return "words", ""
@@ -53,13 +53,13 @@ class BaselineLearner:
 
     def check(self, leg: DenseLeg) -> None:
         """Learn it again at once if a leg shows that the model was replaced behind its name."""
-        if self.background is not None and not self.background.fits(leg):
+        if self.baseline is not None and not self.baseline.fits(leg):
             self._outdated = True
             self.learn()
 
     def learn(self) -> None:
         """Start to learn what is not known, unless that is under way or the endpoint asked for patience."""
-        known = self.background is not None and not self._outdated
+        known = self.baseline is not None and not self._outdated
         if not self._needed or known or self._embedder is None or self._pause.refusal() is not None:
             return
         if self._learning is None or self._learning.done():
@@ -84,6 +84,6 @@ class BaselineLearner:
         if queries[0].shape[1] < LEAST_DIMENSION:
             self._needed = False  # there is nothing to learn, however often it is tried
             return
-        self.background = await asyncio.to_thread(
-            Background.of, embedder.key, np.concatenate(queries), np.concatenate(passages)
+        self.baseline = await asyncio.to_thread(
+            Baseline.of, embedder.key, np.concatenate(queries), np.concatenate(passages)
         )

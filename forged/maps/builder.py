@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from forged.errors import ProviderError
 from forged.files.pace import Pace
 from forged.files.scan import scan
-from forged.files.store import MemoryStore, Snapshot
+from forged.files.snapshot import Snapshot
+from forged.files.store import MemoryStore
 from forged.map import chains
-from forged.map.baseline import Background
+from forged.map.baseline import Baseline
 from forged.map.chains import NO_CHAINS, Chains
 from forged.map.lexical import LexicalLeg
-from forged.map.traits import Traits
-from forged.map.vector_map import VectorMap
+from forged.map.vector_map import Traits, VectorMap
 from forged.maps.known_vectors import Known, KnownVectors
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
@@ -122,7 +122,7 @@ class Builder:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
         self._renew = True
         if self._embedder is not None:
-            self._embedder.forget()
+            self._embedder.reset_dimension()
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
@@ -134,8 +134,8 @@ class Builder:
         With `files`, paths that are known to have changed, only these are looked at.
         """
         self._apply_pending_requests()
-        before, store = self.snapshot, self.store
-        found = scan(store.top, store.folders, store.scope, before, files, pause=self._pause, clock=time.time)
+        before = self.snapshot
+        found = scan(self.store.root, before, files, pause=self._pause)
         self.snapshot = found
         memories = found.memories if self._accepts is None else self._accepted(found)
         # A touched file gives a new snapshot of the same memories.
@@ -190,7 +190,7 @@ class Builder:
         for new in changes.added.tolist():
             text = memories[new].content
             hashes[new] = text_hash(text) if text.strip() else b""
-            pace.breathe()
+            pace.yield_if_due()
         return tuple(hashes.tolist())
 
     def _index(self, memories: Sequence[Memory], changes: Changes) -> LexicalLeg:
@@ -211,7 +211,7 @@ class Builder:
         docs = []
         for text in texts:
             docs.append(terms(text))
-            pace.breathe()
+            pace.yield_if_due()
         return docs
 
     def _chains(self, memories: tuple[Memory, ...], changes: Changes) -> Chains:
@@ -249,7 +249,7 @@ class Builder:
         self._renew = self._renew or replaced is not None
         return replaced
 
-    def finish(self, draft: Draft, generation: int, background: Background | None = None) -> VectorMap | None:
+    def finish(self, draft: Draft, generation: int, baseline: Baseline | None = None) -> VectorMap | None:
         """Freeze the next map from a draft and the vectors known by now. Runs in a thread.
 
         Without a lexical leg a memory that has no vector cannot be found, so its older text is kept; None
@@ -264,10 +264,10 @@ class Builder:
                 if self._map is None:
                     return None
                 draft = self._with_older_texts(draft, lost)
-            dense = self._vectors.leg(draft.hashes, background, all_new=not unknown)
+            dense = self._vectors.leg(draft.hashes, baseline, all_new=not unknown)
         new = VectorMap(
-            root=self.store.top,
-            scope=self.store.scope,
+            root=self.store.root.top,
+            scope=self.store.root.scope,
             generation=generation,
             memories=draft.memories,
             lexical=draft.lexical,
@@ -322,7 +322,7 @@ def _compare(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> Change
                 redated.append(row)
         else:
             added.append(row)
-        pace.breathe()
+        pace.yield_if_due()
     return Changes(
         _framed(head, kept_old, len(old), tail),
         _framed(head, kept_new, len(new), tail),

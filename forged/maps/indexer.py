@@ -78,13 +78,13 @@ class Indexer:
         self._counter = 0
         self._listeners: set[Callable[[BuildEvent], None]] = set()
         self._pause = EndpointPause()
-        self.baseline = BaselineLearner(embedder, self._pause, needed=gated)
+        self.learner = BaselineLearner(embedder, self._pause, needed=gated)
 
     def open(self, root: Root) -> RootIndex:
         """The index of a root; the first call starts its first build, and nobody waits for it here."""
         index = self._roots.get(root)
         if index is None:
-            store = MemoryStore(root.top, root.scope)
+            store = MemoryStore(root)
             builder = Builder(store, self._embedder, lexical=self._lexical, accepts=self._accepts)
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
@@ -95,7 +95,7 @@ class Indexer:
     def forget_vectors(self, index: RootIndex) -> None:
         """The next build of this root embeds everything anew, everyday messages as well: `rebuild --full`."""
         index.builder.forget_vectors()
-        self.baseline.renew()
+        self.learner.renew()
 
     def end_silence(self) -> None:
         """Ask an endpoint that wanted patience at once: a person who rebuilds may have mended the cause."""
@@ -118,10 +118,10 @@ class Indexer:
                 else:
                     index.mark()
             if any(index.map is not None and index.map.dense is not None for index in self._roots.values()):
-                self.baseline.learn()  # where the endpoint refused them at first
+                self.learner.learn()  # where the endpoint refused them at first
 
     async def close(self) -> None:
-        await self.baseline.close()
+        await self.learner.close()
         for root in list(self._roots):
             await self._unload(root)
 
@@ -234,7 +234,7 @@ class Indexer:
                 )
             )
 
-        self.baseline.learn()
+        self.learner.learn()
         run = asyncio.create_task(index.builder.embed(draft, progressed))
         try:
             if self._lexical:
@@ -272,12 +272,12 @@ class Indexer:
     async def _swap(self, index: RootIndex, draft: Draft) -> None:
         """Replace the map, by one assignment."""
         goal = index.generations.building
-        new = await asyncio.to_thread(index.builder.finish, draft, goal, self.baseline.background)
+        new = await asyncio.to_thread(index.builder.finish, draft, goal, self.learner.baseline)
         if new is None:
             return
         index.map = new
         if new.dense is not None:
-            self.baseline.check(new.dense)
+            self.learner.check(new.dense)
         index.progress.built_at = time.monotonic()
         self._shown_by_words(index)
         self._metrics.rebuilds += 1

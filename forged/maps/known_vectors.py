@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from forged.errors import ProviderError
 from forged.map import relevance
-from forged.map.baseline import Background
+from forged.map.baseline import Baseline
 from forged.map.dense import DenseLeg
 from forged.maps.embed_batches import EmbeddingRun
 from forged.maps.vector_cache import VectorCache
@@ -67,15 +67,13 @@ class KnownVectors:
         """What to ask for the vectors of the next map: the old ones until the last new one is there."""
         return self.get if self._older is None or all_new else self._older.get
 
-    def leg(
-        self, hashes: Sequence[bytes], background: Background | None, *, all_new: bool
-    ) -> DenseLeg | None:
+    def leg(self, hashes: Sequence[bytes], baseline: Baseline | None, *, all_new: bool) -> DenseLeg | None:
         """The dense leg of texts by hash, calibrated for the gate; None without any vector."""
         cache = self._cache if self._older is None or all_new else self._older
         places = cache.places(hashes)
         leg = self._laid_out(hashes, places, cache, self.of_one_time(all_new=all_new))
         if leg is not None:
-            _calibrate(leg, places, cache.live, background)
+            _calibrate(leg, places, cache.live, baseline)
             if cache is self._cache:
                 cache.adopt(hashes, leg)
         return leg
@@ -105,12 +103,12 @@ class KnownVectors:
 
 
 def _calibrate(
-    leg: DenseLeg, places: NDArray[np.int64], before: DenseLeg | None, background: Background | None
+    leg: DenseLeg, places: NDArray[np.int64], before: DenseLeg | None, baseline: Baseline | None
 ) -> None:
     """Have the gate's view of the new leg ready, so that no search has to wait for it."""
-    if background is None or not leg.present or not background.fits(leg):
+    if baseline is None or not leg.present or not baseline.fits(leg):
         return
     if before is None:
-        relevance.calibrated(leg, background)
+        relevance.calibrated(leg, baseline)
     else:
-        relevance.carried(before, places, leg, background)
+        relevance.carried(before, places, leg, baseline)

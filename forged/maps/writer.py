@@ -17,7 +17,8 @@ import msgspec
 
 from forged.errors import MemoryNotFound
 from forged.files.roots import Root
-from forged.files.store import Snapshot
+from forged.files.scan import scan
+from forged.files.snapshot import Snapshot
 from forged.map import chains
 from forged.maps.root_index import RootIndex
 from forged.memory import Memory
@@ -116,4 +117,4 @@ async def _write(index: RootIndex, memory: Memory) -> Written:
 
 def _on_disk(index: RootIndex) -> Snapshot:
     """What is there now; only what changed since the last scan is read. Runs in a thread."""
-    return index.builder.store.scan(index.builder.snapshot)
+    return scan(index.root, index.builder.snapshot)

@@ -1,7 +1,8 @@
-"""The two seams to models: an `Embedder` and a `ChatModel`, and nothing else about providers.
+"""What the rest of forged knows of models: an `Embedder` makes vectors, a `ChatModel` completes a prompt.
 
-Implementations live beside this file; `factory` picks one from the configuration. None means that the
-model is not configured, which is a state and not an error (ADR-0045).
+Both raise ProviderError and nothing else. `factory` makes them from the configuration, or says why there is
+none: that a model is not configured is a state and no error (ADR-0045). The modules that talk to a provider
+are imported when one is used; importing this package imports none of them.
 """
 
 from __future__ import annotations
@@ -13,15 +14,35 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from forged.models.texts import sendable
+
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]
 
+__all__ = ["ChatModel", "Completion", "Embedder", "Enough", "Kind", "Prompt", "Vectors", "sendable"]
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """One question to a chat model.
+
+    system: the instruction.
+    user: what it is applied to.
+    schema: of the JSON that is wanted; a wish, for not every server can grant it.
+    enough: asked about the text so far whenever more of it came, where the server lets it be watched; True
+        ends the call there and then.
+    """
+
+    system: str
+    user: str
+    schema: dict[str, object] | None = None
+    enough: Enough | None = None
+
 
 class Completion(msgspec.Struct, frozen=True):
-    """A chat model's answer, and its tokens as the endpoint counted them, else estimated at 4 bytes each.
+    """A chat model's answer without its thoughts, and the tokens it took: counted there or estimated here.
 
-    It is not `whole` where it broke off, or the caller had enough before it was over.
+    Not `whole` when it broke off, or the caller had enough before its end.
     """
 
     text: str
@@ -58,7 +79,7 @@ class Embedder(Protocol):
         """
         ...
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         """Accept vectors of another dimension from now on: `rebuild --full`."""
         ...
 
@@ -66,29 +87,10 @@ class Embedder(Protocol):
 
 
 class ChatModel(Protocol):
-    """One completion from a system and a user prompt."""
+    """One completion of a prompt."""
 
-    async def complete(
-        self,
-        system: str,
-        user: str,
-        *,
-        deadline: float,
-        schema: dict[str, object] | None = None,
-        enough: Enough | None = None,
-    ) -> Completion:
-        """Return the reply, its text without think blocks.
-
-        Args:
-            system: the instruction.
-            user: what it is applied to.
-            deadline: absolute `time.monotonic()` seconds.
-            schema: of the JSON that is wanted; a wish, for not every server can grant it.
-            enough: asked about the text so far whenever more of it came, where the server lets it be
-                watched; True ends the call there and then.
-
-        Raises ProviderError.
-        """
+    async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
+        """Return the reply; `deadline` is absolute `time.monotonic()` seconds. Raises ProviderError."""
         ...
 
     async def aclose(self) -> None: ...

@@ -24,7 +24,8 @@ import msgspec
 
 from forged.errors import ProviderError
 from forged.files import atomic
-from forged.models import ChatModel, Completion, Enough
+from forged.models import ChatModel, Completion, Prompt
+from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
 
@@ -240,24 +241,14 @@ class GovernedChat:
         self._governor = governor
         self._purpose = purpose
 
-    async def complete(
-        self,
-        system: str,
-        user: str,
-        *,
-        deadline: float,
-        schema: dict[str, object] | None = None,
-        enough: Enough | None = None,
-    ) -> Completion:
+    async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
         """See `ChatModel`; also raises ProviderError of reason `limit`, without a call."""
-        tokens = _estimate(system) + _estimate(user)
+        tokens = estimate(prompt.system, prompt.user)
         if refusal := self._governor.admit(tokens, can_wait=False):
             raise ProviderError(refusal.message, reason="limit", retry_after_s=refusal.wait_s)
         with self._governor.under_way(tokens):
             try:
-                done = await self._model.complete(
-                    system, user, deadline=deadline, schema=schema, enough=enough
-                )
+                done = await self._model.complete(prompt, deadline=deadline)
             except BaseException as error:  # a cancelled call was on its way as well
                 unread = isinstance(error, ProviderError) and error.reason in _UNREAD
                 self._governor.spend(self._purpose, failed=1, prompt_tokens=0 if unread else tokens)
@@ -305,10 +296,6 @@ class Breaker:
     def is_probe(self) -> bool:
         """Whether the next call only tries if the endpoint is back, and should be a single one."""
         return self._failures >= _FAILURES_TO_OPEN
-
-
-def _estimate(text: str) -> int:
-    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
 
 
 def _plausible(tokens: int) -> int:

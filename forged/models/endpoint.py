@@ -1,4 +1,7 @@
-"""One base URL that is called under a deadline; the only module that knows httpx (design.md D19).
+"""One base URL that is called under a deadline; the only module that knows httpx.
+
+Goes in: a `Call`, its body made and its limits said. Comes out: the bytes of a reply that is no failure;
+everything else raises ProviderError, and a URL that cannot be called ConfigError.
 
 One client per endpoint, kept connected. A call has one deadline over connecting, every attempt and the last
 byte, because httpx's own time-out is per read: a server that drips bytes never meets it. Replies are read as

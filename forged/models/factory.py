@@ -1,7 +1,7 @@
 """From the configuration to the models it names, or to the reason why there is none.
 
-A model that cannot be used is a state that status shows, never a failed start (B12, B13): the lexical leg
-and capture work without it. Only what the user must correct, a model name that means nothing here, raises.
+A model that cannot be used is a state that status shows and never a failed start: search by words and
+capture work without it. A name that means nothing here was refused when the configuration was loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from forged.config import (
     resolve_key,
     shown_url,
 )
-from forged.config.known_models import BUILTIN_LEXICAL, BUILTIN_RULES, LOCAL, runs_in_process, unusable
+from forged.config.known_models import BUILTIN_LEXICAL, BUILTIN_RULES, LOCAL, runs_in_process
 from forged.errors import ConfigError
 from forged.models import ChatModel, Embedder
 
@@ -46,17 +46,15 @@ class ClassifierEndpoint(msgspec.Struct, frozen=True):
 
 
 def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
-    """Return the dense leg's model. Blocks up to 5 s when the key comes from a command.
+    """Return the model that embeds. Blocks up to 5 s when the key comes from a command.
 
-    A model that runs in process is loaded with the first text, not here. Raises ConfigError when the name
-    is of a kind that this version has not.
+    A model that runs in process is loaded with the first text, not here.
     """
     memory, name = config.memory, config.embedder
     if not name:
         return Choice(reason="memory.embedding_model is empty")
     if name == BUILTIN_LEXICAL:
         return Choice(reason="the built-in lexical model is used")
-    _require_usable("embedder", "memory.embedding_model", name)
     if runs_in_process(name):
         return _in_process(config, env)
     key, reason = _key_for(memory.embedding_base_url, memory.embedding_api_key, env)
@@ -97,12 +95,11 @@ def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
 def make_chat_model(config: Config, env: Mapping[str, str]) -> Choice[ChatModel]:
     """Return the model that writes hypotheses, `memory.retrieval_model` at the endpoint of `[llm]`.
 
-    Blocks and raises as `make_embedder` does.
+    Blocks as `make_embedder` does.
     """
     name = config.memory.retrieval_model
     if not name:
         return Choice(reason="memory.retrieval_model is empty")
-    _require_usable("chat", "memory.retrieval_model", name)
     key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
     if reason:
         return Choice(reason=reason)
@@ -115,29 +112,15 @@ def make_classifier(config: Config, env: Mapping[str, str]) -> Choice[Classifier
     """Return what decides what is kept, `config.classifier`, at the endpoint of `[llm]`.
 
     A value and no model, because the process that asks it is another one. Without one, the built-in rules
-    decide if that is what the configuration says, else nothing does. Blocks and raises as `make_embedder`.
+    decide if that is what the configuration says, else nothing does. Blocks as `make_embedder` does.
     """
     name = config.classifier
     if name == BUILTIN_RULES:
         return Choice(reason=f"{BUILTIN_RULES} is used")
-    _require_usable("classifier", _key_that_names(name, config), name)
     key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
     if reason:
         return Choice(reason=reason)
     return Choice(ClassifierEndpoint(name, config.llm.base_url, key))
-
-
-def _key_that_names(classifier: str, config: Config) -> str:
-    memory = config.memory
-    if classifier == memory.classifier_model:
-        return "memory.classifier_model"
-    return "llm.model" if classifier == config.llm.model else "memory.retrieval_model"
-
-
-def _require_usable(role: str, key: str, name: str) -> None:
-    """Refuse what the loading of a configuration refuses, for one that was made otherwise."""
-    if why := unusable(role, name):
-        raise ConfigError(f"{key} = {name}: {why}")
 
 
 def _key_for(url: str, reference: str, env: Mapping[str, str]) -> tuple[str, str]:

@@ -1,9 +1,9 @@
-"""Why an endpoint did not answer: its status and its words, judged into one `Fault`.
+"""Why an endpoint did not answer: status, headers and body of a reply, judged into one `Fault`.
 
-Every provider words its errors in another shape (ecosystem-anchors.md section 6, rule 6): `error` as object
-or text, in a list, at top level, as `detail`, or inside a 200. What is kept is the status, the provider's
-code and one cut sentence, and that only when it repeats nothing of what was sent: some echo the input, some
-a part of the key.
+Pure functions; None is a reply that is no failure. Every provider words its errors in another shape: `error`
+as object or text, in a list, at top level, as `detail`, or inside a 200. What is kept is the status, the
+provider's code and one cut sentence, and that only when it repeats nothing of what was sent: some echo the
+input, some a part of the key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from forged.errors import ProviderError
+from forged.errors import ProviderError, SizeRefused
 
 _MAX_TOLD = 1_000  # judged by patterns, which take their time over 64 kB
 _MAX_MESSAGE = 200
@@ -24,13 +24,6 @@ _DEEPEST = 4
 _MAX_RETRY_AFTER_S = 300.0
 _ECHO = 8
 _SHORTEST = 4
-
-
-class SizeRefused(ProviderError):  # noqa: N818 - reads as what happened
-    """The endpoint says that a request was too large; half of it may pass.
-
-    Its reason is bad_input, or rate_limited where one request exceeds what a minute allows.
-    """
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -48,7 +41,7 @@ class Fault(msgspec.Struct, frozen=True):
         return kind(self.message, reason=self.reason, status=self.status, retry_after_s=self.retry_after_s)
 
 
-# What a message must speak of for a smaller request to be worth a try (rule 3). A refusal names what was too
+# What a message must speak of for a smaller request to be worth a try. A refusal names what was too
 # much in any words, so one of them will do; a 500 has many other causes, so it must name the excess as well.
 _SPEAKS_OF_SIZE = re.compile(r"(?i)batch|input|token|context|length")
 _SPEAKS_OF_EXCESS = re.compile(

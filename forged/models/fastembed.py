@@ -1,4 +1,4 @@
-"""`fastembed:<name>`: an ONNX model, such as seed 004's BGE-small, from a folder that the user has filled.
+"""`fastembed:<name>`: an ONNX model, such as BGE-small, from a folder that the user has filled.
 
 fastembed would download what is missing and blocks 39 s where it cannot, so it is always given the folder,
 and `config.missing` has looked into it before. It leaves the prefix of a query to its caller. Without

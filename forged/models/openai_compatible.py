@@ -1,7 +1,7 @@
-"""Both seams over any OpenAI-compatible endpoint (design.md D19).
+"""`Embedder` and `ChatModel` over any OpenAI-compatible endpoint.
 
-What a request holds and how it is cut to what the other side takes; the call itself is `endpoint`'s, and what
-comes back is read by `replies` and `streams`.
+What a request holds, and how it is cut to what the other side takes. The call itself is `endpoint`'s; what
+comes back is read by `replies` and `streams`. Raises ProviderError alone.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import time
 import msgspec
 import numpy as np
 
-from forged.errors import ProviderError
-from forged.models import Completion, Enough, Kind, Vectors, streams
+from forged.errors import ProviderError, SizeRefused
+from forged.models import Completion, Kind, Prompt, Vectors, streams
 from forged.models.endpoint import Call, Endpoint
-from forged.models.failures import SizeRefused
 from forged.models.replies import read_vectors
-from forged.models.texts import clipped, estimated_tokens, fitting, sendable
+from forged.models.texts import clipped, fitting, ready, sendable
+from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,8 @@ class OpenAICompatibleEmbedder:
     name, and whoever holds vectors has to get them anew.
     """
 
+    chunk = 64
+
     def __init__(
         self,
         base_url: str,
@@ -61,23 +63,14 @@ class OpenAICompatibleEmbedder:
         *,
         query_prefix: str = "",
         passage_prefix: str = "",
-        max_text_tokens: int = _MAX_TEXT_TOKENS,
         backoff_s: float = 0.5,
     ) -> None:
         self._endpoint = Endpoint(base_url, key, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
-        self._max_text_tokens = max_text_tokens
+        self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}"
         self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
         self._dimension = 0
-
-    @property
-    def chunk(self) -> int:
-        return 64
-
-    @property
-    def key(self) -> str:
-        return "\n".join((self._endpoint.shown(), self._model, self._prefixes["passage"]))
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
@@ -87,11 +80,11 @@ class OpenAICompatibleEmbedder:
         Without a deadline the whole call may take 60 s. A blank text is refused without a request.
         """
         until = time.monotonic() + _DEFAULT_TIME_S if deadline is None else deadline
-        ready = [self._ready(text, kind) for text in texts]
+        left = [ready(text, self._prefixes[kind], _MAX_TEXT_TOKENS) for text in texts]
         done: list[Vectors] = []
-        at, most, growth = 0, self._batch, 1
-        while at < len(ready):
-            batch = ready[at : at + fitting(ready[at:], most, self._batch_tokens)]
+        most, growth = self._batch, 1
+        while left:
+            batch = left[: fitting(left, most, self._batch_tokens)]
             try:
                 done.append(await self._embed_batch(batch, until))
             except SizeRefused as refusal:
@@ -101,7 +94,7 @@ class OpenAICompatibleEmbedder:
                     continue
                 done.append(await self._embed_cut(batch[0], until, refusal))
                 most, growth = 1, 2  # it was this text; how many are too many is an open question again
-            at += len(batch)
+            left = left[len(batch) :]
             most = min(most * growth, self._batch)
         # Learned only from a call that went through: a poisoned text also drives the number down. A few
         # long texts do too, hence the floor.
@@ -109,7 +102,7 @@ class OpenAICompatibleEmbedder:
             self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
         return np.concatenate(done) if done else np.zeros((0, self._dimension), dtype=np.float32)
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         self._dimension = 0
 
     async def aclose(self) -> None:
@@ -131,7 +124,7 @@ class OpenAICompatibleEmbedder:
 
     async def _embed_cut(self, text: str, deadline: float, refusal: SizeRefused) -> Vectors:
         """Embed the beginning of a text that was refused as a whole; raises the last refusal."""
-        tokens = estimated_tokens(text) // 2
+        tokens = estimate(text) // 2
         while tokens >= _SMALLEST_CUT:
             try:
                 row = await self._embed_batch([clipped(text, tokens)], deadline)
@@ -141,12 +134,6 @@ class OpenAICompatibleEmbedder:
                 logger.info("text cut host=%s tokens=%d", self._endpoint.host, tokens)
                 return row
         raise refusal
-
-    def _ready(self, text: str, kind: Kind) -> str:
-        text = sendable(text).strip()  # to some servers the line end of a file is one more token
-        if not text:
-            raise ProviderError("a text to embed is blank", reason="bad_input")
-        return clipped(f"{self._prefixes[kind]}{text}", self._max_text_tokens)
 
 
 class EmptyStream(ProviderError):  # noqa: N818 - reads as what happened
@@ -175,34 +162,23 @@ class OpenAICompatibleChat:
         model: str,
         key: str = "",
         *,
-        reasoning_effort: str = "",
         backoff_s: float = 0.5,
         retries: int | None = None,
     ) -> None:
         self._endpoint = Endpoint(base_url, key, backoff_s=backoff_s, retries=retries)
         self._model = model
-        self._reasoning_effort = reasoning_effort
         self._refused = frozenset[str]()
         self._thinks_apart = False
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
-    async def complete(
-        self,
-        system: str,
-        user: str,
-        *,
-        deadline: float,
-        schema: dict[str, object] | None = None,
-        enough: Enough | None = None,
-    ) -> Completion:
+    async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
         """Return the reply's text and its tokens; see `ChatModel`."""
-        sent = (sendable(system), sendable(user))
-        wishes, dropped = _wishes(schema, stream=enough is not None), set[str]()
+        wishes, dropped = _wishes(prompt), set[str]()
         for name in self._refused:
             wishes.pop(name, None)
         while True:
             try:
-                completion = await self._ask(sent, wishes, deadline, enough)
+                completion = await self._ask(prompt, wishes, deadline)
             except ProviderError as error:
                 if not wishes or not self._is_refusal(error, wishes):
                     raise
@@ -214,19 +190,24 @@ class OpenAICompatibleChat:
     async def aclose(self) -> None:
         await self._endpoint.aclose()
 
-    async def _ask(
-        self, sent: tuple[str, str], wishes: dict[str, object], deadline: float, enough: Enough | None
-    ) -> Completion:
-        never_retried = 500 if "response_format" in wishes else None
-        watched = enough if self._thinks_apart else None
-        call = Call(
-            _CHAT, self._body(*sent, wishes), sent, deadline, _CHAT_REPLY_BYTES, never_retried, watched
+    async def _ask(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
+        sent = (sendable(prompt.system), sendable(prompt.user))
+        watched = prompt.enough if self._thinks_apart else None
+        reply = await self._endpoint.post(
+            Call(
+                _CHAT,
+                self._body(*sent, wishes),
+                sent,
+                deadline,
+                cap=_CHAT_REPLY_BYTES,
+                never_retried=500 if "response_format" in wishes else None,
+                enough=watched,
+            )
         )
-        reply = await self._endpoint.post(call)
         if "stream" in wishes and not reply.strip():
             where = self._endpoint.shown(_CHAT)
             raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
-        if enough is not None and watched is None:
+        if prompt.enough is not None and watched is None:
             self._thinks_apart = not streams.opens_in_thought(reply)
         return streams.completion(self._endpoint.shown(_CHAT), reply, sent)
 
@@ -244,17 +225,15 @@ class OpenAICompatibleChat:
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
             **wishes,
         }
-        if self._reasoning_effort:
-            request["reasoning_effort"] = self._reasoning_effort
         return msgspec.json.encode(request)
 
 
-def _wishes(schema: dict[str, object] | None, *, stream: bool) -> dict[str, object]:
+def _wishes(prompt: Prompt) -> dict[str, object]:
     """What a request may hold and a server may refuse, what is least known last."""
     wishes: dict[str, object] = {}
-    if stream:
+    if prompt.enough is not None:
         wishes = {"stream": True, "stream_options": {"include_usage": True}}
-    if schema is not None:
-        wrapped = {"name": "reply", "strict": True, "schema": schema}
+    if prompt.schema is not None:
+        wrapped = {"name": "reply", "strict": True, "schema": prompt.schema}
         wishes["response_format"] = {"type": "json_schema", "json_schema": wrapped}
     return wishes

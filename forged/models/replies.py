@@ -1,16 +1,15 @@
 """What an OpenAI-compatible endpoint answers: vectors, or a text and what it cost.
 
 Pure functions over bytes, so that every provider's habit is a row in a test table and not a server: `index`
-missing or wrong, numbers or base64, JSON with NaN, thoughts beside the answer (ecosystem-anchors.md
-section 6, rules 2, 5 and 8). The rule: only finite unit rows of one size get out, and a strange account of
-tokens never costs the answer.
+missing or wrong, numbers or base64, JSON with NaN, thoughts beside the answer. Only finite unit rows of one
+size get out, and a strange account of tokens never costs the answer. What is no such reply raises
+ProviderError, bad_reply.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -19,7 +18,8 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Completion, Vectors
-from forged.models.texts import estimated_tokens
+from forged.text.thoughts import without_thoughts
+from forged.text.tokens import estimate
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -138,10 +138,6 @@ def _bad_reply(message: str) -> ProviderError:
 
 # --- chat --------------------------------------------------------------------------------------------
 
-_END_OF_THOUGHT = re.compile(r"</(?:think|thinking|thought)>", re.IGNORECASE)
-_THOUGHT = re.compile(r"\s*<(?:think|thinking|thought)>", re.IGNORECASE)
-
-
 # What the two numbers are called, first by OpenAI, then by proxies that pass on what Anthropic counts.
 _PROMPT = ("prompt_tokens", "input_tokens")
 _COMPLETION = ("completion_tokens", "output_tokens")
@@ -170,8 +166,8 @@ def completion_of(
     """
     return Completion(
         without_thoughts(content) or without_thoughts(thoughts),
-        _counted(usage, _PROMPT) or estimated_tokens(*sent),
-        _counted(usage, _COMPLETION) or estimated_tokens(content, thoughts),
+        _counted(usage, _PROMPT) or estimate(*sent),
+        _counted(usage, _COMPLETION) or estimate(content, thoughts),
         whole,
     )
 
@@ -187,21 +183,6 @@ def _counted(usage: object, names: Sequence[str]) -> int:
         if 0 < number <= _MOST_TOKENS and not isinstance(value, bool):
             return number
     return 0
-
-
-def without_thoughts(text: str) -> str:
-    """Return what follows the last think block; nothing if the only one was never closed.
-
-    The opener may be missing, because some chat templates put it into the prompt.
-    """
-    ends = [match.end() for match in _END_OF_THOUGHT.finditer(text)]
-    answer = text[ends[-1] :] if ends else text
-    return "" if _THOUGHT.match(answer) else answer.strip()
-
-
-def ends_a_thought(text: str) -> bool:
-    """Whether a think block ends in a text that none begins."""
-    return bool(_END_OF_THOUGHT.search(text)) and not _THOUGHT.match(text)
 
 
 def plain(content: str | list[dict[str, object]] | None) -> str:

@@ -16,11 +16,10 @@ from forged.models import Completion
 from forged.models.replies import (
     Message,
     completion_of,
-    ends_a_thought,
     plain,
     read_completion,
-    without_thoughts,
 )
+from forged.text.thoughts import ends_a_thought, without_thoughts
 
 _DATA, _DONE = b"data:", b"[DONE]"
 # How llama.cpp gave up until the end of 2025, over a window that is too long for one.

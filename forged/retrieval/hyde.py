@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from forged import conversation
 from forged.conversation import Utterance
 from forged.errors import ProviderError
-from forged.models import ChatModel
+from forged.models import ChatModel, Prompt
 from forged.retrieval.hypotheses import sentences
 from forged.text import prompts
 
@@ -70,7 +70,7 @@ async def _ask(
             stood, found = lines, sentences(lines, count, known=known)
         return len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
 
-    completion = await model.complete(_SYSTEM, user, deadline=deadline, enough=enough)
+    completion = await model.complete(Prompt(_SYSTEM, user, enough=enough), deadline=deadline)
     written = completion.text
     return sentences(written if completion.whole else _whole_lines(written) or written, count, known=known)
 

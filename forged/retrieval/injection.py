@@ -16,6 +16,7 @@ import msgspec
 
 from forged.memory import Memory
 from forged.scopes import Ranked
+from forged.text.tokens import BYTES_PER_TOKEN
 
 _TAG = "forged-memories"
 _LOOKALIKE = re.compile(r"<(?=\s*/?\s*forged-memories)", re.IGNORECASE)
@@ -40,7 +41,7 @@ def render(ranked: Sequence[Ranked], budget_tokens: int = 0) -> Injection:
     until the next would not fit; none is ever split.
     """
     texts = [_entry(number, each) for number, each in enumerate(ranked, 1)]
-    count = _fitting(texts, budget_tokens * 4) if budget_tokens else len(texts)
+    count = _fitting(texts, budget_tokens * BYTES_PER_TOKEN) if budget_tokens else len(texts)
     if count == 0:
         return Injection(omitted=len(texts))
     body = _header(count, len(texts) - count) + "".join(texts[:count])

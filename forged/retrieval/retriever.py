@@ -21,8 +21,7 @@ from forged import conversation
 from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import relevance
-from forged.map.view import View
+from forged.map import View, threshold
 from forged.models import ChatModel, Embedder, Vectors
 from forged.retrieval import hyde, injection
 from forged.retrieval.rank import search_all
@@ -253,7 +252,7 @@ class Retriever:
             top_k=ask.top_k,
             hop_depth=ask.hop_depth,
             deadline=_near(ask.deadline),
-            least_evidence=relevance.threshold(self._tuning.min_score) if gated else float("-inf"),
+            least_evidence=threshold(self._tuning.min_score) if gated else float("-inf"),
             near_best=gated,
         )
         rows, late = await search_all(self._files(view), sources.others, question)

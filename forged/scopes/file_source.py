@@ -14,9 +14,7 @@ from concurrent.futures import Executor
 import msgspec
 
 from forged.files.roots import Root
-from forged.map import chains, relevance, vector_map
-from forged.map.vector_map import Candidate
-from forged.map.view import View
+from forged.map import Candidate, Found, View, hops, search_maps, weigh
 from forged.maps.indexer import Indexer
 from forged.maps.root_index import RootIndex
 from forged.scopes.source import Question, Ranked, Rows
@@ -48,7 +46,7 @@ class FileRoots:
             generation=_shown_by_all(indexes),
             waiting=any(index.map is None and not index.generations.tried for index in indexes),
             problem=_problem(indexes, generation),
-            background=self._indexer.baseline.background,
+            baseline=self._indexer.learner.baseline,
         )
 
 
@@ -90,19 +88,34 @@ class FileSource:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._rows, question)
 
     def _rows(self, question: Question) -> Rows:
-        found = _Search(self._view, question, self._lexical_weight, self._key)
-        if found.evidence < question.least_evidence:
-            return Rows(evidence=found.evidence)
+        found, reading = self._found(question), None
+        if question.least_evidence > _NOTHING and len(self._view):
+            reading = weigh(found, self._view.baseline)
+            if reading.evidence < question.least_evidence:
+                return Rows(evidence=reading.evidence)
         candidates, ranked = self._widened(found, question)
+        if reading is None:
+            return Rows(ranked)
         if not question.near_best:
-            return Rows(ranked, evidence=found.evidence)
-        near = found.near_best(candidates)
+            return Rows(ranked, evidence=reading.evidence)
+        near = reading.near_best(candidates)
         kept = rank(self._view, near, top_k=question.top_k, hop_depth=question.hop_depth)
         ids = {each.memory.id for each in kept}
         far = tuple(each.memory.id for each in ranked if each.memory.id not in ids)
-        return Rows(kept, far, found.evidence)
+        return Rows(kept, far, reading.evidence)
 
-    def _widened(self, found: _Search, question: Question) -> tuple[list[Candidate], tuple[Ranked, ...]]:
+    def _found(self, question: Question) -> Found:
+        texts, message = question.texts, question.message
+        return search_maps(
+            self._view.maps,
+            texts=texts,
+            vectors=question.vectors,
+            lexical_weight=self._lexical_weight,
+            message=texts.index(message) if message in texts else None,
+            key=self._key,
+        )
+
+    def _widened(self, found: Found, question: Question) -> tuple[list[Candidate], tuple[Ranked, ...]]:
         """Look further until `top_k` chains are found: versions of one memory may take all first places.
 
         What lies far below the best is left out later, or the look would go on to the last row for it.
@@ -110,54 +123,11 @@ class FileSource:
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
         k = question.top_k + min(superseded, 3 * question.top_k)
         while True:
-            candidates = found.select(k)
+            candidates = found.best(k)
             ranked = rank(self._view, candidates, top_k=question.top_k, hop_depth=question.hop_depth)
             if len(candidates) < k or sum(each.via == "search" for each in ranked) == question.top_k:
                 return candidates, ranked
             k *= 4
-
-
-class _Search:
-    """One question put to the maps of a view: its evidence, and candidates for as large a k as it takes."""
-
-    def __init__(self, view: View, question: Question, lexical_weight: float, key: str | None) -> None:
-        self._view = view
-        self._question = question
-        self._lexical_weight = lexical_weight
-        self._key = key
-        self.evidence = relevance.UNGATED if question.least_evidence == _NOTHING else self._evidence()
-
-    def _evidence(self) -> float:
-        if not len(self._view):
-            return relevance.UNGATED
-        return relevance.evidence(
-            self._view.maps,
-            texts=self._question.texts,
-            vectors=self._question.vectors,
-            background=self._view.background,
-            words=self._lexical_weight > 0,
-        )
-
-    def select(self, k: int) -> list[Candidate]:
-        texts, message = self._question.texts, self._question.message
-        return vector_map.search(
-            self._view.maps,
-            texts=texts,
-            vectors=self._question.vectors,
-            k=k,
-            lexical_weight=self._lexical_weight,
-            message=texts.index(message) if message in texts else None,
-            key=self._key,
-        )
-
-    def near_best(self, candidates: list[Candidate]) -> list[Candidate]:
-        return relevance.near_best(
-            self._view.maps,
-            candidates,
-            message=self._question.message,
-            vectors=self._question.vectors,
-            background=self._view.background,
-        )
 
 
 def rank(view: View, candidates: Sequence[Candidate], *, top_k: int, hop_depth: int) -> tuple[Ranked, ...]:
@@ -178,7 +148,7 @@ def rank(view: View, candidates: Sequence[Candidate], *, top_k: int, hop_depth: 
             break
     if not any(each.memory.related for each in best.values()):
         return tuple(best.values())
-    reached = chains.hops(tuple(best), view.heads_led_to, depth=hop_depth, limit=top_k)
+    reached = hops(tuple(best), view.heads_led_to, depth=hop_depth, limit=top_k)
     return (*best.values(), *(_as_head(view, each, via="hop") for each in reached))
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from forged.map.view import View
+from forged.map import View
 from forged.memory import Memory
 from forged.models import Vectors
 
@@ -30,7 +30,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     deadline: `time.monotonic()` until which the answer is of use.
 
     Two filters: a source whose evidence falls short of `least_evidence` returns no rows, and with `near_best`
-    it leaves out what lies far below the best of its own.
+    it leaves out what lies far below the best of its own; without the first there is no yardstick for that.
     """
 
     texts: tuple[str, ...]

@@ -1,1 +1,4 @@
-"""What is done to text: pure functions that know no other part of forged."""
+"""What is done to text: pure functions that know no other part of forged.
+
+A shelf and no room: each module stands for itself, and is imported by its own name.
+"""

@@ -2,7 +2,7 @@
 
 "What did we decide in June 2025?" shares no word with what was decided then; the front matter knows the day.
 And who writes several memories within the hour writes about one thing, so that one of them vouches for the
-others. Both are measured beside the constants that use them (`reranking`, `vector_map`).
+others. Both are measured beside the constants that use them (`map/boosts.py`).
 
 A month counts only with a capital letter, since "march" and "may" are verbs, and so do a bare "May" and
 "March" that open a sentence. A bare year says too little, a month without a year is that month of any year.
@@ -39,6 +39,8 @@ _ENGLISH = re.compile(
     rf"(?: (?P<after>[0-3]?\d)(?:st|nd|rd|th)?\b)?(?:,? (?:of )?(?P<year>{_YEAR})\b)?"
 )
 _CHINESE = re.compile(rf"(?:({_YEAR}) ?年 ?)?(?<!\d)(1[0-2]|0?[1-9]) ?月(?: ?([0-3]?\d) ?[日号])?")
+# Every text that names a time has one of these in it. Most have none, and need not be looked at further.
+A_TIME = re.compile(rf"{_YEAR}-|月|{_NAMES}")
 _VERBS = {"May", "March"}
 _LOOKED_BACK = 40  # for a sentence's end; the search takes the square of it
 _OPENS_SENTENCE = re.compile(r"(?:^|[.!?:;\n])\W*$")

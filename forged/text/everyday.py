@@ -1,4 +1,4 @@
-"""What people say to an agent all day, whatever a store holds: the yardstick of `gate`.
+"""Everyday messages and words: what these score in a store is the measure of what has nothing to do with it.
 
 Messages of code, chat, errands and agent noise, fifty in English and fourteen in Chinese, and words that say
 little about any subject; all in our own words, and no message stands in an evaluation set. The words are for

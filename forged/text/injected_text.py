@@ -1,8 +1,8 @@
-r"""Cuts out of a conversation what forged itself has put there, so that no memory is learnt from a memory.
+r"""Cuts out of a text what forged itself has injected, so that no memory is learnt from a memory.
 
 Agents show injections to the model, log them, quote them; without this every injection would come back as
 something that was said. Two things are cut: blocks between the markers of an injection (whose form is fixed
-in `retrieval.injection`), also inside JSON (`\u003cforged-memories ...`), and paragraphs that are, but for
+in `retrieval/injection.py`), also inside JSON (`\u003cforged-memories ...`), and paragraphs that are, but for
 white space, a memory that was injected into this session. What somebody wrote in his own words is left: that
 is the classifier's to compare with the memories that exist.
 """
@@ -22,25 +22,18 @@ _GAP = re.compile(r"\n\s*\n")
 _Paragraphs = tuple[str, ...]
 
 
-def without_echo(text: str, injected: Collection[str]) -> tuple[str, int]:
-    """Return `text` without our own injections, and how many blocks and memories were cut out of it.
-
-    `injected` holds the contents of memories that were injected into this session.
-    """
-    return Echo(injected).cut(text)
-
-
-class Echo:
+class InjectedText:
     """What was injected into one session, ready to be found in many texts."""
 
     def __init__(self, injected: Collection[str]) -> None:
+        """Take the contents of the memories that were injected."""
         self._by_first: defaultdict[str, set[_Paragraphs]] = defaultdict(set)
         for content in injected:
             if flat := tuple(_flat(part) for part in _GAP.split(content.strip()) if part.strip()):
                 self._by_first[flat[0]].add(flat)
 
     def cut(self, text: str) -> tuple[str, int]:
-        """As `without_echo`."""
+        """Return `text` without our own injections, and how many blocks and memories were cut out of it."""
         text, blocks = _without_blocks(text)
         text, memories = self._without_memories(text)
         return text, blocks + memories

@@ -1,7 +1,7 @@
 """Whether two texts say the same: equal but for typography, or one is the other with a word or two more.
 
 A window is sent again with every turn, so what was kept once is proposed again and again in slightly other
-words (behaviours.md bug 24). Taking two facts for one loses the second for ever, while a repetition costs a
+words. Taking two facts for one loses the second for ever, while a repetition costs a
 line of prompt; so nothing counts as alike that could be news. Similarity of vectors was rejected for that
 reason: "use tabs" and "never use tabs" lie closer together than most paraphrases.
 
@@ -91,7 +91,7 @@ _LEAD_IN = re.compile(
 )
 _ARTICLES = frozenset(("a", "an", "the", "please"))
 _DASHES = frozenset("-–—•")
-_SAME = {"i": "user", "am": "is", "are": "is", "has": "have", "does": "do", "users": "users"}
+_READ_AS = {"i": "user", "am": "is", "are": "is", "has": "have", "does": "do", "users": "users"}
 _CONTRACTIONS = tuple(
     (re.compile(rf"{short}\b", re.IGNORECASE), long)
     for short, long in (
@@ -183,11 +183,11 @@ def _word(chunk: str, begins: bool) -> _Word | None:
         return None if chunk in _DASHES else _Word((bare or chunk).casefold())
     lower = bare.casefold()
     if "`" in chunk or (bare != lower and not (begins and bare[1:] == lower[1:])):
-        return _Word(_SAME.get(lower, lower))  # a name: Rails is not the plural of rail
+        return _Word(_READ_AS.get(lower, lower))  # a name: Rails is not the plural of rail
     if lower in _ARTICLES:
         return None
     is_ordinary = bare == lower and len(lower) > 3 and lower.isascii() and lower not in _TURNING
-    return _Word(_SAME.get(lower) or _singular(lower), is_ordinary)
+    return _Word(_READ_AS.get(lower) or _singular(lower), is_ordinary)
 
 
 _known_word = lru_cache(_CACHED_CHUNKS)(_word)

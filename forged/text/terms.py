@@ -1,4 +1,4 @@
-"""From a text to what the lexical leg counts: hashed stems of its words, and the beginnings of these words.
+"""The terms of a text, which search by words counts: hashed stems of its words, and how these begin.
 
 Lower-cased English stems without stop words; identifiers whole and in parts; pairs of characters where words
 are not separated by spaces. Beside each stem of letters stands its beginning, four letters: "dancer" and

@@ -2,8 +2,8 @@
 
 Structured messages keep tool content in parts of its own, which nobody reads here. Some agents write it into
 the text itself, as `<tool>...</tool>` (Forge, ADR-0019) or in a dozen other spellings; what stands there is a
-file's content or a command's output, nothing that was said. A pattern from opener to closer is not enough
-(bug 32): arguments hold closers and openers, and people write about tags. So:
+file's content or a command's output, nothing that was said. A pattern from opener to closer is not enough,
+for arguments hold closers and openers, and people write about tags. So:
 
 - An element ends where its name's openers and closers balance; CDATA inside it is opaque. One that never ends
   reaches to the end of the text: a slip may lose text, never give it away.

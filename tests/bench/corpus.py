@@ -1,7 +1,8 @@
-"""Memories to measure with: deterministic texts, files and vectors, alike in every process.
+"""Memories to measure with: deterministic texts, files and vectors, alike in every process and every commit.
 
-Words follow Zipf's law over 4,000 stems, as text does: a vocabulary of two dozen words would put every term
-into every memory, and the lexical leg would be measured on something that nobody has.
+It imports nothing of forged, so that two commits are given the same bytes. Words follow Zipf's law over 4,000
+stems, as text does: a vocabulary of two dozen words would put every term into every memory, and the lexical
+leg would be measured on something that nobody has.
 """
 
 from __future__ import annotations
@@ -11,41 +12,56 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
-
-from forged.files.frontmatter import render
-from forged.memory import Memory, Related
-from forged.models import Vectors
+from numpy.typing import NDArray
 
 DIMENSION = 384
 BODY_BYTES = 600
-_SYLLABLES = [
-    "ba",
-    "ce",
-    "di",
-    "fo",
-    "gu",
-    "ka",
-    "le",
-    "mi",
-    "no",
-    "pu",
-    "ra",
-    "se",
-    "ti",
-    "vo",
-    "wu",
-    "xa",
-    "ye",
-    "zi",
-    "lo",
-    "mer",
-    "tan",
-    "gil",
-    "sor",
-    "pad",
-]
+_SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu", "ra", "se")
+_SYLLABLES += ("ti", "vo", "wu", "xa", "ye", "zi", "lo", "mer", "tan", "gil", "sor", "pad")
 _WORDS = 4000
+_FILE = """---
+id: {id}
+created_at: {when}
+updated_at: {when}
+version: 1
+scope: repo
+category: project-conventions
+{related}session_id: session-{session}
+trigger: cadence
+---
+{content}"""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """One memory: its id, what it says, and the bytes of its file."""
+
+    id: str
+    content: str
+    file: bytes
+
+
+def memory(number: int, edition: int = 0, body_bytes: int = BODY_BYTES) -> Text:
+    """One memory of 600 bytes; another edition has the same id and other words."""
+    source = random.Random(number * 1_000_003 + edition)
+    text = " ".join([f"fact{number}edition{edition}", *words(source, body_bytes // 5)])
+    content = text[: body_bytes - 1] + "\n"
+    when = f"2026-01-{number % 28 + 1:02}T{number % 24:02}:00:00.000000Z"
+    file = _FILE.format(
+        id=name(number), when=when, related=_related(number), session=number % 50, content=content
+    )
+    return Text(name(number), content, file.encode())
+
+
+def _related(number: int) -> str:
+    """Links of a third each of the memories to none, one and two of those before them."""
+    edges = [
+        f"    - id: {name(number - back)}\n      relationship: refines\n"
+        for back in range(1, number % 3 + 1)
+        if number >= back
+    ]
+    return "related:\n" + "".join(edges) if edges else ""
 
 
 def words(source: random.Random, count: int) -> list[str]:
@@ -61,46 +77,37 @@ def _word(rank: int) -> str:
     return name
 
 
-def memory(number: int, edition: int = 0, scope: str = "repo") -> Memory:
-    """One memory of 600 bytes; another edition has the same id and other words."""
-    source = random.Random(number * 1_000_003 + edition)
-    text = " ".join([f"fact{number}edition{edition}", *words(source, 110)])
-    when = f"2026-01-{number % 28 + 1:02}T{number % 24:02}:00:00.000000Z"
-    return Memory(
-        id=name(number),
-        content=text[: BODY_BYTES - 1] + "\n",
-        created_at=when,
-        updated_at=when,
-        version=1,
-        scope=scope,
-        category="project-conventions",
-        session_id=f"session-{number % 50}",
-        trigger="cadence",
-        related=tuple(Related(name(number - back), "refines") for back in range(1, number % 3 + 1)),
-    )
-
-
 def name(number: int) -> str:
     return f"mem_{number:06d}"
 
 
-def write(top: Path, count: int, edition: int = 0, folder: str = ".forge/memory") -> Path:
+def write(
+    top: Path,
+    count: int,
+    edition: int = 0,
+    folder: str = ".forge/memory",
+    body_bytes: int = BODY_BYTES,
+) -> Path:
     """Files of `count` memories below a root's top; returns their directory."""
     place = top / folder
     place.mkdir(parents=True)
     for number in range(count):
-        (place / f"{name(number)}.md").write_bytes(render(memory(number, edition)))
+        (place / f"{name(number)}.md").write_bytes(memory(number, edition, body_bytes).file)
     return place
+
+
+def opening(number: int, count: int = 12) -> str:
+    """The first words of a memory: who asks so means this one."""
+    return " ".join(memory(number).content.split()[:count])
 
 
 def hypotheses(number: int, count: int = 5) -> tuple[str, ...]:
     """Sentences of a dozen words; the first is about the memory of this number."""
     source = random.Random(-number - 1)
-    own = " ".join(memory(number).content.split()[:12])
-    return (own, *(" ".join(words(source, 12)) for _ in range(count - 1)))
+    return (opening(number), *(" ".join(words(source, 12)) for _ in range(count - 1)))
 
 
-def vector(text: str) -> Vectors:
+def vector(text: str) -> NDArray[np.float32]:
     """A unit vector that depends on the first word alone: whoever begins alike means the same."""
     first = text.partition(" ")[0]
     seed = int.from_bytes(hashlib.blake2b(first.encode(), digest_size=8).digest())
@@ -108,6 +115,13 @@ def vector(text: str) -> Vectors:
     return row / np.linalg.norm(row)
 
 
-def vectors(texts: Sequence[str]) -> Vectors:
+def vectors(texts: Sequence[str]) -> NDArray[np.float32]:
     """Unit rows, shape (len(texts), 384)."""
     return np.stack([vector(text) for text in texts])
+
+
+def units(seed: int, count: int, dimension: int) -> NDArray[np.float32]:
+    """Random unit rows, the same for forged and for the library beside it."""
+    rows = np.random.default_rng(seed).standard_normal((count, dimension), dtype=np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows

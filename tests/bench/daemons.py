@@ -5,27 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from measuring import HERE, Broken, directory, plain_environment, process
+from commits import NOT_DRIVEN, Checkout
+from processes import Broken, Missing, directory, plain_environment, process
 
 from forged_client import framing, protocol
 
-READY_S = 30.0
+_READY_S = 60.0
 
 
 class Daemon:
     """Where a started daemon is, and what it may see: `home` is its HOME, `repo` a workspace in it."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, checkout: Checkout, top: Path) -> None:
+        self.checkout = checkout
         self.home = top / "home"
         self.repo = self.home / "repo"
+        self.workspace = str(self.repo)
         self.socket = str(top / "run" / "forged.sock")
-        self.embedded = top / "embedded"
         self.pid = 0
+        self._embedded = top / "embedded"
 
     def prepare(self) -> None:
         (self.repo / ".git").mkdir(parents=True)
@@ -35,43 +37,52 @@ class Daemon:
         return plain_environment(
             HOME=str(self.home),
             FORGED_SOCKET=self.socket,
-            BENCH_EMBEDDED=str(self.embedded),
+            BENCH_EMBEDDED=str(self._embedded),
             FORGED_MEMORY__EMBEDDING_MODEL="builtin:lexical",  # not what happens to be installed
         )
 
     def command(self, *, stub: bool) -> list[str | Path]:
         if stub:
-            return [sys.executable, HERE / "stub_daemon.py"]
-        return [sys.executable, "-m", "forged", "serve", "--log-level", "warning"]
+            return [self.checkout.python, self.checkout.driver("stub_daemon.py")]
+        return [self.checkout.python, "-m", "forged", "serve", "--log-level", "warning"]
 
     def passages_embedded(self) -> int:
         """How many texts the stub embedder was given."""
-        return int(self.embedded.read_text()) if self.embedded.exists() else 0
+        return int(self._embedded.read_text()) if self._embedded.exists() else 0
 
 
 @contextlib.contextmanager
-def prepared() -> Iterator[Daemon]:
+def prepared(checkout: Checkout) -> Iterator[Daemon]:
     """A home and a repository for a daemon that is not started yet."""
     with directory() as top:
-        daemon = Daemon(top)
+        daemon = Daemon(checkout, top)
         daemon.prepare()
         yield daemon
 
 
 @contextlib.contextmanager
-def serving(daemon: Daemon, *, stub: bool = False) -> Iterator[None]:
-    """Run the daemon until the end of the block."""
+def serving(daemon: Daemon, *, stub: bool = False) -> Iterator[Caller]:
+    """Run the daemon until the end of the block, and be connected to it; `stub` gives it vectors."""
     with process(daemon.command(stub=stub), daemon.environment(), cwd="/") as child:
         daemon.pid = child.pid
-        Caller(daemon.socket).close()
-        yield
+
+        def is_alive() -> bool:
+            if child.poll() == NOT_DRIVEN and not daemon.checkout.is_this:
+                raise Missing(f"{daemon.checkout.name} has no driver for it")
+            return child.poll() is None
+
+        with contextlib.closing(Caller(daemon.socket, is_alive)) as caller:
+            yield caller
 
 
 class Caller:
-    """A blocking connection: hello at once, then whole frames out and bodies of replies in."""
+    """A blocking connection: hello at once, then whole frames out and bodies of replies in.
 
-    def __init__(self, path: str, ready_s: float = READY_S) -> None:
-        self._socket = _dialled(path, ready_s)
+    Raises Broken if nobody listens at the path within a minute, or while the server is no longer alive.
+    """
+
+    def __init__(self, path: str, is_alive: Callable[[], bool] = lambda: True) -> None:
+        self._socket = _dialled(path, is_alive)
         self._buffer = bytearray(1 << 20)
         self._view = memoryview(self._buffer)
         self._have = self._used = 0
@@ -114,22 +125,26 @@ class Caller:
             raise Broken(reply.message)
         return reply
 
+    def rebuild(self, daemon: Daemon, *, full: bool = False) -> None:
+        """Have the daemon look at its repository, until both legs show what is there."""
+        self.call(protocol.Rebuild(id=2, workspace=daemon.workspace, full=full, wait=True))
+
     def close(self) -> None:
         self._socket.close()
 
 
-def _dialled(path: str, ready_s: float) -> socket.socket:
+def _dialled(path: str, is_alive: Callable[[], bool]) -> socket.socket:
     """Connect as soon as somebody listens."""
-    deadline = time.monotonic() + ready_s
+    deadline = time.monotonic() + _READY_S
     while True:
         dialled = socket.socket(socket.AF_UNIX)
-        dialled.settimeout(ready_s)
+        dialled.settimeout(_READY_S)
         try:
             dialled.connect(path)
         except OSError:
             dialled.close()
-            if time.monotonic() > deadline:
-                raise Broken(f"no daemon at {path} after {ready_s} s") from None
+            if time.monotonic() > deadline or not is_alive():
+                raise Broken("the daemon did not start to listen") from None
             time.sleep(0.001)
         else:
             return dialled

@@ -1,26 +1,29 @@
-"""P12: from a file renamed into place to a retrieve that returns it, beside watchfiles' bare event."""
+"""Rows of an edit: from a file renamed into place to a retrieve that returns it, beside a bare event."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import random
+import select
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 import corpus
+from commits import Checkout
 from daemons import Caller, Daemon, prepared, serving
-from measuring import Broken, Figure, ms, p50, p99, plain_environment, process
+from judging import Goal
+from processes import Broken, directory, plain_environment, process
+from row import Row, Side
+from sampling import Probe, p99
 
-from forged.files.frontmatter import render
-from forged.memory import Memory
 from forged_client import framing, protocol
 
-_CHANGES = 120
-_LIMITS = {1_000: 0.3, 10_000: 1.0}
+_CHANGES = 30
 _PATIENCE_S = 10.0
 _SETTLING_S = 0.5
 _WATCHER = """
@@ -28,57 +31,80 @@ import os, sys, time, watchfiles
 print("ready", flush=True)
 for changes in watchfiles.watch(sys.argv[1]):
     now = time.monotonic()
-    for _, path in changes:
-        print(os.path.basename(path), now, flush=True)
+    print(now, *(os.path.basename(path) for _, path in changes), flush=True)
 """
 
 
-def until_found() -> Sequence[Figure]:
-    """The same renames are seen by both; every second one makes a new file, the others replace one."""
-    return [_measured(memories, limit) for memories, limit in _LIMITS.items()]
+def found(memories: int) -> Side:
+    """The slowest of thirty edits, every second a new file, until a retrieve returned it by its vector."""
+
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with prepared(checkout) as daemon:
+            place = corpus.write(daemon.repo, memories)
+            with serving(daemon, stub=True) as caller, contextlib.closing(Caller(daemon.socket)) as events:
+                caller.rebuild(daemon)
+                events.send(framing.encode(protocol.Events(id=2, workspace=daemon.workspace)))
+                edits = _edits(memories)
+
+                def round_() -> float:
+                    before = daemon.passages_embedded()
+                    taken = []
+                    for edited in itertools.islice(edits, _CHANGES):
+                        began = _renamed(place, edited)
+                        taken.append(_found(daemon, caller, events, edited) - began)
+                    embedded = daemon.passages_embedded() - before
+                    if embedded != _CHANGES:
+                        raise Broken(f"{_CHANGES} changes, but {embedded} texts were embedded")
+                    return p99(taken)
+
+                yield round_
+
+    return side
 
 
-def _measured(memories: int, limit: float) -> Figure:
-    with prepared() as daemon:
-        place = corpus.write(daemon.repo, memories)
-        with serving(daemon, stub=True), _Watcher(place) as watcher:
-            caller, events = Caller(daemon.socket), Caller(daemon.socket)
-            caller.call(protocol.Rebuild(id=2, workspace=str(daemon.repo), wait=True))
-            events.send(framing.encode(protocol.Events(id=2, workspace=str(daemon.repo))))
-            before = daemon.passages_embedded()
-            pauses = random.Random(12)
-            ours, theirs = [], []
-            for number in range(_CHANGES):
-                time.sleep(0.08 * (1 + pauses.random()))
-                edited = corpus.memory(number if number % 2 else memories + number, edition=2 + number)
-                began = _renamed(place, edited)
-                ours.append(_found(daemon, caller, events, edited) - began)
-                theirs.append(watcher.saw(f"{edited.id}.md", began) - began)
-            embedded = daemon.passages_embedded() - before
-            caller.close()
-            events.close()
-    if embedded != _CHANGES:
-        raise Broken(f"{_CHANGES} changes, but {embedded} texts were embedded")
-    raw = {
-        "found p50": ms(p50(ours)),
-        "found p99": ms(p99(ours)),
-        "event p50": ms(p50(theirs)),
-        "event p99": ms(p99(theirs)),
-        "texts embedded per change": "1",
-    }
-    return Figure(f"change to found p99 / watchfiles event, {memories}", p99(ours) / p99(theirs), limit, raw)
+def _event(memories: int) -> Side:
+    """The slowest of as many events of `watchfiles.watch` with its defaults, in a process of its own."""
+
+    @contextlib.contextmanager
+    def side(_: Checkout) -> Iterator[Probe]:
+        with directory() as top:
+            place = corpus.write(top, memories)
+            command = [sys.executable, "-c", _WATCHER, place]
+            with process(command, plain_environment(), stdout=subprocess.PIPE, bufsize=0) as child:
+                assert child.stdout is not None
+                child.stdout.readline()
+                time.sleep(_SETTLING_S)  # it does not say when its watches stand
+                edits = _edits(memories)
+
+                def round_() -> float:
+                    return p99(
+                        [_seen(child.stdout, place, edit) for edit in itertools.islice(edits, _CHANGES)]
+                    )
+
+                yield round_
+
+    return side
 
 
-def _renamed(place: Path, memory: Memory) -> float:
+def _edits(memories: int) -> Iterator[corpus.Text]:
+    """Endless edits at uneven times: an even beat would fall into step with a watcher's."""
+    pauses = random.Random(12)
+    for number in itertools.count():
+        time.sleep(0.04 * (1 + 2 * pauses.random()))
+        yield corpus.memory(number % memories if number % 2 else memories + number, edition=2 + number)
+
+
+def _renamed(place: Path, memory: corpus.Text) -> float:
     """Put the file in place as an editor does; the moment before its rename."""
     draft = place / f".{memory.id}.tmp"
-    draft.write_bytes(render(memory))
+    draft.write_bytes(memory.file)
     began = time.monotonic()
     draft.rename(place / f"{memory.id}.md")
     return began
 
 
-def _found(daemon: Daemon, caller: Caller, events: Caller, memory: Memory) -> float:
+def _found(daemon: Daemon, caller: Caller, events: Caller, memory: corpus.Text) -> float:
     """When a retrieve returned the new text: asked whenever the daemon says that it swapped a map."""
     words = " ".join(memory.content.split()[:12])
     deadline = time.monotonic() + _PATIENCE_S
@@ -86,7 +112,7 @@ def _found(daemon: Daemon, caller: Caller, events: Caller, memory: Memory) -> fl
         event = framing.decode_reply(events.next())
         if not isinstance(event, protocol.Progress) or event.event != "swapped":
             continue
-        reply = caller.call(protocol.Retrieve(id=3, workspace=str(daemon.repo), hypotheses=(words,)))
+        reply = caller.call(protocol.Retrieve(id=3, workspace=daemon.workspace, hypotheses=(words,)))
         assert isinstance(reply, protocol.Retrieved)
         if any(
             hit.id == memory.id and hit.content == memory.content and hit.cosine for hit in reply.memories
@@ -95,39 +121,31 @@ def _found(daemon: Daemon, caller: Caller, events: Caller, memory: Memory) -> fl
     raise Broken(f"{memory.id} was not found within {_PATIENCE_S} s")
 
 
-class _Watcher:
-    """`watchfiles.watch` with its defaults in a process of its own, and when it named which file."""
+def _seen(events: IO[bytes], place: Path, memory: corpus.Text) -> float:
+    """Seconds from the rename to the event that names the file."""
+    began = _renamed(place, memory)
+    while select.select([events], [], [], _PATIENCE_S)[0]:
+        moment, *names = events.readline().decode().split()
+        if f"{memory.id}.md" in names:
+            return float(moment) - began
+    raise Broken(f"watchfiles did not see {memory.id}")
 
-    def __init__(self, place: Path) -> None:
-        self._running = process(
-            [sys.executable, "-c", _WATCHER, place], plain_environment(), stdout=subprocess.PIPE
-        )
-        self._seen: dict[str, float] = {}
-        self._changed = threading.Condition()
 
-    def __enter__(self) -> Self:
-        child = self._running.__enter__()
-        assert child.stdout is not None
-        child.stdout.readline()
-        time.sleep(_SETTLING_S)  # it does not say when its watches stand
-        self._reader = threading.Thread(target=self._read, args=(child.stdout,))
-        self._reader.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._running.__exit__(None, None, None)
-        self._reader.join()
-
-    def _read(self, lines: IO[bytes]) -> None:
-        for line in lines:
-            name, _, moment = line.decode().strip().partition(" ")
-            with self._changed:
-                self._seen[name] = float(moment)
-                self._changed.notify_all()
-
-    def saw(self, name: str, after: float) -> float:
-        """When it told of this file, once that is later than `after`."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._seen.get(name, 0.0) > after, _PATIENCE_S):
-                raise Broken(f"watchfiles did not see {name}")
-            return self._seen[name]
+ROWS = (
+    Row(
+        name="edit-1k",
+        what="file renamed to found, slowest of 30, 1,000 memories / watchfiles' default event alone",
+        goal=Goal(0.12),
+        goal_from="P12: saved in the editor, found at once; a bare event without its wait was 0.07",
+        ours=found(1_000),
+        theirs=_event(1_000),
+    ),
+    Row(
+        name="edit-10k",
+        what="the same, 10,000 memories",
+        goal=Goal(0.3),
+        goal_from="P12",
+        ours=found(10_000),
+        theirs=_event(10_000),
+    ),
+)

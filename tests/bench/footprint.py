@@ -1,47 +1,125 @@
-"""P16: what the daemon holds in memory, beside the matrix that it cannot do without."""
+"""Rows of memory: the daemon with all its processes, beside a vector store and beside the bare matrix."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterator
 
 import corpus
-from daemons import Caller, prepared, serving
-from measuring import Broken, Figure, plain_environment, process, rss_mib
+from commits import Checkout
+from daemons import Caller, Daemon, prepared, serving
+from judging import Goal
+from processes import Broken, family, need_package, peer, pss_mib, rss_mib
+from row import Row, Side
+from sampling import Probe
 
 from forged_client import protocol
 
 _MEMORIES = 10_000
-_MATRIX = f"""
-import numpy, sys
-rows = numpy.random.default_rng(1).standard_normal(({_MEMORIES}, {corpus.DIMENSION}), dtype=numpy.float32)
-print("ready", flush=True)
-sys.stdin.read()
-"""
+_PATIENCE_S = 60.0
 
 
-def daemon() -> Sequence[Figure]:
-    """Resident memory with both legs of 10,000 memories, after searches; against numpy and the matrix."""
-    with prepared() as daemon:
-        corpus.write(daemon.repo, _MEMORIES)
-        with serving(daemon, stub=True):
-            caller = Caller(daemon.socket)
-            caller.call(protocol.Rebuild(id=2, workspace=str(daemon.repo), wait=True))
-            for number in range(20):
-                reply = caller.call(
-                    protocol.Retrieve(id=3, workspace=str(daemon.repo), hypotheses=corpus.hypotheses(number))
-                )
-                assert isinstance(reply, protocol.Retrieved)
-                if reply.legs != ("lexical", "dense"):
-                    raise Broken(f"only {reply.legs} answered")
-            ours = rss_mib(daemon.pid)
-            caller.close()
-    env = plain_environment(OPENBLAS_NUM_THREADS="1")
-    command = [sys.executable, "-c", _MATRIX]
-    with process(command, env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        floor = rss_mib(child.pid)
-    raw = {"daemon": f"{ours:.1f} MiB", "numpy and matrix": f"{floor:.1f} MiB"}
-    return [Figure("RSS / numpy and the matrix", ours / floor, 2.6, raw)]
+def held(memories: int, weigh: Callable[..., float], *, everything: bool) -> Side:
+    """MiB of a new daemon with both legs, after twenty searches.
+
+    With `everything` also those of its worker and tracker, which are there once a turn was captured.
+    """
+
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with prepared(checkout) as daemon:
+            corpus.write(daemon.repo, memories)
+
+            def round_() -> float:
+                with serving(daemon, stub=True) as caller:
+                    caller.rebuild(daemon)
+                    _search(caller, daemon)
+                    if everything:
+                        _capture(caller, daemon)
+                    return weigh(*(family(daemon.pid) if everything else (daemon.pid,)))
+
+            yield round_
+
+    return side
+
+
+def _search(caller: Caller, daemon: Daemon) -> None:
+    for number in range(20):
+        texts = corpus.hypotheses(number)
+        reply = caller.call(protocol.Retrieve(id=3, workspace=daemon.workspace, hypotheses=texts))
+        assert isinstance(reply, protocol.Retrieved)
+        if reply.legs != ("lexical", "dense"):
+            raise Broken(f"only {reply.legs} answered")
+
+
+def _capture(caller: Caller, daemon: Daemon) -> None:
+    """One turn, until the worker has judged it."""
+    messages = (
+        protocol.Message("user", "We always deploy on Tuesdays, never on Fridays."),
+        protocol.Message("assistant", "Understood."),
+    )
+    caller.call(protocol.Capture(id=4, workspace=daemon.workspace, session_id="bench", messages=messages))
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        status = caller.call(protocol.Status(id=5))
+        assert isinstance(status, protocol.StatusReport)
+        if status.capture.finished and status.capture.worker_pid in family(daemon.pid):
+            return
+        time.sleep(0.05)
+    raise Broken(f"the captured turn was not judged within {_PATIENCE_S} s")
+
+
+def _chroma(measure: str) -> Side:
+    """One process for all rounds: it takes 20 s of CPU to fill and then lies still."""
+
+    @contextlib.contextmanager
+    def side(_: Checkout) -> Iterator[Probe]:
+        need_package("chromadb", "chromadb")
+        with peer("chromadb", _MEMORIES, measure) as running:
+            yield running.figure
+
+    return side
+
+
+@contextlib.contextmanager
+def _matrix(_: Checkout) -> Iterator[Probe]:
+    with peer("matrix", _MEMORIES, "rss") as running:
+        yield running.figure
+
+
+_P16 = "P16: two processes in less than one vector store"
+
+ROWS = (
+    Row(
+        name="memory-chroma",
+        what="RSS of daemon, worker and tracker, 10,000 with vectors, after a captured turn / chromadb",
+        goal=Goal(0.6),
+        goal_from=f"{_P16}; a prototype was 0.48",
+        ours=held(_MEMORIES, rss_mib, everything=True),
+        theirs=_chroma("rss"),
+        unit="MiB",
+        warm_up=False,
+    ),
+    Row(
+        name="memory-chroma-pss",
+        what="the same by PSS, where a shared page counts once",
+        goal=Goal(0.6),
+        goal_from="P16",
+        ours=held(_MEMORIES, pss_mib, everything=True),
+        theirs=_chroma("pss"),
+        unit="MiB",
+        warm_up=False,
+        slow=True,
+    ),
+    Row(
+        name="memory-matrix",
+        what="RSS of the daemon alone, 10,000 with vectors / numpy and the matrix",
+        goal=Goal(1.3),
+        goal_from="P16; a prototype was 1.1",
+        ours=held(_MEMORIES, rss_mib, everything=False),
+        theirs=_matrix,
+        unit="MiB",
+        warm_up=False,
+    ),
+)

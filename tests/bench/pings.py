@@ -1,4 +1,7 @@
-"""P1 and P2: a ping through the real daemon, against C and against Redis from Python; all on one core."""
+"""Rows of the wire: a round trip through the real daemon, against C and against Redis from Python.
+
+One client shares a core with its server; sixteen have the machine.
+"""
 
 from __future__ import annotations
 
@@ -6,93 +9,162 @@ import contextlib
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from daemons import Caller, prepared, serving
-from measuring import (
-    HERE,
-    Broken,
-    Figure,
-    Missing,
-    directory,
-    in_turn,
-    needs,
-    on_one_core,
-    p50,
-    process,
-    timed,
-    us,
-)
+import corpus
+from commits import Checkout
+from daemons import Caller, Daemon, prepared, serving
+from judging import Goal
+from loads import Call, Load, load
+from processes import HERE, Broken, Missing, directory, need_package, need_program, on_one_core, process
+from row import Row, Side
+from sampling import Probe, median_of
 
 from forged_client import framing, protocol
 
-_ROUNDS, _CALLS = 15, 300
-_PING = framing.encode(protocol.Ping(id=2))
+if TYPE_CHECKING:
+    import redis
 
-
-def against_c() -> Sequence[Figure]:
-    """P1: a fixed frame and the bytes of its reply, against the same between two C programs."""
-    with directory() as place, _c_server(place) as (program, path), prepared() as daemon, serving(daemon):
-        (place / "ping").write_bytes(_PING)
-        caller = Caller(daemon.socket)
-        floor: list[float] = []
-        ours: list[float] = []
-        with on_one_core(daemon.pid):
-            for _ in range(_ROUNDS):
-                floor.append(_asked(program, path, place / "ping"))
-                ours.append(p50([timed(lambda: caller.ping(_PING)) for _ in range(_CALLS)]))
-        caller.close()
-    ratio = statistics.median(mine / c for mine, c in zip(ours, floor, strict=True))
-    return [Figure("ping p50 / C to C", ratio, 1.6, {"forged": us(p50(ours)), "C to C": us(p50(floor))})]
+_CALLS = 300
+_CLIENTS, _EACH = 16, 2_000
+_REPLY_BYTES = 16 << 10
+_BODY_BYTES = 640  # ten memories and what they link to, in the text and in the list, make the reply
+_PING = protocol.Ping(id=2)
+_PING_FRAME = framing.encode(_PING)
 
 
 @contextlib.contextmanager
-def _c_server(place: Path) -> Iterator[tuple[Path, str]]:
-    """The compiled program, and the socket that it serves."""
-    needs(program="cc")
-    program, path = place / "pingpong", str(place / "c.sock")
-    built = subprocess.run(["cc", "-O2", "-o", program, HERE / "pingpong.c"], capture_output=True, text=True)
-    if built.returncode:
-        raise Missing(f"`cc` cannot build pingpong.c: {built.stderr.strip()[:200]}")
-    with on_one_core(), process([program, "serve", path]):
-        _wait_for(path)
-        yield program, path
+def _raw_ping(checkout: Checkout) -> Iterator[Probe]:
+    """A fixed frame, and the bytes of its reply."""
+    with prepared(checkout) as daemon, serving(daemon) as caller:
+        yield _on_its_core(daemon.pid, lambda: caller.ping(_PING_FRAME))
 
 
-def _asked(program: Path, path: str, frame: Path) -> float:
-    """Median round trip of one client process, in seconds."""
-    command = [program, "ask", path, str(_CALLS), frame]
-    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    return statistics.median(int(line) for line in out.split()) / 1e9
+@contextlib.contextmanager
+def _typed_ping(checkout: Checkout) -> Iterator[Probe]:
+    """Encoded and decoded, as redis-py does it on its side."""
+    with prepared(checkout) as daemon, serving(daemon) as caller:
+        yield _on_its_core(daemon.pid, lambda: caller.call(_PING))
 
 
-def against_redis() -> Sequence[Figure]:
-    """P2: typed ping and decoded reply, against redis-py with its C parser."""
-    needs(program="redis-server")
-    needs(package="redis")
-    needs(package="hiredis")
-    import redis
+def _on_its_core(pid: int, call: Call) -> Probe:
+    def round_() -> float:
+        with on_one_core(pid):
+            return median_of(call, _CALLS)
 
-    with directory() as place, prepared() as daemon, serving(daemon):
+    return round_
+
+
+@contextlib.contextmanager
+def _c_to_c(_: Checkout) -> Iterator[Probe]:
+    """The same bytes between two C programs that block."""
+    need_program("cc", "apt-get install gcc")
+    with directory() as place:
+        program, path = place / "pingpong", str(place / "c.sock")
+        built = subprocess.run(["cc", "-O2", "-o", program, HERE / "pingpong.c"], capture_output=True)
+        if built.returncode:
+            raise Missing(f"cc cannot build pingpong.c: {built.stderr.decode().strip()[:200]}")
+        (place / "ping").write_bytes(_PING_FRAME)
+        command = [program, "ask", path, str(_CALLS), place / "ping"]
+
+        with process([program, "serve", path]) as server:
+            _wait_for(path)
+
+            def round_() -> float:
+                with on_one_core(server.pid):
+                    said = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+                return statistics.median(map(int, said.split())) / 1e9
+
+            yield round_
+
+
+@contextlib.contextmanager
+def _redis() -> Iterator[tuple[str, int]]:
+    """A Redis server of its own on a Unix socket that keeps nothing: its path and process."""
+    need_program("redis-server", "apt-get install redis-server")
+    need_package("redis", "redis")
+    need_package("hiredis", "hiredis")
+    with directory() as place:
         path = str(place / "redis.sock")
         quiet = ["--save", "", "--appendonly", "no", "--dir", str(place), "--loglevel", "warning"]
         command = ["redis-server", "--port", "0", "--unixsocket", path, *quiet]
         with process(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
             _wait_for(path)
-            peer = redis.Redis(unix_socket_path=path)
-            caller = Caller(daemon.socket)
+            yield path, server.pid
 
-            def ping() -> None:
-                caller.call(protocol.Ping(id=2))
 
-            with on_one_core(daemon.pid, server.pid):
-                taken = in_turn({"forged": ping, "redis": peer.ping}, _ROUNDS, calls=_CALLS)
-            caller.close()
-            peer.close()
-    ours, theirs = p50(taken["forged"]), p50(taken["redis"])
-    raw = {"forged": us(ours), "redis-py + hiredis": us(theirs)}
-    return [Figure("ping p50 / redis-py + hiredis", ours / theirs, 0.75, raw)]
+def _redis_client(path: str) -> redis.Redis:
+    import redis
+
+    return redis.Redis(unix_socket_path=path)
+
+
+@contextlib.contextmanager
+def _redis_ping(_: Checkout) -> Iterator[Probe]:
+    with _redis() as (path, pid), contextlib.closing(_redis_client(path)) as peer:
+        yield _on_its_core(pid, peer.ping)
+
+
+@contextlib.contextmanager
+def _redis_get(_: Checkout) -> Iterator[Probe]:
+    with _redis() as (path, pid), contextlib.closing(_redis_client(path)) as peer:
+        peer.set("reply", bytes(_REPLY_BYTES))
+        yield _on_its_core(pid, lambda: peer.get("reply"))
+
+
+@contextlib.contextmanager
+def _cached_reply(checkout: Checkout) -> Iterator[Probe]:
+    """A turn that was answered before: a reply of 16 KiB out of the turn cache."""
+    with prepared(checkout) as daemon:
+        corpus.write(daemon.repo, 100, body_bytes=_BODY_BYTES)
+        with serving(daemon, stub=True) as caller:
+            caller.rebuild(daemon)
+            texts = tuple(corpus.opening(number) for number in range(0, 100, 20))
+            turn = protocol.Retrieve(
+                id=3, workspace=daemon.workspace, session_id="s", turn_id="t", hypotheses=texts
+            )
+            frame = framing.encode(turn)
+            caller.ask(frame)
+            size = len(caller.ask(frame))
+            reply = caller.call(turn)
+            if not isinstance(reply, protocol.Retrieved) or not reply.cached:
+                raise Broken("the second answer to a turn is not from the cache")
+            if not 0.9 * _REPLY_BYTES < size < 1.1 * _REPLY_BYTES:
+                raise Broken(f"the reply has {size} bytes, wanted about {_REPLY_BYTES}")
+            yield _on_its_core(daemon.pid, lambda: caller.call(turn))
+
+
+def _sixteen(read: Callable[[Load], float]) -> Side:
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with prepared(checkout) as daemon, serving(daemon):
+            yield lambda: read(load(lambda _: _pinging(daemon), _CLIENTS, _EACH))
+
+    return side
+
+
+def _pinging(daemon: Daemon) -> Call:
+    caller = Caller(daemon.socket)
+    return lambda: caller.call(_PING)
+
+
+def _sixteen_of_redis(read: Callable[[Load], float]) -> Side:
+    @contextlib.contextmanager
+    def side(_: Checkout) -> Iterator[Probe]:
+        with _redis() as (path, _pid):
+            yield lambda: read(load(lambda _: _redis_client(path).ping, _CLIENTS, _EACH))
+
+    return side
+
+
+def _rate(taken: Load) -> float:
+    return taken.per_second
+
+
+def _slowest(taken: Load) -> float:
+    return taken.p99_s
 
 
 def _wait_for(path: str) -> None:
@@ -101,3 +173,52 @@ def _wait_for(path: str) -> None:
         if time.monotonic() > deadline:
             raise Broken(f"nothing serves {path}")
         time.sleep(0.005)
+
+
+ROWS = (
+    Row(
+        name="ping-c",
+        what="ping p50 / C to C, one core",
+        goal=Goal(1.3),
+        goal_from="P1: as fast as C; a bare asyncio server was 1.38",
+        ours=_raw_ping,
+        theirs=_c_to_c,
+        rounds=15,
+    ),
+    Row(
+        name="ping-redis",
+        what="typed ping p50 / redis-py + hiredis, one core",
+        goal=Goal(0.6),
+        goal_from="P2: faster than Redis from Python; a bare asyncio server was 0.62",
+        ours=_typed_ping,
+        theirs=_redis_ping,
+        rounds=15,
+    ),
+    Row(
+        name="reply-redis",
+        what="cached turn of 16 KiB p50 / redis-py GET of 16 KiB, one core",
+        goal=Goal(0.6),
+        goal_from="P2; a bare asyncio server was 0.63",
+        ours=_cached_reply,
+        theirs=_redis_get,
+        rounds=15,
+    ),
+    Row(
+        name="clients-redis",
+        what="16 clients, pings a second / redis-py",
+        goal=Goal(1.8, at_least=True),
+        goal_from="P2; a bare asyncio server was 1.50 to 1.75",
+        ours=_sixteen(_rate),
+        theirs=_sixteen_of_redis(_rate),
+        unit="/s",
+    ),
+    Row(
+        name="clients-redis-p99",
+        what="16 clients, ping p99 / redis-py",
+        goal=Goal(1.0),
+        goal_from="P2: not above Redis's; a bare asyncio server was 0.65 to 0.8",
+        ours=_sixteen(_slowest),
+        theirs=_sixteen_of_redis(_slowest),
+        slow=True,
+    ),
+)

@@ -1,152 +1,130 @@
-"""`make bench`: the performance promises of forged, each as a ratio to a peer or a floor of the same run.
+"""`make bench`: what forged promises of its speed, each row a ratio to a peer or a floor of the same run.
 
-    python tests/bench/run.py [--only P7,P12] [--runs 3] [--json]
+    python tests/bench/run.py [ROW...]               rows by name, `all`, or without one all that are not slow
+    python tests/bench/run.py --against REV [ROW...] this checkout against another commit, round by round
+    python tests/bench/run.py --list
 
-The best of the runs counts, because a neighbour can only make a run worse; a promise that no run keeps ends
-with exit code 1. What cannot be measured here (no C compiler, no Redis, no faiss) is named and skipped.
+The median of at least seven rounds decides. Exit code 0: every row is met (or no worse); 1: a row is missed,
+worse or broken; 2: a row is a gap, because something that it needs is not here. A gap is not a pass.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import platform
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-import edits
-import footprint
+import commits
+import judging
 import msgspec
-import pings
-import rebuilds
-import scans
-import searches
-import starts
-from measuring import Broken, Figure, Measurement, Missing, environment
+import table
+from judging import Outcome
+from processes import ONE_THREAD, Broken, plain_environment
+from row import Row, measured
 
-# Set on some shared machines; with foreign kernels the figures say nothing about forged. Only the benchmarks
-# drop them: what a user sets for OpenBLAS is his own affair.
-_BLAS_OVERRIDES = {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"}
-_BLAS_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # as the daemon has it
-
-MEASUREMENTS: dict[str, Measurement] = {
-    "P1": pings.against_c,
-    "P2": pings.against_redis,
-    "P4": searches.against_faiss,
-    "P7": searches.over_the_socket,
-    "P9": scans.cold,
-    "P10": scans.unchanged,
-    "P11": rebuilds.ping_meanwhile,
-    "P12": edits.until_found,
-    "P14": starts.daemon,
-    "P16": footprint.daemon,
-    "import": starts.client,
-}
-
-
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of output: a figure of one run, or (run 0) the verdict over all runs."""
-
-    promise: str
-    run: int = 0
-    figure: Figure | None = None
-    best: float = 0.0
-    limit: float = 0.0
-    verdict: str = ""
-    reason: str = ""
-
-
-Printed = Callable[[Line], None]
+_KERNELS = """
+import numpy
+try:
+    from threadpoolctl import threadpool_info
+    print(numpy.__version__, *(f"{x.get('version')} {x.get('architecture')}" for x in threadpool_info()))
+except ImportError:
+    print(numpy.__version__, "kernels unknown, threadpoolctl is not installed")
+"""
 
 
 def main() -> int:
     options = _options()
-    _start_anew_without_overrides()
-    printed: Printed = _as_json if options.json else _as_text
-    if options.json:
-        print(msgspec.json.encode({"environment": environment()}).decode(), flush=True)
-    else:
-        print("\n".join(f"{name:>11}  {value}" for name, value in environment().items()), flush=True)
-    failed = 0
-    for promise in options.only:
-        failed += _judged(promise, options.runs, printed)
-    return 1 if failed else 0
-
-
-def _start_anew_without_overrides() -> None:
-    """OpenBLAS has read its environment when numpy was imported, so this takes a new process."""
-    wanted = {
-        name: value for name, value in os.environ.items() if name not in _BLAS_OVERRIDES
-    } | _BLAS_THREADS
-    if wanted != dict(os.environ):
-        os.execve(sys.executable, [sys.executable, *sys.argv], wanted)
-
-
-def _judged(promise: str, runs: int, printed: Printed) -> int:
-    """Measure one promise; the number of its figures that no run kept."""
-    seen: dict[str, list[Figure]] = {}
-    reason = ""
-    for run in range(1, runs + 1):
-        try:
-            figures = MEASUREMENTS[promise]()
-        except Missing as missing:
-            printed(Line(promise, verdict="skipped", reason=str(missing)))
-            return 0
-        except Broken as broken:
-            reason = f"run {run} is broken: {broken}"
-            printed(Line(promise, run, reason=reason))
-            continue
-        for figure in figures:
-            seen.setdefault(figure.name, []).append(figure)
-            printed(Line(promise, run, figure))
-    if not seen:
-        printed(Line(promise, verdict="FAIL", reason=reason))
-        return 1
-    return sum(_verdict(promise, figures, printed) for figures in seen.values())
-
-
-def _verdict(promise: str, figures: Sequence[Figure], printed: Printed) -> int:
-    best = min(figures, key=lambda figure: figure.ratio)
-    verdict = "pass" if best.holds else "FAIL"
-    printed(Line(promise, best=round(best.ratio, 3), limit=best.limit, verdict=verdict, reason=best.name))
-    return not best.holds
-
-
-def _as_text(line: Line) -> None:
-    if line.verdict:
-        best = f"best {line.best:.2f}x, limit {line.limit}x" if line.limit else ""
-        print(
-            f"{line.promise:>7}  {line.verdict}: {'; '.join(filter(None, (line.reason, best)))}", flush=True
-        )
-    elif line.figure is None:
-        print(f"{line.promise:>7}  {line.reason}", flush=True)
-    else:
-        raw = ", ".join(f"{name} {value}" for name, value in line.figure.raw.items())
-        print(
-            f"{line.promise:>7}  run {line.run}  {line.figure.name}  {line.figure.ratio:.2f}x  ({raw})",
-            flush=True,
-        )
-
-
-def _as_json(line: Line) -> None:
-    print(msgspec.json.encode(line).decode(), flush=True)
+    try:
+        rows = table.chosen(tuple(options.rows))
+    except table.UnknownRow as unknown:
+        print(f"no row {unknown}; --list shows them", file=sys.stderr)
+        return 64
+    if options.list:
+        return _listed(rows if options.rows else table.ROWS)
+    outcomes = []
+    print(_machine(), flush=True)
+    with contextlib.ExitStack() as stack:
+        other = stack.enter_context(commits.checked_out(options.against)) if options.against else None
+        for row in rows:
+            outcome = measured(row, commits.this(), other)
+            outcomes.append(outcome)
+            print(msgspec.json.encode(outcome).decode() if options.json else _line(row, outcome), flush=True)
+    print("\n".join((f"load at the end {_load()}", *judging.summary(outcomes))))
+    return judging.exit_code(outcomes)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure what forged promises about its speed.")
-    known = ", ".join(MEASUREMENTS)
-    parser.add_argument("--only", type=_promises, default=list(MEASUREMENTS), help=f"some of {known}")
-    parser.add_argument("--runs", type=int, default=3, help="how often each is measured; the best counts")
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser = argparse.ArgumentParser(description="Measure what forged promises of its speed.")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="rows by name, or all")
+    parser.add_argument("--against", metavar="REV", help="measure another commit beside this checkout")
+    parser.add_argument("--list", action="store_true", help="say what rows there are, and measure nothing")
+    parser.add_argument("--json", action="store_true", help="one JSON object a row")
     return parser.parse_args()
 
 
-def _promises(text: str) -> list[str]:
-    wanted = text.split(",")
-    unknown = [name for name in wanted if name not in MEASUREMENTS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; use {', '.join(MEASUREMENTS)}")
-    return wanted
+def _listed(rows: Sequence[Row]) -> int:
+    for row in rows:
+        slow = " [slow]" if row.slow else ""
+        print(f"{row.name:<21} {row.goal!s:>8}  {row.what}; goal from {row.goal_from}{slow}")
+    return 0
+
+
+def _line(row: Row, outcome: Outcome) -> str:
+    head = f"{outcome.row:<21} {outcome.verdict:<8}"
+    if outcome.ratio is None or outcome.ours is None or outcome.theirs is None:
+        return f"{head} {outcome.reason}"
+    spread = f"{outcome.ratio:.2f} ({outcome.low:.2f}-{outcome.high:.2f})"
+    ours, theirs = map(_SHOWN[row.unit], (outcome.ours, outcome.theirs))
+    return f"{head} {spread:<20} {outcome.reason:<13} {ours:>9} {theirs:>9}  {row.what}"
+
+
+def _seconds(seconds: float) -> str:
+    for unit, size in (("s", 1), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+_SHOWN: dict[str, Callable[[float], str]] = {
+    "s": _seconds,
+    "MiB": lambda size: f"{size:.0f} MiB",
+    "/s": lambda rate: f"{rate:.0f}/s",
+}
+
+
+def _machine() -> str:
+    """What a reader needs to judge the figures."""
+    env = plain_environment(**ONE_THREAD)
+    numpy = subprocess.run([sys.executable, "-c", _KERNELS], env=env, capture_output=True, text=True).stdout
+    lines = {
+        "cpu": f"{_cpu()}, {len(os.sched_getaffinity(0))} cores",
+        "load": _load(),
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "numpy": numpy.strip(),
+        "columns": "verdict, median ratio (smallest-largest of a round), goal, ours, theirs",
+    }
+    return "\n".join(f"{name:<21} {value}" for name, value in lines.items())
+
+
+def _cpu() -> str:
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return platform.processor() or "unknown"
+
+
+def _load() -> str:
+    return " ".join(f"{load:.2f}" for load in os.getloadavg())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Broken as broken:
+        print(broken, file=sys.stderr)
+        sys.exit(1)

@@ -1,54 +1,61 @@
-"""P9 and P10: reading a whole store, and looking at one in which nothing changed."""
+"""Rows of reading a store: all of it, and looking at one in which nothing changed."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import corpus
-from measuring import Broken, Figure, directory, in_turn, ms, p50
-
-from forged.files.store import MemoryStore
-from forged.memory import Scope
+from commits import Checkout
+from daemons import prepared, serving
+from judging import Goal
+from processes import directory
+from row import Row
+from sampling import Probe, median_of
 
 _FILES = 10_000
-_ROUNDS = 7
 
 
-def cold() -> Sequence[Figure]:
-    """P9: scan and parse, against the same files only opened and read."""
+@contextlib.contextmanager
+def _scan(checkout: Checkout) -> Iterator[Probe]:
+    with directory() as top:
+        corpus.write(top, _FILES)
+        with checkout.inside("scan", top, _FILES) as running:
+            yield running.figure
+
+
+@contextlib.contextmanager
+def _rescan(checkout: Checkout) -> Iterator[Probe]:
+    with directory() as top:
+        corpus.write(top, _FILES)
+        with checkout.inside("rescan", top) as running:
+            yield running.figure
+
+
+@contextlib.contextmanager
+def _rescan_of_the_daemon(checkout: Checkout) -> Iterator[Probe]:
+    """With the pauses that it makes for other work, asked for and waited for over the socket."""
+    with prepared(checkout) as daemon:
+        corpus.write(daemon.repo, _FILES)
+        with serving(daemon) as caller:
+            caller.rebuild(daemon)
+            yield lambda: median_of(lambda: caller.rebuild(daemon), 3)
+
+
+@contextlib.contextmanager
+def _reading(_: Checkout) -> Iterator[Probe]:
     with directory() as top:
         place = corpus.write(top, _FILES)
-        store = MemoryStore(str(top), Scope.REPO)
-        found = store.scan()
-        if len(found.memories) != _FILES or found.problems:
-            raise Broken(f"{len(found.memories)} memories and {len(found.problems)} problems")
-        del found
-        taken = in_turn({"forged": store.scan, "floor": lambda: _read_all(place)}, _ROUNDS)
-    return [_figure("scan and parse / scandir + open + read", taken, 3.6)]
+        yield lambda: median_of(lambda: _read_all(place), 1)
 
 
-def unchanged() -> Sequence[Figure]:
-    """P10: a rescan, against scandir and stat."""
+@contextlib.contextmanager
+def _looking(_: Checkout) -> Iterator[Probe]:
     with directory() as top:
         place = corpus.write(top, _FILES)
-        store = MemoryStore(str(top), Scope.REPO)
-        before = store.scan()
-        if store.scan(before) is not before:
-            raise Broken("a rescan of unchanged files made a new snapshot")
-        taken = in_turn(
-            {"forged": lambda: store.scan(before), "floor": lambda: _look_at_all(place)}, 2 * _ROUNDS
-        )
-    return [_figure("rescan / scandir + stat", taken, 1.4)]
-
-
-def _figure(name: str, taken: dict[str, list[float]], limit: float) -> Figure:
-    ratio = statistics.median(
-        ours / floor for ours, floor in zip(taken["forged"], taken["floor"], strict=True)
-    )
-    return Figure(name, ratio, limit, {"forged": ms(p50(taken["forged"])), "floor": ms(p50(taken["floor"]))})
+        yield lambda: median_of(lambda: _look_at_all(place), 3)
 
 
 def _read_all(place: Path) -> list[bytes]:
@@ -70,3 +77,31 @@ def _look_at_all(place: Path) -> dict[str, tuple[int, int, int]]:
         if entry.name.endswith(".md")
         for status in (entry.stat(follow_symlinks=False),)
     }
+
+
+ROWS = (
+    Row(
+        name="scan",
+        what="scan and parse 10,000 files / scandir + open + read",
+        goal=Goal(2.5),
+        goal_from="P9: a cold rebuild at grep's speed; a prototype was 2.9",
+        ours=_scan,
+        theirs=_reading,
+    ),
+    Row(
+        name="rescan",
+        what="rescan of 10,000 unchanged files / scandir + stat",
+        goal=Goal(1.1),
+        goal_from="P10: nothing changed costs nothing; the floor itself is 1.0",
+        ours=_rescan,
+        theirs=_looking,
+    ),
+    Row(
+        name="rescan-daemon",
+        what="the same asked of the daemon over the socket, pauses included",
+        goal=Goal(1.1),
+        goal_from="P10",
+        ours=_rescan_of_the_daemon,
+        theirs=_looking,
+    ),
+)

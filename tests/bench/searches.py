@@ -1,150 +1,102 @@
-"""P4 and P7: exact search against faiss, and a whole retrieve over the socket against the bare search."""
+"""Rows of searching: by vectors against faiss and against bare reading, a retrieve against its search."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+import contextlib
+import itertools
+from collections.abc import Iterator
 
 import corpus
-import numpy as np
-from daemons import Caller, prepared, serving
-from measuring import HERE, Broken, Figure, in_turn, ms, needs, p50, plain_environment
+from commits import Checkout
+from daemons import Daemon, prepared, serving
+from judging import Goal
+from processes import Broken, need_package, peer
+from row import Row, Side
+from sampling import Probe, median_of
 
-from forged.map import chains, relevance, vector_map
-from forged.map.baseline import Background
-from forged.map.dense import DenseLeg, cosines_into
-from forged.map.lexical import LexicalLeg
-from forged.map.traits import Traits
-from forged.map.vector_map import VectorMap
-from forged.text.everyday import MESSAGES
-from forged.text.terms import terms
-from forged_client import framing, protocol
+from forged_client import protocol
 
+_ASKED = 16
 _MEMORIES = 10_000
-_QUERIES, _TOP = 5, 10
-_ROUNDS, _CALLS = 20, 16
 
 
-def against_faiss() -> Sequence[Figure]:
-    """P4, in a process of its own, because faiss brings its own OpenMP and OpenBLAS; both on one thread."""
-    needs(package="faiss")
-    env = plain_environment(
-        OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(sys.path)
-    )
-    command = [sys.executable, HERE / "searches.py"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
-    if done.returncode:
-        raise Broken(done.stderr.strip()[-400:])
-    taken: dict[str, float] = json.loads(done.stdout)
-    if taken["recall"] != 1.0:
-        raise Broken(f"recall is {taken['recall']}, exact search must give 1.0")
-    raw = {name: ms(taken[name]) for name in ("dense leg", "faiss", "whole search")}
-    raw["recall"] = f"{taken['recall']}"
-    return [Figure("5 queries p50 / faiss IndexFlatIP", taken["dense leg"] / taken["faiss"], 0.45, raw)]
+def _search(count: int, dimension: int) -> Side:
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with checkout.inside("search", count, dimension) as running:
+            yield running.figure
+
+    return side
 
 
-def _compare_with_faiss() -> dict[str, float]:
-    import faiss
+def _faiss(count: int, dimension: int) -> Side:
+    @contextlib.contextmanager
+    def side(_: Checkout) -> Iterator[Probe]:
+        need_package("faiss", "faiss-cpu")
+        with peer("faiss", count, dimension) as running:
+            yield running.figure
 
-    faiss.omp_set_num_threads(1)
-    source = np.random.default_rng(1)
-    rows = _units(source, _MEMORIES)
-    queries = _units(source, _QUERIES)
-    maps = [_map(rows, words=False)]
-    index = faiss.IndexFlatIP(corpus.DIMENSION)
-    index.add(rows)
-    scores = (rows.astype(np.float64) @ queries.astype(np.float64).T).max(axis=1)
-    right = set(np.argsort(-scores)[:_TOP].tolist())
-
-    def leg() -> np.ndarray:
-        """Cosines and the ten rows that are best under any query: what a leg adds to a search."""
-        cosines = np.empty((_QUERIES, _MEMORIES), np.float32)
-        cosines_into(cosines, maps[0].dense, queries)
-        best = cosines.max(axis=0)
-        top = np.argpartition(best, _MEMORIES - _TOP)[-_TOP:]
-        return top[np.argsort(-best[top])]
-
-    def search() -> list[vector_map.Candidate]:
-        return vector_map.search(maps, texts=(), vectors=queries, k=_TOP, lexical_weight=0)
-
-    cases: dict[str, Callable[[], object]] = {
-        "dense leg": leg,
-        "faiss": lambda: index.search(queries, _TOP),
-        "whole search": search,
-    }
-    recalled = [len(set(leg().tolist()) & right), len({candidate.row for candidate in search()} & right)]
-    taken = {name: p50(seconds) for name, seconds in in_turn(cases, 30, calls=5).items()}
-    return {**taken, "recall": min(recalled) / _TOP}
+    return side
 
 
-def _units(source: np.random.Generator, count: int) -> np.ndarray:
-    rows = source.standard_normal((count, corpus.DIMENSION), dtype=np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+def _reading(count: int, dimension: int) -> Side:
+    @contextlib.contextmanager
+    def side(_: Checkout) -> Iterator[Probe]:
+        with peer("bandwidth", count, dimension) as running:
+            yield running.figure
+
+    return side
 
 
-def _map(rows: np.ndarray, *, words: bool) -> VectorMap:
-    memories = tuple(corpus.memory(number) for number in range(len(rows)))
-    return VectorMap(
-        root="/bench",
-        scope="repo",
-        generation=1,
-        memories=memories,
-        lexical=LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None,
-        dense=DenseLeg.build("bench", rows),
-        chains=chains.NO_CHAINS,
-        traits=Traits.of(memories),
-    )
+def _dense_part(*, judged: bool) -> Side:
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with checkout.inside("dense-part", _MEMORIES, int(judged)) as running:
+            yield running.figure
+
+    return side
 
 
-def over_the_socket() -> Sequence[Figure]:
-    """P7: request in, injection out, for an agent that brings five hypotheses and a new turn each time.
+def _legs(queries: int) -> Side:
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with checkout.inside("both-legs", _MEMORIES, queries) as running:
+            yield running.figure
 
-    In process the same is asked: whether to answer, and with what.
-    """
-    asked = [corpus.hypotheses(number * 100) for number in range(_CALLS)]
-    texts = [corpus.memory(number).content for number in range(_MEMORIES)]
-    maps = [_map(corpus.vectors(texts), words=True)]
-    vectors = [corpus.vectors(hypotheses) for hypotheses in asked]
-    everyday = corpus.vectors(MESSAGES)
-    background = Background.of("bench", everyday, everyday)
-    turns = iter(range(10**9))
-
-    with prepared() as daemon:
-        corpus.write(daemon.repo, _MEMORIES)
-        with serving(daemon, stub=True):
-            caller = Caller(daemon.socket)
-            caller.call(protocol.Rebuild(id=2, workspace=str(daemon.repo), wait=True))
-            for number, hypotheses in zip(range(0, _CALLS * 100, 100), asked, strict=True):
-                _check(caller.call(_retrieve(str(daemon.repo), hypotheses, next(turns))), number)
-
-            def retrieve() -> None:
-                turn = next(turns)
-                caller.ask(framing.encode(_retrieve(str(daemon.repo), asked[turn % _CALLS], turn)))
-
-            def search() -> None:
-                turn = next(turns) % _CALLS
-                vector_map.search(maps, texts=asked[turn], vectors=vectors[turn], k=_TOP, lexical_weight=0.3)
-
-            def weigh() -> None:
-                turn = next(turns) % _CALLS
-                relevance.evidence(
-                    maps, texts=asked[turn], vectors=vectors[turn], background=background, words=True
-                )
-
-            cases = {"over the socket": retrieve, "search": search, "gate": weigh}
-            taken = {name: p50(seconds) for name, seconds in in_turn(cases, _ROUNDS, calls=_CALLS).items()}
-            caller.close()
-    ratio = taken["over the socket"] / (taken["search"] + taken["gate"])
-    raw = {name: ms(seconds) for name, seconds in taken.items()}
-    return [Figure("retrieve p50 / gate and search in process", ratio, 1.6, raw)]
+    return side
 
 
-def _retrieve(workspace: str, hypotheses: tuple[str, ...], turn: int) -> protocol.Retrieve:
+def retrieve(memories: int, queries: int) -> Side:
+    """Whole retrieves over the socket, a new turn each: of a message or of the agent's hypotheses."""
+
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with prepared(checkout) as daemon:
+            corpus.write(daemon.repo, memories)
+            with serving(daemon, stub=True) as caller:
+                caller.rebuild(daemon)
+                turns = itertools.count()
+
+                def ask() -> protocol.Reply:
+                    return caller.call(turn(daemon, memories, queries, next(turns)))
+
+                for number in range(_ASKED):
+                    _check(ask(), number * 50 % memories)
+                yield lambda: median_of(ask, _ASKED)
+
+    return side
+
+
+def turn(daemon: Daemon, memories: int, queries: int, number: int) -> protocol.Retrieve:
+    """One of sixteen questions, under a turn's name that was not heard before."""
+    texts = corpus.hypotheses(number % _ASKED * 50 % memories, queries)
     return protocol.Retrieve(
-        id=turn + 3, workspace=workspace, session_id="bench", turn_id=f"turn{turn}", hypotheses=hypotheses
+        id=number + 3,
+        workspace=daemon.workspace,
+        session_id="bench",
+        turn_id=f"turn{number}",
+        hypotheses=texts if queries > 1 else (),
+        messages=() if queries > 1 else (protocol.Message("user", texts[0]),),
     )
 
 
@@ -155,5 +107,79 @@ def _check(reply: protocol.Reply, number: int) -> None:
         raise Broken(f"status {reply.status}, legs {reply.legs}: {corpus.name(number)} is not among {ids}")
 
 
-if __name__ == "__main__":
-    print(json.dumps(_compare_with_faiss()))
+_P4 = "P4: blocks of numpy beat the C++ library"
+
+ROWS = (
+    Row(
+        name="search-10k-384",
+        what="5 queries by vectors, 10,000 x 384 / faiss IndexFlatIP, one thread",
+        goal=Goal(0.30),
+        goal_from=f"{_P4}; a prototype was 0.37",
+        ours=_search(10_000, 384),
+        theirs=_faiss(10_000, 384),
+        rounds=31,
+    ),
+    Row(
+        name="search-10k-1536",
+        what="the same, 10,000 x 1,536",
+        goal=Goal(0.28),
+        goal_from=f"{_P4}; a prototype was 0.30",
+        ours=_search(10_000, 1536),
+        theirs=_faiss(10_000, 1536),
+        rounds=15,
+    ),
+    Row(
+        name="search-100k-1536",
+        what="the same, 100,000 x 1,536",
+        goal=Goal(0.37),
+        goal_from=f"{_P4}; a prototype was 0.37",
+        ours=_search(100_000, 1536),
+        theirs=_faiss(100_000, 1536),
+        slow=True,
+    ),
+    Row(
+        name="memory-wall-10k",
+        what="5 queries by vectors, 10,000 x 1,536 / reading the rows once, one thread",
+        goal=Goal(2.2),
+        goal_from="P5: close to the memory wall; a prototype was 2.0",
+        ours=_search(10_000, 1536),
+        theirs=_reading(10_000, 1536),
+        rounds=15,
+    ),
+    Row(
+        name="memory-wall-100k",
+        what="the same, 100,000 x 1,536",
+        goal=Goal(1.5),
+        goal_from="P5; a prototype was 1.6",
+        ours=_search(100_000, 1536),
+        theirs=_reading(100_000, 1536),
+        slow=True,
+    ),
+    Row(
+        name="dense-once",
+        what="vectors' part of gate, search and cut, 6 queries, 10,000 x 384 / the search's alone",
+        goal=Goal(1.2),
+        goal_from="one product for all three",
+        ours=_dense_part(judged=True),
+        theirs=_dense_part(judged=False),
+        rounds=31,
+    ),
+    Row(
+        name="retrieve-search",
+        what="retrieve of a message p50 over the socket, 10,000 with vectors / its search alone, in process",
+        goal=Goal(1.2),
+        goal_from="P7: a recall costs what its search costs; a prototype was 0.9",
+        ours=retrieve(_MEMORIES, 1),
+        theirs=_legs(1),
+        rounds=31,
+    ),
+    Row(
+        name="retrieve-search-5",
+        what="the same with five hypotheses",
+        goal=Goal(1.2),
+        goal_from="P7",
+        ours=retrieve(_MEMORIES, 5),
+        theirs=_legs(5),
+        rounds=31,
+    ),
+)

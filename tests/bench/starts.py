@@ -1,87 +1,145 @@
-"""P14 and the client's import: what it costs to start."""
+"""Rows of starting: a daemon until its first right answer, and the short processes that a harness runs."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 
 import corpus
+from commits import Checkout
 from daemons import Caller, Daemon, prepared, serving
-from measuring import Broken, Figure, in_turn, ms, p50, plain_environment, process, timed
+from judging import Goal
+from processes import Broken, plain_environment, process
+from row import Row, Side
+from sampling import Probe, median_of, timed
 
 from forged_client import protocol
 
 _FILES = 1_000
-_ROUNDS = 9
+_STARTS = 15
 _IMPORTED = re.compile(r"^import time: .*\| +([\w.]+)$", re.MULTILINE)
+_MESSAGE = corpus.opening(_FILES // 2)
 
 
-def daemon() -> Sequence[Figure]:
-    """P14: from the daemon's start to its first right retrieve, against importing what it imports."""
-    with prepared() as daemon:
+@contextlib.contextmanager
+def _first_answer(checkout: Checkout) -> Iterator[Probe]:
+    """From the start of a daemon to its first right retrieve."""
+    with prepared(checkout) as daemon:
         corpus.write(daemon.repo, _FILES)
-        packages = _imported_by(daemon)
-        bare = [sys.executable, "-c", f"import {', '.join(packages)}"]
 
-        def import_only() -> None:
-            subprocess.run(bare, env=plain_environment(), check=True)
-
-        taken: list[float] = []
-        imports: list[float] = []
-        for _ in range(_ROUNDS):
-            imports.append(timed(import_only))
+        def round_() -> float:
             began = time.perf_counter()
-            with serving(daemon):
-                _retrieved(daemon)
-                taken.append(time.perf_counter() - began)
-    foreign = " ".join(name for name in packages if name not in sys.stdlib_module_names)
-    raw = {
-        "first retrieve": ms(p50(taken)),
-        "bare import": ms(p50(imports)),
-        "of": f"{foreign} and {len(packages) - len(foreign.split())} of the standard library",
-    }
-    return [Figure("start to first retrieve / bare import", p50(taken) / p50(imports), 1.6, raw)]
+            with serving(daemon) as caller:
+                _answered(daemon, caller)
+                return time.perf_counter() - began
+
+        yield round_
+
+
+def _answered(daemon: Daemon, caller: Caller) -> None:
+    message = protocol.Message("user", _MESSAGE)
+    reply = caller.call(protocol.Retrieve(id=2, workspace=daemon.workspace, messages=(message,)))
+    assert isinstance(reply, protocol.Retrieved)
+    if corpus.name(_FILES // 2) not in {hit.id for hit in reply.memories}:
+        raise Broken(f"the first retrieve answered {reply.status} {reply.reason}")
+
+
+@contextlib.contextmanager
+def _bare_import(checkout: Checkout) -> Iterator[Probe]:
+    """Importing, and nothing else, what a daemon has imported when it has answered a retrieve."""
+    with prepared(checkout) as daemon:
+        corpus.write(daemon.repo, _FILES)
+        packages = ", ".join(_imported_by(daemon))
+    yield lambda: timed(lambda: _run([checkout.python, "-c", f"import {packages}"], plain_environment()))
 
 
 def _imported_by(daemon: Daemon) -> list[str]:
-    """Packages and modules of others that a daemon has imported when it has answered a retrieve."""
+    """Packages and modules of others, those of the standard library too."""
     log = daemon.home / "imports"
-    command = [sys.executable, "-X", "importtime", *daemon.command(stub=False)[1:]]
+    python, *words = daemon.command(stub=False)
+    command = [python, "-X", "importtime", *words]
     with open(log, "wb") as errors, process(command, daemon.environment(), cwd="/", stderr=errors):
-        _retrieved(daemon)
+        caller = Caller(daemon.socket)
+        _answered(daemon, caller)
+        caller.close()
     tops = {name.partition(".")[0] for name in _IMPORTED.findall(log.read_text())}
     ours = {"forged", "forged_client", "sitecustomize", "usercustomize"}
     return sorted(top for top in tops - ours if top[0] != "_" and find_spec(top))
 
 
-def _retrieved(daemon: Daemon) -> None:
-    number = _FILES // 2
-    caller = Caller(daemon.socket)
-    reply = caller.call(
-        protocol.Retrieve(id=2, workspace=str(daemon.repo), hypotheses=corpus.hypotheses(number))
-    )
-    caller.close()
-    assert isinstance(reply, protocol.Retrieved)
-    if corpus.name(number) not in {hit.id for hit in reply.memories}:
-        raise Broken(f"the first retrieve answered {reply.status} {reply.reason}")
+def _process(*words: str, wanted: str = "") -> Side:
+    """One of our short processes beside a daemon that runs, fifteen times."""
+
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with prepared(checkout) as daemon:
+            corpus.write(daemon.repo, _FILES)
+            with serving(daemon) as caller:
+                caller.rebuild(daemon)
+                command = [checkout.script(words[0]), *words[1:]]
+                said = _run(command, daemon.environment(), daemon.repo)
+                if wanted not in said:
+                    raise Broken(f"{' '.join(words[:2])} said {said[:200]!r}")
+                yield lambda: median_of(lambda: _run(command, daemon.environment(), daemon.repo), _STARTS)
+
+    return side
 
 
-def client() -> Sequence[Figure]:
-    """`import forged_client` and its Client (the import alone is lazy), against a bare interpreter."""
-    codes = {
-        "forged_client.Client": ["-I", "-c", "from forged_client import Client"],
-        "import forged_client": ["-I", "-c", "import forged_client"],
-        "bare": ["-I", "-S", "-c", "pass"],
-    }
+@contextlib.contextmanager
+def _client_import(checkout: Checkout) -> Iterator[Probe]:
+    command = [checkout.python, "-I", "-c", "from forged_client import Client"]
+    yield lambda: median_of(lambda: _run(command, plain_environment()), _STARTS)
 
-    def started(words: list[str]) -> None:
-        subprocess.run([sys.executable, *words], env=plain_environment(), check=True)
 
-    taken = in_turn({name: lambda words=words: started(words) for name, words in codes.items()}, 2 * _ROUNDS)
-    raw = {name: ms(p50(seconds)) for name, seconds in taken.items()}
-    ratio = p50(taken["forged_client.Client"]) / p50(taken["bare"])
-    return [Figure("from forged_client import Client / python -I -S -c pass", ratio, 5.5, raw)]
+@contextlib.contextmanager
+def _bare_python(checkout: Checkout) -> Iterator[Probe]:
+    command = [checkout.python, "-I", "-S", "-c", "pass"]
+    yield lambda: median_of(lambda: _run(command, plain_environment()), _STARTS)
+
+
+def _run(command: list[str | Path], env: Mapping[str, str], directory: Path | None = None) -> str:
+    done = subprocess.run([str(word) for word in command], env=env, cwd=directory, capture_output=True)
+    if done.returncode:
+        raise Broken(f"{command[0]}: exit code {done.returncode}: {done.stderr.decode()[-200:]}")
+    return done.stdout.decode()
+
+
+ROWS = (
+    Row(
+        name="start",
+        what="daemon start to first right retrieve, 1,000 files / bare import of what it imports",
+        goal=Goal(1.6),
+        goal_from="P14: up before a peer has imported; the parts of a prototype added up to 1.1",
+        ours=_first_answer,
+        theirs=_bare_import,
+    ),
+    Row(
+        name="hook-ping",
+        what="forgectl ping / python -I -S -c pass",
+        goal=Goal(1.2),
+        goal_from="P13: a hook that nobody feels; a bare socket and hand-made frame were 1.08",
+        ours=_process("forgectl", "ping", wanted="pong"),
+        theirs=_bare_python,
+    ),
+    Row(
+        name="hook-retrieve",
+        what="forgectl retrieve MESSAGE / python -I -S -c pass",
+        goal=Goal(1.2),
+        goal_from="P13",
+        ours=_process("forgectl", "retrieve", _MESSAGE, wanted=_MESSAGE),
+        theirs=_bare_python,
+    ),
+    Row(
+        name="import-client",
+        what="from forged_client import Client / python -I -S -c pass",
+        goal=Goal(5.5),
+        goal_from="msgspec alone is 4.7",
+        ours=_client_import,
+        theirs=_bare_python,
+    ),
+)

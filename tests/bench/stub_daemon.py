@@ -1,25 +1,17 @@
 """`forged serve` with an embedder that costs nothing, so that what is measured is forged and not a model.
 
-It writes the number of passages it was asked to embed into the file named by BENCH_EMBEDDED: an independent
-count, which the daemon's own counters cannot prettify.
+A driver: it runs in the environment of the commit that it lies in. It writes the number of passages it was
+asked to embed into the file named by BENCH_EMBEDDED: an independent count, which the daemon's own counters
+cannot prettify. A capture worker imports this module again, as it does the daemon's own entry, so what only
+the daemon needs is imported when it serves. Exit code 64 says that this commit has no such daemon.
 """
 
 from __future__ import annotations
 
 import os
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as forged.__main__ does, before numpy
-
-import asyncio
-import logging
 from pathlib import Path
 
-import corpus
-import numpy as np
-
-from forged import config
-from forged.daemon import app
-from forged.models import Kind, Vectors
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as forged.__main__ does, before numpy
 
 
 class StubEmbedder:
@@ -31,11 +23,14 @@ class StubEmbedder:
     def __init__(self, counted_in: Path) -> None:
         self._counted_in = counted_in
         self._passages = 0
-        self._queries: dict[str, Vectors] = {}
+        self._queries: dict[str, object] = {}
 
     async def embed(
-        self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
-    ) -> Vectors:
+        self, texts: list[str], kind: str = "passage", *, deadline: float | None = None
+    ) -> object:
+        import corpus
+        import numpy as np
+
         if kind == "passage":
             self._count(len(texts))
             return corpus.vectors(texts)
@@ -48,14 +43,28 @@ class StubEmbedder:
         self._passages += passages
         self._counted_in.write_text(str(self._passages))
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         """Nothing is kept that a renewal would have to drop."""
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
 
-if __name__ == "__main__":
+def main() -> None:
+    import asyncio
+    import logging
+    import sys
+
+    try:
+        from forged import config
+        from forged.daemon import app
+    except ImportError as error:
+        print(f"cannot import what it runs: {error}", file=sys.stderr)
+        sys.exit(64)
     logging.basicConfig(level="WARNING")
     stub = app.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
     asyncio.run(app.serve(config.load(os.environ), dict(os.environ), models=stub))
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.intake import WINDOW_LIMIT, Intake, take_in, window_id_of
+from forged.capture.intake import WINDOW_LIMIT, Intake, take_in
 from forged.conversation import Utterance
 from forged.retrieval.injection import render
 from forged.scopes import Ranked
@@ -116,6 +116,17 @@ def test_no_half_of_a_secret_is_left_where_the_look_ahead_ends(part):
     assert "Q7xV" not in taken.window[0].text
 
 
+def test_no_half_of_a_secret_is_left_where_others_behind_it_made_room():
+    """So much behind the cut is taken out that the window reaches back to the half that stands at it."""
+    behind = f"\n{PRIVATE_KEY}\n{PRIVATE_KEY}\n"
+    behind += "y " * ((WINDOW_LIMIT + 16_000 - len(PRIVATE_KEY) // 2 - len(behind)) // 2)
+
+    taken = take_in((user("x " * 100_000 + PRIVATE_KEY + behind),), ())
+
+    assert "y y y" in taken.window[0].text
+    assert "Q7xV" not in taken.window[0].text
+
+
 @given(st.lists(st.tuples(st.sampled_from("ua"), st.integers(0, 40_000))))
 def test_a_window_never_exceeds_its_limit_and_is_the_conversations_end(lengths):
     said = tuple(
@@ -128,28 +139,3 @@ def test_a_window_never_exceeds_its_limit_and_is_the_conversations_end(lengths):
     assert sum(len(each.text) for each in taken) <= WINDOW_LIMIT
     assert taken == said[len(said) - len(taken) :]
     assert taken or not said
-
-
-# --- names of windows ---------------------------------------------------------------------------------
-
-
-def test_a_window_keeps_its_name_while_turns_are_added():
-    assert window_id_of((user("a"),)) == window_id_of((user("a"), assistant("b"), user("c")))
-
-
-def test_windows_of_another_beginning_have_another_name():
-    first = (user("a"), user("b"), assistant("a"), user("user\na"))
-
-    assert len({window_id_of((each,)) for each in first}) == 4
-
-
-def test_a_window_of_nothing_has_no_name():
-    assert window_id_of(()) == ""
-
-
-def test_a_name_is_short_and_the_same_in_every_process():
-    assert window_id_of((user("hello" * 10_000),)) == "2daad587e3757a7e"
-
-
-def test_half_a_character_has_a_name():
-    assert window_id_of((user("\ud800"),))

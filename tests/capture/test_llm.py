@@ -19,7 +19,7 @@ from forged.errors import ProviderError
 from forged.memory import Related
 from forged.models import Completion
 from forged.models.openai_compatible import OpenAICompatibleChat
-from forged.models.texts import estimated_tokens
+from forged.text.tokens import estimate
 from tests.support.provider import (
     CHAT,
     HTML,
@@ -35,7 +35,7 @@ from tests.support.provider import (
 KEY = "sk-verysecret-0123456789"
 WINDOW = (Utterance("user", "always use tabs"), Utterance("assistant", "done"))
 HEADS = (Head("mem_1", "user", "coding-preferences", 3, "Spaces are used."),)
-PROMPT_TOKENS = estimated_tokens(SYSTEM, user_prompt(WINDOW, ()))
+PROMPT_TOKENS = estimate(SYSTEM, user_prompt(WINDOW, ()))
 A = {"content": "Tabs are used.", "scope": "user", "category": "coding-preferences"}
 B = {"content": "Migrations run with goose.", "scope": "repo", "category": "patterns"}
 LENGTH = {"error": {"message": "maximum context length is 8192 tokens", "code": "context_length_exceeded"}}
@@ -426,7 +426,7 @@ class Deaf:
     def __init__(self) -> None:
         self.closed = False
 
-    async def complete(self, system, user, *, deadline, schema=None, enough=None):
+    async def complete(self, prompt, *, deadline):
         await asyncio.Event().wait()
         return Completion("[]")
 

@@ -14,7 +14,7 @@ import pytest
 from forged.capture.supervisor import Patience, Supervisor
 from forged.capture.values import Head, Tally, Usage
 from forged.errors import ProviderError, StoreError
-from forged.files.store import MemoryStore
+from forged.files.scan import scan
 from tests.support.loops import run, turns, until
 from tests.support.scripted import ONE_CALL, Capture, captured, later, played
 
@@ -1264,7 +1264,7 @@ SAID = "Remember that {} is built with bazel."
 
 
 def kept(one: Capture) -> list[str]:
-    return sorted(memory.content for memory in MemoryStore(one.repo.top, "repo").scan().memories)
+    return sorted(memory.content for memory in scan(one.repo).memories)
 
 
 def test_what_was_said_becomes_a_file_and_the_event_goes(real):

@@ -31,7 +31,7 @@ from forged.capture.worker import Worker
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.files.roots import Root
-from forged.files.store import MemoryStore
+from forged.files.scan import scan
 from forged.memory import Memory, Scope
 from forged.state.forgotten import Forgotten
 from tests.support.loops import run
@@ -83,7 +83,7 @@ class Scene:
         return self.reports[-1]
 
     def contents(self, root: Root) -> list[str]:
-        return [memory.content.strip() for memory in MemoryStore(root.top, root.scope).scan().memories]
+        return [memory.content.strip() for memory in scan(root).memories]
 
 
 @contextlib.contextmanager

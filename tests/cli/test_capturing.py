@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from forged_client.protocol import Failed, Pause, Paused, Undo, Undone
+from forged_client.protocol import CaptureReport, Failed, Pause, Paused, Status, StatusReport, Undo, Undone
 from tests.support import reports
 
 BATCH = (reports.record("mem_1"), reports.record("mem_2", content="Use \x1b[2J tabs."))
@@ -106,7 +106,7 @@ def test_an_undo_of_a_disabled_daemon_is_a_failure(daemon, forgectl):
 def test_pause_and_resume_are_about_the_workspace_or_everything(
     daemon, forgectl, arguments, everywhere, paused
 ):
-    daemon.answers[Pause] = Paused()
+    daemon.answers |= {Pause: Paused(), Status: StatusReport()}
 
     assert forgectl(*arguments).code == 0
 
@@ -114,19 +114,33 @@ def test_pause_and_resume_are_about_the_workspace_or_everything(
     assert (request.workspace, request.everywhere, request.paused) == ("/w", everywhere, paused)
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_what_is_paused_now_is_printed(daemon, forgectl, verb):
+def pauses(daemon, before, now):
+    """Have the daemon tell of these pauses, before and after it is asked to change them."""
+    daemon.answers |= {Status: StatusReport(capture=CaptureReport(paused=before)), Pause: Paused(paused=now)}
+
+
+def test_what_is_paused_now_is_printed(daemon, forgectl):
     daemon.answers[Pause] = Paused(paused=("*", "/w/\x1b[2J"))
 
-    assert forgectl(verb).out.splitlines() == ["paused: everywhere", "paused: /w/^[[2J"]
+    assert forgectl("pause").out.splitlines() == ["paused: everywhere", "paused: /w/^[[2J"]
 
 
-def test_when_nothing_is_paused_any_more_that_is_said(daemon, forgectl):
-    daemon.answers[Pause] = Paused()
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (("/w",), (), ["resumed: /w"]),
+        (("*",), (), ["resumed: everywhere"]),
+        (("/other", "/w/\x1b[2J"), ("/other",), ["resumed: /w/^[[2J", "still paused: /other"]),
+        (("/other",), ("/other",), ["there was nothing to resume", "still paused: /other"]),
+        ((), (), ["there was nothing to resume"]),
+    ],
+)
+def test_resume_says_which_pause_it_ended_and_which_still_hold(daemon, forgectl, before, now, said):
+    pauses(daemon, before, now)
 
     shown = forgectl("resume")
 
-    assert (shown.out, shown.err) == ("nothing is paused\n", "")
+    assert (shown.out.splitlines(), shown.err) == (said, "")
 
 
 @pytest.mark.parametrize(
@@ -137,19 +151,19 @@ def test_when_nothing_is_paused_any_more_that_is_said(daemon, forgectl):
     ],
 )
 def test_a_resumption_that_leaves_a_pause_says_what_ends_it(daemon, forgectl, arguments, paused, told):
-    daemon.answers[Pause] = Paused(paused=paused)
+    pauses(daemon, paused, paused)
 
     assert told in forgectl(*arguments).err
 
 
 def test_a_resumption_that_leaves_another_repo_paused_needs_no_hint(daemon, forgectl):
-    daemon.answers[Pause] = Paused(paused=("/other",))
+    pauses(daemon, ("/other",), ("/other",))
 
     assert forgectl("resume").err == ""
 
 
 def test_pauses_as_json_are_the_reply(daemon, forgectl):
-    daemon.answers[Pause] = Paused(paused=("*",))
+    pauses(daemon, ("*",), ("*",))
 
     shown = forgectl("resume", "--json")
 

@@ -28,6 +28,15 @@ def test_both_clients_have_the_same_verbs() -> None:
     for name, method in inspect.getmembers(Client, inspect.isfunction):
         if not name.startswith("_") and name not in {"close", "events", "ask"}:
             assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(method)
+            assert inspect.iscoroutinefunction(getattr(AsyncClient, name))
+            assert "_" not in inspect.signature(method).parameters
+
+
+def test_help_shows_a_verbs_real_parameters_and_its_reply() -> None:
+    told = inspect.signature(AsyncClient().search)
+
+    parameters = "workspace: 'str', query: 'str', *, limit: 'int' = 10, min_generation: 'str' = ''"
+    assert str(told) == f"({parameters}) -> 'Found'"
 
 
 def test_replies_find_their_request_in_any_order(serve: Serve, socket_file: str) -> None:

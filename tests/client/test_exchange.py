@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from forged_client.errors import (
@@ -12,15 +14,15 @@ from forged_client.errors import (
     ReplyLost,
     RequestFailed,
 )
-from forged_client.exchange import Exchange, failure, may_repeat, settled
-from forged_client.framing import Framer, decode_request, encode
+from forged_client.exchange import Exchange, expect_reply, failed_reply, may_repeat
+from forged_client.framing import FrameCutter, decode_request, encode
 from forged_client.protocol import (
     MAX_REQUEST_BYTES,
+    AnyReply,
     Capture,
     Dead,
     Failed,
     Forget,
-    Found,
     Hello,
     Message,
     Ping,
@@ -30,19 +32,21 @@ from forged_client.protocol import (
     Request,
     Retrieve,
     Search,
-    StatusReport,
+    Status,
     Undo,
     Welcome,
 )
-from tests.support.peer import REPLY_OF
+from tests.support.frames import EXAMPLES, cut
 
 
-def sent(frame: bytearray) -> list[Request]:
-    return [decode_request(body) for body in Framer(limit=4 << 20).feed(frame)]
+def sent(frame: bytes) -> list[Request]:
+    return [decode_request(body) for body in cut(FrameCutter(limit=4 << 20), frame)]
 
 
 def arrived(exchange: Exchange, *replies: Reply) -> list[Reply]:
-    return exchange.replies(memoryview(b"".join(encode(reply) for reply in replies)))
+    data = b"".join(encode(reply) for reply in replies)
+    exchange.room()[: len(data)] = data
+    return exchange.replies(len(data))
 
 
 def test_hello_travels_with_the_first_request_only() -> None:
@@ -106,22 +110,40 @@ def test_a_request_that_was_not_sent_leaves_hello_to_the_next() -> None:
 
 
 def test_a_refusal_is_raised_and_another_type_is_malformed() -> None:
-    assert settled(Pong(), Pong) == Pong()
+    search = Search(workspace="/w", query="q")
+
+    assert expect_reply(Ping(), Pong()) == Pong()
     with pytest.raises(RequestFailed, match="conflict: twice"):
-        settled(Failed(code="conflict", message="twice"), Found)
+        expect_reply(search, Failed(code="conflict", message="twice"))
     with pytest.raises(MalformedFrame, match="Found"):
-        settled(Pong(), Found)
+        expect_reply(search, Pong())
 
 
-@pytest.mark.parametrize("kind", sorted(set(REPLY_OF.values()), key=lambda kind: kind.__name__))
-def test_every_verb_has_a_reply_for_a_failed_call(kind: type[Reply]) -> None:
-    reply = failure(kind, DeadlineExceeded("late"))
+REQUESTS = [example for example in EXAMPLES if isinstance(example, Request)]
 
-    assert (type(reply), reply.status, reply.reason) == (kind, "timeout", "late")
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
+def test_every_verb_has_a_reply_for_a_failed_call(request_: Request) -> None:
+    reply = failed_reply(request_, DeadlineExceeded("late"))
+
+    assert isinstance(reply, get_args(AnyReply))
+    assert (type(reply), reply.status, reply.reason) == (request_.reply_type(), "timeout", "late")
+
+
+def test_replies_belong_to_the_requests_that_are_named_after_them() -> None:
+    """The example of a reply carries the id of the request that it answers."""
+    asked = {request.id: request for request in REQUESTS}
+    answers = [
+        example for example in EXAMPLES if isinstance(example, Reply) and not isinstance(example, Failed)
+    ]
+
+    assert len(answers) == len(asked) - 1  # `get` and `list` are answered alike
+    for reply in answers:
+        assert type(reply) is asked[reply.id].reply_type()
 
 
 def test_the_health_of_an_unreachable_daemon_is_not_ok() -> None:
-    report = failure(StatusReport, DaemonUnavailable("gone"))
+    report = failed_reply(Status(), DaemonUnavailable("gone"))
 
     assert report.state == "unavailable"
 

@@ -1,4 +1,4 @@
-"""Whatever state the daemon is in, a call ends by its deadline, with a value. (reliability note B7)"""
+"""Whatever state the daemon is in, a call ends by its deadline, with a value."""
 
 from __future__ import annotations
 

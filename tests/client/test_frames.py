@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from forged_client.framing import Framer, decode_reply, decode_request
+from forged_client.framing import FrameCutter, decode_reply, decode_request
 from forged_client.protocol import MAX_REPLY_BYTES, Reply, Request
 from forged_client.version import __version__
-from tests.support.frames import EXAMPLES, FOLDER, examples, message_types, name_of
+from tests.support.frames import EXAMPLES, FOLDER, cut, examples, message_types, name_of
 
 FRAMES = sorted(FOLDER.glob("*/*.hex"))
 
 
 def decoded(file: Path) -> Request | Reply:
-    (body,) = Framer(MAX_REPLY_BYTES).feed(bytes.fromhex(file.read_text()))
+    (body,) = cut(FrameCutter(MAX_REPLY_BYTES), bytes.fromhex(file.read_text()))
     return (decode_request if file.name.startswith("request-") else decode_reply)(body)
 
 

@@ -1,12 +1,23 @@
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forged_client.errors import FrameTooLarge, MalformedFrame
-from forged_client.framing import HEADER_BYTES, Framer, decode_head, decode_reply, decode_request, encode
+from forged_client.framing import (
+    BUFFER_BYTES,
+    HEADER_BYTES,
+    FrameCutter,
+    decode_head,
+    decode_reply,
+    decode_request,
+    encode,
+)
 from forged_client.protocol import Pong, Search
+from tests.support.frames import cut
 
 
 def framed(body: bytes) -> bytes:
@@ -16,52 +27,91 @@ def framed(body: bytes) -> bytes:
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 60), max_size=40))
 def test_bodies_come_back_under_any_chunking(bodies: list[bytes], sizes: list[int]) -> None:
     stream = b"".join(map(framed, bodies))
-    framer = Framer(limit=64)
+    cutter = FrameCutter(limit=64)
     found: list[bytes] = []
 
     for size in [*sizes, len(stream) or 1]:
         chunk, stream = stream[:size], stream[size:]
-        found += [bytes(body) for body in framer.feed(chunk)]
+        found += cut(cutter, chunk)
 
     assert found == bodies
+    assert cutter.held == 0
 
 
-@given(st.integers(0, 200))
-def test_a_frame_is_underway_until_its_last_byte(cut: int) -> None:
-    stream = framed(b"x" * 100)
-    framer = Framer(limit=100)
+SIZES = st.integers(0, 10) | st.integers(BUFFER_BYTES - 9, BUFFER_BYTES + 9) | st.integers(200_000, 300_000)
 
-    bodies = list(framer.feed(stream[:cut]))
 
-    assert framer.midway == (0 < cut < len(stream))
-    assert len(bodies) == (cut >= len(stream))
+@given(st.lists(SIZES, max_size=6), st.randoms(use_true_random=False))
+def test_frames_above_the_buffer_come_back_though_they_are_taken_late(sizes: list[int], odds: Random) -> None:
+    """Whoever has no time for a frame leaves it where it is, receives more, and finds it there."""
+    bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
+    rest = memoryview(b"".join(map(framed, bodies)))
+    cutter = FrameCutter(limit=300_000)
+    found: list[bytes] = []
+
+    while rest:
+        room = cutter.room()
+        assert len(room) > 0
+        size = min(len(room), len(rest), odds.choice([1, 3, 4, 5, 60_000, 1 << 20]))
+        room[:size] = rest[:size]
+        cutter.received(size)
+        rest = rest[size:]
+        while odds.random() < 0.7 and (body := cutter.take()) is not None:
+            found.append(bytes(body))
+    while (body := cutter.take()) is not None:
+        found.append(bytes(body))
+
+    assert found == bodies
+    assert (cutter.held, len(cutter.room())) == (0, BUFFER_BYTES)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 4, 5, 1000])
 def test_a_frame_above_the_limit_is_refused_at_its_header(chunk: int) -> None:
     stream = framed(b"x" * 101)
-    framer = Framer(limit=100)
-    chunks = [stream[at : at + chunk] for at in range(0, len(stream), chunk)]
+    cutter = FrameCutter(limit=100)
+    chunks = iter([stream[at : at + chunk] for at in range(0, len(stream), chunk)])
 
     with pytest.raises(FrameTooLarge, match="101"):
-        [list(framer.feed(data)) for data in chunks]
+        [list(cut(cutter, data)) for data in chunks]
 
-    assert len(framer._kept) <= HEADER_BYTES
+    unheard = sum(map(len, chunks))
+    assert len(stream) - unheard < HEADER_BYTES + chunk
+
+
+def test_what_is_held_is_counted_until_it_is_taken() -> None:
+    cutter = FrameCutter(limit=100)
+    stream = framed(b"abc") + framed(b"de")[:5]
+
+    assert list(cut(cutter, stream)) == [b"abc"]
+    assert cutter.held == 5
+
+
+def test_a_claimed_length_costs_no_memory_until_its_bytes_come() -> None:
+    cutter = FrameCutter(limit=2 << 20)
+    claim, rest = (2 << 20).to_bytes(HEADER_BYTES, "big"), BUFFER_BYTES - HEADER_BYTES
+
+    assert not list(cut(cutter, claim + bytes(rest - 1)))
+    assert len(cutter.room()) == 1
+    assert not list(cut(cutter, bytes(1)))
+    assert len(cutter.room()) == 3 * BUFFER_BYTES
 
 
 def test_a_whole_frame_is_handed_out_without_a_copy() -> None:
-    buffer = bytearray(framed(b"abc"))
+    cutter = FrameCutter(limit=10)
+    room = cutter.room()
+    room[:7] = framed(b"abc")
+    cutter.received(7)
 
-    (body,) = Framer(limit=10).feed(memoryview(buffer))
-    buffer[HEADER_BYTES] = ord("z")
+    body = cutter.take()
+    room[HEADER_BYTES] = ord("z")
 
-    assert bytes(body) == b"zbc"
+    assert body == b"zbc"
 
 
 def test_a_request_survives_the_wire() -> None:
     request = Search(id=7, workspace="/w", query="naïve 你好")
 
-    (body,) = Framer(limit=1000).feed(encode(request))
+    (body,) = cut(FrameCutter(limit=1000), encode(request))
 
     assert decode_request(body) == request
 

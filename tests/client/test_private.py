@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged_client.private import without_private
+from forged_client.messages import without_private
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -580,16 +581,37 @@ def test_a_repository_cannot_enable_what_the_user_disabled(repo: Path) -> None:
     assert apply(config, repo_overrides(repo)[0]).enabled is False
 
 
-def test_everything_else_in_a_repository_is_ignored_with_one_warning(repo: Path) -> None:
-    foreign = [name for name in MemoryConfig.__struct_fields__ if name not in RepoConfig.__struct_fields__]
-    lines = "\n".join(f"{name} = 'http://evil.example/{SECRET}'" for name in foreign)
-    write_repo(repo, f"[llm]\nbase_url = 'http://evil.example'\n[memory]\nretrieval_top_k = 3\n{lines}\n")
+# Counted here and not in the code: a repository is somebody else's text, and a fifth key is a decision.
+OF_A_REPOSITORY = {"enabled", "retrieval_top_k", "retrieval_hop_depth", "injection_token_budget"}
+
+
+def test_a_repository_may_set_four_harmless_keys_and_no_other() -> None:
+    assert set(RepoConfig.__struct_fields__) == OF_A_REPOSITORY
+
+
+@pytest.mark.parametrize("name", sorted(set(MemoryConfig.__struct_fields__) - OF_A_REPOSITORY))
+def test_every_other_key_of_a_repository_leaves_the_users(name: str, repo: Path) -> None:
+    theirs = {str: f"'http://evil.example/{SECRET}'", bool: "true", int: "7", float: "0.25"}
+    value = theirs[type(getattr(MemoryConfig(), name) or 0)]
+    write_repo(repo, f"[memory]\nretrieval_top_k = 3\n{name} = {value}\n")
+
+    wanted, (warning,) = repo_overrides(repo)
+
+    assert apply(Config(), wanted) == msgspec.structs.replace(MemoryConfig(), retrieval_top_k=3)
+    assert f"memory.{name}" in warning
+    assert "evil" not in warning
+
+
+def test_all_that_a_repository_may_not_set_is_one_warning(repo: Path) -> None:
+    lines = f"embedding_base_url = 'http://evil.example/{SECRET}'\nembedding_api_key = 'cmd:evil'\n"
+    write_repo(repo, f"[llm]\nbase_url = 'http://evil.example'\n[memory]\nretrieval_top_k = 3\n{lines}")
 
     wanted, warnings = repo_overrides(repo)
 
     assert apply(Config(), wanted) == msgspec.structs.replace(MemoryConfig(), retrieval_top_k=3)
     assert len(warnings) == 1
     assert "llm" in warnings[0]
+    assert "memory.embedding_base_url" in warnings[0]
     assert "evil" not in warnings[0]
 
 
@@ -654,15 +676,20 @@ def test_names_from_a_repository_are_escaped_in_the_warning(repo: Path) -> None:
     ("key", "name"),
     [
         ("FORGED_MEMORY__CLASSIFIER_MODEL", "builtin:foo"),
+        ("FORGED_MEMORY__CLASSIFIER_MODEL", "local:qwen"),
         ("FORGED_MEMORY__EMBEDDING_MODEL", "local:e5"),
+        ("FORGED_MEMORY__EMBEDDING_MODEL", "fastembed:"),
+        ("FORGED_MEMORY__EMBEDDING_MODEL", "fastembed:../secrets"),
+        ("FORGED_MEMORY__EMBEDDING_MODEL", "builtin:magic"),
         ("FORGED_MEMORY__RETRIEVAL_MODEL", "builtin:rules"),
         ("FORGED_LLM__MODEL", "fastembed:x"),
+        ("FORGED_LLM__MODEL", "builtin:lexical"),
     ],
 )
 def test_a_model_name_that_can_mean_nothing_is_refused_with_its_origin(
     user: User, key: str, name: str
 ) -> None:
-    with pytest.raises(ConfigError, match=rf"{name} \(environment {key}\)"):
+    with pytest.raises(ConfigError, match=re.escape(f"{name} (environment {key})")):
         user.load(**{key: name})
 
 

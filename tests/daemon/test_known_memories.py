@@ -168,7 +168,7 @@ def test_thousands_are_looked_through_beside_the_loop(roots, home, repo):
 
     class Indexer:
         def __init__(self, indexer):
-            self.baseline, self._indexer = indexer.baseline, indexer
+            self.learner, self._indexer = indexer.learner, indexer
 
         def open(self, root):
             index = self._indexer.open(root)

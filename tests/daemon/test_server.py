@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import socket
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from forged.counters import Metrics
 from forged.daemon import listening
-from forged.daemon.server import FRAME_TIMEOUT_S, MAX_CONNECTIONS, READER_TIMEOUT_S
+from forged.daemon.connection import FRAME_TIMEOUT_S, READER_TIMEOUT_S, Connection
+from forged.daemon.server import MAX_CONNECTIONS, Server
 from forged.errors import StoreError
 from forged_client import protocol as wire
-from forged_client.framing import encode
+from forged_client.framing import FrameCutter, decode_request, encode
+from tests.support.frames import cut
 from tests.support.loops import run, turns, until
-from tests.support.service import serving
+from tests.support.service import ScriptedService, serving
 
 BUFFER = 1 << 16
 IN_FLIGHT = 64
@@ -296,6 +302,52 @@ def test_frames_in_odd_chunks_are_the_same_requests(seed):
 
     assert ids == [request.id for request in requests]
     assert seen == requests
+
+
+@given(
+    st.lists(st.integers(0, 200) | st.integers(BUFFER - 60, BUFFER) | st.just(200_000), max_size=4),
+    st.lists(st.sampled_from([1, 2, 3, 5, 700, BUFFER - 1, BUFFER]), min_size=1, max_size=40),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_connection_hears_what_the_cutter_cuts_under_any_chunking(sizes, chunks):
+    """As the loop drives it: `get_buffer`, bytes into it, `buffer_updated`; a cutter beside it."""
+    requests = [wire.Search(id=number, workspace="/", query="x" * n) for number, n in enumerate(sizes, 2)]
+    stream = memoryview(b"".join(encode(request) for request in [wire.Hello(id=1), *requests]))
+
+    async def body():
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            server = Server(service := ScriptedService(), Metrics())
+            service.replies.update({request.query: wire.Found() for request in requests})
+            connection, cutter = Connection(server), FrameCutter(wire.MAX_CAPTURE_BYTES)
+            connection.connection_made(Deaf(ours))
+            at, sized = 0, itertools.cycle(chunks)
+            while at < len(stream):
+                room = connection.get_buffer(-1)
+                data = stream[at : at + min(next(sized), len(room))]
+                room[: len(data)] = data
+                connection.buffer_updated(len(data))
+                expected.extend(map(decode_request, cut(cutter, data)))
+                assert service.requests == expected
+                at += len(data)
+
+    expected: list[wire.Request] = []
+    run(body())
+
+    assert expected[1:] == requests
+
+
+class Deaf(asyncio.Transport):
+    """A transport that drops what is written to it."""
+
+    def __init__(self, sock):
+        super().__init__({"socket": sock})
+
+    def is_closing(self):
+        return False
+
+    def write(self, data):
+        pass
 
 
 def test_a_large_frame_does_not_leave_a_large_buffer_behind():
@@ -620,14 +672,10 @@ def test_stopping_waits_a_moment_and_not_for_streams():
 
 
 def test_stopping_leaves_the_path_to_whoever_bound_it(tmp_path_factory):
-    """From Python 3.13 on, asyncio would remove it; it may be the service manager's (design.md section 4)."""
+    """From Python 3.13 on, asyncio would remove it; it may be the service manager's."""
     import tempfile
 
     async def body(path):
-        from forged.counters import Metrics
-        from forged.daemon.server import Server
-        from tests.support.service import ScriptedService
-
         inherited = socket.socket(socket.AF_UNIX)
         inherited.bind(path)
         inherited.listen()

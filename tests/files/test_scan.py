@@ -6,15 +6,21 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from forged.errors import StoreError
+from forged.files import atomic
 from forged.files.frontmatter import MAX_FILE_BYTES
-from forged.files.scan import GRACE_S, QUIET_S, Snapshot
-from forged.files.store import MemoryStore
+from forged.files.roots import Root
+from forged.files.scan import GRACE_S, QUIET_S, open_folder, scan
+from forged.files.snapshot import Snapshot
+from forged.memory import Scope
 
 LATER = 60.0
 
@@ -45,8 +51,8 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> MemoryStore:
-    return MemoryStore(str(tmp_path / "repo"), "repo", clock=clock)
+def look(tmp_path: Path, clock: Clock) -> Callable[..., Snapshot]:
+    return partial(scan, Root(str(tmp_path / "repo"), Scope.REPO), clock=clock)
 
 
 def put(directory: Path, name: str, body: str = "text", **keys: str) -> Path:
@@ -67,36 +73,58 @@ def reasons(snapshot: Snapshot) -> dict[str, str]:
 
 
 def test_missing_directories_are_an_empty_root(tmp_path):
-    snapshot = MemoryStore(str(tmp_path / "nowhere"), "repo").scan()
+    snapshot = scan(Root(str(tmp_path / "nowhere"), Scope.REPO))
 
     assert (snapshot.memories, snapshot.problems) == ((), ())
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_memories_come_sorted_by_id_with_their_paths(store, directory):
+def test_memories_come_sorted_by_id_with_their_paths(look, directory):
     for name in ("c", "a", "b"):
         put(directory, name)
 
-    snapshot = store.scan()
+    snapshot = look()
 
     assert [memory.id for memory in snapshot.memories] == ["a", "b", "c"]
     assert snapshot.paths == tuple(str(directory / f"{name}.md") for name in "abc")
 
 
-def test_folder_of_the_go_program_is_read_too(store, directory):
+def test_folder_of_the_go_program_is_read_too(look, directory):
     put(directory, "a")
     other = directory.parent / "memories"
     other.mkdir()
     put(other, "b")
 
-    assert [memory.id for memory in store.scan().memories] == ["a", "b"]
+    assert [memory.id for memory in look().memories] == ["a", "b"]
 
 
-def test_second_folder_that_links_to_the_first_counts_once(store, directory):
+def test_a_file_that_becomes_a_link_after_it_was_listed_is_not_followed(
+    look, directory, tmp_path, monkeypatch
+):
+    """Who may write to a cloned repository could have any file of the user's read, and sent to a model."""
+    file = put(directory, "a")
+    outside = put(tmp_path, "a", "of somebody else")
+    opened = os.open
+
+    def open_after_swap(path, *arguments, **keywords):
+        if path == file.name and not file.is_symlink():
+            file.unlink()
+            file.symlink_to(outside)
+        return opened(path, *arguments, **keywords)
+
+    monkeypatch.setattr(os, "open", open_after_swap)
+    snapshot = look()
+
+    assert file.is_symlink()
+    assert bodies(snapshot) == []
+    assert "a.md" in reasons(snapshot)
+
+
+def test_second_folder_that_links_to_the_first_counts_once(look, directory):
     put(directory, "a")
     (directory.parent / "memories").symlink_to("memory")
 
-    snapshot = store.scan()
+    snapshot = look()
 
     assert len(snapshot.memories) == 1
     assert snapshot.problems == ()
@@ -105,102 +133,138 @@ def test_second_folder_that_links_to_the_first_counts_once(store, directory):
 # Rescans.
 
 
-def test_nothing_changed_gives_the_same_snapshot(store, directory):
+def test_nothing_changed_gives_the_same_snapshot(look, directory):
     put(directory, "a")
     os.mkfifo(directory / "b.md")
-    before = store.scan()
+    before = look()
 
-    assert store.scan(before) is before
+    assert look(before) is before
 
 
-def test_only_changed_files_are_opened(store, directory):
+def test_only_changed_files_are_opened(look, directory):
     for name in ("a", "b"):
         put(directory, name)
-    before = store.scan()
+    before = look()
     put(directory, "b", "new")
     opened: list[object] = []
     # An audit hook stays for ever; emptying `listening` makes it deaf.
     listening = [opened]
     sys.addaudithook(lambda event, args: [heard.append(args[0]) for heard in listening if event == "open"])
 
-    store.scan(before)
+    look(before)
     listening.clear()
 
     assert [name for name in opened if str(name).endswith(".md")] == ["b.md"]
 
 
-def test_memory_that_did_not_change_stays_the_same_object(store, directory):
+def test_memory_that_did_not_change_stays_the_same_object(look, directory):
     put(directory, "a")
     put(directory, "b")
-    before = store.scan()
+    before = look()
     put(directory, "b", "new")
 
-    after = store.scan(before)
+    after = look(before)
 
     assert after.changed
     assert after.memories[0] is before.memories[0]
     assert after.memories[1].content == "new"
 
 
-def test_file_that_was_only_touched_changes_nothing(store, directory):
+def test_file_that_was_only_touched_changes_nothing(look, directory):
     path = put(directory, "a")
-    before = store.scan()
+    before = look()
     os.utime(path, (1, 1))
 
-    after = store.scan(before)
+    after = look(before)
 
     assert not after.changed
     assert after.memories[0] is before.memories[0]
-    assert store.scan(after) is after
+    assert look(after) is after
 
 
-def test_removed_file_is_gone_from_the_next_snapshot(store, directory):
+def test_removed_file_is_gone_from_the_next_snapshot(look, directory):
     put(directory, "a")
     path = put(directory, "b")
-    before = store.scan()
+    before = look()
     path.unlink()
 
-    after = store.scan(before)
+    after = look(before)
 
     assert after.changed
     assert [memory.id for memory in after.memories] == ["a"]
 
 
-def test_every_kind_of_change_is_noticed(store, directory):
+def test_every_kind_of_change_is_noticed(look, directory):
     path = put(directory, "a", "one!")
-    snapshot = store.scan()
+    snapshot = look()
     stamp = path.stat().st_mtime_ns
 
     path.write_text(path.read_text().replace("one!", "two!"))
     os.utime(path, ns=(stamp, stamp))  # same inode, size and mtime
-    snapshot = store.scan(snapshot)
+    snapshot = look(snapshot)
 
     assert bodies(snapshot) == ["two!"]
 
 
-def test_scan_pauses_between_slices_of_work(store, directory):
+def test_scan_pauses_between_slices_of_work(look, directory):
     for number in range(300):
         put(directory, f"mem_{number}", category=" '{}'".format("x" * 500))
     pauses = []
 
-    store.scan(None, lambda: pauses.append(1))
+    look(pause=lambda: pauses.append(1))
 
     assert len(pauses) > 10
+
+
+# Which directories are opened.
+
+
+def test_directory_link_that_stays_inside_is_followed(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / ".forge").mkdir()
+    (tmp_path / ".forge/memory").symlink_to("../docs")
+
+    fd = open_folder(str(tmp_path), ".forge/memory")
+
+    assert os.path.samestat(os.fstat(fd), os.stat(tmp_path / "docs"))
+    os.close(fd)
+
+
+@pytest.mark.parametrize("link", [".forge", ".forge/memory"])
+def test_directory_link_that_leads_out_is_refused_and_nothing_made(tmp_path, link):
+    top, outside = tmp_path / "repo", tmp_path / "outside"
+    (top / link).parent.mkdir(parents=True)
+    outside.mkdir()
+    (top / link).symlink_to(outside)
+
+    with pytest.raises(StoreError, match="leads out"):
+        open_folder(str(top), ".forge/memory", atomic.open_or_make)
+
+    assert os.listdir(outside) == []
+
+
+def test_link_to_a_neighbour_whose_name_begins_alike_leads_out(tmp_path):
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo2").mkdir()
+    (tmp_path / "repo/.forge").symlink_to("../repo2")
+
+    with pytest.raises(StoreError, match="leads out"):
+        open_folder(str(tmp_path / "repo"), ".forge/memory")
 
 
 # What is not read.
 
 
-def test_other_names_are_no_memories_and_no_problems(store, directory):
+def test_other_names_are_no_memories_and_no_problems(look, directory):
     for name in (".hidden.md", ".md", "a.txt", "a.MD", "a.md~", "a.md.bak", "md"):
         (directory / name).write_text("text")
 
-    snapshot = store.scan()
+    snapshot = look()
 
     assert (snapshot.memories, snapshot.problems) == ((), ())
 
 
-def test_odd_entries_are_problems_and_the_rest_is_read(store, directory, tmp_path):
+def test_odd_entries_are_problems_and_the_rest_is_read(look, directory, tmp_path):
     put(directory, "good")
     (tmp_path / "outside.md").write_text("secret")
     (directory / "link.md").symlink_to(tmp_path / "outside.md")
@@ -217,7 +281,7 @@ def test_odd_entries_are_problems_and_the_rest_is_read(store, directory, tmp_pat
     (directory / "broken.md").write_text("---\nversion: x\n---\n")
     Path(os.fsdecode(os.fsencode(directory) + b"/caf\xe9.md")).write_text("text")
 
-    snapshot = store.scan()
+    snapshot = look()
 
     assert bodies(snapshot) == ["text"]
     assert {name: reason.split(";")[0] for name, reason in reasons(snapshot).items()} == {
@@ -233,32 +297,32 @@ def test_odd_entries_are_problems_and_the_rest_is_read(store, directory, tmp_pat
         "broken.md": "`version` is 'x'",
         "caf\\udce9.md": "its name is not UTF-8",
     }
-    assert store.scan(snapshot) is snapshot
+    assert look(snapshot) is snapshot
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_file_of_another_user_is_a_problem(store, directory):
+def test_file_of_another_user_is_a_problem(look, directory):
     os.chown(put(directory, "a"), 12345, -1)
 
-    assert reasons(store.scan()) == {"a.md": "belongs to another user"}
+    assert reasons(look()) == {"a.md": "belongs to another user"}
 
 
-def test_unreadable_file_is_a_problem_until_its_mode_changes(store, directory):
+def test_unreadable_file_is_a_problem_until_its_mode_changes(look, directory):
     path = put(directory, "a")
     path.chmod(0)
     if os.access(path, os.R_OK):
         pytest.skip("this user may read everything")
-    before = store.scan()
+    before = look()
     path.chmod(0o600)
 
     assert "permission denied" in reasons(before)["a.md"]
-    assert bodies(store.scan(before)) == ["text"]
+    assert bodies(look(before)) == ["text"]
 
 
-def test_longest_possible_name_is_read(store, directory):
+def test_longest_possible_name_is_read(look, directory):
     put(directory, "x" * 252)
 
-    assert len(store.scan().memories) == 1
+    assert len(look().memories) == 1
 
 
 @pytest.mark.parametrize("link", [".forge", ".forge/memory"])
@@ -269,34 +333,34 @@ def test_directory_that_leads_out_of_the_repo_is_a_problem(tmp_path, link):
     (tmp_path / "repo" / link).parent.mkdir(parents=True)
     (tmp_path / "repo" / link).symlink_to(outside if link.endswith("memory") else outside.parent)
 
-    snapshot = MemoryStore(str(tmp_path / "repo"), "repo").scan()
+    snapshot = scan(Root(str(tmp_path / "repo"), Scope.REPO))
 
     assert snapshot.memories == ()
     assert "leads out" in reasons(snapshot)["memory"]
 
 
-def test_directory_that_turns_into_a_file_is_a_problem_and_the_other_is_read(store, directory):
+def test_directory_that_turns_into_a_file_is_a_problem_and_the_other_is_read(look, directory):
     put(directory, "a")
     other = directory.parent / "memories"
     other.mkdir()
     put(other, "b")
-    before = store.scan()
+    before = look()
     (directory / "a.md").unlink()
     directory.rmdir()
     directory.write_text("")
 
-    after = store.scan(before)
+    after = look(before)
 
     assert [memory.id for memory in after.memories] == ["b"]
     assert list(reasons(after)) == ["memory"]
 
 
-def test_problem_of_a_repaired_file_goes_away(store, directory):
+def test_problem_of_a_repaired_file_goes_away(look, directory):
     (directory / "a.md").write_text("")
-    before = store.scan()
+    before = look()
     put(directory, "a")
 
-    after = store.scan(before)
+    after = look(before)
 
     assert (len(before.problems), after.problems) == (1, ())
     assert bodies(after) == ["text"]
@@ -305,23 +369,23 @@ def test_problem_of_a_repaired_file_goes_away(store, directory):
 # Disagreements.
 
 
-def test_scope_is_that_of_the_directory_and_the_disagreement_a_problem(store, directory):
+def test_scope_is_that_of_the_directory_and_the_disagreement_a_problem(look, directory):
     put(directory, "a", scope="user")
 
-    snapshot = store.scan()
+    snapshot = look()
 
     assert snapshot.memories[0].scope == "repo"
     assert "says scope 'user'" in reasons(snapshot)["a.md"]
 
 
-def test_newest_of_several_files_with_one_id_wins(store, directory):
+def test_newest_of_several_files_with_one_id_wins(look, directory):
     other = directory.parent / "memories"
     other.mkdir()
     put(directory, "a", "old", id="mem_1", updated_at="2026-01-01T00:00:00Z")
     put(directory, "b", "newest", id="mem_1", updated_at="2026-01-03T00:00:00+01:00")
     put(other, "mem_1", "newer", updated_at="2026-01-02T00:00:00Z", created_at="2026-01-02T00:00:00Z")
 
-    snapshot = store.scan()
+    snapshot = look()
 
     assert bodies(snapshot) == ["newest"]
     duplicates = {
@@ -330,28 +394,28 @@ def test_newest_of_several_files_with_one_id_wins(store, directory):
     assert duplicates == {"a.md", "mem_1.md"}
 
 
-def test_creation_then_folder_then_name_decide_between_equally_new_files(store, directory):
+def test_creation_then_folder_then_name_decide_between_equally_new_files(look, directory):
     other = directory.parent / "memories"
     other.mkdir()
     put(other, "a", "second folder", id="mem_1")
     put(directory, "c", "later name", id="mem_1")
     put(directory, "b", "first name", id="mem_1")
-    assert bodies(store.scan()) == ["first name"]
+    assert bodies(look()) == ["first name"]
 
     put(directory, "z", "created later", id="mem_1", created_at="2026-01-01T00:00:00Z")
-    assert bodies(store.scan()) == ["created later"]
+    assert bodies(look()) == ["created later"]
 
 
 # Files that are being saved.
 
 
-def test_half_written_file_keeps_its_last_good_memory(store, directory, clock):
+def test_half_written_file_keeps_its_last_good_memory(look, directory, clock):
     path = put(directory, "a", "whole")
-    before = store.scan()
+    before = look()
     path.write_text("---\nid: a\nver")
     clock.set_age(path, QUIET_S + 0.1)
 
-    during = store.scan(before)
+    during = look(before)
 
     assert bodies(during) == ["whole"]
     assert during.unsettled
@@ -359,74 +423,74 @@ def test_half_written_file_keeps_its_last_good_memory(store, directory, clock):
     assert during.problems == ()
 
 
-def test_truncated_file_keeps_its_last_good_memory(store, directory, clock):
+def test_truncated_file_keeps_its_last_good_memory(look, directory, clock):
     path = put(directory, "a", "whole")
-    before = store.scan()
+    before = look()
     path.write_text("")
     clock.set_age(path, GRACE_S - 0.5)
 
-    assert bodies(store.scan(before)) == ["whole"]
+    assert bodies(look(before)) == ["whole"]
 
 
-def test_file_that_stays_broken_is_a_problem(store, directory, clock):
+def test_file_that_stays_broken_is_a_problem(look, directory, clock):
     path = put(directory, "a", "whole")
-    before = store.scan()
+    before = look()
     path.write_text("---\nid: a\nver")
     clock.set_age(path, QUIET_S)
-    during = store.scan(before)
+    during = look(before)
     clock.set_age(path, GRACE_S + 0.1)
 
-    after = store.scan(during)
+    after = look(during)
 
     assert after.memories == ()
     assert "closing" in reasons(after)["a.md"]
     assert not after.unsettled
 
 
-def test_first_half_of_a_text_is_not_taken_for_the_text(store, directory, clock):
+def test_first_half_of_a_text_is_not_taken_for_the_text(look, directory, clock):
     path = put(directory, "a", "old text")
-    before = store.scan()
+    before = look()
     with path.open("r+") as file:
         file.truncate(0)
         file.write("---\nid: a\n---\nnew ")
         file.flush()
         clock.set_age(path, QUIET_S / 2)
-        during = store.scan(before)
+        during = look(before)
         file.write("words")
     clock.set_age(path, QUIET_S + 0.1)
-    after = store.scan(during)
+    after = look(during)
 
     assert (bodies(during), during.unsettled) == (["old text"], True)
     assert (bodies(after), after.unsettled) == (["new words"], False)
 
 
-def test_file_that_replaces_another_is_read_at_once(store, directory, clock):
+def test_file_that_replaces_another_is_read_at_once(look, directory, clock):
     put(directory, "a", "old")
-    before = store.scan()
+    before = look()
     clock.set_age(put(directory, "a", "new"), 0)
 
-    after = store.scan(before)
+    after = look(before)
 
     assert (bodies(after), after.unsettled) == (["new"], False)
 
 
-def test_new_file_is_read_at_once(store, directory, clock):
-    before = store.scan()
+def test_new_file_is_read_at_once(look, directory, clock):
+    before = look()
     clock.set_age(put(directory, "a"), 0)
 
-    assert bodies(store.scan(before)) == ["text"]
+    assert bodies(look(before)) == ["text"]
 
 
-def test_file_dated_in_the_future_is_not_waited_for(store, directory):
+def test_file_dated_in_the_future_is_not_waited_for(look, directory):
     path = put(directory, "a", "old")
-    before = store.scan()
+    before = look()
     path.write_text("new")
     os.utime(path, (2**33, 2**33))
 
-    assert bodies(store.scan(before)) == ["new"]
+    assert bodies(look(before)) == ["new"]
 
 
-def test_file_that_grows_while_it_is_read_is_looked_at_again(store, directory, monkeypatch):
+def test_file_that_grows_while_it_is_read_is_looked_at_again(look, directory, monkeypatch):
     # The kernel's answer is the seam: a file system where the size lags behind the content.
     path = put(directory, "a")
     real = os.fstat
@@ -441,9 +505,9 @@ def test_file_that_grows_while_it_is_read_is_looked_at_again(store, directory, m
 
     inode = path.stat().st_ino
     monkeypatch.setattr(os, "fstat", lagging)
-    during = store.scan()
+    during = look()
     monkeypatch.undo()
-    after = store.scan(during)
+    after = look(during)
 
     assert (during.memories, during.unsettled) == ((), True)
     assert (bodies(after), after.unsettled) == (["text"], False)
@@ -452,44 +516,44 @@ def test_file_that_grows_while_it_is_read_is_looked_at_again(store, directory, m
 # Scans of the files that a watcher named.
 
 
-def test_only_named_files_are_looked_at(store, directory):
+def test_only_named_files_are_looked_at(look, directory):
     put(directory, "a", "one")
     put(directory, "b", "two")
-    before = store.scan()
+    before = look()
     path = put(directory, "a", "one more")
     put(directory, "b", "two more")
 
-    after = store.scan(before, files=frozenset({str(path)}))
+    after = look(before, files=frozenset({str(path)}))
 
     assert after.changed
     assert bodies(after) == ["one more", "two"]
-    assert bodies(store.scan(after)) == ["one more", "two more"]
+    assert bodies(look(after)) == ["one more", "two more"]
 
 
-def test_named_file_that_did_not_change_gives_the_same_snapshot(store, directory):
+def test_named_file_that_did_not_change_gives_the_same_snapshot(look, directory):
     path = put(directory, "a")
-    before = store.scan()
+    before = look()
 
-    assert store.scan(before, files=frozenset({str(path)})) is before
+    assert look(before, files=frozenset({str(path)})) is before
 
 
-def test_first_scan_reads_everything_whatever_was_named(store, directory):
+def test_first_scan_reads_everything_whatever_was_named(look, directory):
     path = put(directory, "a")
     put(directory, "b")
 
-    assert len(store.scan(None, files=frozenset({str(path)})).memories) == 2
+    assert len(look(None, files=frozenset({str(path)})).memories) == 2
 
 
-def test_directory_that_could_not_be_listed_before_is_read_whole(store, directory):
+def test_directory_that_could_not_be_listed_before_is_read_whole(look, directory):
     directory.rmdir()
     directory.write_text("in the way")
-    before = store.scan()
+    before = look()
     directory.unlink()
     directory.mkdir()
     path = put(directory, "a")
     put(directory, "b")
 
-    assert len(store.scan(before, files=frozenset({str(path)})).memories) == 2
+    assert len(look(before, files=frozenset({str(path)})).memories) == 2
 
 
 NAMES = ("a", "b", "c", "d")
@@ -514,15 +578,15 @@ def test_naming_the_changed_files_tells_the_same_as_looking_at_all(tmp_path_fact
     folders = [top / ".forge/memory", top / ".forge/memories"]
     for folder in folders:
         folder.mkdir(parents=True)
-    store = MemoryStore(str(top), "repo", clock=lambda: time.time() + LATER)
+    look = partial(scan, Root(str(top), Scope.REPO), clock=lambda: time.time() + LATER)
     for name in sorted(there):
         put(folders[0], name)
-    before = store.scan()
+    before = look()
     for action, name in changes:
         change(action, name, folders)
 
     named = frozenset(str(folder / f"{name}.md") for folder in folders for _, name in changes)
-    some, every = store.scan(before, files=named), store.scan(before)
+    some, every = look(before, files=named), look(before)
 
     assert (some.memories, some.paths, some.problems) == (every.memories, every.paths, every.problems)
     assert some.changed == every.changed

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 from forged.errors import MemoryExists, StoreError
 from forged.files.frontmatter import MAX_FILE_BYTES
+from forged.files.roots import Root
+from forged.files.scan import scan
 from forged.files.store import MemoryStore
-from forged.memory import Memory, Related, new_id
+from forged.memory import Memory, Related, Scope, new_id
 from tests.support import syscalls
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
@@ -41,7 +43,7 @@ def top(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(top: Path) -> MemoryStore:
-    return MemoryStore(str(top), "repo", clock=lambda: NOW)
+    return MemoryStore(Root(str(top), Scope.REPO), clock=lambda: NOW)
 
 
 @pytest.fixture
@@ -57,13 +59,13 @@ def test_written_memory_is_found_by_the_next_scan(store, top):
 
     path = store.write(written)
 
-    snapshot = store.scan()
+    snapshot = scan(store.root)
     assert snapshot.memories == (written,)
     assert snapshot.paths == (path,) == (f"{top}/.forge/memory/mem_1.md",)
 
 
 def test_first_write_makes_private_directories_and_a_private_file(store, top):
-    store.scan()
+    scan(store.root)
     assert os.listdir(top) == []
 
     store.write(memory())
@@ -89,7 +91,7 @@ def test_taken_id_is_refused_and_the_old_file_kept(store):
 def test_scope_is_that_of_the_store(store):
     store.write(memory(scope="user"))
 
-    snapshot = store.scan()
+    snapshot = scan(store.root)
     assert snapshot.memories[0].scope == "repo"
     assert snapshot.problems == ()
 
@@ -154,14 +156,15 @@ def test_full_disk_is_explained():
     script = """
 import errno, tempfile
 from forged.errors import StoreError
-from forged.memory import Memory
+from forged.memory import Memory, Scope
+from forged.files.roots import Root
 from forged.files.store import MemoryStore
 from tests.support.syscalls import fail
 memory = Memory("mem_1", "text", "", "", 1, "repo", "patterns", "", "explicit")
 with tempfile.TemporaryDirectory() as top:
     fail(fsync=errno.ENOSPC)
     try:
-        MemoryStore(top, "repo").write(memory)
+        MemoryStore(Root(top, Scope.REPO)).write(memory)
     except StoreError as error:
         assert "free some and try again" in str(error), error
     else:
@@ -184,15 +187,16 @@ def test_one_of_many_writers_of_an_id_wins(store, top):
         winners = [number for number in pool.map(attempt, range(20)) if number is not None]
 
     assert len(winners) == 1
-    assert store.scan().memories[0].content == f"writer {winners[0]}"
+    assert scan(store.root).memories[0].content == f"writer {winners[0]}"
     assert os.listdir(top / ".forge/memory") == ["mem_1.md"]
 
 
 WRITE_FOR_EVER = """
 import sys
-from forged.memory import Memory, new_id
+from forged.memory import Memory, Scope, new_id
+from forged.files.roots import Root
 from forged.files.store import MemoryStore
-store = MemoryStore(sys.argv[1], "repo")
+store = MemoryStore(Root(sys.argv[1], Scope.REPO))
 while True:
     memory = Memory(new_id(), "line\\n" * 4000 + "last line", "", "", 1, "repo", "patterns", "", "explicit")
     store.write(memory)
@@ -209,7 +213,7 @@ def test_killed_writer_leaves_whole_files_and_every_acknowledged_one(tmp_path):
         for writer in running:
             acknowledged |= {line.strip() for line in killed(writer, after_s=chance.uniform(0.0, 0.03))}
 
-    snapshot = MemoryStore(str(tmp_path / "repo"), "repo").scan()
+    snapshot = scan(Root(str(tmp_path / "repo"), Scope.REPO))
 
     assert snapshot.problems == ()
     assert {memory.content[-9:] for memory in snapshot.memories} == {"last line"}
@@ -244,7 +248,7 @@ def test_forgotten_memory_lies_in_the_trash_as_it_was(store, trash):
     path = Path(store.write(memory()))
     data = path.read_bytes()
 
-    removed = store.move_to_trash(store.scan(), {"mem_1"}, str(trash))
+    removed = store.move_to_trash(scan(store.root), {"mem_1"}, str(trash))
 
     kept = trash / "20270115T080000Z-mem_1/mem_1.md"
     assert [(item.id, item.path, item.kept_at) for item in removed] == [("mem_1", str(path), str(kept))]
@@ -259,16 +263,16 @@ def test_only_the_named_memories_are_removed_but_all_files_of_them(store, top, t
     (top / ".forge/memories").mkdir()
     shutil.copy(top / ".forge/memory/mem_1.md", top / ".forge/memories/copy.md")
 
-    removed = store.move_to_trash(store.scan(), {"mem_1", "mem_9"}, str(trash))
+    removed = store.move_to_trash(scan(store.root), {"mem_1", "mem_9"}, str(trash))
 
     assert len(removed) == 2
-    assert [item.id for item in store.scan().memories] == ["mem_2"]
+    assert [item.id for item in scan(store.root).memories] == ["mem_2"]
 
 
 def test_same_id_forgotten_twice_in_a_second_is_kept_twice(store, trash):
     for content in ("one", "two"):
         store.write(memory(content=content))
-        store.move_to_trash(store.scan(), {"mem_1"}, str(trash))
+        store.move_to_trash(scan(store.root), {"mem_1"}, str(trash))
 
     assert sorted(os.listdir(trash)) == ["20270115T080000Z-mem_1", "20270115T080000Z-mem_1-2"]
 
@@ -277,7 +281,7 @@ def test_id_of_a_hostile_file_does_not_lead_out_of_the_trash(store, top, trash):
     (top / ".forge/memory").mkdir(parents=True)
     (top / ".forge/memory/a.md").write_text("---\nid: ../../../x\n---\ntext")
 
-    removed = store.move_to_trash(store.scan(), {"../../../x"}, str(trash))
+    removed = store.move_to_trash(scan(store.root), {"../../../x"}, str(trash))
 
     assert os.path.realpath(removed[0].kept_at).startswith(f"{trash}/")
 
@@ -285,7 +289,7 @@ def test_id_of_a_hostile_file_does_not_lead_out_of_the_trash(store, top, trash):
 def test_erased_memory_is_nowhere(store, top):
     store.write(memory())
 
-    removed = store.erase(store.scan(), {"mem_1"})
+    removed = store.erase(scan(store.root), {"mem_1"})
 
     assert [(item.id, item.kept_at) for item in removed] == [("mem_1", "")]
     assert os.listdir(top / ".forge/memory") == []
@@ -293,7 +297,7 @@ def test_erased_memory_is_nowhere(store, top):
 
 def test_file_that_is_gone_already_is_explained(store):
     path = store.write(memory())
-    snapshot = store.scan()
+    snapshot = scan(store.root)
     os.unlink(path)
 
     with pytest.raises(StoreError, match=r"cannot delete .*mem_1\.md: No such file"):
@@ -310,9 +314,9 @@ def test_other_files_are_never_touched(store, top, trash):
 
     for id_ in ids:
         store.write(memory(id_))
-    store.move_to_trash(store.scan(), ids[:10], str(trash))
-    store.erase(store.scan(), ids[10:])
-    store.sweep_temps(0)
+    store.move_to_trash(scan(store.root), ids[:10], str(trash))
+    store.erase(scan(store.root), ids[10:])
+    store.sweep_temps()
 
     assert {name: (directory / name).read_bytes() for name in os.listdir(directory)} == theirs
 

@@ -41,7 +41,7 @@ def test_a_paused_repo_captures_and_injects_nothing_until_it_is_resumed(home, re
         assert stage.ask(repo, "make").status == "disabled"
         assert stage.capture(other, "We use npm here.").outcome == "accepted"
         assert f"paused: {repo}" in shell.run("status").out
-        assert shell.run("resume").out == "nothing is paused\n"
+        assert shell.run("resume").out == f"resumed: {repo}\n"
         stage.settle()
 
         assert contents(stage.captured(repo, "We use cargo for tests here.")) == [

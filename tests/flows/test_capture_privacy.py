@@ -29,9 +29,8 @@ from forged.capture.spool import Spool
 from forged.capture.values import Document, Event
 from forged.conversation import Utterance
 from forged.files.roots import Root
+from forged_client.messages import CAPTURE_BYTES
 from forged_client.protocol import Capture, Captured, Message, Reply
-from forged_client.verbs import Call
-from forged_client.window import CAPTURE_BYTES
 from tests.support.capturing import Stage, contents, on_disk, proposal, reply, said
 from tests.support.daemon import DaemonProcess
 from tests.support.forms import FORMS, HIDDEN, SAID
@@ -102,7 +101,7 @@ class Debugged(Stage):
             messages=msgspec.convert(messages, tuple[Message, ...]),
             **options,  # type: ignore[arg-type]
         )
-        taken = self.client.ask(Call(sent, Captured))
+        taken = self.client.ask(sent)
         assert taken.outcome in ("accepted", "coalesced", "durable"), taken
         return taken
 
@@ -676,7 +675,9 @@ def test_the_key_is_in_no_command_line_and_in_no_file(stage, repo):
 
 
 def _children(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    """Of all threads: a worker is the child of the one that started it."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [child for file in files for child in file.read_text().split()]
 
 
 def test_a_frame_that_cannot_be_read_is_not_quoted(stage):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from forged_client.protocol import Capture, Captured, Message
-from forged_client.verbs import Call
+from forged_client.protocol import Capture, Message
 from tests.support.forms import FORMS, HIDDEN, SAID
 from tests.support.scene import memory, put
 
@@ -36,7 +35,7 @@ def test_tool_content_of_a_client_that_is_not_ours_never_reaches_a_prompt(stage,
     sent = Capture(
         workspace=str(repo), session_id="s", messages=msgspec.convert(FORMS[form], tuple[Message, ...])
     )
-    assert stage.client.ask(Call(sent, Captured)).outcome == "accepted"
+    assert stage.client.ask(sent).outcome == "accepted"
     stage.settle()
 
     assert SAID in stage.prompts[0]

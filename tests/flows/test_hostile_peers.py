@@ -12,6 +12,7 @@ import pytest
 
 from forged_client import framing, protocol
 from tests.support.daemon import DaemonProcess, eventually, running
+from tests.support.frames import cut
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +183,7 @@ def _send(peer: socket.socket, data: bytes) -> None:
 
 
 def _bodies(peer: socket.socket):
-    framer = framing.Framer(protocol.MAX_REPLY_BYTES)
+    frames = framing.FrameCutter(protocol.MAX_REPLY_BYTES)
     while True:
         try:
             data = peer.recv(65536)
@@ -190,8 +191,7 @@ def _bodies(peer: socket.socket):
             return
         if not data:
             return
-        for body in framer.feed(data):
-            yield bytes(body)
+        yield from cut(frames, data)
 
 
 def _is_closed(peer: socket.socket) -> bool:

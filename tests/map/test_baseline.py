@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forged.map.baseline import Background
+from forged.map import relevance
+from forged.map.baseline import Baseline, Calibration
 from forged.map.dense import DenseLeg
+from forged.map.search import search_maps
+from tests.support.maps import vector_map
+from tests.support.scene import memory
 
 DIMENSION = 64
 MESSAGES = 32
+NAMES = [f"m{n:03}" for n in range(1000)]
 
 
 def unit(rows):
@@ -25,9 +30,7 @@ def cone(seed, count=MESSAGES, dimension=DIMENSION, *, towards=0):
 
 
 def learned(seed=0, dimension=DIMENSION):
-    return Background.of(
-        "key", cone(seed, dimension=dimension), cone(seed + 1, dimension=dimension, towards=1)
-    )
+    return Baseline.of("key", cone(seed, dimension=dimension), cone(seed + 1, dimension=dimension, towards=1))
 
 
 def naive(rows, middle, axes):
@@ -42,67 +45,91 @@ def naive(rows, middle, axes):
 
 
 def test_the_means_are_those_of_each_side():
-    asked, noted = cone(0), cone(1, towards=1)
-    background = Background.of("key", asked, noted)
+    queries, passages = cone(0), cone(1, towards=1)
+    baseline = Baseline.of("key", queries, passages)
 
-    np.testing.assert_allclose(background.asked, asked.mean(axis=0), atol=1e-6)
-    np.testing.assert_allclose(background.noted, noted.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(baseline.query_mean, queries.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(baseline.passage_mean, passages.mean(axis=0), atol=1e-6)
 
 
 def test_the_axes_are_the_two_directions_of_greatest_spread():
-    asked, noted = cone(2), cone(3, towards=1)
-    axes = Background.of("key", asked, noted).axes
-    spread = np.vstack([asked - asked.mean(axis=0), noted - noted.mean(axis=0)]).astype(np.float64)
+    queries, passages = cone(2), cone(3, towards=1)
+    axes = Baseline.of("key", queries, passages).dropped_axes
+    spread = np.vstack([queries - queries.mean(axis=0), passages - passages.mean(axis=0)]).astype(np.float64)
     _, _, directions = np.linalg.svd(spread, full_matrices=False)
 
     np.testing.assert_allclose(axes @ axes.T, np.eye(2), atol=1e-5)
     np.testing.assert_allclose(np.abs(axes @ directions[:2].T), np.eye(2), atol=1e-3)
 
 
-def test_what_separates_messages_most_is_gone_from_queries():
+def calibrated(baseline, rows):
+    return Calibration.of(DenseLeg.build("key", rows), baseline)
+
+
+def cosines(baseline, queries, rows):
+    """What is left of the cosines of queries and rows when they are read against the baseline."""
+    one = vector_map(
+        [memory(f"m{n:03}", "text") for n in range(len(rows))], dict(zip(NAMES, rows, strict=False))
+    )
+    found = search_maps([one], texts=[], vectors=queries, lexical_weight=0)
+    return relevance.weigh(found, baseline).cosines
+
+
+def test_what_separates_messages_most_is_gone():
     """Two scripts lie apart along one axis; without it a query of one is no nearer to its own."""
     rows = cone(4)
     rows[: MESSAGES // 2, 5] += 1
-    background = Background.of("key", unit(rows), unit(rows))
+    baseline = Baseline.of("key", unit(rows), unit(rows))
     shifted = unit(cone(5, 2) + np.eye(DIMENSION)[5])
 
-    assert np.abs(background.axes[0]).argmax() == 5
-    assert np.abs(background.queries(shifted) @ background.axes.T).max() < 1e-5
+    assert np.abs(baseline.dropped_axes[0]).argmax() == 5
+    assert np.abs(baseline.messages @ baseline.dropped_axes.T).max() < 1e-5
+    np.testing.assert_allclose(
+        cosines(baseline, shifted, unit(rows)),
+        cosines(baseline, unit(shifted - 0.3 * np.outer([1, 1], baseline.dropped_axes[0])), unit(rows)),
+        atol=0.05,
+    )
 
 
-def test_queries_are_of_unit_length_without_mean_and_axes():
-    background, rows = learned(6), cone(60, 5)
+def test_messages_are_of_unit_length_without_mean_and_axes():
+    baseline = learned(6)
 
     np.testing.assert_allclose(
-        background.queries(rows), naive(rows, background.asked, background.axes), atol=1e-5
+        baseline.messages, naive(cone(6), baseline.query_mean, baseline.dropped_axes), atol=1e-5
     )
 
 
-def test_scales_and_products_are_cosines_of_prepared_rows():
-    background, rows, queries = learned(7), cone(70, 200, towards=1), cone(71, 3)
-    leg = DenseLeg.build("key", rows)
-    prepared = background.queries(queries)
-
-    cosines = background.centred(prepared, prepared @ rows.T, background.scales(leg))
+@pytest.mark.parametrize("queries", [1, 3])
+def test_cosines_are_those_of_rows_and_queries_without_mean_and_axes(queries):
+    baseline, rows, asked = learned(7), cone(70, 200, towards=1), cone(71, queries)
 
     expected = (
-        naive(queries, background.asked, background.axes) @ naive(rows, background.noted, background.axes).T
+        naive(asked, baseline.query_mean, baseline.dropped_axes)
+        @ naive(rows, baseline.passage_mean, baseline.dropped_axes).T
     )
-    np.testing.assert_allclose(cosines, expected, atol=1e-4)
+    np.testing.assert_allclose(cosines(baseline, asked, rows), expected, atol=1e-4)
 
 
-def test_scales_of_some_rows_are_those_of_the_leg():
-    background, rows = learned(8), cone(80, 130)
-    leg = DenseLeg.build("key", rows)
+def test_best_is_what_each_message_reaches_in_the_leg_and_holders_are_the_rows():
+    baseline, rows = learned(7), cone(70, 200, towards=1)
+    reached = (
+        naive(cone(7), baseline.query_mean, baseline.dropped_axes)
+        @ naive(rows, baseline.passage_mean, baseline.dropped_axes).T
+    )
 
-    np.testing.assert_allclose(background.scales_of(rows), background.scales(leg), rtol=1e-5)
+    calibration = calibrated(baseline, rows)
+
+    np.testing.assert_allclose(calibration.best, reached.max(axis=1), atol=1e-4)
+    np.testing.assert_allclose(
+        reached[np.arange(MESSAGES), calibration.holders], reached.max(axis=1), atol=1e-4
+    )
 
 
 def test_a_row_without_a_vector_has_no_scale():
     rows = cone(9, 3)
     rows[1] = 0
 
-    scales = learned(9).scales(DenseLeg.build("key", rows))
+    scales = calibrated(learned(9), rows).scales
 
     assert scales[1] == 0
     assert (scales[[0, 2]] > 0).all()
@@ -110,46 +137,46 @@ def test_a_row_without_a_vector_has_no_scale():
 
 def test_a_row_that_is_the_mean_itself_has_no_direction():
     middle = unit(np.ones(DIMENSION))
-    background = Background.of("key", np.tile(middle, (MESSAGES, 1)), np.tile(middle, (MESSAGES, 1)))
+    baseline = Baseline.of("key", np.tile(middle, (MESSAGES, 1)), np.tile(middle, (MESSAGES, 1)))
 
-    assert background.scales_of(middle[np.newaxis]).tolist() == [0]
+    assert calibrated(baseline, middle[np.newaxis]).scales.tolist() == [0]
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 8, 64])
 def test_equal_vectors_teach_nothing_and_break_nothing(dimension):
     same = np.tile(unit(np.ones(dimension)), (MESSAGES, 1))
-    background = Background.of("key", same, same)
-    leg = DenseLeg.build("key", same[:3])
+    baseline = Baseline.of("key", same, same)
 
     with np.errstate(all="raise", under="ignore"):
-        cosines = background.centred(
-            background.messages, background.messages @ same[:3].T, background.scales(leg)
-        )
+        calibration = calibrated(baseline, same[:3])
 
-    assert np.isfinite(cosines).all()
-    assert np.abs(cosines).max() < 1e-2
+    assert np.isfinite(calibration.best).all()
+    assert np.abs(calibration.best).max() < 1e-2
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_vectors_of_hardly_any_numbers_stay_finite(dimension):
-    background = Background.of("key", cone(11, dimension=dimension), cone(12, dimension=dimension))
+    baseline = Baseline.of("key", cone(11, dimension=dimension), cone(12, dimension=dimension))
     rows = cone(13, 4, dimension)
 
-    assert np.isfinite(background.queries(rows)).all()
-    assert np.isfinite(background.scales_of(rows)).all()
+    assert np.isfinite(baseline.messages).all()
+    assert np.isfinite(calibrated(baseline, rows).scales).all()
 
 
 def test_the_same_messages_teach_the_same():
     one, two = learned(14), learned(14)
 
-    for name in ("asked", "noted", "axes", "messages"):
+    for name in ("query_mean", "passage_mean", "dropped_axes", "messages"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
 
 
 def test_everything_is_float32():
-    background = learned()
+    baseline = learned()
 
-    assert {background.axes.dtype, background.messages.dtype, background.asked.dtype} == {
+    assert {baseline.dropped_axes.dtype, baseline.messages.dtype, baseline.query_mean.dtype} == {
         np.dtype(np.float32)
     }
-    assert background.scales_of(cone(1, 2)).dtype == np.float32
+    calibration = calibrated(baseline, cone(1, 2))
+    assert {calibration.products.dtype, calibration.scales.dtype, calibration.best.dtype} == {
+        np.dtype(np.float32)
+    }

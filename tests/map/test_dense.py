@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.dense import DenseLeg, cosines_into, joint_centre
+from forged.map.dense import DenseLeg, are_cjk, cosines_into, joint_centre
+from tests.support.maps import rows_of
 
 
 def unit_rows(n, d, seed=0, offset=0.0):
@@ -42,7 +43,7 @@ def test_rows_come_out_as_they_were_packed(n):
     rows = unit_rows(n, 5)
     leg = DenseLeg.build("key", rows)
 
-    assert (leg.rows == rows).all()
+    assert (rows_of(leg) == rows).all()
     assert all((leg.row(i) == rows[i]).all() for i in range(n))
 
 
@@ -63,7 +64,7 @@ def test_an_edit_equals_a_leg_built_from_scratch(data):
     edited = leg.edited(places, fresh)
     built = DenseLeg.build("key", np.array(wanted, np.float32).reshape(-1, 4))
 
-    assert (edited.rows == built.rows).all()
+    assert (rows_of(edited) == rows_of(built)).all()
     assert (edited.missing == built.missing).all()
     np.testing.assert_allclose(edited.total, built.total, atol=1e-6)
     assert (edited.blocks == built.blocks).all()
@@ -77,13 +78,13 @@ def test_an_edit_leaves_the_leg_before_alone():
 
     leg.edited(places, {70: unit_rows(1, 4, seed=9)[0]})
 
-    assert (leg.rows == rows).all()
+    assert (rows_of(leg) == rows).all()
 
 
 def test_rows_of_any_length_become_unit_rows_and_zero_stays_zero():
     leg = DenseLeg.build("key", np.array([[3, 4], [0, 0], [0, 0.5]], np.float32))
 
-    np.testing.assert_allclose(leg.rows, [[0.6, 0.8], [0, 0], [0, 1]], atol=1e-7)
+    np.testing.assert_allclose(rows_of(leg), [[0.6, 0.8], [0, 0], [0, 1]], atol=1e-7)
     assert leg.missing.tolist() == [False, True, False]
     assert leg.present == 2
 
@@ -92,7 +93,7 @@ def test_rows_of_any_length_become_unit_rows_and_zero_stays_zero():
 def test_row_that_is_not_finite_counts_as_missing(bad):
     leg = DenseLeg.build("key", np.array([[1, 0], [bad, 1]], np.float32))
 
-    assert leg.rows.tolist() == [[1, 0], [0, 0]]
+    assert rows_of(leg).tolist() == [[1, 0], [0, 0]]
     assert leg.missing.tolist() == [False, True]
 
 
@@ -100,13 +101,13 @@ def narrow(legs):
     return [np.zeros(len(leg), np.bool_) for leg in legs]
 
 
-def applied(legs, wide, queries, wide_queries):
+def applied(legs, cjk, queries, cjk_queries):
     """Centred cosines of all legs, (q, n), as a search gets them."""
-    centre, result = joint_centre(legs, wide), []
+    centre, result = joint_centre(legs, cjk), []
     for i, leg in enumerate(legs):
         raw, out = np.empty((2, len(queries), len(leg)), np.float32)
         cosines_into(raw, leg, queries)
-        centre.apply(i, raw, queries, np.array(wide_queries), out=out)
+        centre.apply(i, raw, queries, np.array(cjk_queries), out=out)
         result.append(out)
     return np.hstack(result)
 
@@ -123,7 +124,7 @@ def test_centring_equals_subtracting_the_joint_mean_from_every_row():
         raw, out = np.empty((3, len(leg)), np.float32), np.empty((3, len(leg)), np.float32)
         cosines_into(raw, leg, queries)
         centre.apply(i, raw, queries, np.zeros(3, np.bool_), out=out)
-        wanted = centred_cosines(leg.rows.astype(float), queries.astype(float), present.mean(axis=0))
+        wanted = centred_cosines(rows_of(leg).astype(float), queries.astype(float), present.mean(axis=0))
         wanted[:, leg.missing] = 0
         np.testing.assert_allclose(out, wanted, atol=1e-5)
 
@@ -172,52 +173,50 @@ def test_kept_centre_does_not_keep_a_replaced_leg_alive():
 # --- a mean of its own for each script --------------------------------------------------------------------
 
 
-def script_means(rows, wide):
-    """Means of narrow and wide rows, each drawn to the common one as by ten rows, in double precision."""
+def script_means(rows, cjk):
+    """Means of other and of CJK rows, each drawn to the common one as by ten rows, in double precision."""
     rows, common = rows.astype(float), rows.astype(float).mean(axis=0)
-    return [
-        (rows[wide == own].sum(axis=0) + 10 * common) / ((wide == own).sum() + 10) for own in (False, True)
-    ]
+    return [(rows[cjk == own].sum(axis=0) + 10 * common) / ((cjk == own).sum() + 10) for own in (False, True)]
 
 
 def of_two_scripts(seed=0):
-    """Two legs of rows of which some are wide and one has no vector; then all rows, scripts, presence."""
+    """Two legs of rows, some CJK texts and one without a vector; then all rows, scripts, presence."""
     source = np.random.default_rng(seed)
     first, second = unit_rows(150, 32, seed, offset=0.3), unit_rows(40, 32, seed + 1, offset=-0.2)
     first[7] = 0
-    wide = [source.random(150) < 0.3, source.random(40) < 0.7]
-    wide[0][7] = True
-    rows, all_wide = np.vstack([first, second]), np.concatenate(wide)
+    cjk = [source.random(150) < 0.3, source.random(40) < 0.7]
+    cjk[0][7] = True
+    rows, all_cjk = np.vstack([first, second]), np.concatenate(cjk)
     there = rows.any(axis=1)
-    return [DenseLeg.build("key", first), DenseLeg.build("key", second)], wide, rows, all_wide, there
+    return [DenseLeg.build("key", first), DenseLeg.build("key", second)], cjk, rows, all_cjk, there
 
 
 def test_rows_and_queries_lose_the_mean_of_their_own_script():
-    legs, wide, rows, all_wide, there = of_two_scripts()
-    queries, wide_queries = unit_rows(4, 32, seed=5, offset=0.3), [False, True, True, False]
-    means = script_means(rows[there], all_wide[there])
-    own = np.where(all_wide[:, None], means[1], means[0])
+    legs, cjk, rows, all_cjk, there = of_two_scripts()
+    queries, cjk_queries = unit_rows(4, 32, seed=5, offset=0.3), [False, True, True, False]
+    means = script_means(rows[there], all_cjk[there])
+    own = np.where(all_cjk[:, None], means[1], means[0])
 
-    found = applied(legs, wide, queries, wide_queries)
+    found = applied(legs, cjk, queries, cjk_queries)
 
     wanted = np.zeros((4, len(rows)))
-    for number, (query, is_wide) in enumerate(zip(queries, wide_queries, strict=True)):
+    for number, (query, is_cjk) in enumerate(zip(queries, cjk_queries, strict=True)):
         for row in np.flatnonzero(there):
             centred = rows[row] - own[row]
-            wanted[number, row] = centred @ (query - means[is_wide]) / np.linalg.norm(centred)
+            wanted[number, row] = centred @ (query - means[is_cjk]) / np.linalg.norm(centred)
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-@pytest.mark.parametrize("script", [False, True], ids=["narrow", "wide"])
-@pytest.mark.parametrize("query", [False, True], ids=["narrow_query", "wide_query"])
+@pytest.mark.parametrize("script", [False, True], ids=["other", "cjk"])
+@pytest.mark.parametrize("query", [False, True], ids=["other_query", "cjk_query"])
 def test_one_script_has_the_common_mean_whatever_the_query_is_in(script, query):
     rows = unit_rows(80, 16, offset=0.4)
     rows[3] = 0
     asked, leg = unit_rows(2, 16, seed=1, offset=0.4), DenseLeg.build("key", rows)
-    wide = np.full(80, script)
-    wide[3] = not script  # a text without a vector is of no script
+    cjk = np.full(80, script)
+    cjk[3] = not script  # a text without a vector is of no script
 
-    found = applied([leg], [wide], asked, [query] * 2)
+    found = applied([leg], [cjk], asked, [query] * 2)
 
     there = rows.any(axis=1)
     wanted = centred_cosines(
@@ -241,14 +240,14 @@ def test_a_script_of_few_rows_is_centred_by_little_more_than_the_common_mean():
 
 
 def test_a_mean_of_its_own_lets_a_question_find_its_answer_in_another_script():
-    # To the model wide texts are first of all wide; what they say is the smaller part.
-    topics, wide = unit_rows(60, 64, seed=3), np.arange(120) >= 60
+    # To the model CJK texts are first of all CJK; what they say is the smaller part.
+    topics, cjk = unit_rows(60, 64, seed=3), np.arange(120) >= 60
     accent = 3 * unit_rows(1, 64, seed=4)
     rows = np.vstack([topics, topics + accent]) + 0.05 * unit_rows(120, 64, seed=6)
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
     leg, asked = DenseLeg.build("key", rows), topics.astype(np.float32)
 
-    apart = applied([leg], [wide], asked, [False] * 60)
+    apart = applied([leg], [cjk], asked, [False] * 60)
     together = applied([DenseLeg.build("key", rows)], [np.zeros(120, np.bool_)], asked, [False] * 60)
 
     def second_place(found):
@@ -259,9 +258,9 @@ def test_a_mean_of_its_own_lets_a_question_find_its_answer_in_another_script():
 
 
 def test_centred_rows_are_unit_rows_about_their_own_mean_and_zero_without_a_vector():
-    legs, wide, rows, all_wide, there = of_two_scripts()
-    centre, numbers = joint_centre(legs, wide), np.array([9, 7, 0, 149, 9])
-    own = np.where(all_wide[:, None], *reversed(script_means(rows[there], all_wide[there])))[numbers]
+    legs, cjk, rows, all_cjk, there = of_two_scripts()
+    centre, numbers = joint_centre(legs, cjk), np.array([9, 7, 0, 149, 9])
+    own = np.where(all_cjk[:, None], *reversed(script_means(rows[there], all_cjk[there])))[numbers]
 
     found = centre.rows(0, legs[0], numbers)
 
@@ -272,10 +271,10 @@ def test_centred_rows_are_unit_rows_about_their_own_mean_and_zero_without_a_vect
 
 
 def test_products_of_centred_rows_and_queries_are_what_apply_writes():
-    legs, wide, *_ = of_two_scripts()
-    centre, query = joint_centre(legs, wide), unit_rows(1, 32, seed=5)
+    legs, cjk, *_ = of_two_scripts()
+    centre, query = joint_centre(legs, cjk), unit_rows(1, 32, seed=5)
 
-    found = applied(legs, wide, query, [True])[0, 150:]
+    found = applied(legs, cjk, query, [True])[0, 150:]
 
     rows = centre.rows(1, legs[1], np.arange(40))
     np.testing.assert_allclose(rows @ (query[0] - centre.means[1]), found, atol=1e-5)
@@ -288,5 +287,34 @@ def test_some_rows_are_a_copy_in_the_order_asked_for():
     some = leg.some(np.array([129, 0, 64, 0]))
     some[:] = 0
 
-    assert (leg.rows == rows).all()
+    assert (rows_of(leg) == rows).all()
     assert (leg.some(np.array([129, 0, 64, 0])) == rows[[129, 0, 64, 0]]).all()
+
+
+# --- scripts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["迁移脚本在哪里", "用 ruff 检查代码", "テストを実行する", "タワー", "한국어 프로젝트", "猫", "豈更"],
+)
+def test_chinese_japanese_and_korean_texts_are_cjk(text):
+    assert are_cjk([text]).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "plain words", "naïve Größe", "пример", "ภาษาไทย", "“quoted”, …!", "，。！？"]
+)
+def test_other_texts_are_not(text):
+    assert are_cjk([text]).tolist() == [False]
+
+
+@pytest.mark.parametrize(("text", "cjk"), [("abcd测", False), ("abc测", True), ("abcdefgh测试x", False)])
+def test_more_than_a_fifth_of_cjk_characters_makes_a_cjk_text(text, cjk):
+    assert are_cjk([text]).tolist() == [cjk]
+
+
+@given(st.lists(st.text(alphabet="ab 测试", max_size=8), max_size=5))
+@settings(deadline=None)
+def test_texts_are_judged_one_by_one(texts):
+    assert are_cjk(texts).tolist() == [are_cjk([text]).item() for text in texts]

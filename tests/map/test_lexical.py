@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.lexical import LexicalLeg, scores
+from forged.map import lexical
+from forged.map.lexical import LexicalLeg
 from forged.text.terms import terms
 
 ARRAYS = ("terms", "offsets", "rows", "counts", "lengths")
+
+
+def scores(legs, queries):
+    """BM25 of all rows of all legs in turn."""
+    return np.hstack(lexical.scores(lexical.match(legs, queries)))
 
 
 def leg_of(*texts):
@@ -193,4 +199,4 @@ def test_queries_do_not_influence_one_another(texts, queries):
 def test_no_memories_or_no_words_score_nothing():
     assert scores([leg_of()], [terms("ruff")]).shape == (1, 0)
     assert scores([leg_of("ruff")], [terms("")]).tolist() == [[0.0]]
-    assert scores([LexicalLeg.empty(2)], [terms("ruff")]).tolist() == [[0.0, 0.0]]
+    assert scores([leg_of("", "")], [terms("ruff")]).tolist() == [[0.0, 0.0]]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from forged.evaluation import locomo, scores
-from forged.map.vector_map import search
+from forged.map.search import search_maps
 from forged.memory import Memory
 from tests.support.maps import vector_map
 
@@ -70,7 +70,7 @@ def recall(conversations, *others, k=10, dated=True):
         item_of = {item.memory.id: item for item in conversation.items}
         maps = [map_of(memories), *others]
         for question in conversation.queries:
-            hits = search(maps, texts=[question.text], vectors=None, k=k, lexical_weight=0.3)
+            hits = search_maps(maps, texts=[question.text], vectors=None, lexical_weight=0.3).best(k)
             ranked = [item_of[maps[0].memories[hit.row].id] for hit in hits if hit.map_index == 0]
             shares.append(scores.recall(question, ranked))
     return fmean(shares)

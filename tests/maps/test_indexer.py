@@ -721,8 +721,8 @@ def everyday(embedder):
 
 async def learned(indexer, root):
     """The background, once it is there."""
-    await until(lambda: indexer.baseline.background)
-    return (await seen(indexer, [root], 0, soon())).background
+    await until(lambda: indexer.learner.baseline)
+    return (await seen(indexer, [root], 0, soon())).baseline
 
 
 def test_everyday_messages_are_embedded_on_both_sides_beside_the_first_texts(root, model):
@@ -743,20 +743,20 @@ def test_everyday_messages_are_embedded_on_both_sides_beside_the_first_texts(roo
 def test_it_is_told_by_what_requests_are_judged(repo, root, model):
     async def body():
         async with indexing(model, gated=True) as indexer:
-            told = [indexer.baseline.state]
+            told = [indexer.learner.state]
             model.hold = asyncio.Event()
             index = indexer.open(root)
             await model.called.wait()
-            told.append(indexer.baseline.state)
+            told.append(indexer.learner.state)
             model.poison = dict.fromkeys(MESSAGES, "auth")
             model.hold.set()
-            await until(indexer.baseline._learning.done)
-            told.append(indexer.baseline.state)
+            await until(indexer.learner._learning.done)
+            told.append(indexer.learner.state)
             model.poison = {}
             put(repo, memory("m0", "edited"))
             await built(index)
             await learned(indexer, root)
-            return [*told, indexer.baseline.state]
+            return [*told, indexer.learner.state]
 
     assert run(body()) == [("words", ""), ("learning", ""), ("failing", "auth"), ("vectors", "")]
 
@@ -765,7 +765,7 @@ def test_without_a_gate_nothing_judges(root, model):
     async def body():
         async with indexing(model) as indexer:
             await opened(indexer, root)
-            return indexer.baseline.state
+            return indexer.learner.state
 
     assert run(body()) == ("off", "")
 
@@ -783,14 +783,14 @@ def test_everyday_messages_are_not_sent_to_an_endpoint_that_asks_for_patience(re
     async def body():
         async with indexing(picky, gated=True, reconcile_s=0.001) as indexer:
             index = await opened(indexer, root)
-            await until(indexer.baseline._learning.done)
+            await until(indexer.learner._learning.done)
             scans = asyncio.create_task(indexer.run())
             before = builds(indexer)
             await until(lambda: builds(indexer) > before + 3)
             scans.cancel()
             put(repo, memory("m0", "edited"))
             await built(index)
-            return everyday(picky), "edited" in picky.texts, indexer.baseline.state
+            return everyday(picky), "edited" in picky.texts, indexer.learner.state
 
     assert run(body()) == (4, False, ("failing", "rate_limited"))
 
@@ -833,7 +833,7 @@ def test_where_nobody_needs_it_no_background_is_embedded(repo, root, model, case
         async with indexing(model if case != "no model" else None, gated=case != "no gate") as indexer:
             index = await opened(indexer, root)
             await built(index)
-            return everyday(model), (await seen(indexer, [root], 0, soon())).background
+            return everyday(model), (await seen(indexer, [root], 0, soon())).baseline
 
     assert run(body()) == (0, None)
 
@@ -847,10 +847,10 @@ def test_a_background_that_was_refused_is_warned_of_once_and_tried_again_by_the_
         async with indexing(model, gated=True) as indexer:
             index = await opened(indexer, root)
             for number in range(3):
-                await until(indexer.baseline._learning.done)
+                await until(indexer.learner._learning.done)
                 put(repo, memory("m0", f"edit {number}"))
                 await built(index)
-            await until(indexer.baseline._learning.done)
+            await until(indexer.learner._learning.done)
             refused, open_ = caplog.text.count("background not embedded"), index.map.dense.present
             model.poison = {}
             put(repo, memory("m0", "last edit"))
@@ -866,11 +866,11 @@ def test_vectors_of_hardly_any_numbers_have_no_background_and_are_not_asked_for_
     async def body():
         async with indexing(tiny, gated=True) as indexer:
             index = await opened(indexer, root)
-            await until(indexer.baseline._learning.done)
+            await until(indexer.learner._learning.done)
             put(repo, memory("m0", "edited"))
             await built(index)
             await turns()
-            return everyday(tiny), (await seen(indexer, [root], 0, soon())).background
+            return everyday(tiny), (await seen(indexer, [root], 0, soon())).baseline
 
     assert run(body()) == (128, None)
 
@@ -884,7 +884,7 @@ def test_a_model_replaced_behind_its_name_is_learned_anew(repo, root, model):
             put(repo, memory("m0", "edited"))
             await built(index)
             await until(lambda: index.map.dense.dimension == 96)
-            await until(lambda: indexer.baseline.background.messages.shape[1] == 96)
+            await until(lambda: indexer.learner.baseline.messages.shape[1] == 96)
             await built(index)
             return index.progress.error, everyday(model)
 
@@ -902,7 +902,7 @@ def test_a_full_rebuild_learns_the_background_anew_and_serves_the_old_one_until_
             await model.called.wait()
             meanwhile = await learned(indexer, root)
             model.hold.set()
-            await until(lambda: indexer.baseline.background is not before)
+            await until(lambda: indexer.learner.baseline is not before)
             return meanwhile is before, everyday(model)
 
     assert run(body()) == (True, 256)
@@ -918,7 +918,7 @@ def test_a_map_is_calibrated_before_it_is_served(repo, root, model):
             put(repo, memory("m0", "edited"))
             await built(index)
             leg = index.map.dense
-            return leg in relevance._known, relevance._known[leg].background is background
+            return leg in relevance._calibrations, relevance._calibrations[leg].baseline is background
 
     assert run(body()) == (True, True)
 
@@ -929,7 +929,7 @@ def test_closing_ends_the_learning(root, model):
             indexer.open(root)
             model.hold = asyncio.Event()
             await model.called.wait()
-            learning = indexer.baseline._learning
+            learning = indexer.learner._learning
         return learning.done()
 
     assert run(body())

@@ -52,9 +52,9 @@ def on_disk(repo):
 
 def versions(repo):
     """(version, supersedes) of every file, by id."""
-    from forged.files.store import MemoryStore
+    from forged.files.scan import scan
 
-    found = MemoryStore(str(repo), "repo").scan().memories
+    found = scan(Root(str(repo), Scope.REPO)).memories
     return {each.id: (each.version, each.supersedes) for each in found}
 
 

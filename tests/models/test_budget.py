@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import ProviderError
-from forged.models import Completion
+from forged.models import Completion, Prompt
 from forged.models.budget import Breaker, Day, GovernedChat, Governor
 from tests.support.loops import run, turns, until
 
@@ -36,8 +36,8 @@ class Model:
         self.answer = answer
         self.asked = []
 
-    async def complete(self, system, user, *, deadline, schema=None, enough=None):
-        self.asked.append((system, user, deadline, schema))
+    async def complete(self, prompt, *, deadline):
+        self.asked.append((prompt, deadline))
         if self.answer is None:
             await asyncio.Event().wait()
         if isinstance(self.answer, Exception):
@@ -338,7 +338,7 @@ def test_a_place_that_cannot_be_written_is_warned_of_once_and_counted_in_memory(
 
 
 def ask(model, system="s" * 40, user="u" * 4):
-    return model.complete(system, user, deadline=time.monotonic() + 5, schema={"type": "array"})
+    return model.complete(Prompt(system, user, {"type": "array"}), deadline=time.monotonic() + 5)
 
 
 def test_a_governed_call_is_passed_on_and_counted_as_the_completion_says(governor):
@@ -346,7 +346,7 @@ def test_a_governed_call_is_passed_on_and_counted_as_the_completion_says(governo
     chat = GovernedChat(model, counting, "hyde")
 
     assert run(ask(chat)).text == "text"
-    assert model.asked[0][0::3] == ("s" * 40, {"type": "array"})
+    assert model.asked[0][0] == Prompt("s" * 40, "u" * 4, {"type": "array"})
     assert counting.days(1) == (Day("2026-05-01", "hyde", 1, 0, 17, 3),)
     run(chat.aclose())
     assert model.asked[-1] == "closed"

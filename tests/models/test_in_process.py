@@ -15,6 +15,7 @@ import pytest
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.in_process import InProcessEmbedder, threads
+from forged.models.texts import ready
 
 
 class Model:
@@ -107,6 +108,13 @@ def test_a_load_that_failed_is_tried_again(model: Model) -> None:
         return await embedder.embed(["a"])
 
     assert run(model, body).shape == (1, 2)
+
+
+@pytest.mark.parametrize("text", ["a", " é 你 \n", "a\0b", "a\ud800", "x" * 600, "你" * 511, "你" * 700])
+def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does(model: Model, text: str) -> None:
+    run(model, lambda e: e.embed([text], "query"), query_prefix="q: ")
+
+    assert model.texts == [ready(text, "q: ", 512)]
 
 
 def test_each_kind_gets_its_prefix(model: Model) -> None:
@@ -250,8 +258,13 @@ def test_closing_does_not_wait_for_the_call_under_way(model: Model) -> None:
     assert run(model, body)
 
 
-def test_two_calls_at_once_have_threads_for_both() -> None:
-    assert 1 <= threads() <= max(1, (os.cpu_count() or 1) // 2)
+@pytest.mark.parametrize(("cores", "each"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (8, 4), (64, 4)])
+def test_two_calls_at_once_have_threads_for_both(
+    cores: int, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+
+    assert threads() == each
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a priority per thread")

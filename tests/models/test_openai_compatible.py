@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import ConfigError, ProviderError
-from forged.models import ChatModel, Completion, Embedder, Vectors
+from forged.models import ChatModel, Completion, Embedder, Prompt, Vectors
 from forged.models.endpoint import Endpoint
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from forged.models.replies import order, read_completion
-from forged.models.texts import clipped, estimated_tokens, fitting, sendable
+from forged.text.tokens import estimate
 from tests.support.provider import (
     CHAT,
     CLOSE,
@@ -89,7 +89,7 @@ def chat(
     return asyncio.run(
         _used(
             model,
-            lambda m: m.complete("sys", "user", deadline=time.monotonic() + within, schema=schema),
+            lambda m: m.complete(Prompt("sys", "user", schema), deadline=time.monotonic() + within),
         )
     )
 
@@ -219,11 +219,11 @@ def test_no_texts_make_no_request(provider: ScriptedProvider) -> None:
 
 def test_a_long_text_is_cut(provider: ScriptedProvider) -> None:
     embed(provider, ["a" * 50_000])
-    embed(provider, ["ä" * 100], max_text_tokens=5)
+    embed(provider, ["ä" * 20_000])
 
     first, second = provider.wait_for(2)
     assert len(first.inputs[0]) == 32_000
-    assert second.inputs[0] == "ä" * 10
+    assert second.inputs[0] == "ä" * 16_000
 
 
 # --- vectors that must work ---
@@ -643,30 +643,6 @@ def test_a_refusal_that_does_not_speak_of_size_is_not_halved(provider: ScriptedP
     assert len(provider.requests()) == 1
 
 
-@given(
-    st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 30)
-)
-def test_a_batch_holds_one_text_or_stays_within_both_limits(texts: list[str], most: int, tokens: int) -> None:
-    texts = [sendable(text) for text in texts]
-
-    count = fitting(texts, most, tokens)
-
-    spent = sum(-(-len(text.encode()) // 4) for text in texts[:count])
-    assert 1 <= count <= most
-    assert count == 1 or spent <= tokens
-
-
-@given(st.text(), st.integers(0, 40))
-def test_a_cut_text_is_a_beginning_of_it_within_the_limit(text: str, tokens: int) -> None:
-    whole = sendable(text)
-
-    cut = clipped(whole, tokens)
-
-    assert whole.startswith(cut)
-    assert len(cut.encode()) <= 4 * tokens
-    assert len(whole.encode()) <= 4 * tokens or len(cut.encode()) > 4 * tokens - 4
-
-
 # --- dimension, concurrency ---
 
 
@@ -717,12 +693,6 @@ def test_a_chat_request_holds_model_and_messages_and_nothing_else(provider: Scri
         "model": "m",
         "messages": [{"role": "system", "content": "sys"}, {"role": "user", "content": "user"}],
     }
-
-
-def test_reasoning_effort_is_sent_when_configured(provider: ScriptedProvider) -> None:
-    chat(provider, reasoning_effort="none")
-
-    assert provider.wait_for(1)[0].json["reasoning_effort"] == "none"
 
 
 TEXTS: dict[str, tuple[Answer, str]] = {
@@ -797,14 +767,7 @@ def test_tokens_are_the_endpoints_or_estimated(
 def test_thoughts_that_are_cut_off_are_estimated_too(provider: ScriptedProvider) -> None:
     provider.chat = completion("<think>hm</think>answer", reasoning_content="x" * 100)
 
-    assert chat(provider).completion_tokens == estimated_tokens("<think>hm</think>answer", "x" * 100)
-
-
-@given(st.lists(st.text()))
-def test_an_estimate_is_a_quarter_of_the_bytes_rounded_up(texts: list[str]) -> None:
-    size = sum(len(text.encode()) for text in texts)
-
-    assert 0 <= 4 * estimated_tokens(*texts) - size < 4
+    assert chat(provider).completion_tokens == estimate("<think>hm</think>answer", "x" * 100)
 
 
 CHAT_FAULTS: dict[str, tuple[Script, str]] = {
@@ -833,6 +796,7 @@ def test_a_chat_fault_has_its_reason(provider: ScriptedProvider, script: Script,
 
 
 SCHEMA: dict = {"type": "object", "properties": {"memories": {"type": "array"}}}
+ASKED = Prompt("s", "u", SCHEMA)
 
 
 def test_a_schema_goes_nested(provider: ScriptedProvider) -> None:
@@ -877,7 +841,7 @@ def test_a_server_that_refuses_the_schema_is_asked_without_and_not_again(
 
     async def twice(model: OpenAICompatibleChat) -> list[str]:
         deadline = time.monotonic() + 10
-        return [(await model.complete("s", "u", deadline=deadline, schema=SCHEMA)).text for _ in range(2)]
+        return [(await model.complete(ASKED, deadline=deadline)).text for _ in range(2)]
 
     assert asyncio.run(_used(model, twice)) == ["answer", "answer"]
     assert ["response_format" in request.json for request in provider.requests()] == [True, False, False]
@@ -889,8 +853,8 @@ def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider: Scri
 
     async def twice(model: OpenAICompatibleChat) -> str:
         with pytest.raises(ProviderError):
-            await model.complete("s", "u", deadline=time.monotonic() + 10, schema=SCHEMA)
-        return (await model.complete("s", "u", deadline=time.monotonic() + 10, schema=SCHEMA)).text
+            await model.complete(ASKED, deadline=time.monotonic() + 10)
+        return (await model.complete(ASKED, deadline=time.monotonic() + 10)).text
 
     assert asyncio.run(_used(model, twice)) == "a hypothesis"
     assert "response_format" in provider.requests()[-1].json

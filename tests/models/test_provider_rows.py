@@ -25,11 +25,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.errors import ProviderError
-from forged.models import Completion, Vectors
-from forged.models.failures import SizeRefused
+from forged.errors import ProviderError, SizeRefused
+from forged.models import Completion, Prompt, Vectors
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
-from forged.models.texts import estimated_tokens
+from forged.text.tokens import estimate
 from tests.support.provider import Answer, Behaviour, Request, ScriptedProvider, completion
 from tests.support.scene import embedded
 
@@ -119,7 +118,7 @@ def embed(provider: ScriptedProvider, texts: list[str], within: float = 30.0) ->
 def chat(provider: ScriptedProvider, times: int = 1, schema: dict[str, object] | None = None) -> Completion:
     async def ask(model: OpenAICompatibleChat) -> Completion:
         for _ in range(times):
-            reply = await model.complete("sys", "user", deadline=time.monotonic() + 10, schema=schema)
+            reply = await model.complete(Prompt("sys", "user", schema), deadline=time.monotonic() + 10)
         return reply
 
     return using(OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01), ask)
@@ -241,7 +240,7 @@ LIMIT = 512  # tokens, llama.cpp's batch unless it was started with another
 
 
 def too_long(request: Request) -> bool:
-    return any(estimated_tokens(text) > LIMIT for text in request.inputs)
+    return any(estimate(text) > LIMIT for text in request.inputs)
 
 
 @rows_with("longest")
@@ -288,7 +287,7 @@ def test_a_text_that_is_refused_however_short_is_the_callers(provider: ScriptedP
     with pytest.raises(SizeRefused):
         embed(provider, ["harbor " * 600])
 
-    tokens = [estimated_tokens(request.inputs[0]) for request in provider.requests()]
+    tokens = [estimate(request.inputs[0]) for request in provider.requests()]
     assert tokens == [1050, 525, 262, 131, 65]
 
 

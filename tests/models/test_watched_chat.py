@@ -11,9 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from forged.errors import ProviderError
-from forged.models import Completion
-from forged.models.failures import SizeRefused
+from forged.errors import ProviderError, SizeRefused
+from forged.models import Completion, Prompt
 from forged.models.openai_compatible import OpenAICompatibleChat
 from tests.support.provider import CHAT, Answer, Behaviour, ScriptedProvider, completion, streamed
 
@@ -47,8 +46,8 @@ def asked_again(provider: ScriptedProvider, times: int, enough: Callable[[str], 
     """What one model says to the same question, so many times."""
 
     async def ask(model: OpenAICompatibleChat) -> list[str]:
-        deadline = time.monotonic() + 10
-        return [(await model.complete("s", "u", deadline=deadline, enough=enough)).text for _ in range(times)]
+        prompt, deadline = Prompt("s", "u", enough=enough), time.monotonic() + 10
+        return [(await model.complete(prompt, deadline=deadline)).text for _ in range(times)]
 
     return using(provider, ask)
 
@@ -69,10 +68,10 @@ def watch(
 
     async def ask(model: OpenAICompatibleChat) -> Completion:
         script = provider.script(CHAT, None)
-        await model.complete("s", "u", deadline=time.monotonic() + 10, enough=never)
+        await model.complete(Prompt("s", "u", enough=never), deadline=time.monotonic() + 10)
         provider.received.clear()
         provider.chat = script
-        return await model.complete("s", "u", deadline=time.monotonic() + within, enough=enough)
+        return await model.complete(Prompt("s", "u", enough=enough), deadline=time.monotonic() + within)
 
     return using(provider, ask, **settings)
 
@@ -87,7 +86,7 @@ def two_lines(text: str) -> bool:
 
 def test_only_a_reply_that_is_watched_is_asked_for_as_a_stream(provider: ScriptedProvider) -> None:
     watch(provider, never)
-    using(provider, lambda model: model.complete("s", "u", deadline=time.monotonic() + 10))
+    using(provider, lambda model: model.complete(Prompt("s", "u"), deadline=time.monotonic() + 10))
 
     assert wishes(provider) == [(True, True), (None, False)]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
-from forged.files.store import MemoryStore
+from forged.files.roots import Root
+from forged.files.scan import scan
+from forged.memory import Scope
 from tests.real.scene import LATE_S, RealScene, real_scene
 from tests.real.servers import CHAT_MODEL, chat_server, free_port
 from tests.support.daemon import eventually
@@ -31,7 +33,7 @@ def test_an_answer_in_whatever_form_ends_its_event(tmp_path, repo, chat_url):
 
         assert (after.dead, after.turns, after.spooled) == (0, 0, 0)
         assert scene.client.cost().days[-1].calls >= 1
-        found = MemoryStore(str(repo), "repo").scan()
+        found = scan(Root(str(repo), Scope.REPO))
         assert not found.problems
         assert len(found.memories) <= 10
 

@@ -24,8 +24,8 @@ class Model:
         self.replies = list(replies or ["one\ntwo"])
         self.asked: list[tuple[str, str, float]] = []
 
-    async def complete(self, system, user, *, deadline, schema=None, enough=None):
-        self.asked.append((system, user, deadline))
+    async def complete(self, prompt, *, deadline):
+        self.asked.append((prompt.system, prompt.user, deadline))
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(reply, ProviderError):
             raise reply
@@ -92,10 +92,10 @@ def test_an_empty_window_asks_nobody():
 class Writer(Model):
     """Writes its reply letter by letter until it is enough."""
 
-    async def complete(self, system, user, *, deadline, schema=None, enough=None):
-        whole = (await super().complete(system, user, deadline=deadline)).text
+    async def complete(self, prompt, *, deadline):
+        whole = (await super().complete(prompt, deadline=deadline)).text
         for end in range(len(whole)):
-            if enough(whole[:end].strip()):
+            if prompt.enough(whole[:end].strip()):
                 self.written = end
                 return Completion(whole[:end].strip(), whole=False)
         return Completion(whole)
@@ -157,7 +157,7 @@ def test_json_is_read_while_it_is_written():
 
 def test_a_reply_that_broke_off_in_its_only_line_is_taken():
     class Broken(Model):
-        async def complete(self, system, user, *, deadline, schema=None, enough=None):
+        async def complete(self, prompt, *, deadline):
             return Completion("Tabs are", whole=False)
 
     assert asked(Broken()) == ("Tabs are",)

@@ -55,6 +55,15 @@ def test_a_budget_cuts_whole_memories_from_the_end_and_says_how_many():
     assert "2 included, 1 left out" in block.text
 
 
+@pytest.mark.parametrize("more", range(4))
+def test_a_block_of_exactly_the_budget_is_whole_and_one_token_more_is_too_much(more):
+    two = entries("a" * 200, "b" * (200 + more))
+    needed = -(-len(render(two).text.encode()) // 4)
+
+    assert render(two, needed).omitted == 0
+    assert render(two, needed - 1).omitted == 1
+
+
 def test_what_comes_after_the_first_that_does_not_fit_is_left_out_too():
     block = render(entries("a", "b" * 4000, "c"), 200)
 

@@ -13,8 +13,7 @@ import pytest
 from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map.baseline import Background
-from forged.map.view import View
+from forged.map import Baseline, View
 from forged.models import Completion
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.retrieval.turns import turn_key
@@ -38,7 +37,7 @@ class Chat:
         if lines or error:
             self.go.set()
 
-    async def complete(self, system, user, *, deadline, schema=None, enough=None):
+    async def complete(self, prompt, *, deadline):
         self.calls += 1
         try:
             await self.go.wait()
@@ -71,7 +70,7 @@ class Embedder:
             raise REFUSED
         return np.array([self.vectors.get(text, X) for text in texts], np.float32)
 
-    def forget(self):
+    def reset_dimension(self):
         pass
 
     async def aclose(self):
@@ -120,11 +119,11 @@ def retrieve(of: Retriever, view: View, **options) -> Answer:
     return asyncio.run(run())
 
 
-def seeing(view: View, *others) -> Sources:
+def seeing(view: View, *others, top: str = "/repo") -> Sources:
     async def see(deadline: float) -> View:
         return view
 
-    return Sources(("/repo",), see, others)
+    return Sources((top,), see, others)
 
 
 def told(answer: Answer) -> tuple[str, str, str, tuple[str, ...]]:
@@ -301,10 +300,10 @@ def gated(embedder: Embedder | None = None, chat: Chat | None = None, **options)
     return retriever(chat, embedder, min_score=0.95, **options)
 
 
-def learned() -> Background:
+def learned() -> Baseline:
     rows = np.random.default_rng(0).standard_normal((40, 64)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    return Background.of("key", rows, rows)
+    return Baseline.of("key", rows, rows)
 
 
 def test_a_message_beside_the_point_injects_nothing_and_says_why_and_by_which_setting():
@@ -352,7 +351,7 @@ def test_vectors_are_judged_by_the_background_of_the_view():
     embedder = Embedder({"of m07": rows[7], "stranger": stranger / np.linalg.norm(stranger)})
 
     def asked(text):
-        view = View((one,), background=background)
+        view = View((one,), baseline=background)
         return retrieve(gated(embedder), view, window=(Utterance("user", text),))
 
     assert (asked("of m07").status, asked("of m07").ranked[0].memory.id) == ("ok", "m07")
@@ -454,7 +453,7 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     rows = np.random.default_rng(1).standard_normal((6, 64)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     memories = [memory(name, f"walrus {name}") for name in "abcdef"]
-    view = View((vector_map(memories, dict(zip("abcdef", rows, strict=True))),), background=background)
+    view = View((vector_map(memories, dict(zip("abcdef", rows, strict=True))),), baseline=background)
     window = (Utterance("user", "what was said in the third of them"),)
     embedder = Embedder({window[0].text: rows[2]})
 
@@ -505,6 +504,27 @@ def test_a_late_flight_is_joined_and_its_answer_kept():
 
     assert (late.status, joined.status, kept.status) == ("timeout", "ok", "ok")
     assert (from_cache, kept_from_cache, calls) == (False, True, 1)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_turn_of_the_same_name_in_another_repository_is_another_turn(at_once):
+    """An agent may name its sessions and turns alike wherever it runs, and say the same there."""
+    views = {
+        place: View((vector_map([memory(place, "walrus")], root=place),)) for place in ("/one", "/other")
+    }
+
+    async def run() -> list[tuple[Answer, bool]]:
+        of = retriever()
+        asking = [of.retrieve(ask(), seeing(view, top=place)) for place, view in views.items()]
+        try:
+            return await asyncio.gather(*asking) if at_once else [await each for each in asking]
+        finally:
+            of.close()
+
+    found = asyncio.run(run())
+
+    assert [[ranked.memory.id for ranked in answer.ranked] for answer, _ in found] == [["/one"], ["/other"]]
+    assert [was_kept for _, was_kept in found] == [False, False]
 
 
 def test_a_flight_that_saw_what_was_purged_is_not_kept():

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.map.vector_map import Candidate
-from forged.map.view import View
+from forged.map import Candidate, View
 from forged.scopes.file_source import rank
 from tests.support.maps import vector_map
 from tests.support.scene import memory

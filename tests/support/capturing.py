@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from forged.files.store import MemoryStore
-from forged.memory import Memory
+from forged.files.roots import Root
+from forged.files.scan import scan
+from forged.memory import Memory, Scope
 from forged_client.protocol import Captured, CaptureReport
 from tests.support.daemon import eventually, running
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
@@ -129,7 +130,7 @@ class Stage(Scene):
 
 def on_disk(top: Path, scope: str = "repo") -> list[Memory]:
     """What the files of a repo or home say, oldest first."""
-    found = MemoryStore(str(top), scope).scan().memories
+    found = scan(Root(str(top), Scope(scope))).memories
     return sorted(found, key=lambda memory: (memory.created_at, memory.version, memory.id))
 
 

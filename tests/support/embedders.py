@@ -56,7 +56,7 @@ class FakeEmbedder:
             return self.failures.pop(0)
         return self.down or next((self.poison[text] for text in texts if text in self.poison), "")
 
-    def forget(self) -> None:
+    def reset_dimension(self) -> None:
         self.forgotten += 1
 
     async def aclose(self) -> None:

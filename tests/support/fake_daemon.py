@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from forged_client.framing import Framer, decode_request, encode
+from forged_client.framing import FrameCutter, decode_request, encode
 from forged_client.protocol import (
     MAX_REQUEST_BYTES,
     AnyRequest,
@@ -24,6 +24,7 @@ from forged_client.protocol import (
     Request,
     Welcome,
 )
+from tests.support.frames import cut
 
 Answer = Reply | Callable[[AnyRequest], Reply]
 
@@ -67,9 +68,9 @@ class FakeDaemon(socketserver.ThreadingUnixStreamServer):
 
 class _Conversation(socketserver.BaseRequestHandler):
     def handle(self) -> None:
-        framer = Framer(MAX_REQUEST_BYTES)
+        frames = FrameCutter(MAX_REQUEST_BYTES)
         while data := self.request.recv(65536):
-            for body in framer.feed(data):
+            for body in cut(frames, data):
                 self.request.sendall(encode(self.server.answer(decode_request(body))))
 
 

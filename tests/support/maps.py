@@ -9,14 +9,19 @@ import numpy as np
 from forged.map.chains import link
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg
-from forged.map.traits import Traits
-from forged.map.vector_map import VectorMap
+from forged.map.vector_map import Traits, VectorMap
 from forged.memory import Memory
+from forged.models import Vectors
 from forged.text.terms import terms
 
 
 def lexical_leg(memories: Sequence[Memory]) -> LexicalLeg:
     return LexicalLeg.build([terms(memory.content) for memory in memories])
+
+
+def rows_of(leg: DenseLeg) -> Vectors:
+    """All rows of a dense leg, (n, d), in the usual order."""
+    return leg.some(np.arange(len(leg)))
 
 
 def vector_map(

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from forged_client import protocol
-from forged_client.framing import Framer, decode_request, encode
+from forged_client.framing import FrameCutter, decode_request, encode
+from tests.support.frames import cut
 
 # Longer than any test may take, so that a broken test ends and a working one never waits for it.
 PATIENCE_S = 20.0
@@ -26,7 +27,7 @@ class Talk:
         self.sock = sock
         self.number = len(peer.talks)
         self._peer = peer
-        self._framer = Framer(protocol.MAX_CAPTURE_BYTES)
+        self._frames = FrameCutter(protocol.MAX_CAPTURE_BYTES)
         self._pending: list[protocol.AnyRequest] = []
 
     def next_request(self) -> protocol.AnyRequest | None:
@@ -35,8 +36,7 @@ class Talk:
             data = self.sock.recv(1 << 16)
             if not data:
                 return None
-            for body in self._framer.feed(data):
-                self._pending.append(decode_request(body))
+            self._pending += map(decode_request, cut(self._frames, data))
         request = self._pending.pop(0)
         self._peer.requests.append(request)
         return request
@@ -131,28 +131,8 @@ def with_id(reply: protocol.Reply, number: int) -> protocol.Reply:
 
 def any_answer(request: protocol.AnyRequest) -> protocol.Reply:
     """An empty, successful reply of the type that belongs to the request."""
-    return REPLY_OF[type(request)]()
+    return request.reply_type()()
 
-
-REPLY_OF: dict[type[protocol.Request], type[protocol.Reply]] = {
-    protocol.Ping: protocol.Pong,
-    protocol.Status: protocol.StatusReport,
-    protocol.Retrieve: protocol.Retrieved,
-    protocol.Search: protocol.Found,
-    protocol.Why: protocol.Explained,
-    protocol.Remember: protocol.Remembered,
-    protocol.Capture: protocol.Captured,
-    protocol.GetMemories: protocol.Memories,
-    protocol.ListMemories: protocol.Memories,
-    protocol.History: protocol.Chain,
-    protocol.Forget: protocol.Forgotten,
-    protocol.Undo: protocol.Undone,
-    protocol.Pause: protocol.Paused,
-    protocol.Dead: protocol.DeadEvents,
-    protocol.Cost: protocol.Costs,
-    protocol.Rebuild: protocol.Rebuilt,
-    protocol.Events: protocol.Progress,
-}
 
 _NEVER_ACCEPTS = """
 import socket, sys

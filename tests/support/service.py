@@ -15,7 +15,8 @@ from forged.daemon import listening
 from forged.daemon.server import Server
 from forged.errors import ForgedError
 from forged_client import protocol as wire
-from forged_client.framing import Framer, decode_reply, encode
+from forged_client.framing import FrameCutter, decode_reply, encode
+from tests.support.frames import cut
 
 
 class ScriptedService:
@@ -114,7 +115,7 @@ class Peer:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
-        self._framer = Framer(wire.MAX_REPLY_BYTES)
+        self._frames = FrameCutter(wire.MAX_REPLY_BYTES)
         self._replies: list[wire.Reply] = []
 
     def send(self, *requests: wire.Request) -> None:
@@ -132,7 +133,7 @@ class Peer:
             data = await self.reader.read(1 << 16)
             if not data:
                 raise EOFError
-            self._replies += [decode_reply(bytes(body)) for body in self._framer.feed(data)]
+            self._replies += map(decode_reply, cut(self._frames, data))
         return self._replies.pop(0)
 
     async def rest(self) -> list[wire.Reply]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.text.dates import occasions, of_named_time
+from forged.text.dates import A_TIME, occasions, of_named_time
 
 HOUR = 3600
 DAY = timedelta(days=1)
@@ -29,6 +29,7 @@ def made(*days):
 def named(text, *days):
     """Those of `days` that a memory made then would be preferred for; None when no time is named."""
     hit = of_named_time(text, made(*days))
+    assert hit is None or A_TIME.search(text), "a text that names a time is not taken for one"
     return None if hit is None else [day for day, yes in zip(days, hit, strict=True) if yes]
 
 

@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 
 from forged.retrieval.injection import render
 from forged.scopes import Ranked
-from forged.text.injected_text import without_echo
+from forged.text.injected_text import InjectedText
 from tests.support.scene import memory
 
 A, B = "0123456789abcdef", "fedcba9876543210"
 CONTENT = "Always use errors.As.\n\nIt sees through wrapping,\nwhich == does not."
 BLOCK = render([Ranked(memory("mem_1", CONTENT), 0.5), Ranked(memory("mem_2", "WALRUS"), 0.5)]).text
+
+
+def cut(text, injected):
+    return InjectedText(injected).cut(text)
 
 
 def opener(digest=A):
@@ -28,7 +32,7 @@ def closer(digest=A):
 
 def test_an_injection_as_it_is_rendered_is_cut():
     assert BLOCK
-    assert without_echo(f"before\n{BLOCK}after", ()) == ("before\n\nafter", 1)
+    assert cut(f"before\n{BLOCK}after", ()) == ("before\n\nafter", 1)
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
@@ -40,7 +44,7 @@ def test_an_injection_inside_json_is_cut(levels, escape):
     if escape:
         quoted = quoted.replace("<", "\\u003c").replace(">", "\\u003E").replace("/forged", "\\/forged")
 
-    left, count = without_echo(f"before {quoted} after", ())
+    left, count = cut(f"before {quoted} after", ())
 
     assert count == 1
     assert "WALRUS" not in left
@@ -61,7 +65,7 @@ def test_an_injection_inside_json_is_cut(levels, escape):
     ],
 )
 def test_a_block_ends_at_its_own_closer_or_at_the_end(text, left, count):
-    assert without_echo(text, ()) == (left, count)
+    assert cut(text, ()) == (left, count)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_a_block_ends_at_its_own_closer_or_at_the_end(text, left, count):
     ],
 )
 def test_what_is_no_marker_is_left(text):
-    assert without_echo(text, ()) == (text, 0)
+    assert cut(text, ()) == (text, 0)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,7 @@ def test_what_is_no_marker_is_left(text):
     ],
 )
 def test_a_paragraph_that_is_an_injected_memory_is_cut(text, left):
-    found, count = without_echo(text, ["Use tabs."])
+    found, count = cut(text, ["Use tabs."])
 
     assert found == left
     assert count == text.count("Use")
@@ -99,30 +103,30 @@ def test_a_paragraph_that_is_an_injected_memory_is_cut(text, left):
     "text", ["Use tabs!", "We say: Use tabs.", "Use tabs.\nAnd this.", "use tabs.", "Usetabs.", "- Use tabs."]
 )
 def test_what_somebody_wrote_himself_is_left(text):
-    assert without_echo(text, ["Use tabs.", "", " \n"]) == (text, 0)
+    assert cut(text, ["Use tabs.", "", " \n"]) == (text, 0)
 
 
 def test_a_memory_of_several_paragraphs_is_cut_as_a_whole():
     text = f"before\n\n{CONTENT}\n\nafter"
 
-    assert without_echo(text, [CONTENT]) == ("before\n\n\n\nafter", 1)
+    assert cut(text, [CONTENT]) == ("before\n\n\n\nafter", 1)
 
 
 def test_a_part_of_a_memory_is_left():
     first, second = CONTENT.split("\n\n")
 
-    assert without_echo(f"{first}\n\nother\n\n{second}", [CONTENT]) == (f"{first}\n\nother\n\n{second}", 0)
+    assert cut(f"{first}\n\nother\n\n{second}", [CONTENT]) == (f"{first}\n\nother\n\n{second}", 0)
 
 
 def test_the_longer_of_two_memories_with_the_same_beginning_is_cut():
     first, second = CONTENT.split("\n\n")
 
-    assert without_echo(f"{first}\n\n{second}\n\n{first}", [first, CONTENT]) == ("\n\n", 2)
+    assert cut(f"{first}\n\n{second}\n\n{first}", [first, CONTENT]) == ("\n\n", 2)
 
 
 @given(st.text(), st.text(), st.text())
 def test_nothing_between_the_markers_is_left(before, inside, after):
-    left, count = without_echo(f"{before}{opener()}{inside} WALRUS{closer()}{after}", ())
+    left, count = cut(f"{before}{opener()}{inside} WALRUS{closer()}{after}", ())
 
     assert "WALRUS" not in left
     assert count >= 1
@@ -130,14 +134,14 @@ def test_nothing_between_the_markers_is_left(before, inside, after):
 
 @given(st.text(alphabet=" \n\t\r\x0b\u2028ab.", max_size=40))
 def test_a_memory_is_found_whatever_white_space_it_got(content):
-    left, _ = without_echo(f"before\n\n{content}\n\nafter", [content])
+    left, _ = cut(f"before\n\n{content}\n\nafter", [content])
 
     assert left.split() == ["before", "after"]
 
 
 @given(st.text(alphabet=" \nab<", max_size=60), st.lists(st.text(alphabet=" \nab", max_size=8), max_size=4))
 def test_only_whole_memories_are_missing(text, injected):
-    left, count = without_echo(text, injected)
+    left, count = cut(text, injected)
 
     assert (left == text) == (count == 0)
 
@@ -145,4 +149,4 @@ def test_only_whole_memories_are_missing(text, injected):
 @pytest.mark.parametrize("piece", [opener(), closer(), "<", "\\", "\n ", "\n\n", "a\n\n", " ", "\\u003c"])
 def test_hostile_text_takes_linear_time(piece):
     """A quadratic search would take minutes here; no clock is needed to notice."""
-    without_echo(piece * ((1 << 18) // len(piece)) + "x", ["a", "a\n\nb"])
+    cut(piece * ((1 << 18) // len(piece)) + "x", ["a", "a\n\nb"])

@@ -9,19 +9,19 @@ from typing import get_args
 import msgspec
 
 from forged import conversation
-from forged.capture.intake import take_in, window_id_of
+from forged.capture.intake import take_in
 from forged.capture.spool import Buried
 from forged.capture.values import Event, Kind, new_event_id
 from forged.daemon.handlers.context import Context, InvalidRequest, NotReady
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.translation import fitting, record, utterances
-from forged.map.vector_map import VectorMap
-from forged.map.view import View
+from forged.map.vector_map import VectorMap, View
 from forged.maps.root_index import RootIndex
 from forged.memory import Memory, Scope, Trigger, time_ns
 from forged.retrieval.retriever import FIRST_BUILD
 from forged.scopes import Workplace
 from forged_client import protocol as wire
+from forged_client.messages import window_id_of
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
@@ -55,11 +55,12 @@ async def _event(context: Context, place: Workplace, request: wire.Capture) -> E
         taken = await asyncio.to_thread(take_in, said, injected)
     context.daemon.metrics.secrets_redacted += taken.redacted
     context.daemon.metrics.echoes_removed += taken.echoes
+    window_id = request.window_id or window_id_of(request.messages, request.last_summary_index)
     return Event(
         id=event_id,
         kind=kind,
         session_id=request.session_id[:_MOST_NAME],
-        window_id=request.window_id[:_MOST_NAME] or window_id_of(said),
+        window_id=window_id[:_MOST_NAME],
         roots=place.roots,
         window=taken.window,
     )

@@ -12,7 +12,7 @@ from forged.capture.service import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
-from forged.map.view import View
+from forged.map.vector_map import View
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
 from forged.models.budget import Governor

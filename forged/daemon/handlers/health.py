@@ -12,7 +12,7 @@ import msgspec
 from forged import __version__
 from forged.daemon.handlers import capturing
 from forged.daemon.handlers.context import Context, Daemon
-from forged.map.view import View
+from forged.map.vector_map import View
 from forged.maps.indexer import BuildEvent
 from forged.maps.root_index import RootIndex
 from forged_client import protocol as wire
@@ -73,7 +73,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
 
 
 def _gate(daemon: Daemon) -> wire.GateReport:
-    state, reason = daemon.indexer.baseline.state
+    state, reason = daemon.indexer.learner.state
     return wire.GateReport(state="off") if daemon.disabled else wire.GateReport(state=state, reason=reason)
 
 

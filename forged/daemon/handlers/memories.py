@@ -13,8 +13,7 @@ from forged.daemon.handlers.context import PATIENCE_S, Context, InvalidRequest, 
 from forged.daemon.handlers.translation import draft, fitting, record
 from forged.errors import MemoryNotFound
 from forged.files.roots import Root
-from forged.map.vector_map import VectorMap
-from forged.map.view import View
+from forged.map.vector_map import VectorMap, View
 from forged.maps.root_index import RootIndex
 from forged.maps.writer import Gone
 from forged.memory import Memory, Scope

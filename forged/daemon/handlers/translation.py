@@ -16,7 +16,7 @@ from forged.memory import Category, Memory, Related, Relationship, Trigger
 from forged.scopes import Ranked
 from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
-from forged_client.private import without_private
+from forged_client.messages import without_private
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 

@@ -1,10 +1,10 @@
 """Replace passwords, keys and tokens in a text by `[redacted]`.
 
-Everything that is typed passes here before it reaches a model, the spool or a memory file (design.md
-section 9): a secret's value goes, and the sentence around it stays. Two kinds of rules: the shapes that
-vendors give their tokens (`shapes`), and a value that is given to a telling name (`assignments`), judged by
-how it looks (`looks`). Best effort: the shapes in the tables are what is promised. A scanner from outside was
-rejected: those that are kept up bring a network library or a binary of 56 MB, and fire on prose.
+Everything that is typed passes here before it reaches a model, the disk or a memory file: a secret's value
+goes, and the sentence around it stays. Two kinds of rules: the shapes that vendors give their tokens
+(`shapes`), and a value that is given to a telling name (`assignments`), judged by how it looks (`looks`).
+Best effort: the shapes in the tables are what is promised. A scanner from outside was rejected: those that
+are kept up bring a network library or a binary of 56 MB, and fire on prose.
 
 It runs on the daemon's event loop, so a literal anchor is looked for before any expression is tried, and no
 expression goes over the same stretch of text once for each anchor in it.

@@ -15,6 +15,7 @@ from forged.files.roots import Root
 from forged.memory import Scope
 from forged.state.forgotten import digest
 from forged_client import protocol as wire
+from forged_client.messages import capture_request
 from tests.support.loops import run, until
 from tests.support.parts import assembled
 from tests.support.scene import memory, put
@@ -64,6 +65,17 @@ def test_turn_waits_with_what_was_said_and_the_roots_it_belongs_to(home, repo):
     assert (event.kind, event.session_id, event.window_id) == ("turn", "s", "w")
     assert event.window == (Utterance("user", "hello"), Utterance("assistant", "good day"))
     assert event.roots == (Root(str(repo), Scope.REPO), Root(str(home), Scope.USER))
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_window_that_its_client_left_unnamed_has_the_name_that_our_client_gives_it(home, repo, start):
+    """Older names may lie on disk for one release; names are only ever compared."""
+    request = turn(repo, "hello <private>x</private>", "good day", last_summary_index=start)
+    named = capture_request(str(repo), "s", request.messages, last_summary_index=start).window_id
+
+    event, _, _ = taken(home, request)
+
+    assert event.window_id == named
 
 
 @pytest.mark.parametrize("kind", ["compaction", "explicit", "session_end"])

@@ -14,7 +14,7 @@ from forged.memory import Memory, Related, Scope, is_valid_id, time_ns
 from forged.retrieval.values import Ranked
 from forged_client import protocol as wire
 from forged_client.framing import encode
-from forged_client.window import CAPTURE_BYTES, window
+from forged_client.messages import CAPTURE_BYTES, window
 from tests.support.forms import FORMS, HIDDEN, SAID
 from tests.support.frames import EXAMPLES
 from tests.support.scene import memory
@@ -192,7 +192,7 @@ def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
     from tests.support.scene import put
 
     put(tmp_path, memory("a", "text", related=["b"], supersedes="b", version=2), memory("b", "old"))
-    builder = Builder(MemoryStore(str(tmp_path), "repo"), None, lexical=True)
+    builder = Builder(MemoryStore(Root(str(tmp_path), Scope.REPO)), None, lexical=True)
     home = builder.finish(builder.draft(), 1)
 
     shown, older = (record(home, each) for each in home.memories)

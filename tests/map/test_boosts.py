@@ -1,4 +1,4 @@
-"""The best candidates hear one another: near ones, and those of one occasion."""
+"""Candidates are smoothed over their nearest neighbours and over their occasion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.reranking import reranked
+from forged.map.boosts import smoothed
 
 
 def unit_rows(n, d, seed=0):
@@ -18,7 +18,7 @@ def unit_rows(n, d, seed=0):
 def rerank(scores, rows=None, occasion=None):
     scores = np.asarray(scores, np.float32)
     rows = None if rows is None else np.asarray(rows, np.float32)
-    return reranked(scores, rows, np.arange(len(scores)) if occasion is None else np.asarray(occasion))
+    return smoothed(scores, rows, np.arange(len(scores)) if occasion is None else np.asarray(occasion))
 
 
 def order(scores):
@@ -52,13 +52,13 @@ def test_a_candidate_beside_poor_ones_falls_behind_one_that_stands_alone():
     assert order(rerank([1.1, -1, -1, 1.0], [poor, poor, poor, alone])) == [3, 0, 1, 2]
 
 
-def test_the_nearer_one_is_heard_the_more():
+def test_the_nearer_neighbour_counts_the_more():
     near_good, near_poor = rerank([0, 0, 2, -2], [[0.6, 0.8, 0], [0.6, -0.8, 0], [0, 1, 0], [0, -1, 0]])[:2]
 
     assert near_good > 0 > near_poor
 
 
-def test_what_is_heard_is_a_share_of_a_weighted_mean():
+def test_neighbours_count_by_a_weighted_mean():
     rows = [[1, 0], [0.6, 0.8], [0.8, 0.6]]  # products of the first: 0.6 and 0.8
 
     found = rerank([0, 1, 3], rows)
@@ -66,19 +66,19 @@ def test_what_is_heard_is_a_share_of_a_weighted_mean():
     assert found[0] == pytest.approx(0.4 / 1.4 * (0.6 * 1 + 0.8 * 3) / 1.4, abs=1e-6)
 
 
-def test_only_the_five_nearest_are_heard():
+def test_only_the_five_nearest_count():
     rows = [[1, 0], *[[1, 0]] * 5, [0.6, 0.8]]
 
     assert rerank([1, 1, 1, 1, 1, 1, -9], rows)[0] == pytest.approx(1)
 
 
-def test_an_opposite_candidate_is_not_heard():
+def test_an_opposite_candidate_does_not_count():
     assert rerank([1, -5], [[1, 0], [-0.6, 0.8]])[0] == pytest.approx(1)
 
 
 @pytest.mark.parametrize("copies", [2, 5, 8, 40])
 def test_rounding_of_equal_rows_changes_no_score(copies):
-    # Equal rows differ in the last bits, according to where they lie in a block: none may be heard alone.
+    # Equal rows differ in the last bits, according to where they lie in a block: none may count alone.
     for seed in range(20):
         rows = np.vstack([np.repeat(unit_rows(1, 384, seed + 50), copies, axis=0), unit_rows(20, 384, seed)])
         scores = np.append(np.full(copies, 1.5), np.linspace(-1, 1, 20))
@@ -94,7 +94,7 @@ def test_a_candidate_of_a_good_occasion_passes_one_that_stands_alone():
     assert order(rerank([2, 1.0, 1.1], occasion=[7, 7, 8])) == [0, 1, 2]
 
 
-def test_an_occasion_hears_its_best_and_nothing_else():
+def test_an_occasion_is_raised_by_its_best_and_nothing_else():
     found = rerank([2, 1, 0, 5], occasion=[7, 7, 7, 8])
 
     np.testing.assert_allclose(found, [2, (1 + 0.6) / 1.3, 0.6 / 1.3, 5], rtol=1e-6)

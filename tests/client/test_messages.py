@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged_client.framing import encode
+from forged_client.messages import RETRIEVE_BYTES, capture_request, window, window_id_of
 from forged_client.protocol import MAX_REQUEST_BYTES, Message, Part, Retrieve
-from forged_client.verbs import capture
-from forged_client.window import RETRIEVE_BYTES, listed, window, window_id_of
 from tests.support.forms import FORMS, HIDDEN, ROLELESS, SAID
 
 
@@ -161,7 +160,7 @@ def test_of_every_form_only_what_was_said_is_sent(form: list[object]) -> None:
 
 
 def named(*messages: object, last_summary_index: int = 0) -> str:
-    return window_id_of(listed(messages), last_summary_index)
+    return window_id_of(messages, last_summary_index)
 
 
 def test_a_window_keeps_its_name_while_turns_are_added() -> None:
@@ -174,18 +173,18 @@ def test_a_window_keeps_its_name_when_its_beginning_no_longer_fits() -> None:
     """The name is that of the window as it was given, not of what is sent."""
     messages = [Message("user", letter * 400_000) for letter in "abcdef"]
 
-    sent = capture(None, "/w", "s", messages).request
+    sent = capture_request("/w", "s", messages)
 
     assert sent.messages[0].content is None
     assert sent.window_id == named(messages[0])
 
 
 def test_a_callers_own_name_is_sent() -> None:
-    assert capture(None, "/w", "s", [Message("user", "a")], window_id="w-7").request.window_id == "w-7"
+    assert capture_request("/w", "s", [Message("user", "a")], window_id="w-7").window_id == "w-7"
 
 
 def test_messages_that_can_be_read_only_once_are_sent_and_named() -> None:
-    sent = capture(None, "/w", "s", iter([Message("user", "a")])).request
+    sent = capture_request("/w", "s", iter([Message("user", "a")]))
 
     assert (sent.messages, sent.window_id) == ((Message("user", "a"),), named(Message("user", "a")))
 

@@ -1,18 +1,21 @@
-"""From an agent's own message objects to the messages the daemon reads, whatever they look like.
+r"""From an agent's own message objects to what of them may leave the agent.
 
 Agents hold dicts in OpenAI or Anthropic form, SDK objects, or ours. All are read, none is an error: a
 message that cannot be read becomes an empty one. The list keeps its length, so that `last_summary_index`
 stays true, but only messages of the window keep their text (user and assistant, after the last summary, the
 newest that fit): tool output and system prompts are never read by the daemon and are most of the bytes.
-Private spans are cut here, because every conversation passes here.
+
+What stands between `<private>` and `</private>` is cut here, because every conversation passes here. Spans
+nest, and one that is never closed reaches to the end of its message: a typing slip may lose text, never give
+it away. Tags inside quoted JSON (`<\/private>`, `\u003cprivate\u003e`) count too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
-from forged_client.private import without_private
-from forged_client.protocol import Message, Part
+from forged_client.protocol import Capture, Message, Part
 
 # Below the frame limits of a retrieve and a capture, with room for the other fields.
 RETRIEVE_BYTES = 896 << 10
@@ -23,6 +26,12 @@ _TOLD_APART_BY = 4096
 
 # Characters; without a blank in so many, all of them go where a text is cut.
 _LONGEST_SECRET = 16_000
+
+# A text without any of them has no private span.
+PRIVATE_WORDS = ("private", "Private", "PRIVATE")
+_TAG = re.compile(
+    r"(?:<|\\u003[cC])(?P<close>\\*/)?(?:private|Private|PRIVATE)(?:\s[^<>]{0,200})?(?:>|\\u003[eE])"
+)
 
 _READ_ROLES = ("user", "assistant")
 _TEXT_TYPES = ("text", "input_text", "output_text")
@@ -51,17 +60,59 @@ def window(
     return tuple(reversed(newest_first))
 
 
-def window_id_of(given: tuple[object, ...], last_summary_index: int) -> str:
+def capture_request(
+    workspace: str,
+    session_id: str,
+    messages: Iterable[object],
+    *,
+    kind: str = "turn",
+    last_summary_index: int = 0,
+    window_id: str = "",
+) -> Capture:
+    """The request that hands a finished turn over, with the name of its window. Never raises."""
+    given = listed(messages)
+    return Capture(
+        workspace=workspace,
+        session_id=session_id,
+        kind=kind,
+        messages=window(given, last_summary_index, CAPTURE_BYTES),
+        last_summary_index=last_summary_index,
+        window_id=window_id or window_id_of(given, last_summary_index),
+    )
+
+
+def window_id_of(messages: Iterable[object] | None, last_summary_index: int) -> str:
     """A short name for the windows that start where this one does: its position and its first text.
 
     It tells the windows before and after a summary apart, and stays as it is while turns are added, also
-    where a size limit cuts the window's beginning. `given` comes from `listed`. Never raises.
+    where a size limit cuts the window's beginning. The daemon names by it what a client left unnamed, so
+    both come to the same name; names need to last no longer than an event waits. Never raises.
     """
     import zlib  # noqa: PLC0415 - only for a capture; hashlib takes seven times as long
 
+    given = listed(messages)
     start = _start(given, last_summary_index)
     first = _first_text(given[start:]).encode()
     return f"{start}-{zlib.crc32(first):08x}{zlib.adler32(first):08x}"
+
+
+def without_private(text: str, depth: int = 0) -> tuple[str, int]:
+    """The text outside private spans, and how many spans are still open at its end.
+
+    `depth` is the number of spans already open, for a message that comes in several parts.
+    """
+    if not depth and not any(word in text for word in PRIVATE_WORDS):
+        return text, 0
+    kept: list[str] = []
+    start = 0
+    for tag in _TAG.finditer(text):
+        if not depth:
+            kept.append(text[start : tag.start()])
+        depth = max(depth - 1, 0) if tag["close"] else depth + 1
+        start = tag.end()
+    if not depth:
+        kept.append(text[start:])
+    return "".join(kept), depth
 
 
 def _first_text(given: tuple[object, ...]) -> str:

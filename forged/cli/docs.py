@@ -1,0 +1,79 @@
+"""`forgectl docs`: the manual, whose pages are files of this package. Asks no daemon.
+
+A page is `forged/docs/TOPIC.md`: its title on the first line, and on the third what it is about.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+import click
+
+from forged.cli.commands import reads
+from forged.cli.exits import Stop
+from forged.cli.invocation import Invocation
+from forged.cli.output import say, say_json
+from forged.cli.spans import columns
+
+_PAGES = resources.files("forged") / "docs"
+_SUFFIX = ".md"
+
+
+def topics() -> dict[str, str]:
+    """What there is a page about, in the order of the alphabet, and in one line what the page says."""
+    pages = sorted(page.name for page in _PAGES.iterdir() if page.name.endswith(_SUFFIX))
+    return {name.removesuffix(_SUFFIX): _about(_PAGES / name) for name in pages}
+
+
+def _about(page: Traversable) -> str:
+    return page.read_text(encoding="utf-8").split("\n", 3)[2]
+
+
+def _completed(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+    return [topic for topic in topics() if topic.startswith(begun)]
+
+
+@click.command("docs")
+@click.argument("topic", required=False, shell_complete=_completed)
+@click.option("--path", "only_path", is_flag=True, help="Print where the pages lie.")
+@reads
+def docs_command(call: Invocation, *, topic: str | None, only_path: bool) -> None:
+    """Show a page of the manual, or without TOPIC list the pages."""
+    if only_path:
+        _say(call, "path", str(_PAGES))
+    elif topic is None:
+        _list(call)
+    else:
+        _show(call, topic)
+
+
+def _list(call: Invocation) -> None:
+    known = topics()
+    if call.as_json:
+        say_json({"topics": known})
+    else:
+        say("\n".join(columns(known.items())))
+
+
+def _show(call: Invocation, topic: str) -> None:
+    """Raises Stop when there is no such page."""
+    known = topics()
+    if topic not in known:
+        near = difflib.get_close_matches(topic, known, 1)
+        meant = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(known)}"
+        raise Stop("usage", f"there is no page {topic!r}{meant}")
+    text = (_PAGES / f"{topic}{_SUFFIX}").read_text(encoding="utf-8").rstrip("\n")
+    if sys.stdout.isatty() and not call.as_json:
+        click.echo_via_pager(text)
+    else:
+        _say(call, "text", text)
+
+
+def _say(call: Invocation, name: str, value: str) -> None:
+    if call.as_json:
+        say_json({name: value})
+    else:
+        say(value)

@@ -1,0 +1,286 @@
+"""One client's connection: frames in, replies out, and what a hostile or broken peer may cost.
+
+In: bytes in any chunks. Out: one reply to each request, in the order in which they are ready. What a request
+raises becomes its reply; nothing that a peer sends or leaves out ends the daemon or holds up another peer.
+A frame must be complete 5 s after its first byte, a peer that takes no reply for 5 s is dropped, and with 64
+requests in flight nothing more is read from it.
+
+It is a `BufferedProtocol` that receives straight into its frame cutter: asyncio's streams and plain protocols
+allocate a quarter of a megabyte per read and take twice the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from typing import TYPE_CHECKING, Protocol
+
+from forged.daemon import peer
+from forged.errors import ForgedError
+from forged_client import framing, protocol
+from forged_client.errors import FrameTooLarge, MalformedFrame
+from forged_client.protocol import AnyRequest, Failed, Reply
+
+if TYPE_CHECKING:
+    from forged.daemon.server import Server
+
+logger = logging.getLogger(__name__)
+
+FRAME_TIMEOUT_S = 5.0
+READER_TIMEOUT_S = 5.0
+_IN_FLIGHT = 64
+
+
+class Service(Protocol):
+    """What answers requests: the handlers' dispatcher, or a stand-in of a test."""
+
+    def handle(self, request: AnyRequest) -> Reply | Awaitable[Reply]: ...
+
+    def events(self, request: protocol.Events) -> AsyncIterator[Reply]: ...
+
+    def code_of(self, error: ForgedError) -> str: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client: bytes in, requests to the service, replies out as they are ready."""
+
+    def __init__(self, server: Server) -> None:
+        self.greeted = False
+        self.in_flight = 0
+        self.last_heard = time.monotonic()
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._frames = framing.FrameCutter(protocol.MAX_CAPTURE_BYTES)
+        self._began: float | None = None  # when the first byte of an unfinished frame came
+        self._stuck_since: float | None = None  # when the peer stopped taking replies
+        self._ended = False  # the peer will send no more
+        self._unsent = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._streams: set[asyncio.Task[None]] = set()
+
+    # --- asyncio's side ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        refusal = self._server.admit(self, transport)
+        if refusal == "foreign":
+            transport.abort()
+        elif refusal:
+            self.refuse(refusal, "too many connections are busy; try again")
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._server.connections.discard(self)
+        self._transport = None
+        # A request that was begun is carried out: a write half done helps nobody. A stream has no end.
+        for stream in self._streams:
+            stream.cancel()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._frames.received(nbytes)
+        self.last_heard = time.monotonic()
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        """Begin what has arrived, as far as there is room for it; the rest stays in the buffer."""
+        began = self._began
+        try:
+            while self._has_room and (body := self._frames.take()) is not None:
+                began = None
+                self._receive(body)
+        except FrameTooLarge:
+            self._server.metrics.bad_frames += 1
+            self.refuse("frame_too_large", f"a request may have {protocol.MAX_CAPTURE_BYTES} bytes")
+            return
+        if not self._frames.held:
+            self._began = None
+        elif began is None:
+            self._began = time.monotonic()
+
+    def eof_received(self) -> bool:
+        """Keep the connection of a peer that only says that it will ask no more, until it has its replies."""
+        self._ended, self._began = True, None
+        if self._transport is None or not self.in_flight:
+            return False
+        return not peer.has_left(self._transport.get_extra_info("socket"))
+
+    def pause_writing(self) -> None:
+        self._stuck_since = time.monotonic()
+        if self._transport is not None:
+            self._unsent = self._transport.get_write_buffer_size()
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._stuck_since = None
+        self._listen_again()
+
+    # --- the server's side ---
+
+    @property
+    def begun(self) -> set[asyncio.Task[None]]:
+        """Requests that are being carried out; streams are not, as they have no end."""
+        return self._tasks - self._streams
+
+    def end(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def refuse(self, code: str, message: str) -> None:
+        """Say why, then close; a peer that does not read it is cut off after 5 s."""
+        self.send(Failed(status="error", reason=code, code=code, message=message))
+        if self._transport is not None:
+            self._server.connections.discard(self)
+            self._transport.close()
+            asyncio.get_running_loop().call_later(READER_TIMEOUT_S, self._transport.abort)
+            self._transport = None
+
+    def check(self, now: float) -> None:
+        """Cut a peer that took more than 5 s for one frame, or took no reply for 5 s."""
+        if self._transport is None:
+            return
+        # While it is we who do not read, nobody can finish a frame.
+        reading = self._has_room and self._transport.is_reading()
+        if reading and self._began is not None and now - self._began > FRAME_TIMEOUT_S:
+            self._server.metrics.slow_senders_closed += 1
+            self._transport.abort()
+            return
+        if self._stuck_since is not None:
+            unsent = self._transport.get_write_buffer_size()
+            if unsent < self._unsent:
+                self._unsent, self._stuck_since = unsent, now
+            elif now - self._stuck_since > READER_TIMEOUT_S:
+                self._server.metrics.slow_readers_closed += 1
+                self._transport.abort()
+
+    def send(self, reply: Reply) -> None:
+        if self._transport is None:
+            return
+        frame = self._encoded(reply)
+        stuck = self._stuck_since is not None
+        if stuck and self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
+            self._server.metrics.slow_readers_closed += 1
+            self._transport.abort()
+            return
+        self._transport.write(frame)
+
+    def _encoded(self, reply: Reply) -> bytes:
+        """The reply's frame, or that of a typed error when it has none."""
+        try:
+            frame = framing.encode(reply)
+        except (TypeError, ValueError, OverflowError) as error:
+            return framing.encode(self._broken(reply.id, type(reply).__name__, error))
+        if len(frame) <= protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES:
+            return frame
+        return framing.encode(_failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less"))
+
+    # --- requests ---
+
+    def _receive(self, body: memoryview) -> None:
+        """Begin the request of one frame, unless it may not be begun."""
+        try:
+            request = framing.decode_request(body)
+        except MalformedFrame as error:
+            self._server.metrics.bad_frames += 1
+            self.send(_undecodable(body, error))
+            return
+        if len(body) > protocol.MAX_REQUEST_BYTES and not isinstance(request, protocol.Capture):
+            self._server.metrics.bad_frames += 1
+            self.send(_failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
+            return
+        if not self.greeted and not isinstance(request, protocol.Hello):
+            self.send(_failed(request.id, "hello_required", "the first request is hello"))
+            return
+        self._begin(request)
+
+    def _begin(self, request: AnyRequest) -> None:
+        """Answer at once or in a task; nothing that a request does may end the daemon."""
+        if isinstance(request, protocol.Events):
+            stream = self._start(self._stream(request))
+            self._streams.add(stream)
+            stream.add_done_callback(self._streams.discard)
+            return
+        try:
+            answer = self._server.service.handle(request)
+        except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
+            self.send(self._guarded(request, error))
+            return
+        if isinstance(answer, Reply):
+            self.greeted = self.greeted or isinstance(answer, protocol.Welcome)
+            self.send(answer)
+        else:
+            self._start(self._finish(request, answer))
+
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        self.in_flight += 1
+        task.add_done_callback(self._done)
+        if self.in_flight == _IN_FLIGHT and self._transport is not None:
+            self._transport.pause_reading()
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.in_flight -= 1
+        if self._ended and not self.in_flight:
+            self.end()
+        self._listen_again()
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether one more request may be begun: not with 64 in flight or a peer that takes no replies."""
+        open_ = self._transport is not None and not self._transport.is_closing()
+        return open_ and self._stuck_since is None and self.in_flight < _IN_FLIGHT
+
+    def _listen_again(self) -> None:
+        if self._has_room:
+            self._take_frames()
+        if self._has_room and self._transport is not None:
+            if self._began is not None:
+                self._began = time.monotonic()
+            self._transport.resume_reading()
+
+    async def _finish(self, request: AnyRequest, answer: Awaitable[Reply]) -> None:
+        try:
+            reply = await answer
+        except Exception as error:  # noqa: BLE001 - the request guard
+            reply = self._guarded(request, error)
+        self.send(reply)
+
+    async def _stream(self, request: protocol.Events) -> None:
+        try:
+            async for reply in self._server.service.events(request):
+                self.send(reply)
+        except Exception as error:  # noqa: BLE001 - the request guard
+            self.send(self._guarded(request, error))
+
+    def _guarded(self, request: AnyRequest, error: Exception) -> Reply:
+        if isinstance(error, ForgedError):
+            return _failed(request.id, self._server.service.code_of(error), str(error))
+        return self._broken(request.id, type(request).__name__, error)
+
+    def _broken(self, number: int, verb: str, error: Exception) -> Failed:
+        self._server.metrics.internal_errors += 1
+        logger.error("request failed verb=%s", verb, exc_info=error)
+        return _failed(number, "internal", "the daemon's log says more")
+
+
+def _failed(number: int, code: str, message: str) -> Failed:
+    return Failed(id=number, status="error", reason=f"{code}: {message}", code=code, message=message)
+
+
+def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
+    """A frame of an unknown verb still gets its id back; anything else is only called invalid."""
+    try:
+        head = framing.decode_head(body)
+    except MalformedFrame:
+        head = framing.Head()
+    known = {struct_.__struct_config__.tag for struct_ in protocol.AnyRequest.__args__}
+    if head.type and head.type not in known:
+        return _failed(head.id, "unknown_verb", f"this daemon does not know {head.type[:64]!r}")
+    return _failed(head.id, "invalid", str(error))

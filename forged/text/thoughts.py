@@ -1,0 +1,23 @@
+"""Cuts think blocks, `<think>...</think>`, which reasoning models put in front of an answer."""
+
+from __future__ import annotations
+
+import re
+
+_END = re.compile(r"</(?:think|thinking|thought)>", re.IGNORECASE)
+_BEGINNING = re.compile(r"\s*<(?:think|thinking|thought)>", re.IGNORECASE)
+
+
+def without_thoughts(text: str) -> str:
+    """Return what follows the last think block; nothing if the only one was never closed.
+
+    The opener may be missing, because some chat templates put it into the prompt.
+    """
+    ends = [match.end() for match in _END.finditer(text)]
+    answer = text[ends[-1] :] if ends else text
+    return "" if _BEGINNING.match(answer) else answer.strip()
+
+
+def ends_a_thought(text: str) -> bool:
+    """Whether a think block ends in a text that none begins."""
+    return bool(_END.search(text)) and not _BEGINNING.match(text)

@@ -1,0 +1,128 @@
+"""Rows of load and growth: many agents at once, and stores from 100 to 50,000 memories.
+
+The other side is forged itself with one client, or with the next smaller store: throughput must not fall, and
+nothing may grow faster than the store does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+import corpus
+from commits import Checkout
+from daemons import Caller, Daemon, prepared, serving
+from edits import found
+from footprint import held
+from judging import Goal
+from loads import Call, load
+from processes import rss_mib
+from row import Row, Side
+from sampling import Probe
+from searches import retrieve, turn
+
+_MEMORIES = 10_000
+_CALLS = 192
+_STEPS = ((100, 1_000), (1_000, 10_000), (10_000, 50_000))
+
+
+def _asked_by(clients: int) -> Side:
+    """Retrieves of a message a second, every client in a closed loop."""
+
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with prepared(checkout) as daemon:
+            corpus.write(daemon.repo, _MEMORIES)
+            with serving(daemon, stub=True) as caller:
+                caller.rebuild(daemon)
+                rounds = itertools.count()
+
+                def round_() -> float:
+                    name = next(rounds)
+                    connected = _retrieving(daemon, name)
+                    return load(connected, clients, _CALLS // clients).per_second
+
+                yield round_
+
+    return side
+
+
+def _retrieving(daemon: Daemon, round_: int) -> Callable[[int], Call]:
+    """Every call of every client is a turn of its own: no answer comes from the cache."""
+
+    def connected(client: int) -> Call:
+        caller = Caller(daemon.socket)
+        numbers = itertools.count((round_ * 64 + client) * 1_000)
+        return lambda: caller.call(turn(daemon, _MEMORIES, 1, next(numbers)))
+
+    return connected
+
+
+def _built(memories: int) -> Side:
+    """From the start of a daemon until both legs stand."""
+
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with prepared(checkout) as daemon:
+            corpus.write(daemon.repo, memories)
+
+            def round_() -> float:
+                began = time.perf_counter()
+                with serving(daemon, stub=True) as caller:
+                    caller.rebuild(daemon)
+                    return time.perf_counter() - began
+
+            yield round_
+
+    return side
+
+
+def _grown(
+    name: str, what: str, side: Callable[[int], Side], *, unit: str = "s", always: int = _MEMORIES
+) -> tuple[Row, ...]:
+    """A row for each step from one size of store to the next, slow but for the step to `always`."""
+    return tuple(
+        Row(
+            name=f"growth-{name}-{large}",
+            what=f"{what}, {large:,} memories with vectors / {small:,}",
+            goal=Goal(large / small),
+            goal_from="no faster than the store",
+            ours=side(large),
+            theirs=side(small),
+            unit=unit,
+            warm_up=False,
+            slow=large != always,
+        )
+        for small, large in _STEPS
+    )
+
+
+ROWS = (
+    *(
+        Row(
+            name=f"clients-{clients}",
+            what=f"{clients} clients, retrieves a second, 10,000 with vectors / 1 client",
+            goal=Goal(bound, at_least=True),
+            goal_from=goal_from,
+            ours=_asked_by(clients),
+            theirs=_asked_by(1),
+            unit="/s",
+        )
+        for clients, bound, goal_from in (
+            (4, 1.0, "more agents get no less done"),
+            (16, 1.15, "P8: one read of the matrix serves many; a prototype was 1.22"),
+            (64, 1.15, "P8"),
+        )
+    ),
+    *_grown("start", "daemon start to both legs", _built),
+    *_grown("retrieve", "retrieve of a message p50", lambda memories: retrieve(memories, 1)),
+    *_grown("edit", "file renamed to found, slowest of 30", found, always=0),
+    *_grown(
+        "memory",
+        "RSS of all processes after a captured turn",
+        lambda memories: held(memories, rss_mib, everything=True),
+        unit="MiB",
+    ),
+)

@@ -1,0 +1,165 @@
+"""What no socket shows: forged's own search, gate and scan, timed inside the commit that this lies in.
+
+    python inside.py CASE [WORD...]
+
+A driver: the only file of the bench, with stub_daemon.py, that imports forged itself, so that a commit which
+moves its modules adapts this one and is still measured by another. It says `ready`, and then for every line
+on stdin the seconds that one call took, the median of a round. A wrong answer ends it with a sentence on
+stderr; exit code 64 says that this commit does not have what the case needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import corpus
+import numpy as np
+from sampling import median_of
+
+try:
+    from forged.files.frontmatter import parse
+    from forged.files.roots import Root
+    from forged.files.scan import scan as look
+    from forged.map import (
+        NO_CHAINS,
+        Baseline,
+        Candidate,
+        DenseLeg,
+        LexicalLeg,
+        Traits,
+        VectorMap,
+        search_maps,
+        weigh,
+    )
+    from forged.memory import Memory, Scope
+    from forged.text.everyday import MESSAGES
+    from forged.text.terms import terms
+except ImportError as error:
+    print(f"cannot import what it measures: {error}", file=sys.stderr)
+    sys.exit(64)
+
+_QUERIES, _TOP, _ASKED = 5, 10, 16
+Round = Callable[[], float]
+
+
+def search(count: str, dimension: str) -> Round:
+    """Five queries over random rows by their vectors alone; the ten best must be the right ones."""
+    rows = corpus.units(1, int(count), int(dimension))
+    queries = corpus.units(2, _QUERIES, int(dimension))
+    best = np.concatenate(
+        [(queries @ rows[at : at + 4096].T).max(axis=0) for at in range(0, len(rows), 4096)]
+    )
+    right = set(np.argsort(-best)[:_TOP].tolist())
+    maps = [_map(_memories(len(rows), alike=True), rows, words=False)]
+    del rows
+
+    def ask() -> list[Candidate]:
+        return search_maps(maps, texts=(), vectors=queries, lexical_weight=0).best(_TOP)
+
+    found = {candidate.row for candidate in ask()}
+    if found != right:
+        sys.exit(f"recall is {len(found & right) / _TOP}, exact search must give 1.0")
+    return lambda: median_of(ask, max(3, 300_000 // len(best)))
+
+
+def both_legs(count: str, queries: str) -> Round:
+    """A search by words and vectors, as a retrieve makes it: another text each time, in turn."""
+    memories = _memories(int(count))
+    maps = [_map(memories, corpus.vectors([memory.content for memory in memories]), words=True)]
+    asked = [corpus.hypotheses(number * 50, int(queries)) for number in range(_ASKED)]
+    vectors = [corpus.vectors(texts) for texts in asked]
+    message = 0 if queries == "1" else None
+    turns = iter(range(10**9))
+
+    def ask() -> None:
+        turn = next(turns) % _ASKED
+        search_maps(maps, texts=asked[turn], vectors=vectors[turn], lexical_weight=0.3, message=message).best(
+            _TOP
+        )
+
+    return lambda: median_of(ask, _ASKED)
+
+
+def dense_part(count: str, judged: str) -> Round:
+    """Six queries by their vectors alone: the search, or (`judged` is 1) also the gate and what it cuts."""
+    memories = _memories(int(count))
+    maps = [_map(memories, corpus.vectors([memory.content for memory in memories]), words=False)]
+    everyday = corpus.vectors(MESSAGES)
+    baseline = Baseline.of("bench", everyday, everyday)
+    texts = corpus.hypotheses(7, 6)
+    vectors = corpus.vectors(texts)
+
+    def ask() -> None:
+        found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0)
+        best = found.best(_TOP)
+        if judged == "1":
+            weigh(found, baseline).near_best(best)
+
+    return lambda: median_of(ask, 30)
+
+
+def scan(top: str, count: str) -> Round:
+    """Read and parse a whole store."""
+    root = Root(top, Scope.REPO)
+    found = look(root)
+    if len(found.memories) != int(count) or found.problems:
+        sys.exit(f"{len(found.memories)} memories and {len(found.problems)} problems")
+    del found
+    return lambda: median_of(lambda: look(root), 1)
+
+
+def rescan(top: str) -> Round:
+    """Look at a store in which nothing changed."""
+    root = Root(top, Scope.REPO)
+    before = look(root)
+    if look(root, before) is not before:
+        sys.exit("a rescan of unchanged files made a new snapshot")
+    return lambda: median_of(lambda: look(root, before), 3)
+
+
+def _memories(count: int, *, alike: bool = False) -> tuple[Memory, ...]:
+    """Memories as they are read from their files; with `alike` all have one text, which is quicker made."""
+    files = (corpus.memory(0 if alike else number).file for number in range(count))
+    named = (
+        file.replace(b"id: mem_000000", b"id: mem_%06d" % number, 1) if alike else file
+        for number, file in enumerate(files)
+    )
+    return tuple(parse(file, "repo", corpus.name(number)) for number, file in enumerate(named))
+
+
+def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> VectorMap:
+    return VectorMap(
+        root="/bench",
+        scope="repo",
+        generation=1,
+        memories=memories,
+        lexical=LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None,
+        dense=DenseLeg.build("bench", rows),
+        chains=NO_CHAINS,
+        traits=Traits.of(memories),
+    )
+
+
+CASES: dict[str, Callable[..., Round]] = {
+    "search": search,
+    "both-legs": both_legs,
+    "dense-part": dense_part,
+    "scan": scan,
+    "rescan": rescan,
+}
+
+
+def main() -> None:
+    case = CASES.get(sys.argv[1])
+    if case is None:
+        print(f"no case {sys.argv[1]}", file=sys.stderr)
+        sys.exit(64)
+    measured = case(*sys.argv[2:])
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(measured(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

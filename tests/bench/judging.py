@@ -1,0 +1,124 @@
+"""What the rounds of a row say: the ratio of every round, its median, and the verdict that follows from it.
+
+In go the figures of at least seven rounds, ours and theirs of one round taken right after one another; out
+comes an `Outcome`. A ratio is ours through theirs. Against a goal the median of the ratios decides; no best
+and no softened limit. Against another commit a row is worse only if its median grew by more than a tenth and
+by more than the other commit's own rounds differ among themselves. What could not be measured is a gap, and a
+gap is not a pass: `exit_code` tells it from one. ValueError is raised for fewer than seven rounds.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+LEAST_ROUNDS = 7
+_TOLERANCE = 0.10
+
+
+class Verdict(StrEnum):
+    MET = "met"
+    MISSED = "missed"
+    NO_WORSE = "no worse"
+    WORSE = "worse"
+    BROKEN = "broken"  # a wrong answer: a fast wrong answer is no figure
+    GAP = "gap"
+
+
+_BAD = {Verdict.MISSED, Verdict.WORSE, Verdict.BROKEN}
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """What the ratio should be: at most `bound`, or at least, where more is better."""
+
+    bound: float
+    at_least: bool = False
+
+    def is_met_by(self, ratio: float) -> bool:
+        return ratio >= self.bound if self.at_least else ratio <= self.bound
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.bound:g}"
+
+
+class Rounds(msgspec.Struct, frozen=True):
+    """One figure of each side for every round, in the order in which they were taken."""
+
+    ours: tuple[float, ...]
+    theirs: tuple[float, ...]
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        return tuple(mine / other for mine, other in zip(self.ours, self.theirs, strict=True))
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row's result.
+
+    `low` and `high` are the smallest and the largest ratio of a round; `ours` and `theirs` are medians in the
+    row's unit; `reason` says why there are none, or what the verdict was measured by.
+    """
+
+    row: str
+    verdict: Verdict
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    ours: float | None = None
+    theirs: float | None = None
+    reason: str = ""
+
+
+def against_goal(row: str, goal: Goal, rounds: Rounds) -> Outcome:
+    """Met or missed, by the median of the rounds' ratios."""
+    ratio = statistics.median(_enough(rounds).ratios)
+    verdict = Verdict.MET if goal.is_met_by(ratio) else Verdict.MISSED
+    return _outcome(row, verdict, ratio, rounds, f"goal {goal}")
+
+
+def against_commit(row: str, goal: Goal, rounds: Rounds) -> Outcome:
+    """No worse or worse than the other commit, by the ratio of the medians, new through old."""
+    ratio = statistics.median(_enough(rounds).ours) / statistics.median(rounds.theirs)
+    allowed = max(_TOLERANCE, own_spread(rounds.theirs))
+    lost = 1 / ratio - 1 if goal.at_least else ratio - 1
+    verdict = Verdict.WORSE if lost > allowed else Verdict.NO_WORSE
+    return _outcome(row, verdict, ratio, rounds, f"allowed {allowed:.0%}")
+
+
+def own_spread(figures: Sequence[float]) -> float:
+    """How much rounds of one thing differ: the width of their middle half, as a share of the median."""
+    lower, middle, upper = statistics.quantiles(figures, n=4, method="inclusive")
+    return (upper - lower) / middle
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """1 if a row is missed, worse or broken; else 2 if a row is a gap; else 0."""
+    verdicts = {outcome.verdict for outcome in outcomes}
+    if verdicts & _BAD:
+        return 1
+    return 2 if Verdict.GAP in verdicts else 0
+
+
+def summary(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """A line for every verdict that was given: how many rows and which; of gaps each with its reason."""
+    lines = []
+    for verdict in Verdict:
+        rows = [outcome.row for outcome in outcomes if outcome.verdict is verdict]
+        if rows:
+            lines.append(f"{verdict} {len(rows)}: {', '.join(rows)}")
+    gaps = [outcome for outcome in outcomes if outcome.verdict is Verdict.GAP]
+    return (*lines, *(f"gap in {outcome.row}: {outcome.reason}" for outcome in gaps))
+
+
+def _enough(rounds: Rounds) -> Rounds:
+    if min(len(rounds.ours), len(rounds.theirs)) < LEAST_ROUNDS:
+        raise ValueError(f"a verdict takes at least {LEAST_ROUNDS} rounds, these are {len(rounds.ours)}")
+    return rounds
+
+
+def _outcome(row: str, verdict: Verdict, ratio: float, rounds: Rounds, reason: str) -> Outcome:
+    ours, theirs = statistics.median(rounds.ours), statistics.median(rounds.theirs)
+    return Outcome(row, verdict, ratio, min(rounds.ratios), max(rounds.ratios), ours, theirs, reason)

@@ -1,0 +1,59 @@
+"""Many clients at once: processes in a closed loop, each with a connection of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
+
+import msgspec
+from processes import Broken
+from sampling import p99, timed
+
+Call = Callable[[], object]
+_PATIENCE_S = 120
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What clients got together, and how long the unluckiest hundredth of their calls took."""
+
+    per_second: float
+    p99_s: float
+
+
+def load(
+    connected: Callable[[int], Call], clients: int, calls: int, *, patience_s: float = _PATIENCE_S
+) -> Load:
+    """So many calls of each of so many clients; `connected` makes the call of a client in its process.
+
+    Raises Broken when a client fails.
+    """
+    context = get_context("fork")  # a client has nothing to import
+    gate, ends = context.Barrier(clients + 1), []
+    for number in range(clients):
+        here, there = context.Pipe(duplex=False)
+        child = context.Process(target=_client, args=(connected, number, calls, gate, there), daemon=True)
+        child.start()
+        there.close()
+        ends.append((child, here))
+    try:
+        gate.wait(patience_s)
+        began = time.perf_counter()
+        taken = [seconds for _, end in ends for seconds in end.recv()]
+        ended = time.perf_counter()
+    except (EOFError, OSError, RuntimeError) as error:
+        raise Broken("a client of the load failed") from error
+    finally:
+        for child, end in ends:
+            end.close()
+            child.kill()
+            child.join()
+    return Load(clients * calls / (ended - began), p99(taken))
+
+
+def _client(connected: Callable[[int], Call], number: int, calls: int, gate: Barrier, end: object) -> None:
+    call = connected(number)
+    call()
+    gate.wait(_PATIENCE_S)
+    end.send([timed(call) for _ in range(calls)])  # type: ignore[attr-defined]

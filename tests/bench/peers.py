@@ -1,0 +1,85 @@
+"""The libraries and floors that run beside forged, each in a process of its own (they bring their own BLAS).
+
+    python peers.py CASE [WORD...]
+
+It says `ready`, and then for every line on stdin one figure: seconds of a search or of reading an array, MiB
+of this process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import corpus
+import numpy as np
+from processes import pss_mib, rss_mib
+from sampling import median_of
+
+_QUERIES, _TOP = 5, 10
+Round = Callable[[], float]
+
+
+def faiss(count: str, dimension: str) -> Round:
+    """Exact inner products of the same rows and queries, ten best of each query, on one thread."""
+    import faiss as library
+
+    library.omp_set_num_threads(1)
+    index = library.IndexFlatIP(int(dimension))
+    index.add(corpus.units(1, int(count), int(dimension)))
+    queries = corpus.units(2, _QUERIES, int(dimension))
+    return lambda: median_of(lambda: index.search(queries, _TOP), max(3, 300_000 // int(count)))
+
+
+def bandwidth(count: str, dimension: str) -> Round:
+    """Reading as many numbers once from memory, on one thread: no exact search can be faster."""
+    numbers = corpus.units(1, int(count), int(dimension)).ravel()
+    return lambda: median_of(lambda: np.dot(numbers, numbers), max(3, 300_000 // int(count)))
+
+
+def chroma(count: str, measure: str) -> Round:
+    """An embedded vector store with the same rows and texts, after twenty searches."""
+    import chromadb
+
+    client = chromadb.EphemeralClient(chromadb.config.Settings(anonymized_telemetry=False))
+    store = client.create_collection("bench", embedding_function=None)
+    for start in range(0, int(count), 2_000):
+        numbers = range(start, min(int(count), start + 2_000))
+        texts = [corpus.memory(number).content for number in numbers]
+        rows = corpus.vectors(texts)
+        store.add(ids=[corpus.name(number) for number in numbers], embeddings=rows, documents=texts)
+    for number in range(20):
+        found = store.query(query_embeddings=corpus.vectors(corpus.hypotheses(number)), n_results=_TOP)
+        if len(found["ids"][0]) != _TOP:
+            sys.exit("chromadb did not answer")
+    return _weighed(measure)
+
+
+def matrix(count: str, measure: str) -> Round:
+    """numpy and the bare rows, which nothing that searches them can do without."""
+    global _kept  # noqa: PLW0603 - lives as long as the process
+    _kept = corpus.units(1, int(count), corpus.DIMENSION)
+    return _weighed(measure)
+
+
+_kept: np.ndarray | None = None
+
+
+def _weighed(measure: str) -> Round:
+    weigh = {"rss": rss_mib, "pss": pss_mib}[measure]
+    return lambda: weigh(os.getpid())
+
+
+CASES: dict[str, Callable[..., Round]] = {
+    "faiss": faiss,
+    "bandwidth": bandwidth,
+    "chromadb": chroma,
+    "matrix": matrix,
+}
+
+if __name__ == "__main__":
+    measured = CASES[sys.argv[1]](*sys.argv[2:])
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(measured(), flush=True)

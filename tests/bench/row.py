@@ -1,0 +1,57 @@
+"""A row of the bench: two sides, the goal of their ratio, and how a row becomes an outcome.
+
+A side is opened for a checkout and yields a probe, which takes one round. Against its goal a row compares
+`ours` with `theirs` (a peer, a floor, or another state of forged itself); against a commit, `ours` of both.
+Other modules hold the rows, a file for each group; `table.py` lists them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import judging
+import msgspec
+from commits import Checkout
+from judging import LEAST_ROUNDS, Goal, Outcome, Rounds, Verdict
+from processes import Broken, Missing
+from sampling import Probe, interleaved
+
+Side = Callable[[Checkout], AbstractContextManager[Probe]]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """`goal_from` says where the goal comes from; `unit` is that of both sides: s, MiB or /s.
+
+    Rows that are `slow` run only when they are named, or with all. A side that starts anew in every round
+    needs no `warm_up`.
+    """
+
+    name: str
+    what: str
+    goal: Goal
+    goal_from: str
+    ours: Side
+    theirs: Side
+    unit: str = "s"
+    rounds: int = LEAST_ROUNDS
+    warm_up: bool = True
+    slow: bool = False
+
+
+def measured(row: Row, checkout: Checkout, other: Checkout | None = None) -> Outcome:
+    """The row's outcome against its goal, or with `other` against that commit. Raises nothing."""
+    try:
+        if other is None:
+            return judging.against_goal(row.name, row.goal, _rounds(row, checkout, row.theirs, checkout))
+        return judging.against_commit(row.name, row.goal, _rounds(row, checkout, row.ours, other))
+    except Missing as missing:
+        return Outcome(row.name, Verdict.GAP, reason=str(missing))
+    except (Broken, OSError) as broken:
+        return Outcome(row.name, Verdict.BROKEN, reason=str(broken) or type(broken).__name__)
+
+
+def _rounds(row: Row, checkout: Checkout, their_side: Side, their_checkout: Checkout) -> Rounds:
+    """Their side is opened first: a peer that is missing is known before anything is built for it."""
+    with their_side(their_checkout) as theirs, row.ours(checkout) as ours:
+        return interleaved(ours, theirs, row.rounds, warm_up=row.warm_up)

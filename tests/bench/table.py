@@ -1,0 +1,44 @@
+"""All rows of the bench, in the order in which they run.
+
+P1 to P16 are the goals that were set, from prototypes and peers, before there was a product; this is where
+they are written down. None is softened to fit what was reached.
+"""
+
+from __future__ import annotations
+
+import edits
+import footprint
+import growth
+import pings
+import rebuilds
+import scans
+import searches
+import starts
+import writes
+from row import Row
+
+ROWS: tuple[Row, ...] = (
+    *pings.ROWS,
+    *searches.ROWS,
+    *scans.ROWS,
+    *rebuilds.ROWS,
+    *edits.ROWS,
+    *starts.ROWS,
+    *writes.ROWS,
+    *footprint.ROWS,
+    *growth.ROWS,
+)
+
+
+class UnknownRow(Exception):  # noqa: N818 - reads as what it is
+    """A name that no row has."""
+
+
+def chosen(names: tuple[str, ...]) -> tuple[Row, ...]:
+    """The rows of these names, all of them for `all`, those that are not slow for none. Raises UnknownRow."""
+    unknown = set(names) - {row.name for row in ROWS} - {"all"}
+    if unknown:
+        raise UnknownRow(", ".join(sorted(unknown)))
+    if "all" in names:
+        return ROWS
+    return tuple(row for row in ROWS if (row.name in names if names else not row.slow))

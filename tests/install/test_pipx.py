@@ -1,0 +1,37 @@
+"""README's line for pipx, with a pipx of its own."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.install.conftest import Place, blocks
+
+
+@pytest.fixture(scope="module")
+def installed(person: Place, checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A person who has pipx and has run README's line; their shell finds what it puts into ~/.local/bin."""
+    tools = tmp_path_factory.mktemp("tools")
+    person.run(f"{sys.executable} -m venv {tools}\n{tools}/bin/pip install pipx", checkout)
+    owner = Place(person.home, f"{person.home}/.local/bin:{tools}/bin:{person.path}")
+    owner.run(blocks("README.md", "Install")[1], checkout)
+    return owner
+
+
+def test_pipx_installs_a_forgectl_that_works(installed, work):
+    printed = installed.run(blocks("README.md", "Daily use")[0], work)
+
+    assert "Database migrations run with atlas since May; goose is gone.\n</forged-memories" in printed
+    assert "local:multilingual-e5-small" in printed
+
+
+def test_pipx_takes_it_away_again(installed, work):
+    stop, remove = blocks("README.md", "Stop and uninstall")[0].splitlines()
+
+    installed.run(f"{stop}\n{re.search('or: (.*)', remove)[1]}", work)
+
+    assert installed.daemons() == []
+    assert not (installed.home / ".local" / "bin" / "forgectl").exists()

@@ -1,0 +1,666 @@
+"""Search over the maps a request sees: both legs, all rows jointly, one total order."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from forged.map.chains import NO_CHAINS
+from forged.map.dense import DenseLeg
+from forged.map.lexical import match, scores
+from forged.map.search import search_maps
+from forged.map.vector_map import Traits, VectorMap
+from forged.memory import Memory
+from forged.text.terms import terms
+from tests.support.maps import lexical_leg, rows_of
+
+WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "rust", "cargo", "main", "branch"]
+
+
+def memory(memory_id, content, created_at=""):
+    return Memory(memory_id, content, created_at, "", 1, "repo", "patterns", "s", "explicit")
+
+
+def map_of(texts, rows=None, *, root="/repo", key="model", with_words=True, times=()):
+    """A map of texts by id, with `rows` as vectors and `times` of creation in the order of the ids."""
+    times = times or [""] * len(texts)
+    memories = tuple(
+        memory(memory_id, texts[memory_id], time)
+        for memory_id, time in zip(sorted(texts), times, strict=True)
+    )
+    return VectorMap(
+        root=root,
+        scope="repo",
+        generation=1,
+        memories=memories,
+        lexical=lexical_leg(memories) if with_words else None,
+        dense=None if rows is None else DenseLeg.build(key, np.asarray(rows, np.float32)),
+        chains=NO_CHAINS,
+        traits=Traits.of(memories),
+    )
+
+
+def numbered(count, text="", prefix="m"):
+    return {f"{prefix}{i:04d}": text for i in range(count)}
+
+
+def unit_rows(n, d, seed=0):
+    rows = np.random.default_rng(seed).standard_normal((n, d))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def found(maps, hits):
+    return [maps[hit.map_index].memories[hit.row].id for hit in hits]
+
+
+def search(maps, *, k, **query):
+    return search_maps(maps, **query).best(k)
+
+
+def cosine_search(maps, queries, k=10, **options):
+    return search(maps, texts=[], vectors=np.asarray(queries, np.float32), k=k, lexical_weight=0, **options)
+
+
+def union_of_top_k(maps, queries, k):
+    """ADR-0047, word for word: each query's top k, union with the best score, sort, cap."""
+    best = {}
+    for query in queries:
+        scored = [
+            (float(query.astype(float) @ vector.astype(float)), each.id)
+            for one in maps
+            for each, vector in zip(one.memories, rows_of(one.dense), strict=True)
+        ]
+        for score, memory_id in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:k]:
+            best[memory_id] = max(score, best.get(memory_id, -2))
+    return sorted(((score, memory_id) for memory_id, score in best.items()), key=lambda p: (-p[0], p[1]))[:k]
+
+
+@given(st.integers(1, 400), st.integers(0, 30), st.integers(1, 6), st.integers(1, 12), st.integers(0, 99))
+@settings(deadline=None)
+def test_one_selection_equals_the_union_of_every_querys_top_k(repo, user, queries, k, seed):
+    maps = [
+        map_of(numbered(repo), unit_rows(repo, 24, seed), with_words=False),
+        map_of(numbered(user, prefix="u"), unit_rows(user, 24, seed + 1), with_words=False),
+    ]
+    asked = unit_rows(queries, 24, seed + 2)
+
+    hits = cosine_search(maps, asked, k)
+
+    wanted = union_of_top_k(maps, asked, k)
+    assert found(maps, hits) == [memory_id for _, memory_id in wanted]
+    np.testing.assert_allclose([hit.score for hit in hits], [score for score, _ in wanted], atol=1e-6)
+    assert all(hit.cosine == pytest.approx(hit.score, abs=2e-6) for hit in hits)
+
+
+def test_a_memory_is_found_by_its_id_and_no_other_is():
+    one = map_of({"b": "text", "d": "text"})
+
+    assert [one.find(each.id) for each in one.memories] == list(one.memories)
+    assert [one.find(unknown) for unknown in ("", "a", "c", "dd")] == [None] * 4
+    assert map_of({}).find("a") is None
+
+
+def test_weight_zero_knows_no_words_and_no_centring():
+    rows = unit_rows(100, 8) + 3
+    one = map_of(numbered(100, "ruff"), rows)
+    asked = unit_rows(1, 8, seed=1)
+
+    hits = search([one], texts=["ruff"], vectors=asked, k=100, lexical_weight=0)
+
+    np.testing.assert_allclose(
+        [h.score for h in hits], np.sort(rows_of(one.dense) @ asked[0])[::-1], atol=1e-6
+    )
+    assert {hit.lexical for hit in hits} == {None}
+
+
+def test_weight_zero_without_vectors_finds_nothing():
+    one = map_of({"a": "ruff"})
+
+    assert search([one], texts=["ruff"], vectors=None, k=5, lexical_weight=0) == []
+
+
+def test_best_of_several_queries_decides():
+    one = map_of({"a-weak": "", "b-strong": ""}, [[0, 1], [0.6, 0.8]])
+
+    hits = cosine_search([one], [[1, 0], [0.8, 0.6]])
+
+    assert [(hit.query, hit.score) for hit in hits] == [(1, pytest.approx(0.96)), (1, pytest.approx(0.6))]
+    assert found([one], hits) == ["b-strong", "a-weak"]
+
+
+@pytest.mark.parametrize("count", [2, 6, 17, 130])
+def test_equal_memories_come_in_the_order_of_their_ids(count):
+    # Many vectors, because only some of them round differently from place to place in a block.
+    for seed in range(30):
+        one = map_of(numbered(count), np.repeat(unit_rows(1, 384, seed), count, axis=0), with_words=False)
+
+        hits = cosine_search([one], unit_rows(2, 384, seed=seed + 100), k=6)
+
+        assert found([one], hits) == [f"m{i:04d}" for i in range(min(6, count))]
+        assert len({hit.score for hit in hits}) == 1
+
+
+def test_k_beyond_the_store_returns_all_rows_that_have_a_vector():
+    one = map_of({"a": "", "b": "", "c": ""}, [[1, 0], [0, 0], [0, 1]])
+
+    assert found([one], cosine_search([one], [[1, 0]], k=100)) == ["a", "c"]
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_k_below_one_returns_nothing(k):
+    assert cosine_search([map_of({"a": ""}, [[1, 0]])], [[1, 0]], k=k) == []
+
+
+@pytest.mark.parametrize("maps", [[], [map_of({})], [map_of({}, np.empty((0, 2)))]])
+def test_nothing_visible_finds_nothing(maps):
+    vectors = np.array([[1, 0]], np.float32)
+
+    assert search(maps, texts=["ruff"], vectors=vectors, k=5, lexical_weight=0.3) == []
+    assert search(maps, texts=["ruff"], vectors=None, k=5, lexical_weight=0.3) == []
+
+
+def test_no_query_finds_nothing():
+    one = map_of({"a": "ruff"}, [[1, 0]])
+
+    assert search([one], texts=[], vectors=None, k=5, lexical_weight=0.3) == []
+    assert cosine_search([one], np.empty((0, 2))) == []
+
+
+def test_id_in_two_maps_is_the_first_maps_memory():
+    repo = map_of({"same": "", "x": ""}, [[0.6, 0.8], [0, 1]])
+    user = map_of({"same": "", "y": ""}, [[1, 0], [0.8, 0.6]], root="/user")
+
+    hits = cosine_search([repo, user], [[1, 0]], k=2)
+
+    assert [(hit.map_index, found([repo, user], [hit])[0]) for hit in hits] == [(1, "y"), (0, "same")]
+
+
+def test_shadowed_memories_do_not_use_up_the_k():
+    user_rows = np.tile([1, 0], (50, 1))
+    repo = map_of(numbered(50), np.tile([0, 1], (50, 1)))
+    user = map_of({**numbered(50), "own": ""}, np.vstack([user_rows, [[0.6, 0.8]]]), root="/user")
+
+    hits = cosine_search([repo, user], [[1, 0]], k=3)
+
+    assert found([repo, user], hits) == ["own", "m0000", "m0001"]
+    assert [hit.map_index for hit in hits] == [1, 0, 0]
+
+
+def test_equal_scores_of_two_maps_come_in_the_order_of_their_ids():
+    repo, user = map_of({"b": "", "d": ""}, [[1, 0]] * 2), map_of({"a": "", "c": ""}, [[1, 0]] * 2)
+
+    assert found([repo, user], cosine_search([repo, user], [[1, 0]])) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("other", [{"rows": [[1, 0, 0]]}, {"rows": [[1, 0]], "key": "another model"}])
+def test_vectors_of_another_model_count_as_none(other):
+    repo, user = map_of({"a": "ruff"}, [[0.6, 0.8]]), map_of({"b": "ruff"}, **other)
+
+    plain = cosine_search([repo, user], [[1, 0]], key="model")
+    fused = search(
+        [repo, user],
+        texts=["ruff"],
+        vectors=np.array([[1, 0]], np.float32),
+        k=5,
+        lexical_weight=0.3,
+        key="model",
+    )
+
+    assert found([repo, user], plain) == ["a"]
+    assert {hit.cosine is None for hit in fused if hit.map_index == 1} == {True}
+
+
+# --- the whole of it, one memory at a time ------------------------------------------------------------
+
+# Times of creation: the occasion each is of, None if of none, and whether "in June 2023" or "六月" name it.
+TIMES = {
+    "2023-06-15T10:00:00Z": ("june", True),
+    "2023-06-15T12:40:00+02:00": ("june", True),
+    "2023-07-07T09:00:00Z": ("a week later", True),
+    "2023-07-08T09:00:00Z": ("too late", False),
+    "": (None, False),
+}
+NAMED = " in June 2023"
+
+
+def deviations(values, present):
+    """Values in deviations from the mean of those that are present; 0 for the others."""
+    known = [value for value, there in zip(values, present, strict=True) if there]
+    mean, deviation = np.mean(known), np.std(known)
+    return [
+        (value - mean) / deviation if there and deviation > 1e-6 else 0.0
+        for value, there in zip(values, present, strict=True)
+    ]
+
+
+def is_wide(text):
+    return sum("\u4e00" <= character <= "\u9fff" for character in text) > 0.2 * len(text)
+
+
+def centred(rows, scripts, vectors, asked_scripts):
+    """Unit rows and queries without the mean of their script; as they are when there are fewer than 50."""
+    there = [row.any() for row in rows]
+    if sum(there) < 50:
+        return rows, vectors
+    common = np.mean(rows[there], axis=0)
+    means = {}
+    for script in {s for s, known in zip(scripts, there, strict=True) if known}:
+        own = [row for row, s, known in zip(rows, scripts, there, strict=True) if known and s == script]
+        means[script] = (np.sum(own, axis=0) + 10 * common) / (len(own) + 10)
+    if len(means) == 1:
+        means = {True: common, False: common}
+    moved = [row - means[s] if known else row for row, s, known in zip(rows, scripts, there, strict=True)]
+    moved = [row / (np.linalg.norm(row) or 1) for row in moved]
+    return np.array(moved), np.array([v - means[s] for v, s in zip(vectors, asked_scripts, strict=True)])
+
+
+def over_neighbours(scores, rows):
+    """Each candidate with 0.4 of the weighted mean of its five nearest others, over 1.4."""
+    result = []
+    for i, score in enumerate(scores):
+        near = sorted(((max(0, row @ rows[i]), j) for j, row in enumerate(rows) if j != i), reverse=True)
+        near = near[:5]
+        total = sum(weight for weight, _ in near)
+        mean = sum(weight * scores[j] for weight, j in near) / total if total > 1e-6 else score
+        result.append((score + 0.4 * mean) / 1.4)
+    return result
+
+
+def over_occasions(scores, occasions):
+    """Each candidate with 0.3 of the best of its occasion, over 1.3."""
+    return [
+        (score + 0.3 * max(other for other, its in zip(scores, occasions, strict=True) if its == own)) / 1.3
+        for score, own in zip(scores, occasions, strict=True)
+    ]
+
+
+def ranking_by_hand(maps, texts, vectors, *, message=None, candidates=10**9):
+    """Score by (map, row) of all that is found, in double precision; no two equal rows, please."""
+    places = [(i, row) for i, each in enumerate(maps) for row in range(len(each))]
+    memories = [maps[i].memories[row] for i, row in places]
+    raw = np.vstack([rows_of(each.dense) for each in maps]).astype(float)
+    words = np.hstack(scores(match([each.lexical for each in maps], [terms(text) for text in texts]))).astype(
+        float
+    )
+    scripts, asked_scripts = [is_wide(m.content) for m in memories], [is_wide(text) for text in texts]
+    rows, moved = centred(raw, scripts, vectors.astype(float), asked_scripts)
+    there = [row.any() for row in raw]
+    fused = []
+    for query, (text, vector) in enumerate(zip(texts, moved, strict=True)):
+        cosines = deviations([row @ vector for row in rows], there)
+        matches = deviations(words[query], [True] * len(rows))
+        named = [NAMED in text and TIMES[m.created_at][1] for m in memories]
+        fused.append([c + 0.3 * w + n for c, w, n in zip(cosines, matches, named, strict=True)])
+    best = [max(column) for column in zip(*fused, strict=True)]
+    if message is not None:
+        best = [(score + own) / 2 for score, own in zip(best, fused[message], strict=True)]
+    found = [i for i in range(len(best)) if there[i] or words[:, i].any()]
+    found = sorted(found, key=lambda i: -best[i])[:candidates]
+    sizes = Counter((places[i][0], TIMES[memories[i].created_at][0]) for i in range(len(best)))
+    occasions = []
+    for i in found:
+        own = (places[i][0], TIMES[memories[i].created_at][0])
+        occasions.append(own if own[1] and sizes[own] <= 50 else places[i])
+    smooth = over_neighbours([best[i] for i in found], rows[found])
+    return dict(zip((places[i] for i in found), over_occasions(smooth, occasions), strict=True))
+
+
+def by_place(hits):
+    return {(hit.map_index, hit.row): hit.score for hit in hits}
+
+
+def assert_scores(hits, wanted):
+    found = by_place(hits)
+    assert set(found) == set(wanted)
+    np.testing.assert_allclose([found[place] for place in wanted], list(wanted.values()), atol=1e-3)
+
+
+@given(st.data(), st.integers(0, 80), st.integers(1, 30), st.integers(1, 4), st.integers(0, 99))
+@settings(deadline=None, max_examples=60, phases=(Phase.explicit, Phase.generate))  # shrinking takes minutes
+def test_ranking_is_the_whole_formula(data, repo, user, queries, seed):
+    texts = st.lists(st.sampled_from([*WORDS, "编程语言", "测试脚本"]), max_size=5).map(" ".join)
+    maps = []
+    for count, prefix, offset in ((repo, "r", 0.4), (user, "u", 0.1)):
+        rows = unit_rows(count, 12, seed + ord(prefix)) + offset
+        rows[data.draw(st.lists(st.integers(0, count - 1), max_size=3)) if count else []] = 0
+        times = data.draw(st.lists(st.sampled_from(list(TIMES)), min_size=count, max_size=count))
+        contents = {i: data.draw(texts) for i in numbered(count, prefix=prefix)}
+        maps.append(map_of(contents, rows, times=times))
+    asked = [data.draw(texts) + data.draw(st.sampled_from(["", NAMED])) for _ in range(queries)]
+    vectors = unit_rows(queries, 12, seed + 1)
+    message = data.draw(st.none() | st.integers(0, queries - 1))
+    if not any(each.dense.present for each in maps):
+        return
+
+    hits = search(maps, texts=asked, vectors=vectors, k=500, lexical_weight=0.3, message=message)
+
+    assert_scores(hits, ranking_by_hand(maps, asked, vectors, message=message))
+
+
+def big_store(seed=0, count=300):
+    """Two maps with a bit of everything, and four queries."""
+    source, maps = np.random.default_rng(seed), []
+    for prefix, size in (("r", count), ("u", count // 5)):
+        contents = [" ".join(source.choice(WORDS, 4)) for _ in range(size)]
+        times = [list(TIMES)[i] for i in source.choice(len(TIMES), size, p=[0.05, 0.05, 0.05, 0.05, 0.8])]
+        rows = unit_rows(size, 24, seed + ord(prefix)) + 0.3
+        maps.append(
+            map_of(dict(zip(numbered(size, prefix=prefix), contents, strict=True)), rows, times=times)
+        )
+    return maps, ["ruff daemon", "pytest", "cargo main" + NAMED, "socket"], unit_rows(4, 24, seed + 1)
+
+
+@pytest.mark.parametrize(
+    ("k", "candidates"), [(1, 64), (10, 64), (32, 64), (33, 66), (100, 200), (500, 1000)]
+)
+def test_the_best_64_are_smoothed_or_twice_as_many_as_are_wanted(k, candidates):
+    maps, texts, vectors = big_store()
+    wanted = ranking_by_hand(maps, texts, vectors, message=2, candidates=candidates)
+
+    hits = search(maps, texts=texts, vectors=vectors, k=k, lexical_weight=0.3, message=2)
+
+    first = sorted(wanted, key=wanted.get, reverse=True)[:k]
+    assert [(hit.map_index, hit.row) for hit in hits] == first
+    np.testing.assert_allclose([hit.score for hit in hits], [wanted[place] for place in first], atol=1e-3)
+
+
+@pytest.mark.parametrize("vectors", [True, False], ids=["with_vectors", "words_only"])
+def test_ranking_does_not_depend_on_where_rows_lie(vectors):
+    texts = [f"{WORDS[i % 7]} {WORDS[i % 4]}" for i in range(150)]
+    rows, asked = np.repeat(unit_rows(75, 384, 1), 2, axis=0) + 0.1, unit_rows(2, 384, 2)
+    asked = asked if vectors else None
+    times = [list(TIMES)[i % 5] for i in range(150)]
+    query = {"texts": ["ruff" + NAMED, "pytest"], "vectors": asked, "k": 150, "lexical_weight": 0.3}
+
+    def scored(order):
+        place = {f"m{i:03}": original for i, original in enumerate(order)}
+        one = map_of(
+            {name: texts[original] for name, original in place.items()},
+            rows[order],
+            times=[times[original] for original in order],
+        )
+        return {place[found([one], [hit])[0]]: hit.score for hit in search([one], **query, message=0)}
+
+    here, elsewhere = scored(list(range(150))), scored(np.random.default_rng(3).permutation(150).tolist())
+
+    assert here.keys() == elsewhere.keys()
+    assert [elsewhere[i] for i in here] == pytest.approx(list(here.values()), abs=1e-4)
+
+
+def test_row_without_vector_and_without_matching_word_is_no_candidate():
+    one = map_of({"a": "ruff", "b": "ruff", "c": "pytest"}, [[1, 0], [0, 0], [0, 0]])
+
+    hits = search([one], texts=["ruff"], vectors=np.array([[1, 0]], np.float32), k=5, lexical_weight=0.3)
+
+    assert sorted(found([one], hits)) == ["a", "b"]
+    assert [hit.cosine for hit in sorted(hits, key=lambda hit: hit.row)] == [pytest.approx(1), None]
+
+
+def test_equal_rows_leave_the_decision_to_the_words():
+    one = map_of({"a": "pytest", "b": "ruff", "c": "cargo"}, [[1, 0]] * 3)
+
+    hits = search([one], texts=["ruff"], vectors=np.array([[0.6, 0.8]], np.float32), k=3, lexical_weight=0.3)
+
+    assert found([one], hits) == ["b", "a", "c"]
+    assert hits[1].score == hits[2].score
+
+
+def test_words_that_match_everything_leave_the_decision_to_the_vectors():
+    one = map_of({"a": "ruff", "b": "ruff"}, [[0, 1], [1, 0]])
+
+    hits = search([one], texts=["ruff"], vectors=np.array([[1, 0]], np.float32), k=3, lexical_weight=2)
+
+    assert found([one], hits) == ["b", "a"]
+    assert [hit.score for hit in hits] == [pytest.approx(1), pytest.approx(-1)]
+
+
+def test_texts_and_vectors_of_different_number_are_refused():
+    one = map_of({"a": "ruff"}, [[1, 0]])
+
+    with pytest.raises(ValueError, match="2 texts, but 1 vectors"):
+        search([one], texts=["a", "b"], vectors=np.array([[1, 0]], np.float32), k=1, lexical_weight=0.3)
+
+
+def recall_of_targets(maps, texts, vectors, find):
+    """Share of the queries whose own repo memory is among the ten found."""
+    hits = [find(maps, [text], vector[None]) for text, vector in zip(texts, vectors, strict=True)]
+    return np.mean([any((hit.map_index, hit.row) == (0, i) for hit in each) for i, each in enumerate(hits)])
+
+
+def jointly(maps, texts, vectors):
+    return search(maps, texts=texts, vectors=vectors, k=10, lexical_weight=0.3)
+
+
+def map_by_map(maps, texts, vectors):
+    """The rejected way: each map by its own mean and deviation."""
+    apart = [
+        msgspec.structs.replace(hit, map_index=i)
+        for i, each in enumerate(maps)
+        for hit in jointly([each], texts, vectors)
+    ]
+    return sorted(apart, key=lambda hit: -hit.score)[:10]
+
+
+def noisy(rows, amount, seed):
+    rows = rows + amount * unit_rows(len(rows), rows.shape[1], seed)
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def crowded(seed):
+    """A repo, a small map about something else, and noisy questions about each memory of the repo."""
+    # As models do it: all texts in one cone, and what has nothing to do with the repo in another corner.
+    cone, corner = unit_rows(2, 64, seed)
+    targets = noisy(cone + unit_rows(254, 64, seed + 1), 0.1, seed + 2)
+    others = noisy(cone + corner + np.zeros((60, 64)), 0.8, seed + 3)
+    words = [f"subject{i % 5} detail{i % 7}" for i in range(254)]
+    repo = map_of(dict(zip(numbered(254), words, strict=True)), targets)
+    user = map_of(numbered(60, "habit", prefix="u"), others, root="/user")
+    return [repo, user], [f"subject{i % 5}" for i in range(254)], noisy(targets, 3, seed + 4)
+
+
+def intruders(maps, asked, vectors, find):
+    """How many of the ten found are of the other map, on average."""
+    hits = [find(maps, [text], vector[None]) for text, vector in zip(asked, vectors, strict=True)]
+    return np.mean([sum(hit.map_index == 1 for hit in each) for each in hits])
+
+
+def test_small_unrelated_map_does_not_crowd_out_the_repo():
+    # Recall of one draw moves by a hundredth either way, so three of them; what intrudes tells more.
+    draws = [crowded(seed) for seed in (1, 11, 21)]
+
+    alone = np.mean([recall_of_targets(maps[:1], *asked, jointly) for maps, *asked in draws])
+    together = np.mean([recall_of_targets(maps, *asked, jointly) for maps, *asked in draws])
+    jointly_seen, apart = (
+        np.mean([intruders(maps, *asked, find) for maps, *asked in draws]) for find in (jointly, map_by_map)
+    )
+
+    assert 0.5 < alone < 0.95
+    assert together > alone - 0.02
+    assert jointly_seen < 0.4
+    assert apart > 1.5 * jointly_seen
+
+
+def test_without_vectors_the_words_rank_alone():
+    one = map_of({"a": "pytest socket", "b": "ruff and socket", "c": "daemon"})
+
+    hits = search([one], texts=["ruff socket"], vectors=None, k=5, lexical_weight=0.3)
+
+    assert found([one], hits) == ["b", "a"]
+    assert hits[0].score == hits[0].lexical > 0
+    assert hits[0].cosine is None
+
+
+def test_vectors_do_not_help_before_a_dense_leg_is_built():
+    one = map_of({"a": "pytest", "b": "ruff"})
+
+    hits = search([one], texts=["ruff"], vectors=np.array([[1, 0]], np.float32), k=5, lexical_weight=0.3)
+
+    assert found([one], hits) == ["b"]
+
+
+def test_long_query_does_not_outweigh_a_short_one():
+    one = map_of({"a": "ruff lint", "b": "pytest", "c": "socket daemon"})
+    asked = ["ruff", "pytest rust cargo main branch socket"]
+
+    hits = search([one], texts=asked, vectors=None, k=5, lexical_weight=0.3)
+
+    assert found([one], hits)[0] in {"a", "b"}
+    assert {found([one], [hit])[0]: hit.query for hit in hits} == {"a": 0, "b": 1, "c": 1}
+    assert max(hits, key=lambda hit: hit.query == 0).score > 0.3
+
+
+def test_map_without_words_does_not_stop_the_others():
+    one, other = map_of({"a": "ruff"}), map_of({"b": "ruff"}, with_words=False)
+
+    hits = search([one, other], texts=["ruff"], vectors=None, k=5, lexical_weight=0.3)
+
+    assert found([one, other], hits) == ["a"]
+
+
+# --- times that are named, the message, occasions -----------------------------------------------------
+
+
+JUNE, AUGUST = "2023-06-15T10:00:00Z", "2023-08-15T10:00:00Z"
+
+
+@pytest.mark.parametrize("with_vectors", [True, False], ids=["with_vectors", "words_only"])
+def test_a_memory_of_a_named_time_comes_first(with_vectors):
+    texts = {"a": "ruff", "b": "ruff daemon socket main", "c": "ruff daemon socket", "d": "cargo"}
+    one = map_of(texts, np.repeat([[0.6, 0.8]], 4, axis=0), times=[AUGUST, JUNE, AUGUST, AUGUST])
+    vectors = np.array([[1, 0]], np.float32) if with_vectors else None
+
+    def first(text):
+        return found([one], search([one], texts=[text], vectors=vectors, k=1, lexical_weight=0.3))
+
+    assert first("ruff daemon socket") == ["c"]
+    assert first("ruff daemon socket in June 2023") == ["b"]
+
+
+@pytest.mark.parametrize("vectors", [None, [[0.6, 0.8]]], ids=["words_only", "with_vectors"])
+def test_a_named_time_brings_in_nothing_without_vector_and_word(vectors):
+    rows = None if vectors is None else [[0, 0], [1, 0], [0, 0]]
+    one = map_of({"a": "cargo", "b": "ruff", "c": "ruff"}, rows, times=[JUNE] * 3)
+    asked = None if vectors is None else np.array(vectors, np.float32)
+
+    hits = search([one], texts=["ruff in June 2023"], vectors=asked, k=5, lexical_weight=0.3)
+
+    assert sorted(found([one], hits)) == ["b", "c"]
+
+
+def test_a_named_time_without_any_matching_word_finds_nothing():
+    one = map_of({"a": "cargo"}, times=[JUNE])
+
+    assert search([one], texts=["zebra in June 2023"], vectors=None, k=5, lexical_weight=0.3) == []
+
+
+def test_weight_zero_knows_no_times_no_message_and_no_neighbours():
+    rows = unit_rows(90, 8) + 0.2
+    plain, dated = map_of(numbered(90), rows), map_of(numbered(90), rows, times=[JUNE] * 5 + [AUGUST] * 85)
+    asked = unit_rows(3, 8, seed=1)
+
+    hits = search([dated], texts=["ruff in June 2023"] * 3, vectors=asked, k=90, lexical_weight=0, message=0)
+
+    assert hits == cosine_search([plain], asked, k=90)
+
+
+def with_and_without_message(one, texts, vectors, k=3):
+    query = {"texts": texts, "vectors": np.asarray(vectors, np.float32), "k": k, "lexical_weight": 0.3}
+    return [found([one], search([one], **query, message=message)) for message in (len(texts) - 1, None)]
+
+
+def test_a_stray_hypothesis_does_not_push_out_what_the_message_finds():
+    # The stray one is far surer of itself: most rows are alike to it, and three are its very words.
+    rows = np.vstack([unit_rows(60, 16, 1) * [0, *[1] * 15], np.tile([1, *[0] * 15], (3, 1))])
+    aim = rows[7] + 0.8 * unit_rows(1, 16, 2)[0]
+    texts, vectors = ["", ""], np.array([rows[61], aim / np.linalg.norm(aim)])
+    one = map_of(numbered(63), rows)
+
+    heard, unheard = with_and_without_message(one, texts, vectors, k=1)
+
+    assert heard == ["m0007"]
+    assert unheard == ["m0060"]
+
+
+def test_a_good_hypothesis_still_finds_what_the_message_does_not():
+    rows = unit_rows(60, 16, 1)
+    aim, said = rows[7], unit_rows(1, 16, 2)[0]
+    said = said - (said @ aim) * aim  # nothing of the hypothesis in it
+    one = map_of(numbered(60), rows)
+
+    heard, _ = with_and_without_message(one, ["", ""], [aim, said / np.linalg.norm(said)], k=10)
+    alone = found([one], search([one], texts=[""], vectors=said[None], k=10, lexical_weight=0.3))
+
+    assert "m0007" in heard
+    assert "m0007" not in alone
+
+
+def test_a_message_alone_is_ranked_as_without_one():
+    maps, texts, vectors = big_store()
+    query = {"texts": texts[:1], "vectors": vectors[:1], "k": 20, "lexical_weight": 0.3}
+
+    assert search(maps, **query, message=0) == search(maps, **query)
+
+
+def test_the_query_told_is_the_one_that_scored_best_whatever_the_message():
+    rows = [[1, 0], [0, 1]]
+    one = map_of({"a": "", "b": ""}, rows)
+
+    hits = search(
+        [one], texts=["", ""], vectors=np.array(rows, np.float32), k=2, lexical_weight=0.3, message=1
+    )
+
+    assert {found([one], [hit])[0]: hit.query for hit in hits} == {"a": 0, "b": 1}
+
+
+def test_what_was_learned_with_the_best_passes_a_stranger():
+    # The three words weigh alike; "c" matches a little more than "b", which was made with "a".
+    texts = {"a": "ruff daemon socket", "b": "ruff daemon branch", "c": "ruff daemon main"}
+    apart = map_of(texts, times=[JUNE, AUGUST, AUGUST[:5] + "09" + AUGUST[7:]])
+    beside = map_of(texts, times=[JUNE, AUGUST, JUNE])
+    query = {"texts": ["ruff daemon socket"], "vectors": None, "k": 3, "lexical_weight": 0.3}
+
+    assert found([apart], search([apart], **query)) == ["a", "b", "c"]
+    assert found([beside], search([beside], **query)) == ["a", "c", "b"]
+
+
+def test_occasions_of_two_maps_are_two():
+    repo = map_of({"a": "ruff daemon socket", "c": "ruff daemon branch"}, times=[JUNE, AUGUST])
+    user = map_of({"b": "ruff daemon main"}, times=[JUNE], root="/user")
+    query = {"texts": ["ruff daemon socket"], "vectors": None, "k": 3, "lexical_weight": 0.3}
+
+    hits = search([repo, user], **query)
+
+    assert found([repo, user], hits) == ["a", "b", "c"]
+    assert hits[1].score == hits[2].score
+
+
+def test_equal_scores_come_in_the_order_of_their_ids_after_all_steps():
+    texts = numbered(40, "ruff daemon")
+    one = map_of(texts, np.repeat(unit_rows(1, 384, 5), 40, axis=0), times=[JUNE] * 40)
+    asked = unit_rows(2, 384, 6)
+
+    hits = search(
+        [one], texts=["ruff in June 2023", "daemon"], vectors=asked, k=40, lexical_weight=0.3, message=0
+    )
+
+    assert found([one], hits) == sorted(texts)
+    assert len({hit.score for hit in hits}) == 1
+
+
+def test_shadowed_memories_are_nobodys_neighbours():
+    """The user's copy of a repository's memory is none of the candidates, so it vouches for nothing."""
+    repo_texts = {"a": "ruff daemon", "b": "ruff main", "c": "ruff socket"}
+    repo = map_of(repo_texts, times=[""] * 3)
+    user = map_of({"a": "ruff daemon main", "z": "ruff branch"}, times=[JUNE] * 2, root="/user")
+    query = {"texts": ["ruff daemon main"], "vectors": None, "k": 5, "lexical_weight": 0.3}
+
+    hits = search([repo, user], **query)
+
+    assert [hit.map_index for hit in hits if found([repo, user], [hit]) == ["a"]] == [0]
+    last = {found([repo, user], [hit])[0]: hit for hit in hits}["z"]
+    assert last.score == last.lexical  # nobody else of its occasion is there

@@ -1,0 +1,328 @@
+"""The bench judges by medians and goals, names its gaps, and takes its rounds in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import commits
+import corpus
+import daemons
+import judging
+import loads
+import processes
+import pytest
+import table
+from judging import Goal, Outcome, Rounds, Verdict
+from row import Row, measured
+from sampling import interleaved, p99
+
+from forged.files.store import MemoryStore
+from forged.memory import Scope
+
+HERE = commits.this()
+RUN = Path(processes.HERE, "run.py")
+
+
+def rounds(*ours: float, theirs: float = 1.0) -> Rounds:
+    return Rounds(ours, (theirs,) * len(ours))
+
+
+def fixed(figure: float):
+    """A side whose every round gives the same."""
+
+    @contextlib.contextmanager
+    def side(_checkout):
+        yield lambda: figure
+
+    return side
+
+
+def failing(error: Exception):
+    @contextlib.contextmanager
+    def side(_checkout):
+        raise error
+        yield
+
+    return side
+
+
+def a_row(**more: object) -> Row:
+    told = {
+        "name": "row",
+        "what": "",
+        "goal": Goal(1.0),
+        "goal_from": "",
+        "ours": fixed(1.0),
+        "theirs": fixed(1.0),
+    }
+    return Row(**(told | more))
+
+
+# --- verdicts ----------------------------------------------------------------------------------------
+
+
+def test_the_median_decides_and_not_the_best_round():
+    one_lucky = rounds(0.5, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2)
+    one_unlucky = rounds(9.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9)
+
+    missed = judging.against_goal("row", Goal(1.0), one_lucky)
+    met = judging.against_goal("row", Goal(1.0), one_unlucky)
+
+    assert (missed.verdict, missed.ratio, missed.low, missed.high) == (Verdict.MISSED, 1.2, 0.5, 1.2)
+    assert (met.verdict, met.ratio, met.low, met.high) == (Verdict.MET, 0.9, 0.9, 9.0)
+
+
+def test_the_ratio_is_that_of_each_round_and_not_of_two_medians():
+    drifting = Rounds((1, 2, 3, 4, 50, 60, 70), (2, 4, 6, 8, 25, 30, 35))
+
+    assert judging.against_goal("row", Goal(1.0), drifting).ratio == 0.5
+
+
+@pytest.mark.parametrize(
+    ("goal", "ratio", "verdict"),
+    [
+        (Goal(1.3), 1.3, Verdict.MET),
+        (Goal(1.3), 1.31, Verdict.MISSED),
+        (Goal(1.3, at_least=True), 1.3, Verdict.MET),
+        (Goal(1.3, at_least=True), 1.29, Verdict.MISSED),
+    ],
+)
+def test_a_goal_is_a_bound_from_above_or_from_below(goal, ratio, verdict):
+    assert judging.against_goal("row", goal, rounds(*[ratio] * 7)).verdict is verdict
+
+
+@pytest.mark.parametrize("judge", [judging.against_goal, judging.against_commit])
+def test_six_rounds_give_no_verdict(judge):
+    with pytest.raises(ValueError, match="at least 7 rounds"):
+        judge("row", Goal(1.0), rounds(*[1.0] * 6))
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [(1.0, Verdict.NO_WORSE), (1.09, Verdict.NO_WORSE), (1.11, Verdict.WORSE)]
+)
+def test_a_steady_row_may_be_a_tenth_worse_than_another_commit(ours, verdict):
+    assert judging.against_commit("row", Goal(9.0), rounds(*[ours] * 7)).verdict is verdict
+
+
+def test_a_rate_is_worse_when_it_falls():
+    fell = judging.against_commit("row", Goal(0.1, at_least=True), rounds(*[0.85] * 7))
+    rose = judging.against_commit("row", Goal(0.1, at_least=True), rounds(*[2.0] * 7))
+
+    assert (fell.verdict, rose.verdict) == (Verdict.WORSE, Verdict.NO_WORSE)
+
+
+def test_a_restless_row_may_be_worse_by_its_own_spread():
+    restless = (1.0, 0.8, 1.2, 0.8, 1.2, 0.8, 1.2)
+
+    assert judging.own_spread(restless) == pytest.approx(0.4)
+    assert judging.against_commit("row", Goal(9.0), Rounds((1.3,) * 7, restless)).verdict is Verdict.NO_WORSE
+    assert judging.against_commit("row", Goal(9.0), Rounds((1.5,) * 7, restless)).verdict is Verdict.WORSE
+
+
+def test_one_wild_round_of_the_other_commit_excuses_nothing():
+    wild = (1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0)
+
+    assert judging.against_commit("row", Goal(9.0), Rounds((1.2,) * 7, wild)).verdict is Verdict.WORSE
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ((), 0),
+        ((Verdict.MET, Verdict.NO_WORSE), 0),
+        ((Verdict.MET, Verdict.GAP), 2),
+        ((Verdict.MET, Verdict.MISSED), 1),
+        ((Verdict.WORSE, Verdict.GAP), 1),
+        ((Verdict.BROKEN,), 1),
+    ],
+)
+def test_the_exit_code_tells_a_miss_and_a_gap_from_a_pass(verdicts, code):
+    assert judging.exit_code([Outcome("row", verdict) for verdict in verdicts]) == code
+
+
+def test_the_summary_names_every_row_and_why_there_is_a_gap():
+    outcomes = [
+        Outcome("a", Verdict.MET),
+        Outcome("b", Verdict.GAP, reason="no peer"),
+        Outcome("c", Verdict.MET),
+    ]
+
+    assert judging.summary(outcomes) == ("met 2: a, c", "gap 1: b", "gap in b: no peer")
+
+
+# --- sampling ----------------------------------------------------------------------------------------
+
+
+def test_sides_are_sampled_in_turn_and_the_warm_up_does_not_count():
+    order: list[str] = []
+
+    def probe(side: str) -> float:
+        order.append(side)
+        return float(len(order))
+
+    taken = interleaved(lambda: probe("A"), lambda: probe("B"), 3)
+
+    assert "".join(order) == "ABABABAB"
+    assert taken == Rounds((3.0, 5.0, 7.0), (4.0, 6.0, 8.0))
+    assert interleaved(lambda: probe("A"), lambda: probe("B"), 1, warm_up=False) == Rounds((9.0,), (10.0,))
+
+
+def test_p99_is_the_largest_of_few_and_the_hundredth_of_many():
+    assert p99([3.0, 1.0, 2.0]) == 3.0
+    assert p99([float(number) for number in range(1000)]) == 990.0
+
+
+def test_a_load_counts_the_calls_of_all_clients():
+    taken = loads.load(lambda _client: lambda: None, clients=3, calls=50)
+
+    assert taken.per_second > 0
+    assert taken.p99_s < 1
+
+
+def test_a_load_with_a_client_that_fails_is_broken():
+    def connected(client: int):
+        if client == 1:
+            os._exit(3)  # as a client that is killed: without a word
+        return lambda: None
+
+    with pytest.raises(processes.Broken):
+        loads.load(connected, clients=2, calls=5, patience_s=1)
+
+
+# --- rows --------------------------------------------------------------------------------------------
+
+
+def test_a_row_whose_peer_is_missing_is_a_gap_with_its_name_and_nothing_is_built_for_it():
+    opened = []
+
+    @contextlib.contextmanager
+    def ours(_checkout):
+        opened.append("ours")
+        yield lambda: 1.0
+
+    outcome = measured(a_row(ours=ours, theirs=failing(processes.Missing("redis is not installed"))), HERE)
+
+    assert outcome == Outcome("row", Verdict.GAP, reason="redis is not installed")
+    assert not opened
+
+
+def test_a_wrong_answer_is_broken_however_fast_it_was():
+    outcome = measured(a_row(ours=failing(processes.Broken("recall is 0.9"))), HERE)
+
+    assert outcome == Outcome("row", Verdict.BROKEN, reason="recall is 0.9")
+
+
+def test_against_a_commit_our_side_is_measured_of_both_and_no_peer_is_needed():
+    other = commits.Checkout("other", HERE.python, HERE.drivers)
+
+    @contextlib.contextmanager
+    def ours(checkout):
+        yield lambda: 3.0 if checkout is HERE else 2.0
+
+    outcome = measured(a_row(ours=ours, theirs=failing(processes.Missing("no peer"))), HERE, other)
+
+    assert (outcome.verdict, outcome.ratio) == (Verdict.WORSE, 1.5)
+
+
+def test_a_program_and_a_package_that_are_not_here_are_missing():
+    with pytest.raises(processes.Missing, match="no-such-server is not installed"):
+        processes.need_program("no-such-server", "apt-get install it")
+    with pytest.raises(processes.Missing, match="no-such-wheel is not installed"):
+        processes.need_package("no_such_module", "no-such-wheel")
+    with pytest.raises(processes.Missing, match="cannot be used here"), processes.peer("no-such-case"):
+        pass
+
+
+@pytest.mark.parametrize(("is_this", "error"), [(True, processes.Broken), (False, processes.Missing)])
+def test_a_case_that_no_driver_knows_is_another_commits_gap_and_our_own_fault(is_this, error):
+    checkout = commits.Checkout("rev", HERE.python, HERE.drivers, is_this=is_this)
+
+    with pytest.raises(error), checkout.inside("no-such-case"):
+        pass
+
+
+def test_a_commit_without_any_driver_is_a_gap(tmp_path):
+    with (
+        pytest.raises(processes.Missing, match="old has no driver"),
+        commits.Checkout("old", HERE.python, tmp_path).inside("search", 100, 16),
+    ):
+        pass
+
+
+def test_a_commit_that_a_driver_cannot_run_is_a_gap_and_no_wait(tmp_path):
+    (tmp_path / "stub_daemon.py").write_text("import sys; sys.exit(64)")
+
+    with (
+        pytest.raises(processes.Missing, match="old has no driver"),
+        daemons.prepared(commits.Checkout("old", HERE.python, tmp_path)) as daemon,
+        daemons.serving(daemon, stub=True),
+    ):
+        pass
+
+
+def test_every_row_has_a_name_of_its_own_enough_rounds_and_a_goal_with_a_source():
+    names = [row.name for row in table.ROWS]
+
+    assert len(set(names)) == len(names)
+    assert all(row.rounds >= judging.LEAST_ROUNDS for row in table.ROWS)
+    assert all(row.goal_from and row.what and row.unit in {"s", "MiB", "/s"} for row in table.ROWS)
+
+
+def test_rows_are_chosen_by_name_all_or_those_that_are_quick():
+    assert [row.name for row in table.chosen(("scan", "ping-c"))] == ["ping-c", "scan"]
+    assert table.chosen(("all",)) == table.ROWS
+    assert table.chosen(()) == tuple(row for row in table.ROWS if not row.slow)
+    with pytest.raises(table.UnknownRow, match="pong"):
+        table.chosen(("pong",))
+
+
+# --- what is measured --------------------------------------------------------------------------------
+
+
+def test_the_files_of_the_corpus_are_memories_without_a_problem(tmp_path):
+    corpus.write(tmp_path, 5)
+
+    found = MemoryStore(str(tmp_path), Scope.REPO).scan()
+
+    assert not found.problems
+    assert {memory.id: memory.content for memory in found.memories} == {
+        corpus.name(number): corpus.memory(number).content for number in range(5)
+    }
+    assert [edge.id for edge in found.memories[2].related] == [corpus.name(1), corpus.name(0)]
+
+
+def test_the_driver_measures_a_search_whose_answer_it_has_checked():
+    with HERE.inside("search", 500, 16) as running:
+        assert 0 < running.figure() < 5
+        assert 0 < running.figure() < 5
+
+
+def test_memory_is_that_of_a_process_and_all_below_it():
+    with processes.process([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in processes.family(os.getpid())
+        assert processes.rss_mib(os.getpid(), child.pid) > processes.rss_mib(os.getpid()) > 1
+        assert 0 < processes.pss_mib(os.getpid()) <= processes.rss_mib(os.getpid())
+
+
+def test_the_command_ends_with_2_and_says_which_row_is_a_gap_and_how_to_close_it(tmp_path):
+    (tmp_path / "python").symlink_to(sys.executable)
+    done = subprocess.run(
+        [sys.executable, RUN, "ping-c"],
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 2, done.stderr
+    assert "gap in ping-c: cc is not installed (apt-get install gcc)" in done.stdout
+
+
+def test_the_command_refuses_a_row_that_it_does_not_know():
+    done = subprocess.run([sys.executable, RUN, "pong"], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (64, "no row pong; --list shows them\n")
