@@ -27,8 +27,6 @@ async def search_all(
 
     `files` is waited for without a limit, and what it raises is raised; the rest has until the deadline.
     """
-    if not others:
-        return await files.search(question), ()
     searches = [asyncio.ensure_future(other.search(question)) for other in others]
     try:
         own = await files.search(question)

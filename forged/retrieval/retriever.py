@@ -255,7 +255,11 @@ class Retriever:
             least_evidence=threshold(self._tuning.min_score) if gated else float("-inf"),
             near_best=gated,
         )
-        rows, late = await search_all(self._files(view), sources.others, question)
+        files, late = self._files(view), tuple[str, ...]()
+        if sources.others:
+            rows, late = await search_all(files, sources.others, question)
+        else:
+            rows = await files.search(question)
         missing = FIRST_BUILD if view.waiting else view.problem
         lacking = missing or self._dense_problem(view, vectors)
         held_back = self._held_back(rows.evidence, question.least_evidence)

@@ -444,7 +444,7 @@ def test_a_full_rebuild_asked_for_while_texts_are_out_breaks_nothing(repo, bench
     assert len(bench.embedded) == 3
 
 
-# --- one bad text (H5, bug 7) -------------------------------------------------------------------------
+# --- one bad text -------------------------------------------------------------------------
 
 
 @BOTH
@@ -519,7 +519,7 @@ def test_an_edit_heals_a_quarantined_memory(repo, bench, embedder):
     assert bench.builder.problems == ()
 
 
-# --- another dimension behind the same name (H6) ------------------------------------------------------
+# --- another dimension behind the same name ------------------------------------------------------
 
 
 @BOTH
