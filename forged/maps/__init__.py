@@ -1,8 +1,7 @@
 """How the vector map of every root is kept current with its files.
 
-Indexer      all roots in use: opens them, builds their maps, is told by `mark` what changed
-RootIndex    one root: its map, its generations, its progress
-Writer       writes and removes memory files on request
+The `Indexer` has all roots in use: it opens them, builds their maps and is told by `mark` what changed. A
+`RootIndex` is one of them, with its map and its generations; the `Writer` writes and removes on request.
 """
 
 from forged.maps.builder import Accepts, Builder, Draft

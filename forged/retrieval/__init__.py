@@ -1,8 +1,7 @@
 """From a turn to the memories that it should see, by a deadline, and their text (ADR-0047).
 
-Retriever.retrieve(Ask, Sources) -> Answer    what is injected
-Retriever.search, Retriever.preview           a list; what would be injected
-Retriever.turns                               what is kept of turns
+`Retriever.retrieve` answers an `Ask` over `Sources` with an `Answer` whose text is injected; `search` returns
+a list and `preview` what would be injected; `turns` is what is kept.
 """
 
 from forged.retrieval.retriever import FIRST_BUILD, Retriever, Tuning
