@@ -101,8 +101,6 @@ class Retriever:
         self.turns.close()
         self._search_thread.shutdown(wait=False, cancel_futures=True)
 
-    # --- one deadline ---------------------------------------------------------------------------------
-
     async def _alone(self, ask: Ask, sources: Sources) -> Answer:
         """A turn without a name is answered once and never kept, so nobody waits for it late."""
         flight = self._launch(ask, sources)
@@ -152,8 +150,6 @@ class Retriever:
             logger.debug("retrieval failed reason=%s", reason)
             fallback = await self._fallback(ask, sources, reason) if self._falls_back else None
             return fallback or Answer(status="error", reason=f"provider: {reason}")
-
-    # --- strategies -----------------------------------------------------------------------------------
 
     async def _queries(
         self, ask: Ask, limit: float, is_late: Callable[[], bool]
@@ -213,8 +209,6 @@ class Retriever:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
         status = "timeout" if reason == "timeout" else "error"
         return Answer(status=status, reason=because, generation=view.generation)
-
-    # --- search ---------------------------------------------------------------------------------------
 
     async def _embed(self, view: View, queries: Sequence[str], limit: float) -> Vectors | None:
         """Vectors of the queries, or None where no map has any to compare them with (yet)."""
