@@ -16,7 +16,6 @@ from forged.map.vector_map import View
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
 from forged.models.budget import Governor
-from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever
 from forged.scopes import Resolver, Workplace
 from forged.state.forgotten import Forgotten
@@ -54,7 +53,6 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     retriever: Retriever
     resolver: Resolver
     writer: Writer
-    ledger: Ledger
     capture: Pipeline
     governor: Governor
     pauses: Pauses
@@ -80,7 +78,7 @@ class Context:
     async def view(self, place: Workplace, token: str) -> View:
         """What is visible of a workplace in a generation, after waiting at most 5 s for it."""
         deadline = time.monotonic() + PATIENCE_S
-        return await self.daemon.indexer.view(place.roots, self.generation(token), deadline)
+        return await place.files.see(self.generation(token), deadline)
 
     def token(self, generation: int) -> str:
         return f"{self.daemon.epoch}:{generation}"
