@@ -29,7 +29,7 @@ from forged.config import load as load_config
 from forged.config.known_models import BUILTIN_LEXICAL, BUILTIN_RULES
 from forged.counters import Metrics
 from forged.daemon import known_memories, listening, systemd
-from forged.daemon.handlers import Daemon, Handlers
+from forged.daemon.handlers import Daemon, Dispatcher
 from forged.daemon.server import Server
 from forged.errors import ForgedError
 from forged.files import atomic
@@ -170,7 +170,7 @@ class _Life:
         self._forgotten = os.path.join(self._state_dir, "forgotten")
         self.pauses = Pauses(os.path.join(self._state_dir, "paused.json"))
         self.capture = self._pipeline(loaded.config, models)
-        self.handlers = Handlers(
+        self.handlers = Dispatcher(
             Daemon(
                 epoch=secrets.token_hex(4),
                 home=self._home.top,

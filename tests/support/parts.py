@@ -14,8 +14,8 @@ from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import Daemon, Handlers
-from forged.daemon.handlers.context import Context, code_of
+from forged.daemon.handlers import Daemon, Dispatcher
+from forged.daemon.handlers.refusals import code_of
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
 from forged.models import Embedder
@@ -90,8 +90,7 @@ class Parts:
             woken=self._wake,
             reload=_never,
         )
-        self.context = Context(self.daemon)
-        self.handlers = Handlers(self.daemon)
+        self.handlers = Dispatcher(self.daemon)
 
     def _wake(self) -> None:
         self.woken += 1

@@ -175,7 +175,7 @@ def test_where_memory_is_off_nothing_is_captured(home, repo):
 
 def test_long_turns_are_looked_through_beside_the_loop(home, repo):
     async def work(parts):
-        await parts.context.workplace(str(repo))
+        await parts.resolver.resolve(str(repo))
         answer = parts.handlers.handle(turn(repo, "word " * 20_000))
         task = asyncio.create_task(answer)
         await asyncio.sleep(0)  # one step: what is short would be over
@@ -188,7 +188,7 @@ def test_long_turns_are_looked_through_beside_the_loop(home, repo):
 
 def test_short_turns_wait_for_no_thread(home, repo):
     async def work(parts):
-        await parts.context.workplace(str(repo))
+        await parts.resolver.resolve(str(repo))
         task = asyncio.create_task(parts.handlers.handle(turn(repo, "hello")))
         await asyncio.sleep(0)
         early = len(waiting(parts))
