@@ -41,7 +41,6 @@ from forged.memory import Scope
 from forged.models import ChatModel, Embedder
 from forged.models.budget import GovernedChat, Governor
 from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
-from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state.forgotten import Forgotten
@@ -137,7 +136,6 @@ class _Life:
         self._state_dir = address.state_dir(env)
         settings = loaded.config.memory
         self.metrics = Metrics()
-        self.watcher = Watcher(self._changed)
         self.disabled = disabled(loaded, models)
         self.indexer = Indexer(
             # What is switched off may still be listed, but calls nobody (B2).
@@ -145,8 +143,9 @@ class _Life:
             lexical=settings.retrieval_lexical_weight > 0 and not self.disabled,
             metrics=self.metrics,
             gated=loaded.config.min_score > 0,
-            on_roots=self.watcher.set_roots,
+            on_roots=self._watch,
         )
+        self.watcher = Watcher(self.indexer.mark)
         self.governor = Governor(
             os.path.join(self._state_dir, "cost.json"),
             daily_token_limit=settings.daily_token_limit,
@@ -165,7 +164,7 @@ class _Life:
             metrics=self.metrics,
         )
         self._home = Root(os.path.realpath(address.home(env)), Scope.USER)
-        self._resolver = Resolver(self._home.top, loaded.config)
+        self._resolver = Resolver(self._home.top, loaded.config, self.indexer)
         self._writer = Writer(os.path.join(self._state_dir, "trash"))
         self._forgotten = os.path.join(self._state_dir, "forgotten")
         self.pauses = Pauses(os.path.join(self._state_dir, "paused.json"))
@@ -185,7 +184,6 @@ class _Life:
                 retriever=self.retriever,
                 resolver=self._resolver,
                 writer=self._writer,
-                ledger=Ledger(),
                 capture=self.capture,
                 governor=self.governor,
                 pauses=self.pauses,
@@ -321,8 +319,8 @@ class _Life:
         self._tasks.add(task)
         task.add_done_callback(ended)
 
-    def _changed(self, top: str, files: frozenset[str]) -> None:
-        self.indexer.mark(top, files)
+    def _watch(self, roots: frozenset[Root]) -> None:
+        self.watcher.set_roots(roots)
 
     async def _housekeeping(self) -> None:
         """Once a day: what was forgotten 7 days ago is gone for good, and what killed daemons left behind."""

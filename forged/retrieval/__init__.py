@@ -1,1 +1,1 @@
-"""From a turn to the memories that it should see (ADR-0047, design.md section 6 "Retrieve")."""
+"""From a turn to the memories that it should see, by a deadline, and their text (ADR-0047)."""

@@ -20,7 +20,6 @@ from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
 from forged.models import Embedder
 from forged.models.budget import Governor
-from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state.forgotten import Forgotten
@@ -51,7 +50,7 @@ class Parts:
             ),
             metrics=metrics,
         )
-        self.resolver = Resolver(str(home), config)
+        self.resolver = Resolver(str(home), config, self.indexer)
         state = home / "state"
         self.pauses = Pauses(str(state / "paused.json"))
         self.governor = Governor(str(state / "cost.json"), daily_token_limit=0, calls_per_minute=0)
@@ -78,7 +77,6 @@ class Parts:
             retriever=self.retriever,
             resolver=self.resolver,
             writer=Writer(str(home / "state/trash")),
-            ledger=Ledger(),
             capture=self.capture,
             governor=self.governor,
             pauses=self.pauses,

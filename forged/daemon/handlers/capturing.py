@@ -50,7 +50,7 @@ async def _event(context: Context, place: Workplace, request: wire.Capture) -> E
         raise InvalidRequest(f"unknown kind {request.kind[:64]!r}; use one of {', '.join(_KINDS)}")
     event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
     said = utterances(request.messages, request.last_summary_index)
-    injected = context.daemon.ledger.injected(request.session_id, place.tops)
+    injected = context.daemon.retriever.turns.injected(request.session_id, place.tops)
     if sum(len(utterance.text) for utterance in said) < _INLINE_LENGTH:
         taken = take_in(said, injected)
     else:

@@ -16,7 +16,6 @@ from forged.map.view import View
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
 from forged.models.budget import Governor
-from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever
 from forged.scopes import Resolver, Workplace
 from forged.state.forgotten import Forgotten
@@ -46,7 +45,6 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     retriever: Retriever
     resolver: Resolver
     writer: Writer
-    ledger: Ledger
     capture: Pipeline
     governor: Governor
     pauses: Pauses
@@ -68,4 +66,4 @@ class Context(msgspec.Struct, frozen=True):
     async def view(self, place: Workplace, token: str) -> View:
         """What is visible of a workplace in a generation, after waiting at most 5 s for it."""
         deadline = time.monotonic() + PATIENCE_S
-        return await self.daemon.indexer.view(place.roots, generation_of(self.daemon.epoch, token), deadline)
+        return await place.files.see(generation_of(self.daemon.epoch, token), deadline)

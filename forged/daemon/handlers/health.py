@@ -19,7 +19,7 @@ from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.refusals import Disabled
 from forged.daemon.handlers.translation import token_of
 from forged.map.view import View
-from forged.maps.indexer import Event
+from forged.maps.indexer import BuildEvent
 from forged.maps.root_index import RootIndex
 from forged_client import protocol as wire
 
@@ -76,7 +76,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
 
 
 def _gate(daemon: Daemon) -> wire.GateReport:
-    state, reason = daemon.indexer.gate
+    state, reason = daemon.indexer.baseline.state
     return wire.GateReport(state="off") if daemon.disabled else wire.GateReport(state=state, reason=reason)
 
 
@@ -96,7 +96,7 @@ def _report(context: Context, index: RootIndex) -> wire.RootReport:
         scope=index.root.scope,
         state=progress.state,
         memories=len(index.map.memories) if index.map is not None else 0,
-        generation=token_of(context.daemon.epoch, index.visible),
+        generation=token_of(context.daemon.epoch, index.generations.visible),
         legs=View((index.map,)).legs if index.map is not None else (),
         problems=tuple(wire.FileProblem(p.path, p.reason) for p in problems[:_PROBLEMS_SHOWN]),
         quarantined=len(index.builder.quarantined),
@@ -126,10 +126,10 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
     goals = [index.mark() for index in indexes]
     if request.wait:
         deadline = time.monotonic() + _REBUILD_PATIENCE_S
-        waits = (i.reach(goal, deadline, whole=True) for i, goal in zip(indexes, goals, strict=True))
+        waits = (i.until_ended(goal, deadline) for i, goal in zip(indexes, goals, strict=True))
         await asyncio.gather(*waits)
     failed = next((index.progress.error for index in indexes if index.progress.error), "")
-    done = all(index.has(goal, whole=True) for index, goal in zip(indexes, goals, strict=True))
+    done = all(index.has_ended(goal) for index, goal in zip(indexes, goals, strict=True))
     reply = wire.Rebuilt(
         status="error" if request.wait and failed else "ok" if done else "not_ready",
         reason=failed if request.wait else "" if done else "the build is running",
@@ -141,9 +141,9 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
 async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Progress]:
     """Progress of every build that the workspace can see, until the caller stops listening."""
     tops = (await daemon.resolver.resolve(request.workspace)).tops if request.workspace else None
-    waiting: asyncio.Queue[Event] = asyncio.Queue(_EVENTS_WAITING)
+    waiting: asyncio.Queue[BuildEvent] = asyncio.Queue(_EVENTS_WAITING)
 
-    def heard(event: Event) -> None:
+    def heard(event: BuildEvent) -> None:
         if (tops is None or event.root in tops) and not waiting.full():
             waiting.put_nowait(event)
 

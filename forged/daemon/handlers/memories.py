@@ -34,23 +34,23 @@ _MOST_IN_REPLY = 1000
 async def remember(context: Context, place: Workplace, request: wire.Remember) -> tuple[wire.Remembered, int]:
     """Write one memory; the reply comes after fsync and names the generation that shows it."""
     index = context.daemon.indexer.open(_root_of_scope(place, request.scope))
-    await _check_related(context, place, request)
-    written, path = await context.daemon.writer.add(index, draft(request, index.root))
+    await _check_related(place, request)
+    written = await context.daemon.writer.add(index, draft(request, index.root))
     context.daemon.metrics.remembered += 1
     reply = wire.Remembered(
-        memory_id=written.id,
-        version=written.version,
-        path=path,
+        memory_id=written.memory.id,
+        version=written.memory.version,
+        path=written.path,
     )
-    return reply, index.mark(frozenset({path}))
+    return reply, written.generation
 
 
-async def _check_related(context: Context, place: Workplace, request: wire.Remember) -> None:
+async def _check_related(place: Workplace, request: wire.Remember) -> None:
     """An edge into nothing is a slip of the pen: say so before anything is written. Raises MemoryNotFound."""
     if not request.related:
         return
     deadline = time.monotonic() + PATIENCE_S
-    view = await context.daemon.indexer.view(place.roots, sys.maxsize, deadline)  # also what was just written
+    view = await place.files.see(sys.maxsize, deadline)  # also what was just written
     for edge in request.related:
         if view.find(edge.id) is None:
             raise _not_found(edge.id)
@@ -96,9 +96,8 @@ async def put_away(
             texts = tuple(filter(None, map(normalised, gone.contents)))
             await daemon.capture.purge(lambda held: _holds(held, texts))
     finally:  # the files are gone, whatever else could not be done
-        await index.reach(generation, time.monotonic() + PATIENCE_S)
-        daemon.retriever.cache.purge()
-        daemon.ledger.purge()
+        await index.until_tried(generation, time.monotonic() + PATIENCE_S)
+        daemon.retriever.turns.purge()
     return gone, generation
 
 

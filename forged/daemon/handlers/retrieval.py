@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 
 from forged import memory
-from forged.conversation import Utterance
+from forged.conversation import last_user_text
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.translation import fitting, generation_of, hit, utterances
-from forged.map.view import View
 from forged.retrieval.values import Answer, Ask
-from forged.scopes import Workplace
+from forged.scopes import Sources, Workplace
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -23,13 +23,9 @@ _MOST_TOKENS = 256 << 10
 
 async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -> tuple[wire.Retrieved, int]:
     """The injection for one turn."""
-    ask = _ask(context, request, place)
-
-    async def see(deadline: float) -> View:
-        return await context.daemon.indexer.view(place.roots, ask.min_generation, deadline)
-
-    answer, cached = await context.daemon.retriever.retrieve(ask, place.tops, see)
-    context.daemon.ledger.note(request.session_id, request.turn_id, place.tops, answer)
+    ask, retriever = _ask(context, request, place), context.daemon.retriever
+    answer, cached = await retriever.retrieve(ask, _sources(place, ask))
+    retriever.turns.note(request.session_id, request.turn_id, place.tops, answer)
     _count(context, answer, cached=cached)
     unchanged = bool(answer.digest) and answer.digest == request.known_digest
     reply = wire.Retrieved(
@@ -54,10 +50,12 @@ def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> Ask:
     limit = settings.retrieval_timeout_s
     asked = request.timeout_s or limit
     budget = settings.injection_token_budget if request.token_budget is None else request.token_budget
+    window = utterances(request.messages, request.last_summary_index)
     return Ask(
         session_id=request.session_id,
         turn_id=request.turn_id,
-        window=utterances(request.messages, request.last_summary_index),
+        window=window,
+        message=last_user_text(window),
         hypotheses=tuple(text for text in request.hypotheses if text.strip())[:_MOST_HYPOTHESES],
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
@@ -65,6 +63,10 @@ def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> Ask:
         deadline=context.arrived + (limit if math.isnan(asked) else min(asked, limit)),
         min_generation=generation_of(context.daemon.epoch, request.min_generation),
     )
+
+
+def _sources(place: Workplace, ask: Ask) -> Sources:
+    return Sources(place.tops, partial(place.files.see, ask.min_generation))
 
 
 def _count(context: Context, answer: Answer, *, cached: bool) -> None:
@@ -82,7 +84,7 @@ async def search(context: Context, place: Workplace, request: wire.Search) -> tu
     if not request.query.strip():
         raise InvalidRequest("the query is empty; say what to look for")
     ask = _question(context, place, request.query, top_k=request.limit, token=request.min_generation)
-    answer = await _look_up(context, place, ask)
+    answer = await context.daemon.retriever.search(ask, _sources(place, ask))
     reply = wire.Found(
         status=answer.status,
         reason=answer.reason,
@@ -98,21 +100,13 @@ def _question(
 ) -> Ask:
     settings = place.settings
     return Ask(
-        session_id="",
-        turn_id="",
-        window=(Utterance("user", text),),
-        hypotheses=(),
+        message=text,
         top_k=min(max(top_k, 1), _MOST_ASKED),
         hop_depth=settings.retrieval_hop_depth,
         budget_tokens=budget,
         deadline=time.monotonic() + settings.retrieval_timeout_s,
         min_generation=generation_of(context.daemon.epoch, token),
     )
-
-
-async def _look_up(context: Context, place: Workplace, ask: Ask, *, gated: bool = False) -> Answer:
-    view = await context.daemon.indexer.view(place.roots, ask.min_generation, ask.deadline)
-    return await context.daemon.retriever.search(ask, view, gated=gated)
 
 
 async def why(
@@ -122,12 +116,13 @@ async def why(
     if request.query.strip():
         top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
         ask = _question(context, place, request.query, top_k=top_k, budget=budget)
-        answer = await _look_up(context, place, ask, gated=True)
+        answer = await context.daemon.retriever.preview(ask, _sources(place, ask))
         return _explained(answer, at=memory.utc_now())
-    found = context.daemon.ledger.last(request.session_id, place.tops)
+    found = context.daemon.retriever.turns.last(request.session_id, place.tops)
     if found is None:
         return wire.Explained(status="empty", reason="no injection is on record")
-    return _explained(found.answer, at=found.at, session_id=found.session_id, turn_id=found.turn_id)
+    at = memory.utc(found.at)
+    return _explained(found.answer, at=at, session_id=found.session_id, turn_id=found.turn_id)
 
 
 def _explained(

@@ -16,7 +16,7 @@ from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files.roots import Root
 from forged.map.vector_map import VectorMap
 from forged.memory import Category, Memory, Related, Relationship, Trigger
-from forged.retrieval.values import Ranked
+from forged.scopes import Ranked
 from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
 from forged_client.messages import PRIVATE_WORDS, without_private

@@ -202,7 +202,7 @@ def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
     from tests.support.scene import put
 
     put(tmp_path, memory("a", "text", related=["b"], supersedes="b", version=2), memory("b", "old"))
-    builder = Builder(str(tmp_path), "repo", MemoryStore(str(tmp_path), "repo"), None, lexical=True)
+    builder = Builder(MemoryStore(str(tmp_path), "repo"), None, lexical=True)
     home = builder.finish(builder.draft(), 1)
 
     shown, older = (record(home, each) for each in home.memories)
