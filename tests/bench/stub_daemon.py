@@ -18,7 +18,7 @@ import corpus
 import numpy as np
 
 from forged import config
-from forged.daemon import app
+from forged.daemon import app, build
 from forged.models import Kind, Vectors
 
 
@@ -57,5 +57,5 @@ class StubEmbedder:
 
 if __name__ == "__main__":
     logging.basicConfig(level="WARNING")
-    stub = app.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
+    stub = build.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
     asyncio.run(app.serve(config.load(os.environ), dict(os.environ), models=stub))

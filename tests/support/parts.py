@@ -14,7 +14,7 @@ from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import Daemon, Dispatcher
+from forged.daemon.handlers import About, Daemon, Dispatcher
 from forged.daemon.handlers.refusals import code_of
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
@@ -29,6 +29,20 @@ from forged_client import protocol as wire
 EPOCH = "e1"
 
 
+class StandInWatcher:
+    """Watches nothing; counts how often it was woken."""
+
+    def __init__(self) -> None:
+        self.state = "inotify"
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def watch_count_of(self, top: str) -> int:
+        return 2
+
+
 class Parts:
     """Handlers, and the daemon that they see."""
 
@@ -36,8 +50,7 @@ class Parts:
         self, home: Path, embedder: Embedder | None, config: Config, *, lexical: bool, disabled: str
     ) -> None:
         metrics = Metrics()
-        self.woken = 0
-        self.watch_state = "inotify"
+        self.watcher = StandInWatcher()
         self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics)
         self.retriever = Retriever(
             embedder=embedder,
@@ -66,12 +79,14 @@ class Parts:
         )
         self.daemon = Daemon(
             epoch=EPOCH,
-            home=str(home),
-            socket="/run/forged.sock",
             config=config,
-            warnings=("from the start",),
             disabled=disabled,
-            embedding_model=config.embedder,
+            about=About(
+                socket="/run/forged.sock",
+                warnings=("from the start",),
+                embedding_model=config.embedder,
+                started_at=time.monotonic(),
+            ),
             metrics=metrics,
             indexer=self.indexer,
             retriever=self.retriever,
@@ -81,17 +96,11 @@ class Parts:
             governor=self.governor,
             pauses=self.pauses,
             forgotten=Forgotten(str(state / "forgotten")),
-            started_at=time.monotonic(),
             connections=lambda: 3,
-            watch_state=lambda: self.watch_state,
-            watch_count=lambda top: 2,
-            woken=self._wake,
+            watcher=self.watcher,
             reload=_never,
         )
         self.handlers = Dispatcher(self.daemon)
-
-    def _wake(self) -> None:
-        self.woken += 1
 
     async def ask(self, request: wire.AnyRequest) -> wire.Reply:
         """Carry out one request. Raises what the handler raises."""

@@ -4,7 +4,7 @@
 `context` what they see of the daemon, `translation` the conversions and `refusals` the errors they share.
 """
 
-from forged.daemon.handlers.context import Daemon
+from forged.daemon.handlers.context import About, Daemon
 from forged.daemon.handlers.dispatch import Dispatcher
 
-__all__ = ["Daemon", "Dispatcher"]
+__all__ = ["About", "Daemon", "Dispatcher"]

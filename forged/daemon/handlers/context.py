@@ -12,6 +12,7 @@ from forged.capture.service import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.translation import generation_of
+from forged.files.watcher import Watcher
 from forged.map.view import View
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
@@ -25,23 +26,33 @@ from forged.state.pauses import Pauses
 PATIENCE_S = 5.0
 
 
-class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that `daemon` wired. `disabled` is why retrieval is off, or nothing.
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What `status` tells of a daemon that does not change while it runs.
 
     `embedding_model` is the one in use, also where the configuration says `auto`. `settings` is the
-    configuration as it may be shown.
+    configuration as it may be shown. `started_at` is of the monotonic clock.
+    """
+
+    socket: str
+    settings: tuple[Setting, ...] = ()
+    warnings: tuple[str, ...]
+    embedding_model: str
+    started_at: float
+
+
+class Daemon(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts that build.py joined. `disabled` is why retrieval is off, or nothing.
+
+    `reload` starts over if the configuration has changed, and tells whether it does.
     """
 
     epoch: str
-    home: str
-    socket: str
     config: config.Config
-    settings: tuple[Setting, ...] = ()
-    warnings: tuple[str, ...]
     disabled: str
-    embedding_model: str
+    about: About
     metrics: Metrics
     indexer: Indexer
+    watcher: Watcher
     retriever: Retriever
     resolver: Resolver
     writer: Writer
@@ -49,12 +60,8 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     governor: Governor
     pauses: Pauses
     forgotten: Forgotten
-    started_at: float
     connections: Callable[[], int]
-    watch_state: Callable[[], str]
-    watch_count: Callable[[str], int]
-    woken: Callable[[], None]  # called when an agent is at work
-    reload: Callable[[], Awaitable[bool]]  # whether it starts over, as the configuration has changed
+    reload: Callable[[], Awaitable[bool]]
 
 
 class Context(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon = context.daemon
-    warnings = daemon.warnings
+    warnings = daemon.about.warnings
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings += place.warnings
@@ -60,10 +60,10 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         version=__version__,
         pid=os.getpid(),
         epoch=daemon.epoch,
-        uptime_s=round(time.monotonic() - daemon.started_at, 3),
-        socket=daemon.socket,
+        uptime_s=round(time.monotonic() - daemon.about.started_at, 3),
+        socket=daemon.about.socket,
         strategy=daemon.config.memory.retrieval_strategy,
-        embedding_model=daemon.embedding_model,
+        embedding_model=daemon.about.embedding_model,
         retrieval_model=daemon.config.memory.retrieval_model,
         roots=reports,
         connections=daemon.connections(),
@@ -71,7 +71,9 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         warnings=warnings,
         capture=captured,
         gate=_gate(daemon),
-        settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in daemon.settings),
+        settings=tuple(
+            wire.SettingReport(each.key, each.value, each.origin) for each in daemon.about.settings
+        ),
     )
 
 
@@ -86,7 +88,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     broken = any(report.last_error or report.problems for report in reports)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
     broken = broken or stuck or bool(captured.last_error or captured.dead)
-    return "degraded" if broken or daemon.watch_state().startswith(("polling", "restarting")) else "ok"
+    return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
 def _report(context: Context, index: RootIndex) -> wire.RootReport:
@@ -105,8 +107,8 @@ def _report(context: Context, index: RootIndex) -> wire.RootReport:
         build_ms=round(progress.build_ms, 3),
         built_age_s=round(time.monotonic() - progress.built_at, 3) if progress.built_at else 0.0,
         last_error=progress.error,
-        watch=context.daemon.watch_state(),
-        watches=context.daemon.watch_count(index.root.top),
+        watch=context.daemon.watcher.state,
+        watches=context.daemon.watcher.watch_count_of(index.root.top),
     )
 
 
