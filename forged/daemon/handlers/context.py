@@ -11,7 +11,7 @@ from forged import config
 from forged.capture.service import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
-from forged.daemon.handlers.translation import generation_of
+from forged.daemon.handlers.convert import generation_of
 from forged.files.watcher import Watcher
 from forged.map.view import View
 from forged.maps.indexer import Indexer

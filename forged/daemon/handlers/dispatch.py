@@ -16,10 +16,10 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from forged.daemon.handlers import capturing, health, memories, retrieval
+from forged.daemon.handlers import capture, health, memories, retrieve
 from forged.daemon.handlers.context import Context, Daemon
+from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, code_of
-from forged.daemon.handlers.translation import token_of
 from forged.errors import ForgedError
 from forged.scopes import Workplace
 from forged_client import protocol as wire
@@ -39,24 +39,24 @@ class Needs(IntEnum):
 
 # Called with the context, the workspace and the request.
 IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
-    wire.Retrieve: (retrieval.retrieve, Needs.INJECTION),
-    wire.Search: (retrieval.search, Needs.RETRIEVAL),
-    wire.Why: (retrieval.why, Needs.RETRIEVAL),
+    wire.Retrieve: (retrieve.retrieve, Needs.INJECTION),
+    wire.Search: (retrieve.search, Needs.RETRIEVAL),
+    wire.Why: (retrieve.why, Needs.RETRIEVAL),
     wire.Remember: (memories.remember, Needs.MEMORY),
     wire.GetMemories: (memories.get, Needs.MEMORY),
     wire.ListMemories: (memories.list_page, Needs.MEMORY),
     wire.History: (memories.history, Needs.MEMORY),
     wire.Forget: (memories.forget, Needs.MEMORY),
-    wire.Undo: (capturing.undo, Needs.MEMORY),
-    wire.Capture: (capturing.capture, Needs.NOTHING),  # counts what it rejects
+    wire.Undo: (capture.undo, Needs.MEMORY),
+    wire.Capture: (capture.capture, Needs.NOTHING),  # counts what it rejects
 }
 # Called with the context and the request: these have no workspace, or need not have one.
 OF_DAEMON: Mapping[type, Handler] = {
     wire.Status: health.status,
     wire.Rebuild: health.rebuild,
-    wire.Pause: capturing.pause,
-    wire.Dead: capturing.dead,
-    wire.Cost: capturing.cost,
+    wire.Pause: capture.pause,
+    wire.Dead: capture.dead,
+    wire.Cost: capture.cost,
 }
 
 

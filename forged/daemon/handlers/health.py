@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from forged import __version__
-from forged.daemon.handlers import capturing
+from forged.daemon.handlers import capture
 from forged.daemon.handlers.context import Context, Daemon
+from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
-from forged.daemon.handlers.translation import token_of
 from forged.map.view import View
 from forged.maps.indexer import BuildEvent
 from forged.maps.root_index import RootIndex
@@ -40,8 +40,8 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
-    daemon = context.daemon
-    warnings = daemon.about.warnings
+    daemon, about = context.daemon, context.daemon.about
+    warnings = about.warnings
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings += place.warnings
@@ -53,17 +53,17 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
             for root in place.roots:
                 daemon.indexer.open(root)
     reports = tuple(_report(context, index) for index in daemon.indexer.indexes())
-    captured = capturing.report(context)
+    captured = capture.report(context)
     return wire.StatusReport(
         reason=daemon.disabled,
         state=_health(daemon, reports, captured),
         version=__version__,
         pid=os.getpid(),
         epoch=daemon.epoch,
-        uptime_s=round(time.monotonic() - daemon.about.started_at, 3),
-        socket=daemon.about.socket,
+        uptime_s=round(time.monotonic() - about.started_at, 3),
+        socket=about.socket,
         strategy=daemon.config.memory.retrieval_strategy,
-        embedding_model=daemon.about.embedding_model,
+        embedding_model=about.embedding_model,
         retrieval_model=daemon.config.memory.retrieval_model,
         roots=reports,
         connections=daemon.connections(),
@@ -71,9 +71,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         warnings=warnings,
         capture=captured,
         gate=_gate(daemon),
-        settings=tuple(
-            wire.SettingReport(each.key, each.value, each.origin) for each in daemon.about.settings
-        ),
+        settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in about.settings),
     )
 
 

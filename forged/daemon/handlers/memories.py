@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from forged import memory
 from forged.daemon.handlers.context import PATIENCE_S, Context
+from forged.daemon.handlers.convert import draft, fitting, record
 from forged.daemon.handlers.refusals import InvalidRequest, NotReady
-from forged.daemon.handlers.translation import draft, fitting, record
 from forged.errors import MemoryNotFound
 from forged.files.roots import Root
 from forged.map.vector_map import VectorMap

@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.conversation import Utterance
-from forged.daemon.handlers.refusals import InvalidRequest
-from forged.daemon.handlers.translation import (
+from forged.daemon.handlers.convert import (
     draft,
     fitting,
     generation_of,
@@ -17,6 +16,7 @@ from forged.daemon.handlers.translation import (
     token_of,
     utterances,
 )
+from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope, is_valid_id, time_ns
 from forged.retrieval.values import Ranked

@@ -9,8 +9,8 @@ from functools import partial
 from forged import memory
 from forged.conversation import last_user_text
 from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import fitting, generation_of, hit, utterances
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.daemon.handlers.translation import fitting, generation_of, hit, utterances
 from forged.retrieval.values import Answer, Ask
 from forged.scopes import Sources, Workplace
 from forged_client import protocol as wire

@@ -13,9 +13,9 @@ from forged.capture.intake import take_in
 from forged.capture.spool import Buried
 from forged.capture.values import Event, Kind, new_event_id
 from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import fitting, record, token_of, utterances
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
-from forged.daemon.handlers.translation import fitting, record, token_of, utterances
 from forged.map.vector_map import VectorMap
 from forged.map.view import View
 from forged.maps.root_index import RootIndex
