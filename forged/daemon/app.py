@@ -22,7 +22,6 @@ from socket import socket as Socket  # noqa: N812 - a type here, and a name for 
 import msgspec
 
 from forged.capture.service import Pipeline
-from forged.capture.spool import Spool
 from forged.capture.values import WorkerSettings
 from forged.config import Config, Loaded
 from forged.config import load as load_config
@@ -43,8 +42,7 @@ from forged.models.budget import GovernedChat, Governor
 from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
 from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever, Tuning
-from forged.state.forgotten import Forgotten
-from forged.state.pauses import Pauses
+from forged.state import State
 from forged_client import address
 
 logger = logging.getLogger(__name__)
@@ -147,7 +145,6 @@ class _Life:
             on_roots=self.watcher.set_roots,
         )
         self.governor = Governor(
-            os.path.join(self._state_dir, "cost.json"),
             daily_token_limit=settings.daily_token_limit,
             calls_per_minute=loaded.config.llm.calls_per_minute,
         )
@@ -165,8 +162,7 @@ class _Life:
         )
         self._writer = Writer(os.path.join(self._state_dir, "trash"))
         self._home = Root(os.path.realpath(address.home(env)), Scope.USER)
-        self._forgotten = os.path.join(self._state_dir, "forgotten")
-        self.pauses = Pauses(os.path.join(self._state_dir, "paused.json"))
+        self.state = State(self._state_dir, self.governor)
         self.capture = self._pipeline(loaded.config, models)
         self.handlers = Handlers(
             Daemon(
@@ -185,8 +181,7 @@ class _Life:
                 ledger=Ledger(),
                 capture=self.capture,
                 governor=self.governor,
-                pauses=self.pauses,
-                forgotten=Forgotten(self._forgotten),
+                state=self.state,
                 started_at=time.monotonic(),
                 connections=lambda: len(self.server.connections),
                 watch_state=lambda: self.watcher.state,
@@ -198,21 +193,16 @@ class _Life:
         self.server = Server(self.handlers, self.metrics)
 
     def _pipeline(self, config: Config, models: Models) -> Pipeline:
-        spool, dead = (os.path.join(self._state_dir, name) for name in ("spool", "dead"))
         endpoint = models.classifier
         return Pipeline(
             settings=WorkerSettings(
-                spool=spool,
-                dead=dead,
-                forgotten=self._forgotten,
                 classifier=config.classifier if endpoint is None else endpoint.model,
                 base_url="" if endpoint is None else endpoint.base_url,
                 key="" if endpoint is None else endpoint.key,
                 timeout_s=config.memory.classifier_timeout_s,
             ),
-            spool=Spool(spool, dead),
+            state=self.state,
             governor=self.governor,
-            pauses=self.pauses,
             metrics=self.metrics,
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
             written=lambda root, files: self.indexer.mark(root.top, files),
@@ -234,9 +224,10 @@ class _Life:
         self._begin(self._await_end(ended))
         await self.server.start(socket)
         self._record_executable()
+        self._begin(self.state.run())
         if not self.disabled:
             self._begin(self.watcher.run())
-            self._begin(self.indexer.run())
+            self._begin(self._build())
             self._begin(self._housekeeping())
             self.indexer.open(self._home)
         self._begin(self.capture.run())
@@ -252,6 +243,11 @@ class _Life:
 
     def _listening(self, inherited: int | None) -> Socket:
         return listening.bind(self._path) if inherited is None else listening.adopt(inherited)
+
+    async def _build(self) -> None:
+        """Keep the maps, once it is known what is paused: whatever waits for a map waits for that as well."""
+        await self.state.opened()
+        await self.indexer.run()
 
     async def _await_end(self, ended: asyncio.Event) -> None:
         await ended.wait()
@@ -287,7 +283,7 @@ class _Life:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
                 await self.capture.close()
-                self.governor.close()
+                await self.state.close()
                 self.retriever.close()
                 await self.indexer.close()
                 for model in (self._models.embedder, self._models.chat):

@@ -22,8 +22,7 @@ from forged.memory import Scope
 from forged.models.budget import Governor
 from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever
-from forged.state.forgotten import Forgotten
-from forged.state.pauses import Pauses
+from forged.state import State
 
 _ROOTS_TTL_S = 5.0
 _WORKSPACES_KEPT = 1024
@@ -61,8 +60,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     capture: Pipeline
     governor: Governor
-    pauses: Pauses
-    forgotten: Forgotten
+    state: State
     started_at: float
     connections: Callable[[], int]
     watch_state: Callable[[], str]

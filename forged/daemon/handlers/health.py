@@ -37,13 +37,13 @@ def hello(context: Context, request: wire.Hello) -> wire.Reply:
 def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon = context.daemon
-    warnings = daemon.warnings
+    warnings = daemon.warnings + daemon.state.warnings
     if request.workspace:
         place = context.workplace(request.workspace)
         warnings += place.warnings
         if place.off and daemon.config.memory.enabled:
             warnings += ("this repository's .forge/config.toml switches memory off here",)
-        elif paused := daemon.pauses.reason(place.tops):
+        elif paused := daemon.state.pauses.reason(place.tops):
             warnings += (f"here: {paused}",)
         if not daemon.disabled and not place.off:
             for root in place.roots:
