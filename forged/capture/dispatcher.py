@@ -193,7 +193,7 @@ class Dispatcher:
         self.supervisor.give(task, self._limit_s)
 
     def _still_wanted(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
-        """Documents but for those that were forgotten since they were decided."""
+        """Documents but for those that were forgotten meanwhile, which must not be written anywhere."""
         forgotten = self._forgotten.digests()
         return tuple(
             document
@@ -252,11 +252,12 @@ class Dispatcher:
         self._metrics.capture_invalid += report.tally.invalid
         self._metrics.capture_duplicates += report.tally.duplicates
         self._metrics.secrets_redacted += report.tally.secrets
-        if not report.documents:
+        documents = self._still_wanted(report.documents)
+        if not documents:
             self._done(attempt, Done(report.event_id))
             return
         attempt.is_given = False
-        self._events.decided(report.event_id, report.documents)
+        self._events.decided(report.event_id, documents)
         self.start(self._link(attempt))
 
     def _done(self, attempt: Attempt, report: Done) -> None:

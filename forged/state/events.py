@@ -128,14 +128,17 @@ class Events:
 
     async def put(self, event: Event) -> bool:
         """Whether there was room; the event will survive a power cut then."""
-        if self.count >= self._max_events or self.bytes + event.size > self._max_bytes:
+        data = _encoded(event)
+        if self.count >= self._max_events or self.bytes + len(data) > self._max_bytes:
             return False
-        await self.put_all((event,))
+        await self._put([(event.id, data)])
         return True
 
     async def put_all(self, events: Sequence[Event]) -> None:
         """Store events, whatever room there is: what was accepted is kept."""
-        rows = [(event.id, _encoded(event)) for event in events]
+        await self._put([(event.id, _encoded(event)) for event in events])
+
+    async def _put(self, rows: Sequence[tuple[str, bytes]]) -> None:
         await self._run(partial(_put, rows))
         self._sizes |= {event_id: len(data) for event_id, data in rows}
 
