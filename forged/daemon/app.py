@@ -119,15 +119,21 @@ class DaemonRun:
 
     def _begin_parts(self) -> None:
         daemon = self._daemon
+        self._begin(daemon.state.run())
         if not daemon.disabled:
             self._begin(daemon.watcher.run())
-            self._begin(daemon.indexer.run())
+            self._begin(self._build_maps())
             self._begin(self._housekeeping())
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
         self._begin(daemon.capture.run())
 
     def _listening(self, inherited: int | None) -> Socket:
         return listening.bind(self._path) if inherited is None else listening.adopt(inherited)
+
+    async def _build_maps(self) -> None:
+        """Keep the maps, once it is known what is paused: whatever waits for a map waits for that as well."""
+        await self._daemon.state.opened()
+        await self._daemon.indexer.run()
 
     async def _await_end(self, ended: asyncio.Event) -> None:
         await ended.wait()
@@ -174,7 +180,7 @@ class DaemonRun:
     async def _close_parts(self) -> None:
         daemon = self._daemon
         await daemon.capture.close()
-        daemon.governor.close()
+        await daemon.state.close()
         daemon.retriever.close()
         daemon.resolver.close()
         await daemon.indexer.close()

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from forged.capture.service import Pipeline
-from forged.capture.spool import Spool
 from forged.capture.values import WorkerSettings
 from forged.config import Config, Loaded
 from forged.config.known_models import BUILTIN_LEXICAL, BUILTIN_RULES
@@ -30,8 +29,7 @@ from forged.models.budget import GovernedChat, Governor
 from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.scopes import Resolver
-from forged.state.forgotten import Forgotten
-from forged.state.pauses import Pauses
+from forged.state import State
 from forged_client import address
 
 
@@ -76,9 +74,9 @@ def build(
     """The parts of one daemon. `connections` counts those of its server, `reload` starts over if need be."""
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     indexer, watcher = _maps(config, models, metrics, off=off)
-    governor = _governor(config, env)
+    governor = _governor(config)
     retriever = _retriever(config, models, metrics, governor)
-    pauses = Pauses(_in_state(env, "paused.json"))
+    state = State(address.state_dir(env), governor)
     return Daemon(
         epoch=secrets.token_hex(4),
         config=config,
@@ -89,20 +87,18 @@ def build(
         watcher=watcher,
         retriever=retriever,
         resolver=Resolver(user_top(env), config, indexer),
-        writer=Writer(_in_state(env, "trash")),
+        writer=Writer(os.path.join(address.state_dir(env), "trash")),
         capture=_capture(
             loaded.config,
-            env,
             models,
+            state,
             governor=governor,
-            pauses=pauses,
             metrics=metrics,
             indexer=indexer,
             retriever=retriever,
         ),
         governor=governor,
-        pauses=pauses,
-        forgotten=Forgotten(_in_state(env, "forgotten")),
+        state=state,
         connections=connections,
         reload=reload,
     )
@@ -111,10 +107,6 @@ def build(
 def user_top(env: Mapping[str, str]) -> str:
     """The user's own directory, whose memories every workspace sees."""
     return os.path.realpath(address.home(env))
-
-
-def _in_state(env: Mapping[str, str], name: str) -> str:
-    return os.path.join(address.state_dir(env), name)
 
 
 def _about(loaded: Loaded, env: Mapping[str, str], models: Models) -> About:
@@ -145,9 +137,8 @@ def _maps(config: Config, models: Models, metrics: Metrics, *, off: str) -> tupl
     return indexer, watcher
 
 
-def _governor(config: Config, env: Mapping[str, str]) -> Governor:
+def _governor(config: Config) -> Governor:
     return Governor(
-        _in_state(env, "cost.json"),
         daily_token_limit=config.memory.daily_token_limit,
         calls_per_minute=config.llm.calls_per_minute,
     )
@@ -171,21 +162,18 @@ def _retriever(config: Config, models: Models, metrics: Metrics, governor: Gover
 
 def _capture(
     config: Config,
-    env: Mapping[str, str],
     models: Models,
+    state: State,
     *,
     governor: Governor,
-    pauses: Pauses,
     metrics: Metrics,
     indexer: Indexer,
     retriever: Retriever,
 ) -> Pipeline:
-    spool, dead, forgotten = (_in_state(env, name) for name in ("spool", "dead", "forgotten"))
     return Pipeline(
-        settings=_worker_settings(config, models.classifier, spool, dead, forgotten),
-        spool=Spool(spool, dead),
+        settings=_worker_settings(config, models.classifier),
+        state=state,
         governor=governor,
-        pauses=pauses,
         metrics=metrics,
         rank=lambda event: known_memories.nearest(event, indexer, retriever),
         written=lambda root, files: indexer.mark(root.top, files),
@@ -196,13 +184,8 @@ def _capture(
     )
 
 
-def _worker_settings(
-    config: Config, endpoint: ClassifierEndpoint | None, spool: str, dead: str, forgotten: str
-) -> WorkerSettings:
+def _worker_settings(config: Config, endpoint: ClassifierEndpoint | None) -> WorkerSettings:
     return WorkerSettings(
-        spool=spool,
-        dead=dead,
-        forgotten=forgotten,
         classifier=config.classifier if endpoint is None else endpoint.model,
         base_url="" if endpoint is None else endpoint.base_url,
         key="" if endpoint is None else endpoint.key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import time
@@ -9,7 +10,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from forged.capture.service import Pipeline
-from forged.capture.spool import Spool
 from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
@@ -22,8 +22,7 @@ from forged.models import Embedder
 from forged.models.budget import Governor
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.scopes import Resolver
-from forged.state.forgotten import Forgotten
-from forged.state.pauses import Pauses
+from forged.state import State
 from forged_client import protocol as wire
 
 EPOCH = "e1"
@@ -64,15 +63,12 @@ class Parts:
             metrics=metrics,
         )
         self.resolver = Resolver(str(home), config, self.indexer)
-        state = home / "state"
-        self.pauses = Pauses(str(state / "paused.json"))
-        self.governor = Governor(str(state / "cost.json"), daily_token_limit=0, calls_per_minute=0)
-        self.spool = Spool(str(state / "spool"), str(state / "dead"))
+        self.governor = Governor(daily_token_limit=0, calls_per_minute=0)
+        self.state = State(str(home / "state"), self.governor)
         self.capture = Pipeline(
-            settings=WorkerSettings(str(state / "spool"), str(state / "dead"), str(state / "forgotten")),
-            spool=self.spool,
+            settings=WorkerSettings(),
+            state=self.state,
             governor=self.governor,
-            pauses=self.pauses,
             metrics=metrics,
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
             written=lambda root, files: self.indexer.mark(root.top, files),
@@ -94,8 +90,7 @@ class Parts:
             writer=Writer(str(home / "state/trash")),
             capture=self.capture,
             governor=self.governor,
-            pauses=self.pauses,
-            forgotten=Forgotten(str(state / "forgotten")),
+            state=self.state,
             connections=lambda: 3,
             watcher=self.watcher,
             reload=_never,
@@ -138,9 +133,13 @@ async def assembled(
     disabled: str = "",
 ) -> AsyncIterator[Parts]:
     parts = Parts(home, embedder, config or Config(), lexical=lexical, disabled=disabled)
+    keeping = asyncio.create_task(parts.state.run())
     try:
+        await parts.state.opened()
         yield parts
     finally:
+        keeping.cancel()
+        await parts.state.close()
         parts.retriever.close()
         parts.resolver.close()
         await parts.indexer.close()

@@ -10,8 +10,6 @@ import msgspec
 
 from forged import conversation
 from forged.capture.intake import take_in
-from forged.capture.spool import Buried
-from forged.capture.values import Event, Kind, new_event_id
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, record, token_of, utterances
 from forged.daemon.handlers.memories import put_away
@@ -22,6 +20,7 @@ from forged.maps.root_index import RootIndex
 from forged.memory import Memory, Scope, Trigger, time_ns
 from forged.retrieval.retriever import FIRST_BUILD
 from forged.scopes import Workplace
+from forged.state import DeadEvent, Event, Kind, new_event_id
 from forged_client import protocol as wire
 from forged_client.messages import window_id_of
 
@@ -126,19 +125,20 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
         top = next((root.top for root in place.roots if root.scope is Scope.REPO), None)
         if top is None:
             raise InvalidRequest("this workspace has no repository root; pause everything instead (--all)")
-    await asyncio.to_thread(context.daemon.pauses.set, top, request.paused)
+    await context.daemon.state.opened()
+    await context.daemon.state.pauses.set(top, request.paused)
     context.daemon.capture.resumed()
-    return wire.Paused(paused=context.daemon.pauses.listed())
+    return wire.Paused(paused=context.daemon.state.pauses.listed())
 
 
 async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
     """List, show, retry or drop events that were given up."""
     if request.action not in {"list", "show", "retry", "drop"}:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
-    buried = {item.event.id: item for item in await context.daemon.capture.dead()}
-    asked = tuple(dict.fromkeys(request.ids)) or tuple(buried)
-    chosen = [buried[event_id] for event_id in asked if event_id in buried]
-    missing = [event_id for event_id in asked if event_id not in buried]
+    given_up = {item.event.id: item for item in await context.daemon.capture.dead()}
+    asked = tuple(dict.fromkeys(request.ids)) or tuple(given_up)
+    chosen = [given_up[event_id] for event_id in asked if event_id in given_up]
+    missing = [event_id for event_id in asked if event_id not in given_up]
     done = []
     for item in chosen:
         act = {"retry": context.daemon.capture.retry, "drop": context.daemon.capture.drop}.get(request.action)
@@ -150,7 +150,7 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
     return wire.DeadEvents(status=status, events=fitting(done), missing=tuple(missing))
 
 
-def _dead_event(item: Buried, *, with_text: bool) -> wire.DeadEvent:
+def _dead_event(item: DeadEvent, *, with_text: bool) -> wire.DeadEvent:
     event = item.event
     return wire.DeadEvent(
         id=event.id,
@@ -196,5 +196,5 @@ def report(context: Context) -> wire.CaptureReport:
         failures=metrics.capture_failures,
         tokens_today=daemon.governor.tokens_today,
         token_limit=daemon.config.memory.daily_token_limit,
-        paused=daemon.pauses.listed(),
+        paused=daemon.state.pauses.listed(),
     )

@@ -19,8 +19,7 @@ from forged.maps.writer import Writer
 from forged.models.budget import Governor
 from forged.retrieval.retriever import Retriever
 from forged.scopes import Resolver, Workplace
-from forged.state.forgotten import Forgotten
-from forged.state.pauses import Pauses
+from forged.state import State
 
 # Waiting for a map where no deadline comes with the request.
 PATIENCE_S = 5.0
@@ -58,8 +57,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     writer: Writer
     capture: Pipeline
     governor: Governor
-    pauses: Pauses
-    forgotten: Forgotten
+    state: State
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]
 

@@ -94,17 +94,21 @@ class Dispatcher:
             return await handler(context, request)
         handler, needs = IN_WORKSPACE[type(request)]
         place = await self._daemon.resolver.resolve(request.workspace)  # type: ignore[union-attr]
-        if off := self._off(place, needs):
+        if off := await self._off(place, needs):
             raise Disabled(off)
         return await handler(context, place, request)
 
-    def _off(self, place: Workplace, needs: Needs) -> str:
+    async def _off(self, place: Workplace, needs: Needs) -> str:
         """Why what the verb needs is off here, or nothing."""
         off = self._daemon.disabled if needs >= Needs.RETRIEVAL else ""
         off = off or (place.off if needs >= Needs.MEMORY else "")
         if off or needs < Needs.INJECTION:
             return off
-        return self._daemon.pauses.reason(place.tops)
+        state = self._daemon.state
+        if not state.tried.is_set():  # it is, but for the first moments
+            await state.opened(place.settings.retrieval_timeout_s)
+        pauses = state.pauses
+        return pauses.reason(place.tops) if pauses.places or pauses.doubt else ""
 
     def events(self, request: wire.Events) -> AsyncIterator[wire.Reply]:
         """The stream that an `events` request asks for."""

@@ -41,13 +41,13 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
-    warnings = about.warnings
+    warnings = about.warnings + daemon.state.warnings
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings += place.warnings
         if place.off and daemon.config.memory.enabled:
             warnings += ("this repository's .forge/config.toml switches memory off here",)
-        elif paused := daemon.pauses.reason(place.tops):
+        elif paused := daemon.state.pauses.reason(place.tops):
             warnings += (f"here: {paused}",)
         if not daemon.disabled and not place.off:
             for root in place.roots:

@@ -91,10 +91,13 @@ async def put_away(
     gone = await daemon.writer.remove(index, ids, erase=erase)
     generation = index.mark()
     try:
-        await asyncio.to_thread(daemon.forgotten.add, index.root.top, gone.contents)
+        await daemon.state.forgotten.add(index.root.top, gone.contents)
         if purge:
             texts = tuple(filter(None, map(normalised, gone.contents)))
             await daemon.capture.purge(lambda held: _holds(held, texts))
+            await daemon.state.erase_traces()
+        if erase:
+            await asyncio.to_thread(daemon.writer.erase_from_trash, gone.contents)
     finally:  # the files are gone, whatever else could not be done
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)
         daemon.retriever.turns.purge()
