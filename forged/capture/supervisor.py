@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from forged.capture.values import Done, Failed, Ready, Report, Task, WorkerSettings
+from forged.capture.values import Decided, Done, Failed, Ready, Report, Task, WorkerSettings
 from forged.capture.worker_process import Incarnation, Target, work
 
 logger = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class Supervisor:
                 self._show(report.problem)
                 logger.info("worker ready pid=%d restarts=%d", report.pid, self.restarts)
                 self._on_change()
-            case Done() | Failed():
+            case Decided() | Done() | Failed():
                 self._expect()
                 self._fruitless = 0
             case _:

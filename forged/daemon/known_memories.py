@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from forged.capture.values import Event, Head
+from forged.capture.values import KnownMemory
 from forged.conversation import last_user_text
 from forged.map import View
 from forged.maps.indexer import Indexer
@@ -21,6 +21,7 @@ from forged.memory import Memory, time_ns
 from forged.retrieval.retriever import Retriever
 from forged.retrieval.values import Ask
 from forged.scopes import FileRoots, Sources
+from forged.state import Event
 from forged.text.redaction import redact
 
 MOST_HEADS = 60
@@ -29,7 +30,7 @@ _PATIENCE_S = 2.0
 _FRESH_S = 1.0
 
 
-async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[Head, ...]:
+async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[KnownMemory, ...]:
     """At most 60 heads of the event's roots, in 2 s."""
     now = time.monotonic()
     view = await FileRoots(indexer, event.roots).see(sys.maxsize, now + _FRESH_S)
@@ -56,7 +57,7 @@ async def _found(event: Event, view: View, retriever: Retriever, deadline: float
     return tuple(ranked.memory for ranked in answer.ranked)
 
 
-def _listed(found: Sequence[Memory], view: View) -> tuple[Head, ...]:
+def _listed(found: Sequence[Memory], view: View) -> tuple[KnownMemory, ...]:
     ranked = {memory.id: memory for memory in (*found, *_newest(view))}
     return tuple(_head(memory) for memory in list(ranked.values())[:MOST_HEADS])
 
@@ -66,7 +67,7 @@ def _newest(view: View) -> list[Memory]:
     return heapq.nsmallest(MOST_HEADS, heads, key=lambda found: (-time_ns(found.created_at), found.id))
 
 
-def _head(memory: Memory) -> Head:
+def _head(memory: Memory) -> KnownMemory:
     # A file that a person wrote may hold a key, and this line goes to a model.
     first_line = redact(memory.first_line).text
-    return Head(memory.id, memory.scope, memory.category, memory.version, first_line)
+    return KnownMemory(memory.id, memory.scope, memory.category, memory.version, first_line)

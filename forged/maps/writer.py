@@ -12,10 +12,12 @@ import asyncio
 import contextlib
 import os
 import shutil
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from forged.errors import MemoryNotFound
+from forged.files import atomic
 from forged.files.roots import Root
 from forged.files.scan import scan
 from forged.files.snapshot import Snapshot
@@ -88,6 +90,14 @@ class Writer:
         trash = "" if erase else self._trash
         return Gone(tuple(item.id for item in removed), trash, (_GIT_NOTE,), contents)
 
+    def erase_from_trash(self, contents: Collection[str]) -> None:
+        """Erase files in the trash that hold one of these texts. Raises StoreError."""
+        wanted = [content.strip().encode(errors="replace") for content in contents]
+        with atomic.explained(f"cannot erase from {self._trash}"), contextlib.suppress(FileNotFoundError):
+            for folder in os.scandir(self._trash):
+                if folder.is_dir(follow_symlinks=False) and any(map(_holds(wanted), os.scandir(folder.path))):
+                    shutil.rmtree(folder.path)
+
     def empty_trash(self, now: float) -> None:
         """Erase what was forgotten more than 7 days before `now` (seconds since the epoch)."""
         with contextlib.suppress(FileNotFoundError):
@@ -113,6 +123,17 @@ class Writer:
 async def _write(index: RootIndex, memory: Memory) -> Written:
     path = await asyncio.to_thread(index.builder.store.write, memory)
     return Written(memory, path, index.mark(frozenset({path})))
+
+
+def _holds(wanted: Collection[bytes]) -> Callable[[os.DirEntry[str]], bool]:
+    def holds(entry: os.DirEntry[str]) -> bool:
+        if not entry.is_file(follow_symlinks=False):
+            return False
+        with open(entry.path, "rb") as file:
+            data = file.read()
+        return any(text in data for text in wanted if text)
+
+    return holds
 
 
 def _on_disk(index: RootIndex) -> Snapshot:

@@ -8,11 +8,11 @@ import threading
 import msgspec
 import pytest
 
-from forged.capture.values import Event
 from forged.conversation import Utterance
 from forged.daemon import known_memories
 from forged.files.roots import Root
 from forged.memory import Scope
+from forged.state import Event
 from tests.support.embedders import FakeEmbedder
 from tests.support.loops import run, until
 from tests.support.parts import assembled

@@ -135,7 +135,7 @@ def test_a_provider_that_is_down_degrades_the_status_with_its_reason(home, repo)
 )
 def test_a_watcher_in_trouble_degrades_the_status(home, watching, state):
     async def work(parts):
-        parts.watch_state = watching
+        parts.watcher.state = watching
         return (await parts.ask(wire.Status())).state
 
     assert talk(home, work) == state
