@@ -47,7 +47,7 @@ def test_spending_is_written_every_five_seconds_and_only_when_there_is_some(dire
             for tokens in (0, 3, 0):
                 if tokens:
                     governor.spend("hyde", prompt_tokens=tokens)
-                await later(5)
+                await later(5.1)
                 await state.pauses.set("/srv/repo", True)  # after what was begun
                 saved.append(state._database.asked.count("save"))
             return saved
@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_opened_is_tried_again_and_its_pauses_hold_then(di
             problem, paused = state.problem, state.pauses.listed()
             (directory / "state.db").rmdir()
             (directory / "kept").rename(directory / "state.db")
-            await later(5)
+            await later(5.1)
             await asyncio.wait_for(state.events.restored.wait(), 5)
             return problem, paused, state.problem, state.pauses.listed(), len(state.events.left())
 

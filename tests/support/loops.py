@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
 # Longer than any test may take, so that a broken test ends and a working one never waits for it.
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 T = TypeVar("T")
 
 
