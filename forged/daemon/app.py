@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
 import msgspec
@@ -204,8 +205,8 @@ class _Life:
             state=self.state,
             governor=self.governor,
             metrics=self.metrics,
-            rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
-            written=lambda root, files: self.indexer.mark(root.top, files),
+            rank=partial(known_memories.nearest, indexer=self.indexer, retriever=self.retriever),
+            written=self.indexer.mark,
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,
             off=capture_off(config),
