@@ -30,7 +30,7 @@ _INLINE_LENGTH = 16_000
 
 
 async def capture(context: Context, request: wire.Capture) -> wire.Captured:
-    """Take a finished turn for the worker; the word says what is promised (design.md section 6)."""
+    """Take a finished turn for the worker; the outcome is a word that says what is promised."""
     place = context.workplace(request.workspace)
     if place.off:
         context.daemon.metrics.captures_rejected += 1
