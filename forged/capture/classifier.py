@@ -11,7 +11,7 @@ from typing import Protocol
 
 from forged.capture.values import Classified, KnownMemory, Usage
 from forged.errors import ProviderError
-from forged.state.event_values import Event
+from forged.state import Event
 
 
 class CallFailed(ProviderError):  # noqa: N818 - reads as what happened

@@ -34,9 +34,7 @@ from forged.capture.values import (
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.memory import utc_now
-from forged.state.event_values import Document, Event
-from forged.state.forgotten import digest
-from forged.state.state import State
+from forged.state import Document, Event, State, digest
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from forged.capture.values import Failed, Usage
 from forged.models.budget import Breaker, Governor
-from forged.state.event_values import Event
+from forged.state import Event
 
 _LOOK_AGAIN_S = 60.0
 _ATTEMPTS = 2

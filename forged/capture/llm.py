@@ -24,7 +24,7 @@ from forged.errors import ProviderError
 from forged.models import ChatModel, Completion
 from forged.models.failures import SizeRefused
 from forged.models.texts import estimated_tokens
-from forged.state.event_values import Event
+from forged.state import Event
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from forged.state.event_values import Event
+from forged.state import Event
 
 # A compaction or an end of session tells of the same window as a turn would; what a user asked to remember
 # is about something of its own.

@@ -24,9 +24,7 @@ from forged.config.known_models import BUILTIN_RULES
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models.budget import Breaker, Governor
-from forged.state.event_values import DeadEvent, Event
-from forged.state.events import Unwanted, texts_of
-from forged.state.state import State
+from forged.state import DeadEvent, Event, State, Unwanted, texts_of
 
 logger = logging.getLogger(__name__)
 

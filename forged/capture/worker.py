@@ -48,7 +48,7 @@ from forged.files.roots import Root
 from forged.files.snapshot import Snapshot
 from forged.files.store import MemoryStore
 from forged.memory import Memory, utc_now
-from forged.state.event_values import Document
+from forged.state import Document
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ its window, and somebody who says it again means it.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -15,23 +14,13 @@ from typing import TYPE_CHECKING
 
 from forged.state import tables
 from forged.state.database import Database
-from forged.text.same_text import normalised
+from forged.state.digests import digest
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 KEPT = 10_000
 HELD_S = 7 * 24 * 3600.0
-_DIGITS = 32
-
-
-def digest(top: str, text: str) -> str:
-    """Return the digest of a text of the root at `top`, the same for all that differ in typography only.
-
-    What one repository forgets, another may still be told; what the user's root forgets, none.
-    """
-    said = f"{top}\0{normalised(text)}"
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 
 class Forgotten:

@@ -19,7 +19,7 @@ from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import REPLACES, replaced
 from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.memory import Category, Scope
-from forged.state.event_values import Event
+from forged.state import Event
 
 # Bytes of the shortest and characters of the longest sentence worth keeping; one that is longer still, even
 # with a lead-in, is not looked at, which bounds the cost of every pattern.
