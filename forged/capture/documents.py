@@ -19,8 +19,7 @@ from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified,
 from forged.files.roots import Root
 from forged.map.chains import link
 from forged.memory import Category, Memory, Related, Relationship, Trigger, new_id
-from forged.state.event_values import Document, Event
-from forged.state.forgotten import digest
+from forged.state import Document, Event, digest
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import Texts, content_words
 

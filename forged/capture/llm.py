@@ -22,7 +22,7 @@ from forged.capture.values import Classified, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ProviderError, SizeRefused
 from forged.models import ChatModel, Completion, Prompt
-from forged.state.event_values import Event
+from forged.state import Event
 from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)

@@ -24,9 +24,7 @@ from forged.config.known_models import BUILTIN_RULES
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models.budget import Breaker, Governor
-from forged.state.event_values import DeadEvent, Event
-from forged.state.events import Unwanted, texts_of
-from forged.state.state import State
+from forged.state import DeadEvent, Event, State, Unwanted, texts_of
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +57,8 @@ class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline:
     """One for the daemon.
 
-    `rank` finds the memories that a classifier should know about, `written` is told of every file.
+    `rank` finds the memories that a classifier should know about, `written` is told of the top of
+    a root and the file that was put there.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ import msgspec
 from forged.config.known_models import BUILTIN_RULES
 from forged.files.roots import Root
 from forged.memory import Related, Scope
-from forged.state.event_values import Document, Event
+from forged.state import Document, Event
 
 # Of one event.
 MOST_DOCUMENTS = 10

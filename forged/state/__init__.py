@@ -6,14 +6,23 @@
               damage  daily_copy  takeover            what is done before the file is used
 
 Opened by the daemon alone. What must survive a power cut is on disk before it is answered; what may be lost
-with the last five seconds (spending) is written every five seconds.
+with the last five seconds (spending) is written every five seconds. The capture worker imports values from
+here and opens nothing, so all that needs the file is imported when it is asked for.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from forged.state.digests import digest
 from forged.state.event_values import DeadEvent, Document, Event, Kind, new_event_id
-from forged.state.events import Events, Unwanted, texts_of
-from forged.state.forgotten import Forgotten, digest
-from forged.state.pauses import EVERYWHERE, Pauses
-from forged.state.state import State
+
+if TYPE_CHECKING:
+    from forged.state.events import Events, Unwanted, texts_of
+    from forged.state.forgotten import Forgotten
+    from forged.state.pauses import EVERYWHERE, Pauses
+    from forged.state.state import State
 
 __all__ = [
     "EVERYWHERE",
@@ -30,3 +39,19 @@ __all__ = [
     "new_event_id",
     "texts_of",
 ]
+
+_IN = {
+    "EVERYWHERE": "pauses",
+    "Events": "events",
+    "Forgotten": "forgotten",
+    "Pauses": "pauses",
+    "State": "state",
+    "Unwanted": "events",
+    "texts_of": "events",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_IN[name]}"), name)
