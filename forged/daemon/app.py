@@ -228,7 +228,7 @@ class _Life:
         self._begin(self.state.run())
         if not self.disabled:
             self._begin(self.watcher.run())
-            self._begin(self._build())
+            self._begin(self.indexer.run())
             self._begin(self._housekeeping())
             self.indexer.open(self._home)
         self._begin(self.capture.run())
@@ -244,11 +244,6 @@ class _Life:
 
     def _listening(self, inherited: int | None) -> Socket:
         return listening.bind(self._path) if inherited is None else listening.adopt(inherited)
-
-    async def _build(self) -> None:
-        """Keep the maps, once it is known what is paused: whatever waits for a map waits for that as well."""
-        await self.state.opened()
-        await self.indexer.run()
 
     async def _await_end(self, ended: asyncio.Event) -> None:
         await ended.wait()
