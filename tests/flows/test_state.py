@@ -126,7 +126,7 @@ def test_after_forget_now_no_byte_of_the_text_is_in_the_state_directory(old, hom
 
 
 def test_ping_and_status_do_not_wait_for_the_file(home, repo):
-    """A pipe in its place would keep whoever opens it for ever; it is refused, and everything else goes on."""
+    """A pipe in its place would keep whoever opens it for ever; it is refused, and all else goes on."""
     state_of(home).mkdir(parents=True)
     os.mkfifo(state_of(home) / "state.db")
     daemon = DaemonProcess(home)
@@ -146,7 +146,7 @@ def test_ping_and_status_do_not_wait_for_the_file(home, repo):
 def test_a_retrieve_waits_for_no_disk(stage, repo, tmp_path):
     put(repo, memory("m1", FACT))
     stage.load(repo)
-    eventually(lambda: (state_of(stage.daemon.home) / "state.copy").exists(), 10)
+    eventually((state_of(stage.daemon.home) / "state.copy").exists, 10)
     log = tmp_path / "calls"
     calls = "trace=fsync,fdatasync,sync_file_range,pread64,pwrite64,openat,rename,unlink"
     tracing = subprocess.Popen(
@@ -181,5 +181,5 @@ def _is_traced(pid: int) -> bool:
 
 
 def test_nothing_is_left_of_a_turn_that_came_to_something(rules, repo):
-    assert contents(rules.captured(repo, "From now on, always run the linter before you commit."))
+    assert contents(rules.captured(repo, "We use ninja here."))
     assert stored(state_of(rules.daemon.home), "events", "journal", "dead") == []
