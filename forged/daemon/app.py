@@ -122,18 +122,13 @@ class DaemonRun:
         self._begin(daemon.state.run())
         if not daemon.disabled:
             self._begin(daemon.watcher.run())
-            self._begin(self._build_maps())
+            self._begin(daemon.indexer.run())
             self._begin(self._housekeeping())
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
         self._begin(daemon.capture.run())
 
     def _listening(self, inherited: int | None) -> Socket:
         return listening.bind(self._path) if inherited is None else listening.adopt(inherited)
-
-    async def _build_maps(self) -> None:
-        """Keep the maps, once it is known what is paused: whatever waits for a map waits for that as well."""
-        await self._daemon.state.opened()
-        await self._daemon.indexer.run()
 
     async def _await_end(self, ended: asyncio.Event) -> None:
         await ended.wait()

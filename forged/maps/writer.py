@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import msgspec
 
@@ -94,9 +94,10 @@ class Writer:
         """Erase files in the trash that hold one of these texts. Raises StoreError."""
         wanted = [content.strip().encode(errors="replace") for content in contents]
         with atomic.explained(f"cannot erase from {self._trash}"), contextlib.suppress(FileNotFoundError):
-            for folder in os.scandir(self._trash):
-                if folder.is_dir(follow_symlinks=False) and any(map(_holds(wanted), os.scandir(folder.path))):
-                    shutil.rmtree(folder.path)
+            for folder in os.listdir(self._trash):
+                path = os.path.join(self._trash, folder)
+                if any(_holds(os.path.join(path, name), wanted) for name in os.listdir(path)):
+                    shutil.rmtree(path)
 
     def empty_trash(self, now: float) -> None:
         """Erase what was forgotten more than 7 days before `now` (seconds since the epoch)."""
@@ -125,15 +126,10 @@ async def _write(index: RootIndex, memory: Memory) -> Written:
     return Written(memory, path, index.mark(frozenset({path})))
 
 
-def _holds(wanted: Collection[bytes]) -> Callable[[os.DirEntry[str]], bool]:
-    def holds(entry: os.DirEntry[str]) -> bool:
-        if not entry.is_file(follow_symlinks=False):
-            return False
-        with open(entry.path, "rb") as file:
-            data = file.read()
-        return any(text in data for text in wanted if text)
-
-    return holds
+def _holds(path: str, wanted: Collection[bytes]) -> bool:
+    with open(path, "rb") as file:
+        data = file.read()
+    return any(text in data for text in wanted if text)
 
 
 def _on_disk(index: RootIndex) -> Snapshot:

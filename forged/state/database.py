@@ -30,7 +30,7 @@ __all__ = ["Damaged", "Database", "connect", "explained", "transaction"]
 T = TypeVar("T")
 
 _BUSY_S = 1.0
-_WAL_KEPT_BYTES = 1 << 20
+_WAL_PAGES, _WAL_KEPT_BYTES = 64, 1 << 18
 _FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 # What SQLite says on a file system without locks. The daemon has a lock of its own, so it can do without.
@@ -51,6 +51,7 @@ class Database:
         self.journal = ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
         self._connection: Connection | None = None
+        self._was_full = False
 
     @property
     def is_open(self) -> bool:
@@ -79,10 +80,19 @@ class Database:
     async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Return what `work` returns, which must raise nothing but sqlite3's errors and StoreError."""
 
+        def once() -> T:
+            with explained(self.path), transaction(self._opened(), durable=durable) as connection:
+                return work(connection)
+
         def worked() -> T:
+            if self._was_full:
+                self._shrink_journal()
             try:
-                with explained(self.path), transaction(self._opened(), durable=durable) as connection:
-                    return work(connection)
+                return once()
+            except _Full:
+                self._was_full = True
+                self._shrink_journal()
+                return once()
             except Damaged as error:
                 raise StoreError(
                     f"{error}; start the daemon again, it takes over what can be read"
@@ -117,6 +127,12 @@ class Database:
             await self._in_thread(closed)
         self._thread.shutdown(wait=False)
 
+    def _shrink_journal(self) -> None:
+        """Give back the room that the WAL takes: on a disk that was full there may be no other."""
+        with contextlib.suppress(StoreError), explained(self.path):
+            ((busy, *_),) = self._opened().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._was_full = bool(busy)
+
     def _opened(self) -> Connection:
         if self._connection is None:
             raise StoreError(f"{self.path} is not open")
@@ -128,6 +144,10 @@ class Database:
         except RuntimeError as error:  # the thread has ended
             raise StoreError(f"{self.path} is closed") from error
         return await working
+
+
+class _Full(StoreError):
+    """The disk has no room."""
 
 
 def connect(path: str) -> Connection:
@@ -161,6 +181,7 @@ def _configured(connection: Connection) -> Connection:
             "synchronous=FULL",
             "secure_delete=ON",
             "temp_store=MEMORY",  # no text in a file of SQLite's own choice
+            f"wal_autocheckpoint={_WAL_PAGES}",
             f"journal_size_limit={_WAL_KEPT_BYTES}",
         ):
             connection.execute(f"PRAGMA {pragma}").fetchall()
@@ -227,4 +248,5 @@ def explained(path: str) -> Iterator[None]:
             raise Damaged(f"{path} is damaged: {error}") from error
         number = next((code for start, code in _AS_ERRNO.items() if name.startswith(start)), None)
         why = str(error) if number is None else atomic.why(OSError(number, os.strerror(number)))
-        raise StoreError(f"cannot use {path}: {why}") from error
+        kind = _Full if number == errno.ENOSPC else StoreError
+        raise kind(f"cannot use {path}: {why}") from error
