@@ -1,7 +1,7 @@
-"""The seam behind which it is decided what is worth keeping: a rule set, or a chat model.
+"""What decides what is worth keeping: a rule set, or a chat model.
 
-Both get the same window and the same known and answer with unchecked proposals; what becomes of those is
-decided in `documents`, for both alike.
+Both get the same window and the same list of known memories and answer with unchecked proposals; what becomes
+of those is decided in `documents`, for both alike.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ from forged.capture.values import (
 )
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
-from forged.files.roots import Root
 from forged.memory import utc_now
 from forged.state.event_values import Document, Event
 from forged.state.forgotten import digest
@@ -48,14 +47,15 @@ _RANK_S = 5.0
 _SETTLE_S = 1.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
-Written = Callable[[Root, frozenset[str]], object]
+Written = Callable[[str, frozenset[str]], object]
 MakeSupervisor = Callable[..., Supervisor]
 
 
 class Dispatcher:
     """One for the daemon; `attempt` is what is under way, or None.
 
-    `rank` finds the memories that a classifier should know about, `written` is told of every file.
+    `rank` finds the memories that a classifier should know about, `written` is told of the top of
+    a root and the file that was put there.
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class Dispatcher:
         if ended or not self.supervisor.ready:
             self._requeue_or_end(0.0)
         else:
-            task = Classify(event, known, self._gate.attempts, self._forgotten.digests())
-            self._give(attempt, task)
+            forgotten = self._forgotten.digests() if self._forgotten.known else frozenset()
+            self._give(attempt, Classify(event, known, self._gate.attempts, forgotten))
 
     async def _link(self, attempt: Attempt) -> None:
         """Write down what was decided, if it is not yet, and let the worker put it in place."""
@@ -194,11 +194,13 @@ class Dispatcher:
 
     def _still_wanted(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
         """Documents but for those that were forgotten meanwhile, which must not be written anywhere."""
+        if not self._forgotten.known:
+            return documents
         forgotten = self._forgotten.digests()
         return tuple(
             document
             for document in documents
-            if not forgotten or digest(document.root.top, document.memory.content) not in forgotten
+            if digest(document.root.top, document.memory.content) not in forgotten
         )
 
     async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
@@ -241,7 +243,7 @@ class Dispatcher:
                 self._decided(attempt, report)
             case Linked():
                 attempt.linked_one()
-                self._written(report.root, frozenset({report.path}))
+                self._written(report.root.top, frozenset({report.path}))
             case Done():
                 self._done(attempt, report)
             case Failed():

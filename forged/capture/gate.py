@@ -33,11 +33,11 @@ class Gate:
     @property
     def attempts(self) -> int:
         """How many calls an event may cost that passes now: one, if it only tries the endpoint."""
-        return 1 if self._breaker.is_probe else _ATTEMPTS
+        return 1 if self._asks_model and self._breaker.is_probe else _ATTEMPTS
 
     def wait_s(self, now: float) -> float:
         """Seconds until it is worth another question, 0 if it is now."""
-        return max(self._breaker.wait_s(now), self._until - now, 0.0)
+        return max(self._breaker.wait_s(now), self._until - now, 0.0) if self._asks_model else 0.0
 
     def why(self, now: float) -> str:
         """Why nothing passes, or nothing."""

@@ -17,7 +17,7 @@ from forged.conversation import Utterance
 from forged.memory import Category, Relationship, Scope
 from forged.text import prompts
 
-# Characters of one listed memory, and of the whole list: about 2,000 tokens (behaviours.md bug 31).
+# Characters of one listed memory, and of the whole list: about 2,000 tokens.
 _LINE_LIMIT = 200
 _LIST_LIMIT = 8_000
 _LABEL_LIMIT = 40
@@ -56,7 +56,7 @@ SCHEMA: dict[str, object] = {
 
 
 def user_prompt(window: Sequence[Utterance], known: Sequence[KnownMemory]) -> str:
-    """Return the window between its marks, then the existing memories if there are any (B75).
+    """Return the window between its marks, then the existing memories if there are any.
 
     `window` is not empty; `known` come nearest first, and the list ends where it would grow too long.
     """

@@ -59,7 +59,8 @@ class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline:
     """One for the daemon.
 
-    `rank` finds the memories that a classifier should know about, `written` is told of every file.
+    `rank` finds the memories that a classifier should know about, `written` is told of the top of
+    a root and the file that was put there.
     """
 
     def __init__(

@@ -123,24 +123,25 @@ class Worker:
 
     async def handle(self, task: Task) -> None:
         """Finish a task, or say why it is not finished; the last report is Decided, Done or Failed."""
+        event_id = task.event.id if isinstance(task, Classify) else task.event_id
         try:
             last = await self._decide(task) if isinstance(task, Classify) else self._link(task)
         except ProviderError as error:
             usage = error.usage if isinstance(error, CallFailed) else Usage()
             reason = "unreachable" if error.status in _NOBODY_THERE else error.reason
-            last = Failed(task.event_id, reason, str(error), usage, error.retry_after_s)
+            last = Failed(event_id, reason, str(error), usage, error.retry_after_s)
         except StoreError as error:
-            last = Failed(task.event_id, "storage", str(error))
+            last = Failed(event_id, "storage", str(error))
         except Exception as error:
-            logger.exception("event not handled event=%s", task.event_id)
-            last = Failed(task.event_id, "internal", f"{type(error).__name__}; the log has the rest")
+            logger.exception("task not handled event=%s", event_id)
+            last = Failed(event_id, "internal", f"{type(error).__name__}; the log has the rest")
         self._report(last)
 
     async def _decide(self, task: Classify) -> Decided:
         answer = await self._classify(task)
         existing = {root: self._memories(root) for root in task.event.roots}
         documents, tally = decide(task.event, answer, existing, task.forgotten, utc_now())
-        return Decided(task.event_id, documents, answer.usage, tally)
+        return Decided(task.event.id, documents, answer.usage, tally)
 
     async def _classify(self, task: Classify) -> Classified:
         if self._classifier is None:

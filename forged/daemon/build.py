@@ -10,6 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -175,8 +176,8 @@ def _capture(
         state=state,
         governor=governor,
         metrics=metrics,
-        rank=lambda event: known_memories.nearest(event, indexer, retriever),
-        written=lambda root, files: indexer.mark(root.top, files),
+        rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
+        written=indexer.mark,
         keeps=config.capture.spool,
         coalesce=config.capture.coalesce,
         off=capture_off(config),

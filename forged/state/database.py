@@ -218,8 +218,9 @@ def explained(path: str) -> Iterator[None]:
     import sqlite3  # noqa: PLC0415
 
     try:
-        with atomic.explained(f"cannot use {path}"):
-            yield
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot use {path}: {atomic.why(error)}") from error
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(_DAMAGED):

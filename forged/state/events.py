@@ -37,6 +37,7 @@ T = TypeVar("T")
 # Asked in a thread, with all texts of an event.
 Unwanted = Callable[[Sequence[str]], bool]
 _Documents = tuple[Document, ...]
+_Rows = Sequence[tuple[str, bytes]]
 
 _EVENT = msgspec.msgpack.Decoder(Event)
 _DOCUMENTS = msgspec.msgpack.Decoder(_Documents)
@@ -138,7 +139,7 @@ class Events:
         """Store events, whatever room there is: what was accepted is kept."""
         await self._put([(event.id, _encoded(event)) for event in events])
 
-    async def _put(self, rows: Sequence[tuple[str, bytes]]) -> None:
+    async def _put(self, rows: _Rows) -> None:
         await self._run(partial(_put, rows))
         self._sizes |= {event_id: len(data) for event_id, data in rows}
 
@@ -275,7 +276,7 @@ def put_documents(connection: Connection, event_id: str, documents: _Documents) 
     tables.put(connection, "journal", event_id, _encoded(documents))
 
 
-def _put(rows: Sequence[tuple[str, bytes]], connection: Connection) -> None:
+def _put(rows: _Rows, connection: Connection) -> None:
     for event_id, data in rows:
         tables.put(connection, "events", event_id, data)
 

@@ -35,18 +35,18 @@ def digest(top: str, text: str) -> str:
 
 
 class Forgotten:
-    """The digests; `digests` is answered from memory."""
+    """The digests, answered from memory; `known` holds them all with the times they were added."""
 
     def __init__(self, database: Database, kept: int = KEPT, clock: Callable[[], float] = time.time) -> None:
         """Of more than `kept` digests the newest count. `clock` gives Unix seconds."""
         self._database = database
         self._kept = kept
         self._clock = clock
-        self._known: dict[str, int] = {}
+        self.known: dict[str, int] = {}
 
     def restore(self, known: Iterable[tuple[str, int]]) -> None:
         """Take over what a file holds, as it is opened."""
-        self._known = dict(sorted((*known, *self._known.items()), key=lambda item: item[1]))
+        self.known = dict(sorted((*known, *self.known.items()), key=lambda item: item[1]))
 
     async def add(self, top: str, texts: Iterable[str]) -> None:
         """Remember texts of a root, durably on return. Raises StoreError."""
@@ -55,18 +55,18 @@ class Forgotten:
             return
         now = int(self._clock())
         for each in fresh:
-            self._known.pop(each, None)
-            self._known[each] = now
-        old = [each for each, at in self._known.items() if at <= now - HELD_S]
-        old += list(self._known)[: max(0, len(self._known) - self._kept)]
+            self.known.pop(each, None)
+            self.known[each] = now
+        old = [each for each, at in self.known.items() if at <= now - HELD_S]
+        old += list(self.known)[: max(0, len(self.known) - self._kept)]
         await self._database.run(partial(_change, [(each, now) for each in fresh], old))
         for each in old:
-            self._known.pop(each, None)
+            self.known.pop(each, None)
 
     def digests(self) -> frozenset[str]:
         """Those of the last 7 days."""
         since = self._clock() - HELD_S
-        return frozenset(each for each, at in self._known.items() if at > since)
+        return frozenset(each for each, at in self.known.items() if at > since)
 
 
 def _change(fresh: Sequence[tuple[str, int]], old: Iterable[str], connection: Connection) -> None:

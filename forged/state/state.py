@@ -21,7 +21,7 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
-from forged.state.database import Database
+from forged.state.database import Database, explained
 from forged.state.events import Events, Stored, stored
 from forged.state.forgotten import Forgotten
 from forged.state.pauses import Pauses
@@ -125,13 +125,14 @@ class State:
         return any(os.path.lexists(os.path.join(self._directory, name)) for name in names)
 
     def _prepare(self, path: str) -> Connection:
-        connection = damage.open_whole(path, self._copy)
-        try:
-            self._staying = takeover.take_over(connection, self._directory)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        with explained(path):
+            connection = damage.open_whole(path, self._copy)
+            try:
+                self._staying = takeover.take_over(connection, self._directory)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
 
     # --- what is kept beside the file ------------------------------------------------------------------
 

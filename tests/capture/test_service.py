@@ -468,7 +468,7 @@ def test_the_map_hears_of_each_file(play):
         await one.hands_over(event)
         await one.decides(event)
         one.links(event)
-        return one.written == [(one.repo, frozenset({f"{one.repo.top}/mem_1.md"}))]
+        return one.written == [(one.repo.top, frozenset({f"{one.repo.top}/mem_1.md"}))]
 
     assert play(scene)
 

@@ -71,7 +71,7 @@ class Parts:
             governor=self.governor,
             metrics=metrics,
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
-            written=lambda root, files: self.indexer.mark(root.top, files),
+            written=self.indexer.mark,
         )
         self.daemon = Daemon(
             epoch=EPOCH,

@@ -33,7 +33,6 @@ from forged.capture.values import (
 from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.errors import StoreError
-from forged.files.roots import Root
 from forged.memory import Memory
 from forged.models.budget import Governor
 from forged.state import Document, Event, State, tables
@@ -171,14 +170,14 @@ class Capture:
         self.disk.__class__ = FlakyDatabase
         self.events, self.pauses = self.daemon_state.events, self.daemon_state.pauses
         self.metrics = Metrics()
-        self.written: list[tuple[Root, frozenset[str]]] = []
+        self.written: list[tuple[str, frozenset[str]]] = []
         self.pipeline = Pipeline(
             settings=WorkerSettings(classifier="m" if model else "builtin:rules", timeout_s=7.0),
             state=self.daemon_state,
             governor=self.governor,
             metrics=self.metrics,
             rank=rank,
-            written=lambda root, files: self.written.append((root, files)),
+            written=lambda top, files: self.written.append((top, files)),
             clock=asyncio.get_running_loop().time,
             **{"supervisor": self._supervisor, **options},
         )

@@ -16,7 +16,7 @@ import msgspec
 from forged.capture.rules import phrases, vetoes
 from forged.capture.rules.leads import TRAILS, Flag, Sentence, without_leads
 from forged.capture.rules.prose import sentences
-from forged.capture.rules.replaced import replaced
+from forged.capture.rules.replaced import REPLACES, replaced
 from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.memory import Category, Scope
 from forged.state.event_values import Event
@@ -140,8 +140,13 @@ def _is_cjk(text: str) -> bool:
 def _linked(proposal: Proposal, known: Sequence[KnownMemory]) -> Proposal:
     """Let a proposal supersede the one head of its scope that it plainly does away with."""
     rivals = [head for head in known if head.scope == proposal.scope]
-    index = replaced(proposal.content, [head.first_line for head in rivals])
+    index = _replaced(proposal.content, [head.first_line for head in rivals])
     return proposal if index is None else msgspec.structs.replace(proposal, supersedes=rivals[index].id)
+
+
+def _replaced(content: str, lines: Sequence[str]) -> int | None:
+    """See `replaced`; most statements do away with nothing."""
+    return replaced(content, lines) if any(form.search(content) for form in REPLACES) else None
 
 
 def _newest(proposals: Sequence[Proposal]) -> list[Proposal]:
@@ -149,7 +154,7 @@ def _newest(proposals: Sequence[Proposal]) -> list[Proposal]:
     kept: list[Proposal] = []
     for proposal in proposals:
         rivals = [other for other in kept if other.scope == proposal.scope]
-        index = replaced(proposal.content, [rival.content for rival in rivals])
+        index = _replaced(proposal.content, [rival.content for rival in rivals])
         if index is not None:
             kept.remove(rivals[index])
         kept.append(proposal)

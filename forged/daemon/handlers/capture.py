@@ -33,8 +33,7 @@ _INLINE_LENGTH = 16_000
 
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
-    """Take a finished turn for the worker; the word says what is promised."""
-    place = await context.daemon.resolver.resolve(request.workspace)
+    """Take a finished turn for the worker; the outcome is a word that says what is promised."""
     if place.off:
         context.daemon.metrics.captures_rejected += 1
         raise Disabled(place.off)
