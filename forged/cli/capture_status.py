@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from forged.cli.escape import escape_line
-from forged.cli.output import Painter
-from forged.cli.spans import counted, span
+from forged.cli.terminal import Painter, counted, escape_line, span
 from forged_client.protocol import CaptureReport
 
 EVERYWHERE = "*"
 
 _LOUD = {"off": "warn", "paused": "warn", "waiting": "warn", "failing": "bad"}
+# Fields of the report that are shown by their own names, where they are not zero.
+_COUNTERS = ("coalesced", "rejected", "replaced", "duplicates", "invalid", "redacted", "failures")
 
 
 def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator[str]:
@@ -77,16 +77,8 @@ def _waiting(report: CaptureReport) -> str:
 
 
 def _counts(report: CaptureReport) -> str:
-    counts = {
-        "coalesced": report.coalesced,
-        "rejected": report.rejected,
-        "replaced": report.replaced,
-        "duplicates": report.duplicates,
-        "invalid": report.invalid,
-        "redacted": report.redacted,
-        "failures": report.failures,
-    }
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+    counts = ((name, getattr(report, name)) for name in _COUNTERS)
+    return ", ".join(f"{name} {count:,}" for name, count in counts if count)
 
 
 def _ago(time: str, now: float) -> str:

@@ -16,12 +16,10 @@ from pathlib import Path
 import click
 import msgspec
 
+from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
-from forged.cli.escape import escape_line
 from forged.cli.exits import Stop
-from forged.cli.invocation import Invocation
-from forged.cli.output import say, say_json, tell
-from forged.cli.spans import columns
+from forged.cli.terminal import Bar, columns, escape_line, tell
 from forged.errors import ConfigError, ForgedError
 from forged.evaluation import jsonl_set, loading, settings, stores, trial
 from forged.evaluation.dataset import Dataset, DatasetError
@@ -34,9 +32,7 @@ _HEAD: tuple[str, ...] = (
     *("set", "model", "strategy", "legs", "store", "kind"),
     *("queries", "R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "mem@10", "off-topic", "failed"),
 )
-_WORDS = 6  # columns of words; the rest are numbers
 _NONE = "-"
-_BAR_CELLS = 30
 
 
 class Measurement(msgspec.Struct, frozen=True):
@@ -140,7 +136,7 @@ def eval_command(
         raise Stop("unavailable", str(error)) from error
     except ClientError as error:
         raise Stop("unavailable", f"the daemon of the measurement was lost: {error}") from error
-    _say(call, done, split, changed)
+    _show(call, done, split, changed)
 
 
 def _change(text: str) -> tuple[str, str]:
@@ -166,15 +162,15 @@ def _require_hypotheses(sets: Iterable[Dataset], strategies: Iterable[str]) -> N
 
 
 def _measured(plan: Plan, call: Invocation) -> Iterator[Measurement]:
-    bar = Bar(call)
+    display = Display(call)
     for each, size in itertools.product(plan.sets, plan.store_sizes):
-        bar.title = each.name if size is None else f"{each.name}, stores of {size}"
+        display.title = each.name if size is None else f"{each.name}, stores of {size}"
         world = stores.whole(each) if size is None else stores.small(each, size)
         try:
-            for subject, outcome in trial.run(world, plan.subjects, bar.draw):
+            for subject, outcome in trial.run(world, plan.subjects, display.draw):
                 yield Measurement(each.name, subject.model, subject.strategy, size, outcome)
         finally:
-            bar.wipe()
+            display.wipe()
 
 
 @contextmanager
@@ -191,45 +187,33 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class Bar:
-    """Progress on stderr: one line that is redrawn; where no terminal is, only what nobody expects."""
+class Display:
+    """Progress on stderr: a bar on a terminal; elsewhere, and under JSON, only a wait that nobody expects."""
 
     def __init__(self, call: Invocation) -> None:
         self.title = ""
+        self._bar = Bar() if call.redraws(sys.stderr) and not call.as_json else None
         self._told = ""
-        self._on = sys.stderr.isatty() and call.environ.get("TERM") != "dumb" and not call.as_json
 
     def draw(self, doing: str, done: int, total: int) -> None:
-        if not self._on:
-            self._tell_wait(doing)
-            return
-        full = _BAR_CELLS * done // total if total else 0
-        bar = "#" * full + "." * (_BAR_CELLS - full)
-        count = f" {done:,}/{total:,}" if total else ""
-        sys.stderr.write(f"\r[{bar}] {escape_line(self.title)}: {doing}{count}\x1b[K")
-        sys.stderr.flush()
-
-    def _tell_wait(self, doing: str) -> None:
-        if doing == trial.LEARNING and self._told != self.title:
+        if self._bar is not None:
+            self._bar.draw(f"{self.title}: {doing}", done, total)
+        elif doing == trial.LEARNING and self._told != self.title:
             self._told = self.title
-            tell(f"{escape_line(self.title)}: waiting, {doing}")
+            tell(f"{self.title}: waiting, {doing}")
 
     def wipe(self) -> None:
-        if self._on:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        if self._bar is not None:
+            self._bar.wipe()
 
 
-def _say(
+def _show(
     call: Invocation, done: Sequence[Measurement], split: str, changes: Sequence[tuple[str, str]]
 ) -> None:
-    if call.as_json:
-        shown = {key: value for key, value in changes if not key.endswith("api_key")}
-        about = {"split": split, "top_k": settings.TOP_K, "seed": stores.SEED, "changes": shown}
-        say_json({**about, "measurements": done})
-        return
-    say("\n".join(table(done)))
-    for each in done:
+    shown = {key: value for key, value in changes if not key.endswith("api_key")}
+    about = {"split": split, "top_k": settings.TOP_K, "seed": stores.SEED, "changes": shown}
+    show(call, {**about, "measurements": done}, table(done))
+    for each in () if call.as_json else done:
         for failure in each.outcome.failures:
             tell(f"{each.set} {each.model} {each.strategy}: {failure.count} times {failure.reason}")
 
@@ -241,14 +225,7 @@ def table(done: Sequence[Measurement]) -> list[str]:
         rows.append(_row(each, each.outcome.total))
         if each.store_size is None:
             rows += [_row(each, kind) for kind in each.outcome.kinds]
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return columns(
-        (
-            *row[:_WORDS],
-            *(cell.rjust(width) for cell, width in zip(row[_WORDS:], widths[_WORDS:], strict=True)),
-        )
-        for row in rows
-    )
+    return columns(rows, numbers_from=_HEAD.index("queries"))
 
 
 def _row(each: Measurement, scores: Summary) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Exit codes of forgectl, and the one exception that ends a verb early.
+"""How a call of forgectl ends: its exit codes, which follow sysexits and the LSB status code.
 
-Codes follow sysexits and the LSB status code, so that a script can tell "try again" from "ask a person".
-The same words stand in the JSON error object and in the wire contract (design.md section 10).
+So a script can tell "try again" from "ask a person". The words that stand for them are those of the wire's
+`failed` reply and of the JSON error object.
 """
 
 from __future__ import annotations

@@ -9,9 +9,7 @@ import time
 from collections.abc import Iterator
 
 from forged.cli.capture_status import capture_lines
-from forged.cli.escape import escape_line
-from forged.cli.output import Painter
-from forged.cli.spans import counted, span
+from forged.cli.terminal import Painter, counted, escape_line, span
 from forged_client.protocol import RootReport, StatusReport
 
 _PROBLEMS_SHOWN = 10
@@ -24,7 +22,7 @@ _LEARNS = {
 
 
 def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
-    """The whole report. A state other than ok is loud, and still no error (B13)."""
+    """The whole report. A state other than ok is loud, and still no error."""
     yield _headline(report, paint)
     yield f"  {_process(report)}"
     yield f"  {_models(report)}"

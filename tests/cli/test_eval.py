@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.cli.evaluating import Bar, Measurement, table
-from forged.cli.invocation import Invocation
+from forged.cli.call import Invocation
+from forged.cli.evaluating import Display, Measurement, table
 from forged.evaluation.dataset import Item, Query
 from forged.evaluation.scores import judge, summary
 from forged.evaluation.trial import LEARNING, Failure, OffTopicCount, Outcome
@@ -75,11 +75,11 @@ def test_json_says_how_it_was_measured_and_has_each_querys_scores(forgectl):
 
 
 def test_without_a_terminal_only_a_wait_that_nobody_expects_is_told_and_once(capsys):
-    bar = Bar(Invocation(workspace="/w", environ={}))
-    bar.title = "life"
+    display = Display(Invocation(workspace="/w", environ={}))
+    display.title = "life"
 
     for step in (("embedding", 1, 2), (LEARNING, 0, 0), (LEARNING, 0, 0), ("asking", 1, 2)):
-        bar.draw(*step)
+        display.draw(*step)
 
     assert capsys.readouterr().err == f"life: waiting, {LEARNING}\n"
 

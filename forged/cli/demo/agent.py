@@ -1,6 +1,6 @@
 """The agent processes of `forgectl demo`: they know nothing of forged but its client.
 
-Run as `python -m forged.cli.demo_agent write|read|turns ...`; prints JSON for the demo to show. What
+Run as `python -m forged.cli.demo.agent write|read|turns ...`; prints JSON for the demo to show. What
 stands here is what an agent's integration would hold.
 """
 

@@ -22,11 +22,10 @@ from typing import Self
 import click
 import msgspec
 
-from forged.cli.demo_agent import TURNS, Finished, Read, Written
-from forged.cli.escape import escape
-from forged.cli.invocation import Invocation
-from forged.cli.output import Painter
+from forged.cli.call import Invocation
+from forged.cli.demo.agent import TURNS, Finished, Read, Written
 from forged.cli.status import status_lines
+from forged.cli.terminal import Painter, escape
 from forged.evaluation.scratch import NotStarted, daemon
 from forged_client import Client
 from forged_client.protocol import MemoryRecord
@@ -255,7 +254,7 @@ class _Stage:
 
     def agent(self, *arguments: str) -> bytes:
         """Run an agent process to its end; returns what it printed."""
-        done = self._run([sys.executable, "-m", "forged.cli.demo_agent", *arguments], {})
+        done = self._run([sys.executable, "-m", "forged.cli.demo.agent", *arguments], {})
         if done.returncode:
             raise DemoFailed(f"the agent process failed:\n{done.stderr.decode(errors='replace')}")
         return done.stdout

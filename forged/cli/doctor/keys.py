@@ -1,8 +1,7 @@
 """The part of `forgectl doctor` that reads the configuration: its validity, and whether its keys resolve.
 
 What resolves in this shell need not resolve in the daemon: one that starts by itself inherits only HOME,
-PATH, LANG, XDG_* and FORGED_*. So a key that stands in another variable is a warning. No key is ever shown
-(bug 52).
+PATH, LANG, XDG_* and FORGED_*. So a key that stands in another variable is a warning. No key is ever shown.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from forged import config
-from forged.cli.checks import FAIL, OK, WARN, Check
+from forged.cli.doctor.checks import FAIL, OK, WARN, Check
 from forged.errors import ConfigError
 
 _NO_ENDPOINT = ("builtin:", "local:", "fastembed:")
