@@ -23,7 +23,7 @@ from forged.cli.call import Invocation, report
 from forged.cli.exits import EXPLAINED, INTERRUPTED, Stop
 
 VERBS = {
-    "demo": ("demo", "Show in a scratch directory what forged does, with a real daemon."),
+    "demo": ("demo.steps", "Show in a scratch directory what forged does, with a real daemon."),
     "status": ("status_verbs", "Show what the daemon is doing: roots, problems, counters."),
     "ping": ("status_verbs", "Ask whether the daemon answers."),
     "rebuild": ("rebuild", "Rescan the memory files of this workspace."),

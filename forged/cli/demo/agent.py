@@ -1,18 +1,28 @@
 """The agent processes of `forgectl demo`: they know nothing of forged but its client.
 
-Run as `python -m forged.cli.demo.agent write|read|turns ...`; prints JSON for the demo to show. What
-stands here is what an agent's integration would hold.
+Run as `python -m forged.cli.demo.agent write|read|turns WORKSPACE [MESSAGE]`; prints JSON for the demo to
+show. What stands here is what an agent's integration would hold.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 import msgspec
 
 from forged_client import Client, Observer
 from forged_client.protocol import Edge, Retrieved
+
+# A name for the demo, scope, category and text.
+MEMORIES = (
+    ("logging", "user", "coding-preferences", "Log with slog and key-value pairs, never with fmt.Printf."),
+    ("migrations", "repo", "project-conventions", "Database migrations run with goose, one file per change."),
+    ("pool", "repo", "architectural-decisions", "Connections go through pgbouncer in transaction mode."),
+    ("prepared", "repo", "corrections", "Prepared statements are switched off in our SQL driver."),
+)
+_EDGES = {"prepared": "pool"}
 
 # What the user says, and what the agent answers: one thing to keep, one correction, and small talk.
 TURNS = (
@@ -33,7 +43,6 @@ class Written(msgspec.Struct):
 
     ids: dict[str, str]
     milliseconds: list[float]
-    generation: str
 
 
 class Finished(msgspec.Struct):
@@ -45,91 +54,37 @@ class Finished(msgspec.Struct):
 
 
 class Read(msgspec.Struct):
-    """One retrieve as the agent saw it: milliseconds around the call, the reply's own words."""
+    """One retrieve as the agent saw it; `cached`: the same turn asked again got the same text sooner."""
 
     milliseconds: float
-    status: str
-    reason: str
-    text: str
-    legs: list[str]
-    strategy: str
+    reply: Retrieved
     cached: bool
-    ids: list[str]
-    vias: list[str]
 
 
 def write(workspace: str) -> Written:
     """Remember four things, of which one leads to another by an edge."""
-    told = Written({}, [], "")
+    ids: dict[str, str] = {}
+    took = []
     with Client(strict=True) as client:
-
-        def remember(
-            name: str, text: str, *, scope: str, category: str, related: tuple[str, ...] = ()
-        ) -> None:
+        for name, scope, category, text in MEMORIES:
+            related = [Edge(ids[_EDGES[name]])] if name in _EDGES else []
             began = time.perf_counter()
-            reply = client.remember(
-                workspace,
-                text,
-                scope=scope,
-                category=category,
-                related=[Edge(told.ids[other]) for other in related],
-            )
-            told.milliseconds.append((time.perf_counter() - began) * 1000)
-            told.ids[name] = reply.memory_id
-            told.generation = reply.generation
-
-        remember(
-            "logging",
-            "Log with slog and key-value pairs, never with fmt.Printf.",
-            scope="user",
-            category="coding-preferences",
-        )
-        remember(
-            "migrations",
-            "Database migrations run with goose, one file per change.",
-            scope="repo",
-            category="project-conventions",
-        )
-        remember(
-            "pool",
-            "Connections go through pgbouncer in transaction mode.",
-            scope="repo",
-            category="architectural-decisions",
-        )
-        remember(
-            "prepared",
-            "Prepared statements are switched off in our SQL driver.",
-            scope="repo",
-            category="corrections",
-            related=("pool",),
-        )
-    return told
+            reply = client.remember(workspace, text, scope=scope, category=category, related=related)
+            took.append(milliseconds_since(began))
+            ids[name] = reply.memory_id
+    return Written(ids, took)
 
 
 def read(workspace: str, message: str) -> Read:
     """Ask for the memories of one turn, twice: the second is a sub-turn of the same message."""
+    said = [{"role": "user", "content": message}]
     with Client(strict=True) as client:
         client.ping()
-
-        def ask() -> Retrieved:
-            said = [{"role": "user", "content": message}]
-            return client.retrieve(workspace, said, session_id="demo", turn_id=message)
-
         began = time.perf_counter()
-        reply = ask()
-        took = (time.perf_counter() - began) * 1000
-        again = ask()
-    return Read(
-        took,
-        reply.status,
-        reply.reason,
-        reply.text,
-        list(reply.legs),
-        reply.strategy,
-        again.cached and again.text == reply.text,
-        [hit.id for hit in reply.memories],
-        [hit.via for hit in reply.memories],
-    )
+        reply = client.retrieve(workspace, said, session_id="demo", turn_id=message)
+        took = milliseconds_since(began)
+        again = client.retrieve(workspace, said, session_id="demo", turn_id=message)
+    return Read(took, reply, again.cached and again.text == reply.text)
 
 
 def turns(workspace: str) -> Finished:
@@ -141,18 +96,16 @@ def turns(workspace: str) -> Finished:
         window += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
         began = time.perf_counter()
         observer.on_turn_complete(window)
-        took.append((time.perf_counter() - began) * 1000)
+        took.append(milliseconds_since(began))
     delivered = observer.close()
     return Finished(took, dict(observer.counts), delivered)
 
 
+def milliseconds_since(began: float) -> float:
+    return (time.perf_counter() - began) * 1000
+
+
 if __name__ == "__main__":
-    done: Written | Read | Finished
-    match sys.argv[1:]:
-        case ["write", place]:
-            done = write(place)
-        case ["turns", place]:
-            done = turns(place)
-        case _:
-            done = read(sys.argv[2], sys.argv[3])
-    sys.stdout.buffer.write(msgspec.json.encode(done))
+    act, *arguments = sys.argv[1:]
+    acts: dict[str, Callable[..., object]] = {"write": write, "read": read, "turns": turns}
+    sys.stdout.buffer.write(msgspec.json.encode(acts[act](*arguments)))
