@@ -44,13 +44,12 @@ _WORDS: tuple[tuple[type[ClientError], str], ...] = (
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """`workspace` is absolute; `executable` is what autostart may run; `interactive`: a person can answer.
 
-    `address` None is the address that client and daemon agree on; `timeout_s` covers a whole call.
+    `timeout_s` covers a whole call.
     """
 
     workspace: str
     environ: Mapping[str, str]
     executable: str | None = None
-    address: str | None = None
     autostart: bool = True
     timeout_s: float = 10.0
     as_json: bool = False
@@ -97,7 +96,6 @@ def daemon(call: Invocation) -> Iterator[Client]:
     """A client for several questions, closed at the end. Raises Stop for whatever the client raises."""
     try:
         with Client(
-            call.address,
             timeout_s=call.timeout_s,
             autostart=call.autostart,
             executable=call.executable,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import click
 
 from forged.cli.call import Invocation, ask, check_done, daemon, show
-from forged.cli.capture_status import EVERYWHERE, paused_place
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.listing import memory_table
+from forged.cli.status import EVERYWHERE, paused_place
 from forged.cli.terminal import counted, escape_line, listed, tell
 from forged_client.protocol import Pause, Status, Undo, Undone
 

@@ -6,6 +6,7 @@ scores too, so that two settings can be compared query by query.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import signal
 import sys
@@ -43,14 +44,6 @@ class Measurement(msgspec.Struct, frozen=True):
     strategy: str
     store_size: int | None
     outcome: Outcome
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """What is to be measured: every set with every subject, as it is or in every store size."""
-
-    sets: tuple[Dataset, ...]
-    subjects: tuple[Prepared, ...]
-    store_sizes: tuple[int | None, ...]
 
 
 @click.command("eval", no_args_is_help=True)
@@ -116,18 +109,14 @@ def eval_command(
     """
     changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
     try:
-        plan = Plan(
-            sets=_sets(call, paths, off_topic, split),
-            subjects=tuple(
-                settings.prepare(Subject(model, strategy, changed), call.environ)
-                for model in models
-                for strategy in strategies
-            ),
-            store_sizes=sizes or (None,),
-        )
-        _require_hypotheses(plan.sets, strategies)
+        sets = _sets(call, paths, off_topic, split)
+        subjects = [
+            settings.prepare(Subject(model, strategy, changed), call.environ)
+            for model, strategy in itertools.product(models, strategies)
+        ]
+        _require_hypotheses(sets, strategies)
         with _ended_by_sigterm():
-            done = tuple(_measured(plan, call))
+            done = tuple(_measured(call, sets, subjects, sizes or (None,)))
     except DatasetError as error:
         raise Stop("usage", str(error)) from error
     except ConfigError as error:
@@ -161,16 +150,19 @@ def _require_hypotheses(sets: Iterable[Dataset], strategies: Iterable[str]) -> N
         raise Stop("usage", f"{lacking} has no recorded hypotheses for the strategy caller")
 
 
-def _measured(plan: Plan, call: Invocation) -> Iterator[Measurement]:
-    display = Display(call)
-    for each, size in itertools.product(plan.sets, plan.store_sizes):
-        display.title = each.name if size is None else f"{each.name}, stores of {size}"
+def _measured(
+    call: Invocation, sets: Iterable[Dataset], subjects: Sequence[Prepared], sizes: Iterable[int | None]
+) -> Iterator[Measurement]:
+    """Every set with every subject, as it is (None) or in every store size."""
+    bar = Bar(call.redraws(sys.stderr) and not call.as_json)
+    for each, size in itertools.product(sets, sizes):
+        title = each.name if size is None else f"{each.name}, stores of {size}"
         world = stores.whole(each) if size is None else stores.small(each, size)
         try:
-            for subject, outcome in trial.run(world, plan.subjects, display.draw):
+            for subject, outcome in trial.run(world, subjects, functools.partial(draw, bar, title)):
                 yield Measurement(each.name, subject.model, subject.strategy, size, outcome)
         finally:
-            display.wipe()
+            bar.wipe()
 
 
 @contextmanager
@@ -187,24 +179,11 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class Display:
-    """Progress on stderr: a bar on a terminal; elsewhere, and under JSON, only a wait that nobody expects."""
-
-    def __init__(self, call: Invocation) -> None:
-        self.title = ""
-        self._bar = Bar() if call.redraws(sys.stderr) and not call.as_json else None
-        self._told = ""
-
-    def draw(self, doing: str, done: int, total: int) -> None:
-        if self._bar is not None:
-            self._bar.draw(f"{self.title}: {doing}", done, total)
-        elif doing == trial.LEARNING and self._told != self.title:
-            self._told = self.title
-            tell(f"{self.title}: waiting, {doing}")
-
-    def wipe(self) -> None:
-        if self._bar is not None:
-            self._bar.wipe()
+def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
+    """Draw a step of a measurement; where no bar is, only a wait that nobody expects is told."""
+    bar.draw(f"{title}: {doing}", done, total)
+    if doing == trial.LEARNING:
+        bar.tell_instead(f"{title}: waiting, {doing}", once=title)
 
 
 def _show(

@@ -29,16 +29,10 @@ EXPLAINED = (
 )
 
 _BY_WORD = {
+    **dict.fromkeys(("invalid", "usage", "frame_too_large"), USAGE),
+    **dict.fromkeys(("not_found", "conflict", "declined"), NOT_DONE),
+    **dict.fromkeys(("timeout", "not_ready", "busy"), TRY_AGAIN),
     "not_running": NOT_RUNNING,
-    "invalid": USAGE,
-    "usage": USAGE,
-    "frame_too_large": USAGE,
-    "not_found": NOT_DONE,
-    "conflict": NOT_DONE,
-    "declined": NOT_DONE,
-    "timeout": TRY_AGAIN,
-    "not_ready": TRY_AGAIN,
-    "busy": TRY_AGAIN,
     "not_permitted": NOT_PERMITTED,
     "configuration": CONFIGURATION,
 }

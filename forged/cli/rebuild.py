@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -33,12 +33,12 @@ _RESTART_S, _PAUSE_S = 10.0, 0.05
 @asks
 def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
     """Rescan the memory files of this workspace."""
-    asked = _rebuild_and_wait if wait else _rebuild
+    request = Rebuild(workspace=call.workspace, full=full, wait=wait)
     try:
-        reply = asked(call, full)
+        reply = _rebuilt(call, request)
         if reply.reason == RELOADING:
             tell(reply.reason)
-            reply = _asked_again(call, lambda: asked(call, full))
+            reply = _asked_again(call, request)
     except KeyboardInterrupt:
         tell("detached: the rebuild goes on, `forgectl status` shows it")
         sys.exit(INTERRUPTED)
@@ -48,26 +48,23 @@ def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
     show(call, reply, _outcome(reply, call.paint))
 
 
-def _asked_again(call: Invocation, ask: Callable[[], Rebuilt]) -> Rebuilt:
+def _asked_again(call: Invocation, request: Rebuild) -> Rebuilt:
     """The answer of the daemon that has started over; until then the one before it may still answer."""
     ends = time.monotonic() + max(call.timeout_s, _RESTART_S)
-    while (reply := ask()).reason == RELOADING and time.monotonic() < ends:
+    while (reply := _rebuilt(call, request)).reason == RELOADING and time.monotonic() < ends:
         time.sleep(_PAUSE_S)
     return reply
 
 
-def _rebuild(call: Invocation, full: bool) -> Rebuilt:
+def _rebuilt(call: Invocation, request: Rebuild) -> Rebuilt:
+    """The daemon's answer; if that is waited for, its events are drawn meanwhile."""
     with daemon(call) as client:
-        return client.ask(Rebuild(workspace=call.workspace, full=full))
-
-
-def _rebuild_and_wait(call: Invocation, full: bool) -> Rebuilt:
-    display = Display(call)
-    with daemon(call) as client:
+        if not request.wait:
+            return client.ask(request)
         client.ping()  # starts the daemon if need be, before the events are asked for
+        display = Display(call)
         threading.Thread(target=display.follow, args=(client,), daemon=True).start()
         try:
-            request = Rebuild(workspace=call.workspace, full=full, wait=True)
             return client.ask(request, timeout_s=_PATIENCE_S)
         finally:
             display.end()
@@ -78,8 +75,7 @@ class Display:
 
     def __init__(self, call: Invocation) -> None:
         self._workspace = call.workspace
-        self._bar = Bar() if call.redraws(sys.stderr) else None
-        self._last = ""
+        self._bar = Bar(call.redraws(sys.stderr))
         self._lock = threading.Lock()
         self._ended = call.as_json
 
@@ -95,25 +91,17 @@ class Display:
             with self._lock:
                 if self._ended:
                     return
-                if self._bar is not None:
-                    self._bar.draw(event.event, event.done, event.total)
-                else:
-                    self._add(event)
+                self._bar.draw(event.event, event.done, event.total)
+                # A tenth is worth a line in a log, a memory is not.
+                tenth = 10 * event.done // event.total if event.total else 0
+                line = f"{progress(event.event, event.done, event.total)}  {event.root}"
+                self._bar.tell_instead(line, once=(event.event, event.root, tenth))
 
     def end(self) -> None:
         """Leave the cursor on an empty line; nothing is drawn any more."""
         with self._lock:
             self._ended = True
-            if self._bar is not None:
-                self._bar.wipe()
-
-    def _add(self, event: Progress) -> None:
-        # A tenth is worth a line in a log, a memory is not.
-        tenth = 10 * event.done // event.total if event.total else 0
-        line = f"{event.event} {event.root} {tenth}"
-        if line != self._last:
-            self._last = line
-            tell(f"{progress(event.event, event.done, event.total)}  {event.root}")
+            self._bar.wipe()
 
 
 def _outcome(reply: Rebuilt, paint: Painter) -> Iterator[str]:

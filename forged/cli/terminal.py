@@ -162,21 +162,29 @@ def progress(doing: str, done: int, total: int) -> str:
 
 
 class Bar:
-    """A line of stderr that is drawn over itself, for a terminal that can."""
+    """Progress on stderr: a line that is drawn over itself, or where that cannot be, lines worth telling."""
 
-    def __init__(self) -> None:
-        self._is_drawn = False
+    def __init__(self, redraws: bool) -> None:
+        self._redraws = redraws
+        self._last: object = None
 
     def draw(self, doing: str, done: int, total: int) -> None:
+        if not self._redraws:
+            return
         full = _BAR_CELLS * done // total if total else 0
-        bar = "#" * full + "." * (_BAR_CELLS - full)
-        sys.stderr.write(f"\r[{bar}] {progress(doing, done, total)}\x1b[K")
+        self._last = "#" * full + "." * (_BAR_CELLS - full)
+        sys.stderr.write(f"\r[{self._last}] {progress(doing, done, total)}\x1b[K")
         sys.stderr.flush()
-        self._is_drawn = True
+
+    def tell_instead(self, line: str, once: object) -> None:
+        """Where nothing is drawn: a line, unless the one before it was told for the same thing."""
+        if not self._redraws and once != self._last:
+            self._last = once
+            tell(line)
 
     def wipe(self) -> None:
         """Leave the cursor on an empty line, if anything was drawn."""
-        if self._is_drawn:
+        if self._redraws and self._last is not None:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
