@@ -6,18 +6,19 @@ Nothing outside the scratch directory is read or written. Whatever does not come
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
 import click
+import msgspec
 
 from forged.cli.call import Invocation
 from forged.cli.demo.agent import milliseconds_since
@@ -31,11 +32,6 @@ _MODEL_VARIABLES = (
     *("FORGED_LLM__MODEL", "FORGED_LLM__BASE_URL", "FORGED_LLM__API_KEY"),
     *("OPENAI_API_KEY", "OPENAI_BASE_URL"),
 )
-_GIT_USER = {
-    f"GIT_{who}_{what}": f"demo{at}"
-    for who in ("AUTHOR", "COMMITTER")
-    for what, at in (("NAME", ""), ("EMAIL", "@localhost"))
-}
 
 
 class DemoFailed(click.ClickException):
@@ -44,65 +40,40 @@ class DemoFailed(click.ClickException):
     exit_code = os.EX_SOFTWARE
 
 
-class Stage:
-    """Scratch HOME, repository, daemon and a client; everything ends with the `with` block."""
+class Stage(msgspec.Struct, frozen=True):
+    """An empty HOME and repository, and a client of the daemon that serves them."""
 
-    def __init__(self, scratch: Path, call: Invocation) -> None:
-        self.home = scratch / "home"
-        self.repo = scratch / "repo"
-        self._socket = str(scratch / "run" / "forged.sock")
-        self._log = scratch / "daemon.log"
-        self._ends = contextlib.ExitStack()
-        self._env = {
-            "HOME": str(self.home),
-            "PATH": call.environ.get("PATH", ""),
-            "LANG": "C.UTF-8",
-            "FORGED_SOCKET": self._socket,
-            "GIT_CONFIG_NOSYSTEM": "1",
-            # The same everywhere: a model would find by meaning what step 7 wants reached by a hop.
-            "FORGED_MEMORY__EMBEDDING_MODEL": "builtin:lexical",
-            **{name: call.environ[name] for name in _MODEL_VARIABLES if name in call.environ},
-        }
-
-    def __enter__(self) -> Self:
-        self.home.mkdir()
-        self.repo.mkdir()
-        if self.has_git():
-            self.git("init", "-q")
-        try:
-            self._daemon = self._ends.enter_context(daemon(self._env, self._log))
-        except NotStarted as error:
-            raise DemoFailed(str(error)) from error
-        self.client = self._ends.enter_context(Client(self._socket, timeout_s=VISIBLE_S))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.close()
+    home: Path
+    repo: Path
+    env: dict[str, str]
+    daemon: subprocess.Popen[bytes]
+    log: Path
+    client: Client
 
     @property
-    def pid(self) -> int:
-        return self._daemon.pid
+    def workspace(self) -> str:
+        return str(self.repo)
 
-    def log(self) -> str:
-        return self._log.read_text(errors="replace")
+    def said(self) -> str:
+        """All that the daemon has logged."""
+        return self.log.read_text(errors="replace")
 
     def memories(self) -> tuple[MemoryRecord, ...]:
-        return self.client.list(str(self.repo)).memories
+        return self.client.list(self.workspace).memories
 
     def agent(self, act: str, *arguments: str) -> bytes:
         """Run an agent process to its end; returns what it printed."""
-        module = "forged.cli.demo.agent"
-        return self._run([sys.executable, "-m", module, act, str(self.repo), *arguments], "the agent process")
-
-    def has_git(self) -> bool:
-        return shutil.which("git") is not None
+        command = (sys.executable, "-m", "forged.cli.demo.agent", act, self.workspace, *arguments)
+        return self._run("the agent process", command)
 
     def git(self, *arguments: str) -> None:
-        self._run(["git", "-C", str(self.repo), *arguments], f"git {arguments[0]}", _GIT_USER)
+        user = ("-c", "user.name=demo", "-c", "user.email=demo@localhost")
+        self._run(f"git {arguments[0]}", ("git", "-C", self.workspace, *user, *arguments))
 
-    def _run(self, command: list[str], name: str, extra: Mapping[str, str] | None = None) -> bytes:
-        env = {**self._env, **(extra or {})}
-        done = subprocess.run(command, env=env, cwd=self.home, capture_output=True, timeout=60, check=False)
+    def _run(self, name: str, command: Sequence[str]) -> bytes:
+        done = subprocess.run(
+            command, env=self.env, cwd=self.home, capture_output=True, timeout=60, check=False
+        )
         if done.returncode:
             raise DemoFailed(f"{name} failed:\n{done.stderr.decode(errors='replace')}")
         return done.stdout
@@ -110,12 +81,43 @@ class Stage:
     def stop(self) -> tuple[int, float]:
         """End the daemon as a service manager would; its exit code, and the milliseconds that it took."""
         began = time.perf_counter()
-        self._daemon.send_signal(signal.SIGTERM)
-        code = self._daemon.wait(10)
+        self.daemon.send_signal(signal.SIGTERM)
+        code = self.daemon.wait(10)
         took = milliseconds_since(began)
         expect(code == 0, "the daemon ended cleanly")
-        expect(not os.path.exists(self._socket), "the socket is gone")
+        expect(not os.path.exists(self.env["FORGED_SOCKET"]), "the socket is gone")
         return code, took
+
+
+@contextmanager
+def new_stage(call: Invocation) -> Iterator[Stage]:
+    """A stage in a scratch directory; all of it is gone at the end. Raises DemoFailed without a daemon."""
+    with tempfile.TemporaryDirectory(prefix="forged-demo-") as directory:
+        home, repo, log = (Path(directory, name) for name in ("home", "repo", "daemon.log"))
+        home.mkdir()
+        repo.mkdir()
+        env = {
+            "HOME": str(home),
+            "PATH": call.environ.get("PATH", ""),
+            "LANG": "C.UTF-8",
+            "FORGED_SOCKET": f"{directory}/run/forged.sock",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            # The same everywhere: a model would find by meaning what step 7 wants reached by a hop.
+            "FORGED_MEMORY__EMBEDDING_MODEL": "builtin:lexical",
+            **{name: call.environ[name] for name in _MODEL_VARIABLES if name in call.environ},
+        }
+        try:
+            with daemon(env, log) as process, Client(env["FORGED_SOCKET"], timeout_s=VISIBLE_S) as client:
+                stage = Stage(home, repo, env, process, log, client)
+                if has_git():
+                    stage.git("init", "-q")
+                yield stage
+        except NotStarted as error:
+            raise DemoFailed(str(error)) from error
+
+
+def has_git() -> bool:
+    return shutil.which("git") is not None
 
 
 def expect(holds: bool, promise: str) -> None:

