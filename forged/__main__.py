@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import os
 
-# One BLAS thread: two make a search on a busy machine six times slower (performance-anchors.md 2c). Must
-# be set before numpy is imported.
+# One BLAS thread: two make a search on a busy machine six times slower. Must be set before numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import asyncio

@@ -48,5 +48,5 @@ def as_text(utterances: Sequence[Utterance]) -> str:
 
 
 def last_user_text(utterances: Sequence[Utterance]) -> str:
-    """Text of the newest user message, or nothing."""
-    return next((u.text for u in reversed(utterances) if u.role == "user"), "")
+    """Text of the newest user message, of a very long one the end; or nothing."""
+    return next((u.text for u in reversed(utterances) if u.role == "user"), "")[-WINDOW_LIMIT:]

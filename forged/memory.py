@@ -7,6 +7,7 @@ and offsets must survive a round trip.
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -108,7 +109,12 @@ def is_valid_id(text: str) -> bool:
 
 def utc_now() -> str:
     """Now as RFC 3339 in UTC, microseconds, the form that new memories carry."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return utc(time.time())
+
+
+def utc(seconds: float) -> str:
+    """A time since 1970 in that form."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 _TIME = re.compile(

@@ -64,7 +64,7 @@ class Exchange:
         Raises what ends the connection: MalformedFrame, FrameTooLarge, ProtocolMismatch, or RequestFailed
         for a refusal of the connection itself (`busy`).
         """
-        self._frames.received(size)
+        self._frames.held += size
         arrived: list[Reply] = []
         while (body := self._frames.take()) is not None:
             reply = decode_reply(body)

@@ -1,7 +1,7 @@
 """Frames on a byte stream: a 4-byte big-endian length, then one msgpack message.
 
 No I/O here, and one cutter for both ends, so what is proven of it holds for daemon and client. Whoever reads
-a stream asks for `room`, receives into it, says how many bytes came, and takes frames until there is none:
+a stream asks for `room`, receives into it, adds what came to `held`, and takes frames until there is none:
 
 1) a frame that is all there comes back as a view into the buffer, good until `room` is asked for again;
 2) None means: more bytes are needed;
@@ -95,10 +95,12 @@ class FrameCutter:
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0  # where the first frame begins that was not taken
-        self.held = 0  # bytes from there on
+        self.held = 0  # bytes from there on: whoever receives adds to it, `take` subtracts
 
     def room(self) -> memoryview:
         """Where the next bytes go; never empty. Frames that were taken before are no longer good."""
+        if not self.held:
+            return self._view
         if self._start:
             self._view[: self.held] = self._view[self._start : self._start + self.held]
             self._start = 0
@@ -106,17 +108,11 @@ class FrameCutter:
             self._grow()
         return self._view[self.held :]
 
-    def received(self, size: int) -> None:
-        """So many bytes were written into `room`."""
-        self.held += size
-
     def take(self) -> memoryview | None:
         """The body of the next whole frame, or None. Raises FrameTooLarge: the stream has lost its step."""
         if self.held < HEADER_BYTES:
-            if not self.held:
-                self._empty()
             return None
-        size = int.from_bytes(self._buffer[self._start : self._start + HEADER_BYTES], "big")
+        size = int.from_bytes(self._buffer[self._start : self._start + HEADER_BYTES])
         if size > self._limit:
             raise FrameTooLarge(f"a frame of {size} bytes is above the limit of {self._limit}")
         if self.held < HEADER_BYTES + size:
@@ -124,16 +120,15 @@ class FrameCutter:
         start = self._start + HEADER_BYTES
         self._start = start + size
         self.held -= HEADER_BYTES + size
-        return self._view[start : self._start]
-
-    def _empty(self) -> None:
-        """Begin at the front again, and give back what only a large frame needed."""
-        self._start = 0
-        if len(self._buffer) > BUFFER_BYTES:
-            self._replace(bytearray(BUFFER_BYTES))
+        body = self._view[start : self._start]
+        if not self.held:
+            self._start = 0
+            if len(self._buffer) > BUFFER_BYTES:  # only a large frame needed it
+                self._replace(bytearray(BUFFER_BYTES))
+        return body
 
     def _grow(self) -> None:
-        size, claimed = len(self._buffer), int.from_bytes(self._buffer[:HEADER_BYTES], "big")
+        size, claimed = len(self._buffer), int.from_bytes(self._buffer[:HEADER_BYTES])
         grown = bytearray(max(min(size * 4, HEADER_BYTES + claimed), size + BUFFER_BYTES))
         grown[:size] = self._buffer
         self._replace(grown)

@@ -1,13 +1,12 @@
-"""Finished turns become memory files: the queue, its worker process, and what decides what to keep.
+"""Finished turns become memory files: a queue, a worker process, and what decides what to keep.
 
-    the daemon                                                       the worker, spawned, one event at a time
-    intake -> pipeline -> queue | shelf -> spool, dead
-                 |
-              handover -> gate, hand -> supervisor -> incarnation == Queue ==> worker -> rules | llm
-                 ^                                       |                        |
-                 +------------- reports -----------------+ <===== Pipe ==== documents -> journal -> files
+    daemon                                                          worker, spawned, one task at a time
+    intake -> service -> queue -> dispatcher -> supervisor -> worker_process == Queue ==> worker
+                |                  |  ^   ^                                      |          |
+                |                gate |   +------------- reports ------------ <= Pipe =  rules | llm
+                +--- state.Events ----+                                              documents -> files
 
-`intake` cuts out what must not come in, `pipeline` acknowledges, `queue` holds the line and `shelf` what is
-on disk; `handover` gives the worker one event and ends it once. Capture never talks to the indexer: it
-writes files (design.md section 6 "Capture", ADR-0046).
+`intake` cuts out what must not come in, `service` answers with a word, `queue` holds the line, `dispatcher`
+gives the worker one event and ends it once. What an event comes to is written to the state before the worker
+puts a file in place (ADR-0046). Capture never talks to the indexer: it writes files.
 """

@@ -1,7 +1,7 @@
-"""The seam behind which it is decided what is worth keeping: a rule set, or a chat model.
+"""What decides what is worth keeping: a rule set, or a chat model.
 
-Both get the same window and the same heads and answer with unchecked proposals; what becomes of those is
-decided in `documents`, for both alike.
+Both get the same window and the same list of known memories and answer with unchecked proposals; what becomes
+of those is decided in `documents`, for both alike.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from forged.capture.values import Classified, Event, Head, Usage
+from forged.capture.values import Classified, KnownMemory, Usage
 from forged.errors import ProviderError
+from forged.state import Event
 
 
 class CallFailed(ProviderError):  # noqa: N818 - reads as what happened
@@ -27,7 +28,7 @@ class Classifier(Protocol):
     """Window to proposals."""
 
     async def classify(
-        self, event: Event, heads: Sequence[Head], *, deadline: float, attempts: int
+        self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
         """Return what to keep, which is mostly nothing.
 

@@ -1,9 +1,10 @@
 """One event after the other to the worker, and what becomes of each: done, tried again, or given up.
 
-The worker has one event at a time, and whatever ends that (a report, a death, a purge) ends it once. An event
-leaves the line only when its files are gone from the spool or lie among the dead; if the disk does not allow
-that, the same end is tried again and the worker is not asked twice. Nothing that a hand-over needs may end
-the daemon: a ranking that fails or hangs costs the classifier its list and nobody else anything.
+The worker first finds out what an event comes to. That is written down, with ids, before the worker may put
+the first file in place; so an event that comes again is only linked, and a file that is there already is one
+that is done. An event leaves the queue only when it has left the disk or lies among the dead; if the disk
+does not allow that, it is tried again and the worker is not asked twice. Nothing that an event needs on its
+way may end the daemon: a ranking that fails or hangs costs the classifier its list and nobody else anything.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
+from forged.capture.attempt import STORAGE_RETRY_S, Attempt
 from forged.capture.gate import Gate
-from forged.capture.hand import Hand
 from forged.capture.queue import CaptureQueue, Waiting
-from forged.capture.shelf import Shelf
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
+    Classify,
+    Decided,
     Done,
-    Event,
     Failed,
-    Head,
-    Journalled,
+    KnownMemory,
+    Link,
     Linked,
     Ready,
     Report,
@@ -32,54 +33,61 @@ from forged.capture.values import (
 )
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
-from forged.files.roots import Root
 from forged.memory import utc_now
-from forged.state.pauses import Pauses
+from forged.state import Document, Event, State, digest
 
 logger = logging.getLogger(__name__)
 
-_BURIAL_RETRY_S = 60.0
+_GIVE_UP_RETRY_S = 60.0
 # What a worker may take beyond its classifier's time limit: the scan of a large store, and its files.
 _GRACE_S = 60.0
 _RANK_S = 5.0
+_SETTLE_S = 1.0
 
-Rank = Callable[[Event], Awaitable[tuple[Head, ...]]]
-Written = Callable[[Root, frozenset[str]], object]
+Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
+Written = Callable[[str, frozenset[str]], object]
 MakeSupervisor = Callable[..., Supervisor]
 
 
-class HandOver:
-    """One for the daemon. `rank` attaches heads to an event, `written` is told of every file."""
+class Dispatcher:
+    """One for the daemon; `attempt` is what is under way, or None.
+
+    `rank` finds the memories that a classifier should know about, `written` is told of the top of
+    a root and the file that was put there.
+    """
 
     def __init__(
         self,
         *,
         settings: WorkerSettings,
         queue: CaptureQueue,
-        shelf: Shelf,
+        state: State,
         gate: Gate,
-        pauses: Pauses,
         metrics: Metrics,
         rank: Rank,
         written: Written,
+        keeps: bool,
         make_supervisor: MakeSupervisor,
         clock: Callable[[], float],
     ) -> None:
-        """`clock` gives seconds that never go back."""
+        """`keeps` false drops what is given up; `clock` gives seconds that never go back."""
         self._limit_s = settings.timeout_s + _GRACE_S
         self._queue = queue
-        self._shelf = shelf
+        self._events = state.events
+        self._forgotten = state.forgotten
+        self._pauses = state.pauses
         self._gate = gate
-        self._pauses = pauses
         self._metrics = metrics
         self._rank = rank
         self._written = written
+        self._keeps = keeps
         self._clock = clock
         self.supervisor = make_supervisor(
             settings, on_report=self._report, on_death=self._died, on_change=self.wake
         )
         self._changed = asyncio.Event()
-        self.hand: Hand | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        self.attempt: Attempt | None = None
         self.last_success = self.last_error = ""
 
     async def run(self) -> None:
@@ -92,26 +100,36 @@ class HandOver:
         """Something may have changed; look again."""
         self._changed.set()
 
-    def disowned(self, event_ids: frozenset[str]) -> tuple[Waiting, ...]:
-        """If one of these is in hand, it is not tried again; returns it."""
-        if self.hand is None or self.hand.event_id not in event_ids:
+    def cancel_retry(self, event_ids: frozenset[str]) -> tuple[Waiting, ...]:
+        """If one of these is under way, it is not tried again; returns it."""
+        if self.attempt is None or self.attempt.event_id not in event_ids:
             return ()
-        self.hand.unwanted = True
-        return (self.hand.waiting,)
+        self.attempt.is_cancelled = True
+        return (self.attempt.waiting,)
 
-    def is_unwanted(self, event: Event) -> bool:
-        return self.hand is not None and self.hand.unwanted and self.hand.event_id == event.id
+    def is_cancelled(self, event: Event) -> bool:
+        return self.attempt is not None and self.attempt.is_cancelled and self.attempt.event_id == event.id
 
     @property
     def waits_for(self) -> str:
-        """Why nothing is handed over although something waits."""
-        now = self._clock()
-        if shut := self._gate.why(now):
+        """Why nothing is given to the worker although something waits."""
+        if shut := self._gate.why(self._clock()):
             return shut
         held = [self._pauses.reason(event.tops) for event in self._queue.events()]
         return held[0] if held and all(held) else ""
 
-    # --- handing over ---------------------------------------------------------------------------------
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Have something done that nobody waits for."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def settle(self) -> None:
+        """Let what was started end, for a moment."""
+        if self._background:
+            await asyncio.wait(self._background, timeout=_SETTLE_S)
+
+    # --- giving ---------------------------------------------------------------------------------------
 
     async def _steps(self) -> None:
         while True:
@@ -123,163 +141,204 @@ class HandOver:
 
     async def _step(self) -> float | None:
         """Give the worker an event if it can have one; seconds until it is worth another look."""
-        if self.hand is not None or not self.supervisor.ready:
+        if self.attempt is not None or not self.supervisor.ready:
             return None
         now = self._clock()
         waiting = self._queue.take(now, self._is_held)
         if waiting is None:
             return self._wait_s(now)
-        event = waiting.event
-        if not (waiting.given_up or self._needs_no_call(event) or self._gate.admits(event, now)):
+        if not (waiting.given_up or self._is_decided(waiting.event) or self._gate.admits(waiting.event, now)):
             self._queue.put_back(now, 0.0)
             return 0.0  # what needs no call may still go
-        self.hand = Hand(waiting, now)
-        heads = () if waiting.given_up else await self._heads(event)
-        if self._may_go(self.hand):
-            self.hand.given = True
-            told = None if self._shelf.is_orphan(event.id) else event
-            self.supervisor.give(Task(event.id, told, heads, self._gate.attempts), self._limit_s)
+        self.attempt = Attempt(waiting, now)
+        if waiting.given_up:
+            self._requeue_or_end(0.0)
+        elif self._is_decided(waiting.event):
+            await self._link(self.attempt)
         else:
-            self._again(0.0)
+            await self._classify(self.attempt)
         return None
 
-    def _may_go(self, hand: Hand) -> bool:
-        """Whether an event may still be given: the ranking took its time."""
-        ended = hand.unwanted or hand.waiting.given_up
-        return not ended and self.supervisor.ready and not self._is_paused(hand.waiting.event)
+    async def _classify(self, attempt: Attempt) -> None:
+        event = attempt.waiting.event
+        known = await self._known(event)  # takes its time, and much may happen meanwhile
+        ended = attempt.is_cancelled or attempt.waiting.given_up or self._is_paused(event)
+        if ended or not self.supervisor.ready:
+            self._requeue_or_end(0.0)
+        else:
+            forgotten = self._forgotten.digests() if self._forgotten.known else frozenset()
+            self._give(attempt, Classify(event, known, self._gate.attempts, forgotten))
+
+    async def _link(self, attempt: Attempt) -> None:
+        """Write down what was decided, if it is not yet, and let the worker put it in place."""
+        documents = self._events.documents(attempt.event_id) or ()
+        if not self._events.is_journalled(attempt.event_id):
+            try:
+                await self._events.journal(attempt.event_id)
+            except StoreError as error:
+                self._metrics.capture_failures += 1
+                self.last_error = str(error)
+                self._requeue_or_end(STORAGE_RETRY_S)
+                return
+            attempt.has_progress = True
+        if attempt.is_cancelled or not self.supervisor.ready:
+            self._requeue_or_end(0.0)
+        else:
+            self._give(attempt, Link(attempt.event_id, self._still_wanted(documents)))
+
+    def _give(self, attempt: Attempt, task: Task) -> None:
+        attempt.is_given = True
+        self.supervisor.give(task, self._limit_s)
+
+    def _still_wanted(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
+        """Documents but for those that were forgotten meanwhile, which must not be written anywhere."""
+        if not self._forgotten.known:
+            return documents
+        forgotten = self._forgotten.digests()
+        return tuple(
+            document
+            for document in documents
+            if digest(document.root.top, document.memory.content) not in forgotten
+        )
+
+    async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
+        """What the classifier should know about; it can do without."""
+        try:
+            async with asyncio.timeout(_RANK_S):
+                return await self._rank(event)
+        except (ForgedError, TimeoutError) as error:
+            logger.debug("no known memories event=%s error=%s", event.id, error)
+        except Exception:
+            logger.exception("no known memories event=%s", event.id)
+        return ()
 
     def _wait_s(self, now: float) -> float | None:
         waits = (self._queue.wait_s(now, self._is_held), self._gate.wait_s(now) or None)
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _is_held(self, event: Event) -> bool:
-        shut = self._gate.wait_s(self._clock()) > 0 and not self._needs_no_call(event)
+        shut = self._gate.wait_s(self._clock()) > 0 and not self._is_decided(event)
         return shut or self._is_paused(event)
 
     def _is_paused(self, event: Event) -> bool:
         return bool(self._pauses.reason(event.tops))
 
-    def _needs_no_call(self, event: Event) -> bool:
-        return self._shelf.is_decided(event.id)
-
-    async def _heads(self, event: Event) -> tuple[Head, ...]:
-        """What the classifier should know about; it can do without (B76)."""
-        if self._needs_no_call(event):
-            return ()
-        try:
-            async with asyncio.timeout(_RANK_S):
-                return await self._rank(event)
-        except (ForgedError, TimeoutError) as error:
-            logger.debug("no heads event=%s error=%s", event.id, error)
-        except Exception:
-            logger.exception("no heads event=%s", event.id)
-        return ()
+    def _is_decided(self, event: Event) -> bool:
+        """Whether it is known what the event comes to: no model is asked then."""
+        return self._events.documents(event.id) is not None
 
     # --- what the worker says -------------------------------------------------------------------------
 
     def _report(self, report: Report) -> None:
         if isinstance(report, Ready):
             return  # `on_change` tells
-        hand = self.hand
-        if hand is None or not hand.given or hand.event_id != report.event_id:
+        attempt = self.attempt
+        if attempt is None or not attempt.is_given or attempt.event_id != report.event_id:
             logger.warning("report about another event=%s", report.event_id)
             return
         match report:
-            case Journalled():
-                hand.decided()
-                self._shelf.decided(report.event_id)
-                self._answered(report)
-            case Linked():  # so there is a journal, whoever wrote it
-                hand.linked_one()
-                self._shelf.decided(report.event_id)
-                self._written(report.root, frozenset({report.path}))
+            case Decided():
+                self._decided(attempt, report)
+            case Linked():
+                attempt.linked_one()
+                self._written(report.root.top, frozenset({report.path}))
             case Done():
-                self._done(hand, report)
+                self._done(attempt, report)
             case Failed():
-                self._failed(hand, report)
+                self._failed(attempt, report)
 
-    def _answered(self, report: Journalled | Done) -> None:
-        """Of the two the first that comes says what was paid for and left out; the other says nothing."""
+    def _decided(self, attempt: Attempt, report: Decided) -> None:
         self._gate.answered(report.usage)
         self._metrics.capture_invalid += report.tally.invalid
         self._metrics.capture_duplicates += report.tally.duplicates
         self._metrics.secrets_redacted += report.tally.secrets
+        documents = self._still_wanted(report.documents)
+        if not documents:
+            self._done(attempt, Done(report.event_id))
+            return
+        attempt.is_given = False
+        self._events.decided(report.event_id, documents)
+        self.start(self._link(attempt))
 
-    def _done(self, hand: Hand, report: Done) -> None:
-        hand.given = False
-        self._answered(report)
+    def _done(self, attempt: Attempt, report: Done) -> None:
+        attempt.is_given = False
         self._metrics.captures_finished += 1
         self._metrics.captured += report.written
         self.last_success = utc_now()
         self.last_error = f"not written: {', '.join(report.failed)}" if report.failed else ""
-        if self.has_files(hand.waiting):
-            self._shelf.start(self._finish(hand.waiting))
-        else:
-            self._settled()
+        self._finish(attempt.waiting)
 
-    def _failed(self, hand: Hand, report: Failed) -> None:
+    def _failed(self, attempt: Attempt, report: Failed) -> None:
         self._metrics.capture_failures += 1
-        self._gate.failed(hand.waiting.event, report)
-        self._shelf.touched(report.event_id)
+        if not self._is_decided(attempt.waiting.event):
+            self._gate.failed(attempt.waiting.event, report)
         if self.last_error != report.message:
             logger.warning(
                 "capture failed event=%s reason=%s error=%s", report.event_id, report.reason, report.message
             )
         self.last_error = report.message
-        self._again(hand.failed(report))
+        self._requeue_or_end(attempt.failed(report))
 
     def _died(self, reason: str) -> None:
-        hand = self.hand
-        if hand is None or not hand.given:
+        attempt = self.attempt
+        if attempt is None or not attempt.is_given:
             return
-        if not self._needs_no_call(hand.waiting.event):
-            self._gate.lost(hand.waiting.event)
-        self._shelf.touched(hand.event_id)
-        hand.died(reason)
-        logger.info("worker died event=%s kills=%d reason=%s", hand.event_id, hand.waiting.kills, reason)
-        self._again(0.0)
+        if not self._is_decided(attempt.waiting.event):
+            self._gate.lost(attempt.waiting.event)
+        attempt.died(reason)
+        logger.info(
+            "worker died event=%s kills=%d reason=%s", attempt.event_id, attempt.waiting.kills, reason
+        )
+        self._requeue_or_end(0.0)
 
-    # --- ends of an event -----------------------------------------------------------------------------
+    # --- ends of an attempt ---------------------------------------------------------------------------
 
-    def has_files(self, waiting: Waiting) -> bool:
-        return waiting.on_disk or self._shelf.may_hold(waiting.event.id)
-
-    def _again(self, delay_s: float) -> None:
-        """Let the event in hand wait again, unless this is its end."""
-        assert self.hand is not None
-        waiting = self.hand.waiting
-        if self.hand.unwanted:
-            self._shelf.start(self._finish(waiting))
+    def _requeue_or_end(self, delay_s: float) -> None:
+        """Let the event wait again, unless this is its end."""
+        assert self.attempt is not None
+        waiting = self.attempt.waiting
+        if self.attempt.is_cancelled:
+            self._finish(waiting)
         elif waiting.given_up:
-            self._shelf.start(self._bury(waiting))
+            self.start(self._give_up(waiting))
         else:
-            self._put_back(delay_s)
+            self._requeue(delay_s)
 
-    def _put_back(self, delay_s: float) -> None:
-        self.hand = None
+    def _requeue(self, delay_s: float) -> None:
+        self.attempt = None
         self._queue.put_back(self._clock(), delay_s)
         self.wake()
 
-    async def _finish(self, waiting: Waiting) -> None:
-        """Nothing more is to be done for the event: its file goes, then its journal."""
-        await self._shelf.remove(waiting.event.id)
-        self._settled()
-
-    async def _bury(self, waiting: Waiting) -> None:
-        try:
-            await self._shelf.bury(waiting.event, waiting.given_up)
-        except StoreError as error:
-            logger.warning("cannot set aside event=%s error=%s", waiting.event.id, error)
-            assert self.hand is not None
-            if self.hand.unwanted:
-                await self._finish(waiting)
-            else:
-                self._put_back(_BURIAL_RETRY_S)
+    def _finish(self, waiting: Waiting) -> None:
+        """Nothing more is to be done for the event."""
+        if self._events.holds(waiting.event.id) or self._is_decided(waiting.event):
+            self.start(self._remove(waiting))
         else:
-            logger.warning("event set aside event=%s reason=%s", waiting.event.id, waiting.given_up)
-            self._settled()
+            self._leave_queue()
 
-    def _settled(self) -> None:
+    async def _remove(self, waiting: Waiting) -> None:
+        await self._events.remove(waiting.event.id)
+        self._leave_queue()
+
+    async def _give_up(self, waiting: Waiting) -> None:
+        """Where nothing that waits may be on disk, nothing that was given up may either: it is dropped."""
+        if not self._keeps:
+            await self._remove(waiting)
+            return
+        try:
+            await self._events.give_up(waiting.event, waiting.given_up)
+        except StoreError as error:
+            logger.warning("cannot give up event=%s error=%s", waiting.event.id, error)
+            assert self.attempt is not None
+            if self.attempt.is_cancelled:
+                await self._remove(waiting)
+            else:
+                self._requeue(_GIVE_UP_RETRY_S)
+        else:
+            logger.warning("event given up event=%s reason=%s", waiting.event.id, waiting.given_up)
+            self._leave_queue()
+
+    def _leave_queue(self) -> None:
         self._queue.finish()
-        self.hand = None
+        self.attempt = None
         self.wake()

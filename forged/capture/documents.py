@@ -1,15 +1,13 @@
 """From what a classifier proposes to the documents that are written: every rule that a proposal must pass.
 
-A model's answer is a guess by somebody who read the conversation and anything that was pasted into it. So
-each proposal is judged alone, and one that breaks a rule costs only itself (B79, bug 22). Links are kept
-only where they lead to a memory that the event may see, and a version is always based on the head of its
-chain, because two branches of one fact cannot both be the newest (bug 25).
+`decide` takes proposals, which may hold anything: a model's answer is a guess by somebody who read the
+conversation and whatever was pasted into it. Each proposal is judged alone, and one that breaks a rule costs
+only itself. Links are kept only where they lead to a memory that the event may see, and a version is always
+based on the head of its chain, because two branches of one fact cannot both be the newest.
 
 What is known is not written again. That includes a superseded version that came from the same session: a
-window is sent whole every turn (B74), so the statement that was replaced is still in it and would otherwise
-replace its successor. Said in another session, the old choice is a new one.
-
-A pure function, so that the worker can journal its result before any file is touched.
+window is sent whole every turn, so the statement that was replaced is still in it and would otherwise replace
+its successor. Said in another session, the old choice is a new one.
 """
 
 from __future__ import annotations
@@ -17,25 +15,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from forged.capture.values import (
-    MAX_CONTENT_BYTES,
-    MOST_DOCUMENTS,
-    TRIGGERS,
-    Classified,
-    Document,
-    Event,
-    Proposal,
-    Tally,
-)
+from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Tally
 from forged.files.roots import Root
 from forged.map.chains import link
-from forged.memory import Category, Memory, Related, Relationship, new_id
-from forged.state.forgotten import digest
+from forged.memory import Category, Memory, Related, Relationship, Trigger, new_id
+from forged.state import Document, Event, digest
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import Texts, content_words
 
 MOST_RELATED = 8
 
+# What a file says about its origin, in the words of the file format.
+_TRIGGERS: dict[str, Trigger] = {
+    "turn": Trigger.CADENCE,
+    "session_end": Trigger.CADENCE,
+    "compaction": Trigger.COMPACTION,
+    "explicit": Trigger.EXPLICIT,
+}
 _CATEGORIES = frozenset(Category)
 _RELATIONSHIPS = frozenset(Relationship)
 # "The API token is [redacted]" tells nobody anything.
@@ -85,7 +81,7 @@ class _Deciding:
         self._now = now
 
     def judge(self, proposal: Proposal) -> None:
-        root = self._event.root_of(proposal.scope)
+        root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
         if root is None or proposal.category not in _CATEGORIES or not content:
             self.invalid += 1
@@ -99,6 +95,8 @@ class _Deciding:
             self._compared.add(content)
 
     def _was_forgotten(self, content: str) -> bool:
+        if not self._forgotten:
+            return False
         return any(digest(root.top, content) in self._forgotten for root in self._event.roots)
 
     def _presentable(self, content: str) -> str:
@@ -138,7 +136,7 @@ class _Deciding:
     def _memory(self, root: Root, content: str, proposal: Proposal) -> Memory:
         home = self._home_of.get(proposal.supersedes)
         head = self._head(root, proposal.supersedes) if home == root else None
-        # A repo memory must not replace one of the user in every other repo (bug 26).
+        # A repo memory must not replace one of the user in every other repo.
         refined = [Related(proposal.supersedes, Relationship.REFINES)] if home not in (None, root) else []
         return Memory(
             id=new_id(),
@@ -149,7 +147,7 @@ class _Deciding:
             scope=root.scope,
             category=proposal.category,
             session_id=self._session,
-            trigger=TRIGGERS[self._event.kind],
+            trigger=_TRIGGERS[self._event.kind],
             supersedes=None if head is None else head.id,
             related=self._edges([*refined, *proposal.related]),
         )

@@ -1,22 +1,23 @@
-"""Whether the next event may cost a model call: an endpoint that fails and a limit that is reached shut it.
+"""Whether the next event may cost a model call: not while the endpoint fails, nor beyond a limit.
 
-The breaker and the governor each say when another call may go; here it is asked, remembered until then, and
-told what a call came to. What needs no call (the built-in rules, an event that was decided before) passes
-at any time. The governor is asked again every minute at the latest: seconds on a clock that stands still in
-a suspended machine say little about midnight.
+The breaker and the governor each say when another call may go; the gate asks them, remembers the answer until
+then, and tells them what a call came to. What needs no call (the built-in rules, an event that was decided
+before) passes at any time. The governor is asked again every minute at the latest: seconds on a clock that
+stands still in a suspended machine say little about midnight.
 """
 
 from __future__ import annotations
 
-from forged.capture.values import Event, Failed, Usage
+from forged.capture.values import Failed, Usage
 from forged.models.budget import Breaker, Governor
+from forged.state import Event
 from forged.text.tokens import BYTES_PER_TOKEN
 
 _LOOK_AGAIN_S = 60.0
 _ATTEMPTS = 2
 _PROMPT_TOKENS = 1500  # of a classifier's prompt without the window, roughly
 _PURPOSE = "capture"
-_AFTER_THE_CALL = frozenset({"storage", "unwritten", "gone", "internal"})
+_NO_CALL_FAILED = frozenset({"storage", "internal"})
 
 
 class Gate:
@@ -33,11 +34,11 @@ class Gate:
     @property
     def attempts(self) -> int:
         """How many calls an event may cost that passes now: one, if it only tries the endpoint."""
-        return 1 if self._breaker.is_probe else _ATTEMPTS
+        return 1 if self._asks_model and self._breaker.is_probe else _ATTEMPTS
 
     def wait_s(self, now: float) -> float:
         """Seconds until it is worth another question, 0 if it is now."""
-        return max(self._breaker.wait_s(now), self._until - now, 0.0)
+        return max(self._breaker.wait_s(now), self._until - now, 0.0) if self._asks_model else 0.0
 
     def why(self, now: float) -> str:
         """Why nothing passes, or nothing."""
@@ -64,15 +65,14 @@ class Gate:
             self._breaker.succeeded()
 
     def failed(self, event: Event, report: Failed) -> None:
-        """An event was not finished; whether calls are to blame is for the report to say."""
-        if report.reason in _AFTER_THE_CALL:
-            self.answered(report.usage)
-        elif self._asks_model:
-            unsaid = report.reason == "timeout" and not report.usage.calls
-            usage = _guessed(event) if unsaid else report.usage
-            self._spend(usage, failed=usage.calls)
-            self._failure = report.message
-            self._breaker.failed(report.reason, report.retry_after_s)
+        """It was not found out what an event comes to; the report says whether calls are to blame."""
+        if not self._asks_model or report.reason in _NO_CALL_FAILED:
+            return
+        unsaid = report.reason == "timeout" and not report.usage.calls
+        usage = _guessed(event) if unsaid else report.usage
+        self._spend(usage, failed=usage.calls)
+        self._failure = report.message
+        self._breaker.failed(report.reason, report.retry_after_s)
 
     def lost(self, event: Event) -> None:
         """A worker died that may have been waiting for the model: the call counts by its estimate."""

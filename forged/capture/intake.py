@@ -1,9 +1,8 @@
-"""From what was said to what capture keeps of it: the first of the two gates.
+"""From what was said to what capture keeps of it: the first of the two gates for secrets.
 
-Nothing waits, is written to the spool or leaves for a model that has not passed here (design.md sections 6
-and 9): our own injections are cut out, because they must neither be learnt nor take up room, then the newest
-messages that fit are kept, without secrets. Messages are read from the newest back, so the cost is that of
-the window and not that of the conversation.
+`take_in` returns the newest messages that fit, without our own injections, which must neither be learnt nor
+take up room, and without secrets. Nothing waits, is stored or leaves for a model that has not passed here.
+Messages are read from the newest back, so the cost is that of the window and not that of the conversation.
 """
 
 from __future__ import annotations

@@ -18,10 +18,11 @@ from forged import conversation
 from forged.capture import reply
 from forged.capture.classifier import CallFailed
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
-from forged.capture.values import Classified, Event, Head, Usage
+from forged.capture.values import Classified, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ProviderError, SizeRefused
 from forged.models import ChatModel, Completion, Prompt
+from forged.state import Event
 from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class LlmClassifier:
         self._schema: dict[str, object] | None = SCHEMA
 
     async def classify(
-        self, event: Event, heads: Sequence[Head], *, deadline: float, attempts: int
+        self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
         """Return what the model proposes; see `Classifier`. An empty window asks nobody.
 
@@ -56,7 +57,7 @@ class LlmClassifier:
         if time.monotonic() >= deadline:
             raise CallFailed(_late(), spent)
         while True:
-            user, left = user_prompt(window, heads), left - 1
+            user, left = user_prompt(window, known), left - 1
             try:
                 completion = await self._ask(user, schema, deadline)
             except ProviderError as error:

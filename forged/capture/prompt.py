@@ -12,12 +12,12 @@ import re
 from collections.abc import Sequence
 
 from forged import conversation
-from forged.capture.values import Head
+from forged.capture.values import KnownMemory
 from forged.conversation import Utterance
 from forged.memory import Category, Relationship, Scope
 from forged.text import prompts
 
-# Characters of one listed memory, and of the whole list: about 2,000 tokens (behaviours.md bug 31).
+# Characters of one listed memory, and of the whole list: about 2,000 tokens.
 _LINE_LIMIT = 200
 _LIST_LIMIT = 8_000
 _LABEL_LIMIT = 40
@@ -55,14 +55,14 @@ SCHEMA: dict[str, object] = {
 }
 
 
-def user_prompt(window: Sequence[Utterance], heads: Sequence[Head]) -> str:
-    """Return the window between its marks, then the existing memories if there are any (B75).
+def user_prompt(window: Sequence[Utterance], known: Sequence[KnownMemory]) -> str:
+    """Return the window between its marks, then the existing memories if there are any.
 
-    `window` is not empty; `heads` come nearest first, and the list ends where it would grow too long.
+    `window` is not empty; `known` come nearest first, and the list ends where it would grow too long.
     """
     mark = f"======== {hashlib.sha256(window[0].text.encode('utf-8', 'replace')).hexdigest()[:12]} ========"
     said = conversation.as_text([_unmistakable(utterance) for utterance in window])
-    existing = f"EXISTING MEMORIES\n{_listed(heads)}\n\n" if heads else ""
+    existing = f"EXISTING MEMORIES\n{_listed(known)}\n\n" if known else ""
     return _ASK.substitute(mark=mark, said=said, existing=existing)
 
 
@@ -75,10 +75,10 @@ def _unmistakable(utterance: Utterance) -> Utterance:
     return Utterance(utterance.role, _SPEAKER.sub("> ", utterance.text))
 
 
-def _listed(heads: Sequence[Head]) -> str:
+def _listed(known: Sequence[KnownMemory]) -> str:
     lines: list[str] = []
     room = _LIST_LIMIT
-    for head in heads:
+    for head in known:
         line = _line(head)
         room -= len(line) + 1
         if room < 0:
@@ -87,7 +87,7 @@ def _listed(heads: Sequence[Head]) -> str:
     return "\n".join(lines)
 
 
-def _line(head: Head) -> str:
+def _line(head: KnownMemory) -> str:
     label = f"{_plain(head.scope, _LABEL_LIMIT)}/{_plain(head.category, _LABEL_LIMIT)}"
     return f"- [{_plain(head.id, _LINE_LIMIT)}] ({label}) {_plain(head.first_line, _LINE_LIMIT)}"
 

@@ -1,16 +1,17 @@
 """Events that wait for the worker: their order, who takes whose place, and who has to go when it is too much.
 
-Every turn event carries the whole window since the last summary, so of two that begin at the same message
-only the newer is worth a model call (design.md section 6, reliability-anchors.md A7). Dropping the newest
-when a queue is full, as the seed does, loses just what no other event contains. It takes the older one's
-place in the line, for a session that never pauses would otherwise be sent to the end for ever. Another
-window, after a summary, contains other text: both wait.
+`add` puts an event in the line and tells who left for it; `take`, `put_back` and `finish` lend the first one
+out; `drop` removes what is not wanted any more. Nothing is raised.
 
-Sessions are served first come, first served, and each in its own order. Whoever has to wait (a back-off, a
-paused repository) holds up its own session only. The event in hand stays in the line, where `put_back`
-leaves it; it counts everywhere, and is never replaced, evicted or dropped.
+A turn's event carries the whole window since the last summary, so of two that begin at the same message only
+the newer is worth a model call. It takes the older one's place in the line, for a session that never pauses
+would otherwise be sent to the end for ever. Another window, after a summary, contains other text: both wait.
 
-No clock, no disk, no lock: the pipeline brings the time and does what the answers say.
+Sessions are served first come, first served, and each in its own order. An event that has to wait (a
+back-off, a paused repository) holds up its own session only. The event that is taken stays in the line, where
+`put_back` leaves it; it counts everywhere, and is never replaced, evicted or dropped.
+
+No clock, no disk, no lock: the service brings the time and does what the answers say.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from forged.capture.values import Event
+from forged.state import Event
 
 # A compaction or an end of session tells of the same window as a turn would; what a user asked to remember
 # is about something of its own.

@@ -1,10 +1,10 @@
 """What a classifier model answered, made of it what can be: proposals, and a count of what were none.
 
-Models fence, explain, wrap, think aloud, leave commas behind and stop in the middle (behaviours.md bug 22).
-So the first array of memories is found by decoding JSON from every bracket on, never by a pattern over the
-text, which brackets inside strings would deceive. Where the array as a whole is broken, the objects in it
-are taken one by one, and a bad one costs only itself. What is no JSON is an answer that keeps nothing, not
-an error (B78). The reply is untrusted: its length, its depth and the number of tries are bounded.
+`read` takes any text and raises nothing. Models fence, explain, wrap, think aloud, leave commas behind and
+stop in the middle. So the first array of memories is found by decoding JSON from every bracket on, never by a
+pattern over the text, which brackets inside strings would deceive. Where the array as a whole is broken, the
+objects in it are taken one by one, and a bad one costs only itself. What is no JSON is an answer that keeps
+nothing. The reply is untrusted: its length, its depth and the number of tries are bounded.
 """
 
 from __future__ import annotations

@@ -1,33 +1,32 @@
 """Capture as the daemon sees it: what it accepts, what waits, and what a person may do about it.
 
-The queue is the daemon's; the worker has one event at a time. An event leaves only when its memories are on
-disk, so whatever dies in between is done again, and done again it changes nothing that is visible: what was
-decided is journalled beside the event before a file appears (reliability-anchors.md 3.1). `durable` is said
-after fsync and then holds: such an event is never replaced, never evicted, and ends in memories or in dead/.
-
-`gate` says when an event may cost a call, `handover` what the worker does next, `shelf` what is on disk.
+`accept` takes an event and answers with a word. `durable` is said when the event is on stable storage, and
+then holds: such an event is never replaced, never evicted, and ends in memories or among the dead. An event
+leaves only when its memories are on disk, so whatever dies in between is done again, and done again it
+changes nothing that is visible. `run` does the work until it is cancelled; `close` comes after that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.capture.dispatcher import HandOver, MakeSupervisor, Rank, Written
+from forged.capture.dispatcher import Dispatcher, MakeSupervisor, Rank, Written
 from forged.capture.gate import Gate
 from forged.capture.queue import CaptureQueue, Change
-from forged.capture.shelf import Shelf, Unwanted
-from forged.capture.spool import Buried, Spool
 from forged.capture.supervisor import Supervisor
-from forged.capture.values import Event, WorkerSettings
+from forged.capture.values import WorkerSettings
 from forged.config.known_models import BUILTIN_RULES
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models.budget import Breaker, Governor
-from forged.state.pauses import Pauses
+from forged.state import DeadEvent, Event, State, Unwanted, texts_of
+
+logger = logging.getLogger(__name__)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -37,7 +36,7 @@ class Outcome(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
     """What status shows of capture beside the counters; the fields of the wire's CaptureReport."""
 
     state: str
@@ -56,15 +55,18 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pipeline:
-    """One for the daemon. `rank` attaches heads to an event, `written` is told of every file."""
+    """One for the daemon.
+
+    `rank` finds the memories that a classifier should know about, `written` is told of the top of
+    a root and the file that was put there.
+    """
 
     def __init__(
         self,
         *,
         settings: WorkerSettings,
-        spool: Spool,
+        state: State,
         governor: Governor,
-        pauses: Pauses,
         metrics: Metrics,
         rank: Rank,
         written: Written,
@@ -75,27 +77,28 @@ class Pipeline:
         supervisor: MakeSupervisor = Supervisor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`keeps` false leaves everything in memory; `off` and `problem` say why nothing can be captured.
+        """`keeps` false leaves every event in memory; `off` and `problem` say why nothing can be captured.
 
         `supervisor` makes what keeps the worker; `clock` gives seconds that never go back.
         """
         self._classifier = settings.classifier
-        self._pauses = pauses
+        self._state = state
+        self._events = state.events
         self._metrics = metrics
+        self._keeps = keeps
         self.off = off
         self._problem = problem
         self._clock = clock
         self._queue = CaptureQueue(coalesce=coalesce)
-        self._shelf = Shelf(spool, keeps=keeps)
-        self._handing = HandOver(
+        self._dispatcher = Dispatcher(
             settings=settings,
             queue=self._queue,
-            shelf=self._shelf,
+            state=state,
             gate=Gate(governor, Breaker(clock), asks_model=settings.classifier != BUILTIN_RULES),
-            pauses=pauses,
             metrics=metrics,
             rank=rank,
             written=written,
+            keeps=keeps,
             make_supervisor=supervisor,
             clock=clock,
         )
@@ -110,7 +113,7 @@ class Pipeline:
         await self._taken_up.wait()  # what its session left comes before it
         if reason := self._refusal(event):
             return self._refused(reason)
-        if event.is_durable and self._shelf.keeps:
+        if event.is_durable and self._keeps:
             return await self._store(event)
         change = self._add(event, on_disk=False)
         if any(waiting.event is event for waiting in change.evicted):
@@ -126,7 +129,7 @@ class Pipeline:
             return self.off
         if self._closing:
             return "the daemon is stopping"
-        if reason := self._pauses.reason(event.tops):
+        if reason := self._state.pauses.reason(event.tops):
             return reason
         return "" if event.window else "nothing_to_capture"
 
@@ -136,7 +139,7 @@ class Pipeline:
 
     async def _store(self, event: Event) -> Outcome:
         try:
-            if not await self._shelf.put(event):
+            if not await self._events.put(event):
                 return self._refused("spool_full")
         except StoreError as error:
             return self._refused(f"storage_error: {error}")
@@ -148,39 +151,39 @@ class Pipeline:
         """Queue an event; what left the queue for it leaves the disk as well."""
         change = self._queue.add(event, on_disk=on_disk)
         for waiting in (*change.coalesced, *change.evicted):
-            if self._handing.has_files(waiting):
-                self._shelf.start(self._shelf.remove(waiting.event.id))
+            self._dispatcher.start(self._events.remove(waiting.event.id))
         self._metrics.captures_replaced += sum(waiting.event is not event for waiting in change.evicted)
-        self._handing.supervisor.want()
-        self._handing.wake()
+        self._dispatcher.supervisor.want()
+        self._dispatcher.wake()
         return change
 
     # --- what a person asks ---------------------------------------------------------------------------
 
     async def purge(self, unwanted: Unwanted) -> int:
-        """Take events that wait or were given up away for good, because their text was forgotten.
+        """Forget every event that holds an unwanted text; returns how many. Raises StoreError.
 
-        `unwanted` gets what was said in an event and what was decided about it. The worker may finish the one
-        that it has; nothing else comes of that. Raises StoreError if the dead could not be looked through.
+        What is in hand is finished by the worker or dies with it, and is not tried again.
         """
         await self._taken_up.wait()
-        ids = await self._shelf.among(self._queue.events(), unwanted)
-        dropped = (*self._queue.drop(lambda event: event.id in ids), *self._handing.disowned(ids))
+        ids = await asyncio.to_thread(self._unwanted, self._queue.events(), unwanted)
+        dropped = (*self._queue.drop(lambda event: event.id in ids), *self._dispatcher.cancel_retry(ids))
         for waiting in dropped:
-            if self._handing.has_files(waiting):
-                await self._shelf.remove(waiting.event.id)
-        return len(dropped) + await self._shelf.purge_dead(unwanted)
+            await self._events.remove(waiting.event.id)
+        return len(dropped) + await self._events.drop_unwanted(unwanted)
 
-    async def dead(self) -> tuple[Buried, ...]:
+    def _unwanted(self, events: Sequence[Event], unwanted: Unwanted) -> frozenset[str]:
+        return frozenset(
+            event.id for event in events if unwanted(texts_of(event, self._events.documents(event.id)))
+        )
+
+    async def dead(self) -> tuple[DeadEvent, ...]:
         """Events that were given up, oldest first. Raises StoreError."""
-        return tuple(item for item in await self._shelf.dead() if not self._waits(item.event.id))
+        return await self._events.dead()
 
     async def retry(self, event_id: str) -> bool:
         """Queue a dead event again; false if there is none of this id. Raises StoreError."""
         await self._taken_up.wait()
-        if self._waits(event_id):
-            return False
-        event = await self._shelf.revive(event_id)
+        event = await self._events.revive(event_id)
         if event is None:
             return False
         self._add(event, on_disk=True)
@@ -188,52 +191,48 @@ class Pipeline:
 
     async def drop(self, event_id: str) -> bool:
         """Erase a dead event; false if there is none of this id. Raises StoreError."""
-        return not self._waits(event_id) and await self._shelf.drop(event_id)
-
-    def _waits(self, event_id: str) -> bool:
-        """Whether it is in the line, as one is whose burial was cut short: it is not dead yet."""
-        return any(event.id == event_id for event in self._queue.events())
+        return await self._events.drop(event_id)
 
     def resumed(self) -> None:
         """What was paused may go on."""
-        self._handing.wake()
+        self._dispatcher.wake()
 
-    def state(self) -> State:
+    def state(self) -> CaptureState:
         state, reason = self._condition()
-        hand, supervisor = self._handing.hand, self._handing.supervisor
-        return State(
+        attempt, supervisor = self._dispatcher.attempt, self._dispatcher.supervisor
+        return CaptureState(
             state=state,
             reason=reason,
             classifier=self._classifier,
             worker_pid=supervisor.pid,
             worker_restarts=supervisor.restarts,
             turns=self._queue.turns,
-            spooled=self._shelf.count,
-            spool_bytes=self._shelf.bytes,
-            in_hand=hand.waiting.event.id if hand is not None else "",
-            in_hand_age_s=round(self._clock() - hand.since, 3) if hand is not None else 0.0,
-            last_success=self._handing.last_success,
+            spooled=self._events.count,
+            spool_bytes=self._events.bytes,
+            in_hand=attempt.event_id if attempt is not None else "",
+            in_hand_age_s=round(self._clock() - attempt.since, 3) if attempt is not None else 0.0,
+            last_success=self._dispatcher.last_success,
             last_error=self._last_error,
-            dead=self._shelf.dead_count,
+            dead=self._events.dead_count,
         )
 
     @property
     def _last_error(self) -> str:
-        return self._shelf.trouble or self._handing.last_error
+        return self._state.problem or self._events.trouble or self._dispatcher.last_error
 
     def _condition(self) -> tuple[str, str]:
         if self.off:
             return "off", self.off
-        if trouble := self._problem or self._handing.supervisor.problem:
+        if trouble := self._problem or self._dispatcher.supervisor.problem:
             return "failing", trouble
-        if paused := self._pauses.reason(()):
+        if not self._taken_up.is_set():
+            return "waiting", "what an earlier daemon left is being read"
+        if paused := self._state.pauses.reason(()):
             return "paused", paused
-        if self._handing.hand is not None:
+        if self._dispatcher.attempt is not None:
             return "busy", ""
         if len(self._queue):
-            return "waiting", self._handing.waits_for or self._last_error
-        if not self._taken_up.is_set():
-            return "waiting", "the spool is being read"
+            return "waiting", self._dispatcher.waits_for or self._last_error
         return "idle", ""
 
     # --- life -----------------------------------------------------------------------------------------
@@ -241,29 +240,39 @@ class Pipeline:
     async def run(self) -> None:
         """Take up what an earlier daemon left, keep a worker, and hand it one event after the other.
 
-        Ends by itself if there is nobody to hand anything to. What was accepted is kept then, for a daemon
-        that can classify it.
+        Without a classifier no worker is kept: what was accepted waits for a daemon that has one.
         """
         self._taken_up.clear()
         try:
-            await self._take_up()
+            await self._state.opened()
+            self._take_up()
         finally:
             self._taken_up.set()
-        if not (self.off or self._problem):
-            await self._handing.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._take_up_late())
+            if not (self.off or self._problem):
+                group.create_task(self._dispatcher.run())
 
     async def close(self) -> None:
-        """After `run` was cancelled: what only memory holds goes to the spool (B30)."""
+        """After `run` was cancelled: what only memory holds is stored for the next daemon."""
         self._closing = True
-        await self._shelf.settle()
-        waiting = [event for event in self._queue.in_memory() if not self._handing.is_unwanted(event)]
-        if waiting and self._shelf.keeps:
-            await self._shelf.put_all(waiting)
+        await self._dispatcher.settle()
+        waiting = [event for event in self._queue.in_memory() if not self._dispatcher.is_cancelled(event)]
+        if not waiting or not self._keeps:
+            return
+        try:
+            await self._events.put_all(waiting)
+        except StoreError as error:
+            logger.warning("waiting turns are lost events=%d error=%s", len(waiting), error)
+        else:
+            logger.info("waiting turns stored events=%d", len(waiting))
 
-    async def _take_up(self) -> None:
+    def _take_up(self) -> None:
         """What was acknowledged before the last end waits again, in its order."""
-        left = await self._shelf.load()
-        for event_id in left.orphans:
-            self._add(Event(id=event_id, kind="explicit"), on_disk=True)
-        for event in left.events:
+        for event in self._events.left():
             self._add(event, on_disk=True)
+
+    async def _take_up_late(self) -> None:
+        """The same, if the state could not be opened at first."""
+        await self._events.restored.wait()
+        self._take_up()

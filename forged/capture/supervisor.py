@@ -1,8 +1,9 @@
 """Keeps one capture worker alive: replaced when it dies, killed when it is stuck, gone when the daemon is.
 
-A worker that has run before is replaced at once, because what it had in hand waits. One that cannot even
-start says so in status and is tried again later and later: retrieval goes on meanwhile, and so does the
-acceptance of events. Nothing here blocks the event loop; `incarnation` says how.
+`run` keeps it until cancelled, `give` hands it a task; what it says and when it dies is told by callbacks. A
+worker that has run before is replaced at once, because its event waits. One that cannot even start says so in
+status and is tried again later and later: retrieval goes on meanwhile, and so does the acceptance of events.
+Nothing here blocks the event loop; `worker_process` says how.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from forged.capture.values import Done, Failed, Ready, Report, Task, WorkerSettings
-from forged.capture.worker_process import Incarnation, Target, work
+from forged.capture.values import Decided, Done, Failed, Ready, Report, Task, WorkerSettings
+from forged.capture.worker_process import Target, WorkerProcess, work
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class Supervisor:
         self._target = target
         self._patience = patience
         self._wanted = asyncio.Event()
-        self._current: Incarnation | None = None
+        self._current: WorkerProcess | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._limit_s = 0.0
         self._failed_starts = self._fruitless = 0
@@ -109,14 +110,14 @@ class Supervisor:
             self.restarts += 1
 
     async def _one_life(self) -> tuple[bool, str]:
-        """One incarnation from start to end: whether it was ever ready, and why it ended."""
-        self._current = one = Incarnation(self._target, self._settings, self._heard)
+        """One worker process from start to end: whether it was ever ready, and why it ended."""
+        self._current = one = WorkerProcess(self._target, self._settings, self._heard)
         self._expect(self._patience.ready_s, self._patience.slow_start_s)
         try:
             one.begin()
             await asyncio.wait({one.over})
         finally:
-            # Cancelled, it is still there. What it had in hand is safe in the spool or in the queue.
+            # If cancelled, the process still runs. Its event is safe on disk or in the queue.
             self.ready = False
             self._expect()
             one.kill("the daemon stops")
@@ -147,7 +148,7 @@ class Supervisor:
                 self._show(report.problem)
                 logger.info("worker ready pid=%d restarts=%d", report.pid, self.restarts)
                 self._on_change()
-            case Done() | Failed():
+            case Decided() | Done() | Failed():
                 self._expect()
                 self._fruitless = 0
             case _:

@@ -1,80 +1,26 @@
-"""What capture speaks: an event, the heads that go with it, what a classifier proposes, what a worker says.
+"""What the daemon and the capture worker tell each other, and what a classifier proposes. Values only.
 
-Values only. Everything that crosses the process boundary is one of these, encoded with msgspec: an object
-that cannot be pickled vanishes from a `multiprocessing.Queue` without an error (reliability-anchors.md m5).
+The worker gets one task at a time: Classify an event, which ends in Decided, or Link the documents that an
+event comes to, which ends in Done. Either may end in Failed. Everything that crosses the process boundary is
+msgspec bytes: an object that cannot be pickled vanishes from a `multiprocessing.Queue` without an error.
 """
 
 from __future__ import annotations
 
-import secrets
-import time
-from typing import Literal
-
 import msgspec
 
 from forged.config.known_models import BUILTIN_RULES
-from forged.conversation import Utterance
 from forged.files.roots import Root
-from forged.memory import Memory, Related, Scope, Trigger, utc_now
+from forged.memory import Related, Scope
+from forged.state import Document, Event
 
-# Of one event, as reliability-anchors.md D5 has them.
+# Of one event.
 MOST_DOCUMENTS = 10
 MAX_CONTENT_BYTES = 8 << 10
 
-Kind = Literal["turn", "compaction", "explicit", "session_end"]
 
-# Only a turn's event may be replaced by a newer one; the others are on disk before they are acknowledged.
-DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end"})
-# What a file says about its origin, in the words of the file format (design.md D2).
-TRIGGERS: dict[str, Trigger] = {
-    "turn": Trigger.CADENCE,
-    "session_end": Trigger.CADENCE,
-    "compaction": Trigger.COMPACTION,
-    "explicit": Trigger.EXPLICIT,
-}
-
-
-def new_event_id() -> str:
-    """An id whose order as text is the order of acceptance, also across restarts; safe as a file name."""
-    return f"ev_{time.time_ns():020d}_{secrets.token_hex(4)}"
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One finished turn, compaction, explicit request or end of session, as it waits.
-
-    `window` holds user and assistant text since the last summary, already without tool content, private
-    spans, our own injections and secrets, the newest whole messages under a size cap. `window_id` names the
-    message that the window starts with: a newer window of the same id contains this one. `roots` are those
-    the workspace sees, repo before user.
-    """
-
-    id: str = msgspec.field(default_factory=new_event_id)
-    kind: Kind = "turn"
-    session_id: str = ""
-    window_id: str = ""
-    roots: tuple[Root, ...] = ()
-    window: tuple[Utterance, ...] = ()
-    received_at: str = msgspec.field(default_factory=utc_now)
-
-    @property
-    def is_durable(self) -> bool:
-        return self.kind in DURABLE
-
-    @property
-    def size(self) -> int:
-        """Estimated bytes in memory and in the spool."""
-        return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
-
-    @property
-    def tops(self) -> tuple[str, ...]:
-        return tuple(root.top for root in self.roots)
-
-    def root_of(self, scope: str) -> Root | None:
-        return next((root for root in self.roots if root.scope == scope), None)
-
-
-class Head(msgspec.Struct, frozen=True):
-    """The newest version of an existing memory, as the classifier's prompt lists it (B75)."""
+class KnownMemory(msgspec.Struct, frozen=True):
+    """The newest version of an existing memory, as the classifier's prompt lists it."""
 
     id: str
     scope: str
@@ -120,13 +66,6 @@ class Classified(msgspec.Struct, frozen=True):
     malformed: int = 0
 
 
-class Document(msgspec.Struct, frozen=True):
-    """A memory that is decided upon, with its id, and the root it goes to; journalled before it is linked."""
-
-    root: Root
-    memory: Memory
-
-
 class Tally(msgspec.Struct, frozen=True):
     """How many proposals were left out, and why, and how many secrets were cut out of the rest."""
 
@@ -138,16 +77,31 @@ class Tally(msgspec.Struct, frozen=True):
 # --- daemon to worker, over the Queue -----------------------------------------------------------------
 
 
-class Task(msgspec.Struct, frozen=True, tag="task"):
-    """One event for the worker. With `event` None only its journal is left: link what it names.
+class Classify(msgspec.Struct, frozen=True, tag="classify"):
+    """Find out what an event comes to.
 
-    `attempts` is how many calls the model may be asked at most.
+    `known` are memories that the classifier should know about, `forgotten` the digests of texts that must not
+    come back, and `attempts` is how many calls the model may be asked at most.
     """
 
-    event_id: str
-    event: Event | None = None
-    heads: tuple[Head, ...] = ()
+    event: Event
+    known: tuple[KnownMemory, ...] = ()
     attempts: int = 2
+    forgotten: frozenset[str] = frozenset()
+
+    @property
+    def event_id(self) -> str:
+        return self.event.id
+
+
+class Link(msgspec.Struct, frozen=True, tag="link"):
+    """Put documents in place, which may be there already from an earlier attempt."""
+
+    event_id: str
+    documents: tuple[Document, ...]
+
+
+Task = Classify | Link
 
 
 # --- worker to daemon, over the Pipe ------------------------------------------------------------------
@@ -160,10 +114,11 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     problem: str = ""
 
 
-class Journalled(msgspec.Struct, frozen=True, tag="journalled"):
-    """The model has been asked and its documents are on disk beside the event: progress."""
+class Decided(msgspec.Struct, frozen=True, tag="decided"):
+    """What an event comes to, which is mostly nothing, and what finding out has cost."""
 
     event_id: str
+    documents: tuple[Document, ...] = ()
     usage: Usage = Usage()
     tally: Tally = Tally()
 
@@ -178,17 +133,15 @@ class Linked(msgspec.Struct, frozen=True, tag="linked"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """The event is finished and may be removed. `failed` names documents that could not be written."""
+    """All documents are in place, but for those in `failed`, which no disk would take."""
 
     event_id: str
-    usage: Usage = Usage()
-    tally: Tally = Tally()
     written: int = 0
     failed: tuple[str, ...] = ()
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The event is not finished. `reason` is the word of a ProviderError, or one of the worker's own.
+    """The task is not finished. `reason` is the word of a ProviderError, or one of the worker's own.
 
     `storage`: a disk is full or broken; `unwritten`: it takes some files and not others; `gone`: no root that
     it would go to exists; `internal`: a bug.
@@ -201,19 +154,12 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     retry_after_s: float | None = None
 
 
-Report = Ready | Journalled | Linked | Done | Failed
+Report = Ready | Decided | Linked | Done | Failed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """All that a worker needs to know, sent to it once. `key` is the key itself: never shown, never logged.
+    """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged."""
 
-    `spool` is the directory of events and journals, `dead` that of events that were given up, `forgotten`
-    the file of texts that must not come back.
-    """
-
-    spool: str
-    dead: str
-    forgotten: str
     classifier: str = BUILTIN_RULES
     base_url: str = ""
     key: str = ""

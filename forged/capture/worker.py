@@ -1,9 +1,9 @@
-"""The worker process: one event at a time, from a window to memory files.
+"""The worker process: finds out what an event comes to, and puts memory files in place.
 
-It decides and writes, and nothing else: what waits, what is tried again and what is given up is the daemon's
-to say. Any step may be its last. What an event becomes is journalled, with ids, before the first file
-appears; so an event that comes again is only linked, and a file that is there already is one that is done
-(design.md section 6, ADR-0046).
+`main` handles one task at a time until it is killed: for Classify it reports Decided, for Link a Linked for
+every document and then Done, or for either Failed. It keeps nothing that matters: what waits, what was
+decided and what is tried again is the daemon's to say, and any step may be the worker's last. A file that is
+there already is one that is done, so linking again changes nothing.
 
 It is the leader of its own process group, deaf to the signals that a service manager sends to everybody, and
 it ends when the daemon does, however that happens.
@@ -28,14 +28,13 @@ import msgspec
 
 from forged.capture.classifier import CallFailed, Classifier
 from forged.capture.documents import decide
-from forged.capture.spool import Spool
 from forged.capture.values import (
     Classified,
-    Document,
+    Classify,
+    Decided,
     Done,
-    Event,
     Failed,
-    Journalled,
+    Link,
     Linked,
     Ready,
     Report,
@@ -50,7 +49,7 @@ from forged.files.scan import scan
 from forged.files.snapshot import Snapshot
 from forged.files.store import MemoryStore
 from forged.memory import Memory, utc_now
-from forged.state.forgotten import Forgotten, digest
+from forged.state import Document
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +58,6 @@ _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 # A gateway without a server behind it, and a path or model that is not there: no event's fault.
 _NOBODY_THERE = frozenset({404, 502, 503, 504, 529})
 _ROOTS_KEPT = 16
-_ANSWERS_KEPT = 16
 # A classifier keeps to its deadline by itself, and then says what its calls cost; not every one may.
 _GRACE_S = 1.0
 
@@ -113,7 +111,7 @@ def _classifier(settings: WorkerSettings) -> tuple[Classifier | None, str]:
 
 
 class Worker:
-    """Handles tasks one after the other. What calls cost is reported once, with the first report that can."""
+    """Handles tasks one after the other."""
 
     def __init__(
         self, settings: WorkerSettings, classifier: Classifier | None, report: Callable[[Report], None]
@@ -121,87 +119,61 @@ class Worker:
         self._timeout_s = settings.timeout_s
         self._classifier = classifier
         self._report = report
-        self._spool = Spool(settings.spool, settings.dead)
-        self._forgotten = Forgotten(settings.forgotten)
         self._snapshots: dict[Root, Snapshot] = {}
-        self._answers: dict[str, Classified] = {}
         self._warned: set[str] = set()
 
     async def handle(self, task: Task) -> None:
-        """Finish an event, or say why it is not finished; its last report is Done or Failed."""
+        """Finish a task, or say why it is not finished; the last report is Decided, Done or Failed."""
+        event_id = task.event.id if isinstance(task, Classify) else task.event_id
         try:
-            last = await self._handled(task)
+            last = await self._decide(task) if isinstance(task, Classify) else self._link(task)
         except ProviderError as error:
             usage = error.usage if isinstance(error, CallFailed) else Usage()
             reason = "unreachable" if error.status in _NOBODY_THERE else error.reason
-            last = Failed(task.event_id, reason, str(error), usage, error.retry_after_s)
+            last = Failed(event_id, reason, str(error), usage, error.retry_after_s)
         except StoreError as error:
-            last = Failed(task.event_id, "storage", str(error))
+            last = Failed(event_id, "storage", str(error))
         except Exception as error:
-            logger.exception("event not handled event=%s", task.event_id)
-            last = Failed(task.event_id, "internal", f"{type(error).__name__}; the log has the rest")
+            logger.exception("task not handled event=%s", event_id)
+            last = Failed(event_id, "internal", f"{type(error).__name__}; the log has the rest")
         self._report(last)
 
-    async def _handled(self, task: Task) -> Done | Failed:
-        journalled = self._spool.journalled(task.event_id)
-        if journalled is not None:
-            return self._link(task.event_id, journalled)
-        if task.event is None:
-            return Done(task.event_id)
-        answer = self._answers.pop(task.event_id, None) or await self._classify(task, task.event)
-        documents, tally = decide(
-            task.event,
-            answer,
-            {root: self._memories(root) for root in task.event.roots},
-            self._forgotten.load(),
-            utc_now(),
-        )
-        if not documents:
-            return Done(task.event_id, answer.usage, tally)
-        try:
-            self._spool.journal(task.event_id, documents)
-        except StoreError as error:
-            self._keep(task.event_id, answer)
-            return Failed(task.event_id, "storage", str(error), answer.usage)
-        self._report(Journalled(task.event_id, answer.usage, tally))
-        return self._link(task.event_id, documents)
+    async def _decide(self, task: Classify) -> Decided:
+        answer = await self._classify(task)
+        existing = {root: self._memories(root) for root in task.event.roots}
+        documents, tally = decide(task.event, answer, existing, task.forgotten, utc_now())
+        return Decided(task.event.id, documents, answer.usage, tally)
 
-    async def _classify(self, task: Task, event: Event) -> Classified:
+    async def _classify(self, task: Classify) -> Classified:
         if self._classifier is None:
             raise ProviderError("there is no classifier", reason="auth")
         deadline = time.monotonic() + self._timeout_s
         try:
             async with asyncio.timeout(self._timeout_s + _GRACE_S):
                 return await self._classifier.classify(
-                    event, task.heads, deadline=deadline, attempts=task.attempts
+                    task.event, task.known, deadline=deadline, attempts=task.attempts
                 )
         except TimeoutError as error:
             raise ProviderError("the classifier gave no answer in time", reason="timeout") from error
 
-    def _keep(self, event_id: str, answer: Classified) -> None:
-        """Keep a paid answer that could not be journalled: a full disk must not cost a call per attempt."""
-        self._answers[event_id] = msgspec.structs.replace(answer, usage=Usage())
-        if len(self._answers) > _ANSWERS_KEPT:
-            del self._answers[next(iter(self._answers))]
-
     def _memories(self, root: Root) -> tuple[Memory, ...]:
-        """What the root holds now; a directory that cannot be listed counts as it was, or empty (B76)."""
+        """What the root holds now; a directory that cannot be listed counts as it was, or empty."""
         snapshot = scan(root, self._snapshots.pop(root, None))
         self._snapshots[root] = snapshot
         if len(self._snapshots) > _ROOTS_KEPT:
             del self._snapshots[next(iter(self._snapshots))]
         return snapshot.memories
 
-    def _link(self, event_id: str, documents: tuple[Document, ...]) -> Done | Failed:
-        """Put documents in place; one that cannot be keeps none of the others from it (B82).
+    def _link(self, task: Link) -> Done | Failed:
+        """Put documents in place; one that cannot be keeps none of the others from it.
 
         The event stays then, to be tried again, because what was acknowledged is not dropped: without end if
-        the disk is at fault in a way that passes or for all of them, else a few times, and then it is set
-        aside with its journal. Only a document that no disk would take is left out for good.
+        the disk is at fault in a way that passes or for all of them, else a few times, and then it is given
+        up with what was decided. Only a document that no disk would take is left out for good.
         """
+        event_id, documents = task.event_id, task.documents
         failed: list[str] = []
         storage, passes = "", False
-        documents = self._still_wanted(documents)
         for document in documents:
             try:
                 path = _write(document)
@@ -225,15 +197,6 @@ class Worker:
         if memory_id not in self._warned:
             logger.warning("memory not written event=%s memory=%s error=%s", event_id, memory_id, error)
             self._warned.add(memory_id)
-
-    def _still_wanted(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
-        """Documents but for those that were forgotten since they were decided: a journal may be old."""
-        forgotten = self._forgotten.load()
-        return tuple(
-            document
-            for document in documents
-            if digest(document.root.top, document.memory.content) not in forgotten
-        )
 
 
 def _write(document: Document) -> str:

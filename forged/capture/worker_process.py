@@ -1,14 +1,14 @@
-"""One life of the capture worker: its process, its queue, its pipe, and the thread that listens to it.
+"""One worker process from its start to its end: its queue, its pipe, and the thread that listens to it.
 
-Tasks go over a `multiprocessing.Queue`, reports come back over a one-way pipe, both as msgspec bytes. A
-killed reader leaves a queue's lock held for ever and a killed writer leaves it torn (reliability-anchors.md
-m1, m2), so both are thrown away with the process. Everything that can block (starting, reading, waiting for
-the end) happens in a thread of this life's own; the event loop only hears of it, also when the worker is
-stopped in the middle of a report.
+`begin` starts it, `give` hands it a task, `kill` ends it; `over` gets the cause of its death, after the last
+report. Tasks go over a `multiprocessing.Queue`, reports come back over a one-way pipe, both as msgspec bytes.
+A killed reader leaves a queue's lock held for ever and a killed writer leaves it torn, so both are thrown
+away with the process. Everything that can block (starting, reading, waiting for the end) happens in a thread;
+the event loop only hears of it, also when the worker is stopped in the middle of a report.
 
-The process is spawned and never forked: a forked one would keep the daemon's lock and socket (m10). It ends
-with the daemon because it watches for that itself; PR_SET_PDEATHSIG was rejected, as it fires when the
-thread that started the worker ends (m9).
+The process is spawned and never forked: a forked one would keep the daemon's lock and socket. It ends with
+the daemon because it watches for that itself; PR_SET_PDEATHSIG would fire when the thread that started it
+ends.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def work(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
     worker.main(queue, results, settings)
 
 
-class Incarnation:
+class WorkerProcess:
     """Used once, from the event loop. `over` gets the cause of death, after the last report."""
 
     def __init__(self, target: Target, settings: bytes, heard: Callable[[Report], None]) -> None:
@@ -130,7 +130,7 @@ class Incarnation:
     def _launch(self) -> tuple[SpawnProcess, Connection]:
         context = multiprocessing.get_context("spawn")
         queue: Queue[bytes] = context.Queue(maxsize=1)
-        queue.cancel_join_thread()  # what a dead worker has not read must not hold the daemon's end (m6)
+        queue.cancel_join_thread()  # what a dead worker has not read must not hold the daemon's end
         results, theirs = context.Pipe(duplex=False)
         process = context.Process(
             target=self._target,

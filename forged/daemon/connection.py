@@ -82,22 +82,22 @@ class Connection(asyncio.BufferedProtocol):
         return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._frames.received(nbytes)
+        self._frames.held += nbytes
         self.last_heard = time.monotonic()
         self._take_frames()
 
     def _take_frames(self) -> None:
         """Begin what has arrived, as far as there is room for it; the rest stays in the buffer."""
-        began = self._began
+        began, frames = self._began, self._frames
         try:
-            while self._has_room and (body := self._frames.take()) is not None:
+            while frames.held and self._has_room and (body := frames.take()) is not None:
                 began = None
                 self._receive(body)
         except FrameTooLarge:
             self._server.metrics.bad_frames += 1
             self.refuse("frame_too_large", f"a request may have {protocol.MAX_CAPTURE_BYTES} bytes")
             return
-        if not self._frames.held:
+        if not frames.held:
             self._began = None
         elif began is None:
             self._began = time.monotonic()
@@ -181,28 +181,22 @@ class Connection(asyncio.BufferedProtocol):
     # --- requests ---
 
     def _receive(self, body: memoryview) -> None:
-        """Begin the request of one frame, unless it may not be begun."""
+        """Answer one frame, at once or in a task; nothing that a request does may end the daemon."""
         try:
             request = framing.decode_request(body)
         except MalformedFrame as error:
             self._server.metrics.bad_frames += 1
             self.send(_undecodable(body, error))
             return
-        if len(body) > protocol.MAX_REQUEST_BYTES and not isinstance(request, protocol.Capture):
+        if len(body) > request.limit_bytes:
             self._server.metrics.bad_frames += 1
             self.send(_failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
             return
         if not self.greeted and not isinstance(request, protocol.Hello):
             self.send(_failed(request.id, "hello_required", "the first request is hello"))
             return
-        self._begin(request)
-
-    def _begin(self, request: AnyRequest) -> None:
-        """Answer at once or in a task; nothing that a request does may end the daemon."""
         if isinstance(request, protocol.Events):
-            stream = self._start(self._stream(request))
-            self._streams.add(stream)
-            stream.add_done_callback(self._streams.discard)
+            self._start_stream(request)
             return
         try:
             answer = self._server.service.handle(request)
@@ -214,6 +208,11 @@ class Connection(asyncio.BufferedProtocol):
             self.send(answer)
         else:
             self._start(self._finish(request, answer))
+
+    def _start_stream(self, request: protocol.Events) -> None:
+        stream = self._start(self._stream(request))
+        self._streams.add(stream)
+        stream.add_done_callback(self._streams.discard)
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

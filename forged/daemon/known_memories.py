@@ -1,8 +1,8 @@
 """The existing memories that a classifier should know about: nearest to the conversation first, and few.
 
 Only the daemon has the maps, so it attaches the list when an event is handed to the worker. Heads only: a
-superseded text must not be superseded again (behaviours.md bug 31). What the search does not find is filled
-up with the newest, so that a young store is listed whole.
+superseded text must not be superseded again. What the search does not find is filled up with the newest, so
+that a young store is listed whole. What cannot be had in 2 s is left out, and nothing is raised.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import sys
 import time
 from collections.abc import Sequence
 
-from forged.capture.values import Event, Head
-from forged.conversation import Utterance
-from forged.map.vector_map import View
+from forged.capture.values import KnownMemory
+from forged.conversation import last_user_text
+from forged.map import View
 from forged.maps.indexer import Indexer
 from forged.memory import Memory, time_ns
 from forged.retrieval.retriever import Retriever
 from forged.retrieval.values import Ask
+from forged.scopes import FileRoots, Sources
+from forged.state import Event
 from forged.text.redaction import redact
 
 MOST_HEADS = 60
@@ -28,39 +30,36 @@ _PATIENCE_S = 2.0
 _FRESH_S = 1.0
 
 
-async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[Head, ...]:
-    """At most 60 heads of the event's roots, in 2 s; what cannot be had is left out (B76)."""
+async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[KnownMemory, ...]:
+    """At most 60 heads of the event's roots, in 2 s."""
     now = time.monotonic()
-    deadline = now + _PATIENCE_S
-    view = await indexer.view(event.roots, sys.maxsize, now + _FRESH_S)
-    found = await _found(event.window, view, retriever, deadline) if view.legs else ()
+    view = await FileRoots(indexer, event.roots).see(sys.maxsize, now + _FRESH_S)
+    found = await _found(event, view, retriever, now + _PATIENCE_S) if view.legs else ()
     return await asyncio.to_thread(_listed, found, view)  # 25 ms with ten thousand memories
 
 
-def _listed(found: Sequence[Memory], view: View) -> tuple[Head, ...]:
-    ranked = {memory.id: memory for memory in (*found, *_newest(view))}
-    return tuple(_head(memory) for memory in list(ranked.values())[:MOST_HEADS])
+async def _found(event: Event, view: View, retriever: Retriever, deadline: float) -> tuple[Memory, ...]:
+    async def see(_: float) -> View:
+        return view
 
-
-async def _found(
-    window: Sequence[Utterance], view: View, retriever: Retriever, deadline: float
-) -> tuple[Memory, ...]:
     ask = Ask(
-        session_id="",
-        turn_id="",
-        window=tuple(window),
-        hypotheses=(),
+        window=event.window,
+        message=last_user_text(event.window),
         top_k=MOST_HEADS // 2,
         hop_depth=0,
-        budget_tokens=1,  # nothing is rendered
         deadline=deadline,
     )
     try:
         async with asyncio.timeout_at(deadline):
-            answer = await retriever.search(ask, view)
+            answer = await retriever.search(ask, Sources(tuple(root.top for root in event.roots), see))
     except TimeoutError:
         return ()
     return tuple(ranked.memory for ranked in answer.ranked)
+
+
+def _listed(found: Sequence[Memory], view: View) -> tuple[KnownMemory, ...]:
+    ranked = {memory.id: memory for memory in (*found, *_newest(view))}
+    return tuple(_head(memory) for memory in list(ranked.values())[:MOST_HEADS])
 
 
 def _newest(view: View) -> list[Memory]:
@@ -68,7 +67,7 @@ def _newest(view: View) -> list[Memory]:
     return heapq.nsmallest(MOST_HEADS, heads, key=lambda found: (-time_ns(found.created_at), found.id))
 
 
-def _head(memory: Memory) -> Head:
+def _head(memory: Memory) -> KnownMemory:
     # A file that a person wrote may hold a key, and this line goes to a model.
     first_line = redact(memory.first_line).text
-    return Head(memory.id, memory.scope, memory.category, memory.version, first_line)
+    return KnownMemory(memory.id, memory.scope, memory.category, memory.version, first_line)

@@ -1,9 +1,9 @@
 """The one socket and the one daemon behind it: lock, bind, and the check that it is still ours.
 
 flock decides who is the daemon, never a pid file and never the socket's presence: a lock dies with its
-process, so leftovers of a crash need no cleaning (reliability-anchors.md B3). The socket is bound under a
-name of its own with umask 077 and renamed into place, so there is no moment in which it is missing, half
-made or open to others (CVE-2023-45145).
+process, so leftovers of a crash need no cleaning. The socket is bound under a name of its own with umask 077
+and renamed into place, so there is no moment in which it is missing, half made or open to others
+(CVE-2023-45145 is what happens otherwise).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def adopt(descriptor: int) -> socket.socket:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Device and inode of the socket at `path`; None when there is none (a cleaner took it: B4)."""
+    """Device and inode of the socket at `path`; None when there is none: a cleaner may have taken it."""
     try:
         found = os.lstat(path)
     except OSError:

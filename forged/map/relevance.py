@@ -172,7 +172,11 @@ def _only_holders(found: Found) -> set[tuple[int, str]]:
         frequencies, starts = matches.frequencies[place], matches.starts[place]
         for term in rare[frequencies[rare] > 0].tolist():
             rows = leg.rows[starts[term] :][: min(frequencies[term], _MOST_VERSIONS)]
-            holders.setdefault(term, set()).update(_chain_of(found, place, row) for row in rows.tolist())
+            having = holders.setdefault(term, set())
+            for row in rows.tolist():
+                having.add(_chain_of(found, place, row))
+                if len(having) > 1:  # two are enough to know
+                    break
     return {chain for chains in holders.values() if len(chains) == 1 for chain in chains}
 
 

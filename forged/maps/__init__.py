@@ -1,1 +1,24 @@
-"""How the vector map of every root is kept current with its files."""
+"""How the vector map of every root is kept current with its files.
+
+The `Indexer` has all roots in use: it opens them, builds their maps and is told by `mark` what changed. A
+`RootIndex` is one of them, with its map and its generations; the `Writer` writes and removes on request.
+"""
+
+from forged.maps.builder import Accepts, Builder, Draft
+from forged.maps.indexer import BuildEvent, Indexer
+from forged.maps.root_index import Generations, Progress, RootIndex
+from forged.maps.writer import Gone, Writer, Written
+
+__all__ = [
+    "Accepts",
+    "BuildEvent",
+    "Builder",
+    "Draft",
+    "Generations",
+    "Gone",
+    "Indexer",
+    "Progress",
+    "RootIndex",
+    "Writer",
+    "Written",
+]

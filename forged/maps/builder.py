@@ -4,6 +4,8 @@ A build has three steps. `draft` (in a thread) scans the files and brings the le
 (on the loop) gets vectors for texts that have none; `finish` (in a thread) lays the rows out and freezes
 the map. `finish` may come twice: once without the vectors that are still on their way, once with them.
 Long work in a thread is done at a pace that leaves the loop free to answer.
+
+What is on disk is never an error here: `problems` names it. `embed` returns what failed as a whole.
 """
 
 from __future__ import annotations
@@ -21,23 +23,23 @@ from forged.files.pace import Pace
 from forged.files.scan import scan
 from forged.files.snapshot import Snapshot
 from forged.files.store import MemoryStore
-from forged.map import chains, relevance
+from forged.map import chains
 from forged.map.baseline import Baseline
-from forged.map.chains import Chains
-from forged.map.dense import DenseLeg
+from forged.map.chains import NO_CHAINS, Chains
 from forged.map.lexical import LexicalLeg
 from forged.map.vector_map import Traits, VectorMap
-from forged.maps.embed_batches import EmbeddingRun
-from forged.maps.vector_cache import VectorMemo, text_hash
+from forged.maps.known_vectors import Known, KnownVectors
+from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
-from forged.models import Embedder, Vectors
+from forged.models import Embedder
 from forged.text.terms import Terms, terms
 
 _PAUSE_S = 0.0005
 _QUARANTINE_S = 3600.0
 
 Rows = NDArray[np.int32]
-Known = Callable[[bytes], Vectors | None]
+Accepts = Callable[[str, Memory], bool]
+"""Whether a memory counts, by the path of its file; called in a thread, for each memory of each build."""
 
 
 class Draft(msgspec.Struct, frozen=True, eq=False):
@@ -54,31 +56,47 @@ class Draft(msgspec.Struct, frozen=True, eq=False):
     missing: dict[bytes, str]
 
 
+class Changes(msgspec.Struct, frozen=True, eq=False):
+    """From the rows of one map to those of the next.
+
+    kept_old, kept_new: rows of texts that stay, in the old and in the new order, both ascending.
+    added: new rows of texts that were not there; redated: of texts that stay under other front matter.
+    """
+
+    kept_old: Rows
+    kept_new: Rows
+    added: Rows
+    redated: Rows
+
+
 class Builder:
-    """State of one root between builds. Used by one build at a time."""
+    """State of one root between builds. Used by one build at a time.
+
+    `snapshot` are the files as last scanned, `complete` says whether the last map shows all that the last
+    scan found, but for what is quarantined. `quarantined` are texts that the endpoint refuses, by hash: why,
+    and until when (`time.monotonic()`). `withheld` counts memories on disk that are not accepted.
+    """
 
     def __init__(
-        self, top: str, scope: str, store: MemoryStore, embedder: Embedder | None, *, lexical: bool
+        self,
+        store: MemoryStore,
+        embedder: Embedder | None,
+        *,
+        lexical: bool,
+        accepts: Accepts | None = None,
     ) -> None:
         self.store = store
+        self.snapshot: Snapshot | None = None
+        self.complete = False
         self.quarantined: dict[bytes, tuple[str, float]] = {}
-        self._top = top
-        self._scope = scope
+        self.withheld = 0
         self._embedder = embedder
         self._lexical = lexical
-        self.snapshot: Snapshot | None = None  # the files as last scanned
+        self._accepts = accepts
+        self._vectors = KnownVectors(embedder) if embedder is not None else None
         self._map: VectorMap | None = None
         self._hashes: tuple[bytes, ...] = ()
-        self._memo = VectorMemo()
-        self._older: VectorMemo | None = None  # serves until everything is embedded anew
-        self._run: EmbeddingRun | None = None
-        self._complete = False
-        self._renew = self._retry = False  # asked for; heeded by the next draft
-
-    @property
-    def complete(self) -> bool:
-        """Whether the last map shows all that the last scan found, but for what is quarantined."""
-        return self._complete
+        self._renew = self._retry = False  # asked for, and done by the next draft
 
     @property
     def unsettled(self) -> bool:
@@ -100,71 +118,93 @@ class Builder:
         )
         return files + texts
 
+    def forget_vectors(self) -> None:
+        """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
+        self._renew = True
+        if self._embedder is not None:
+            self._embedder.reset_dimension()
+
+    def retry_quarantined(self) -> None:
+        """The next build tries the refused texts again: any rebuild that a person asks for."""
+        self._retry = True
+
     def draft(self, files: frozenset[str] = frozenset()) -> Draft | None:
         """Scan and index; None when the map already shows what is on disk. Runs in a thread.
 
         With `files`, paths that are known to have changed, only these are looked at.
         """
-        self._heed()
-        before, now = self.snapshot, scan(self.store.root, self.snapshot, files, pause=self._pause)
-        self.snapshot = now
+        self._apply_pending_requests()
+        before = self.snapshot
+        found = scan(self.store.root, before, files, pause=self._pause)
+        self.snapshot = found
+        memories = found.memories if self._accepts is None else self._accepted(found)
         # A touched file gives a new snapshot of the same memories.
-        if self._complete and (now is before or not now.changed):
+        same = found is before or not found.changed
+        if self.complete and same and (self._accepts is None or self._shows(memories)):
             return None
-        self._complete = False
-        return self._drafted(now.memories)
+        self.complete = False
+        return self._drafted(memories)
 
-    def _heed(self) -> None:
-        """Do what was asked for since the last draft; not sooner, as a build may be under way."""
+    def _apply_pending_requests(self) -> None:
+        """What was asked for since the last draft; not sooner, as a build may have been under way."""
         if self._renew:
-            self._older, self._memo, self._run = self._older or self._memo, VectorMemo(), None
-            self._renew = self._complete = False
+            self.complete = False
+            if self._vectors is not None:
+                self._vectors.renew()
         now = time.monotonic()
         held = {} if self._retry else {k: v for k, v in self.quarantined.items() if v[1] > now}
         if len(held) < len(self.quarantined):
-            self.quarantined, self._complete = held, False
-        self._retry = False
+            self.quarantined, self.complete = held, False
+        self._renew = self._retry = False
+
+    def _accepted(self, found: Snapshot) -> tuple[Memory, ...]:
+        """The memories that count; the others are on disk as if they were not."""
+        assert self._accepts is not None, "without it all count"
+        pairs = zip(found.paths, found.memories, strict=True)
+        accepted = tuple(memory for path, memory in pairs if self._accepts(path, memory))
+        self.withheld = len(found.memories) - len(accepted)
+        return accepted
+
+    def _shows(self, memories: tuple[Memory, ...]) -> bool:
+        return self._map is not None and self._map.memories == memories
 
     def _drafted(self, memories: tuple[Memory, ...]) -> Draft:
         old = self._map.memories if self._map is not None else ()
-        kept_old, kept_new, added, redated = _compare(old, memories, Pace(self._pause))
-        hashes = self._hash(memories, kept_old, kept_new, added)
+        changes = _compare(old, memories, Pace(self._pause))
+        hashes = self._hash(memories, changes)
         return Draft(
             memories,
             hashes,
-            self._index(memories, kept_old, kept_new, added) if self._lexical else None,
-            chains.link(memories),
-            self._traits(memories, kept_old, kept_new, np.concatenate((added, redated))),
+            self._index(memories, changes) if self._lexical else None,
+            self._chains(memories, changes),
+            self._traits(memories, changes),
             self._missing(memories, hashes),
         )
 
-    def _hash(
-        self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, added: Rows
-    ) -> tuple[bytes, ...]:
+    def _hash(self, memories: Sequence[Memory], changes: Changes) -> tuple[bytes, ...]:
         if self._embedder is None:
             return (b"",) * len(memories)
         hashes = np.full(len(memories), b"", object)
-        hashes[kept_new] = np.array(self._hashes, object)[kept_old]
+        hashes[changes.kept_new] = np.array(self._hashes, object)[changes.kept_old]
         pace = Pace(self._pause)
-        for new in added.tolist():
+        for new in changes.added.tolist():
             text = memories[new].content
             hashes[new] = text_hash(text) if text.strip() else b""
             pace.yield_if_due()
         return tuple(hashes.tolist())
 
-    def _index(self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, added: Rows) -> LexicalLeg:
-        docs = self._tokenised([memories[row].content for row in added.tolist()])
+    def _index(self, memories: Sequence[Memory], changes: Changes) -> LexicalLeg:
+        docs = self._tokenised([memories[row].content for row in changes.added.tolist()])
         before = self._map.lexical if self._map is not None else None
         if before is None:
             return LexicalLeg.build(docs)
         return before.splice(
-            kept_old=kept_old, kept_new=kept_new, added_new=added, added=docs, size=len(memories)
+            kept_old=changes.kept_old,
+            kept_new=changes.kept_new,
+            added_new=changes.added,
+            added=docs,
+            size=len(memories),
         )
-
-    def _traits(self, memories: Sequence[Memory], kept_old: Rows, kept_new: Rows, fresh: Rows) -> Traits:
-        if self._map is None:
-            return Traits.of(memories)
-        return self._map.traits.edited(memories, kept_old, kept_new, fresh)
 
     def _tokenised(self, texts: Sequence[str]) -> list[Terms]:
         pace = Pace(self._pause)
@@ -174,22 +214,30 @@ class Builder:
             pace.yield_if_due()
         return docs
 
+    def _chains(self, memories: tuple[Memory, ...], changes: Changes) -> Chains:
+        """Walks all memories only where one of them supersedes another."""
+        fresh = (*changes.added.tolist(), *changes.redated.tolist())
+        before = self._map.chains if self._map is not None else None
+        if before is NO_CHAINS and not any(memories[row].supersedes for row in fresh):
+            return NO_CHAINS
+        return chains.link(memories)
+
+    def _traits(self, memories: Sequence[Memory], changes: Changes) -> Traits:
+        if self._map is None:
+            return Traits.of(memories)
+        fresh = np.concatenate((changes.added, changes.redated))
+        return self._map.traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
+
     def _missing(self, memories: Sequence[Memory], hashes: Sequence[bytes]) -> dict[bytes, str]:
-        if self._embedder is None:
+        if self._vectors is None:
             return {}
-        return {
-            hashes[row]: memories[row].content
-            for row in np.flatnonzero(self._memo.places(hashes) < 0).tolist()
-            if hashes[row] and hashes[row] not in self.quarantined and self._vector(hashes[row]) is None
-        }
+        rows = self._vectors.missing(hashes)
+        return {hashes[row]: memories[row].content for row in rows if hashes[row] not in self.quarantined}
 
     async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
         """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same."""
-        assert self._embedder is not None, "without an embedder nothing is missing"
-        run, before = EmbeddingRun(self._embedder, progress), self._run
-        if before is not None:
-            run.vectors.update(before.vectors)  # what got through before an outage
-        self._run = run
+        assert self._vectors is not None, "without an embedder nothing is missing"
+        run = self._vectors.begin(progress)
         try:
             await run.run(draft.missing)
         except ProviderError as error:
@@ -197,30 +245,29 @@ class Builder:
         finally:
             until = time.monotonic() + _QUARANTINE_S
             self.quarantined = self.quarantined | {k: (why, until) for k, why in run.culprits.items()}
-        return self._of_another_dimension(run)
+        replaced = self._vectors.dimension_changed()
+        self._renew = self._renew or replaced is not None
+        return replaced
 
-    def finish(self, draft: Draft, generation: int, background: Baseline | None = None) -> VectorMap | None:
+    def finish(self, draft: Draft, generation: int, baseline: Baseline | None = None) -> VectorMap | None:
         """Freeze the next map from a draft and the vectors known by now. Runs in a thread.
 
-        Without a lexical leg a memory that has no vector cannot be found, so its older text is kept (B43);
-        None when there is no older map either.
+        Without a lexical leg a memory that has no vector cannot be found, so its older text is kept; None
+        when there is no older map either.
         """
-        unknown = self._unknown(draft, self._vector)
-        # All vectors of a map are of one time: old ones until the last new one is there.
-        memo = self._memo if self._older is None or not unknown else self._older
-        known = self._vector if memo is self._memo else memo.get
-        lost = self._unknown(draft, known)
-        if lost and not self._lexical:
-            if self._map is None:
-                return None
-            draft = self._with_older_texts(draft, lost)
-        places = memo.places(draft.hashes)
-        dense = self._dense(draft.hashes, places, memo, known)
-        if dense is not None and background is not None:
-            self._calibrate(dense, places, memo, background)
+        dense, unknown = None, set[bytes]()
+        if self._vectors is not None:
+            unknown = self._unknown(draft, self._vectors.get)
+            known = self._vectors.of_one_time(all_new=not unknown)
+            lost = self._unknown(draft, known)
+            if lost and not self._lexical:
+                if self._map is None:
+                    return None
+                draft = self._with_older_texts(draft, lost)
+            dense = self._vectors.leg(draft.hashes, baseline, all_new=not unknown)
         new = VectorMap(
-            root=self._top,
-            scope=self._scope,
+            root=self.store.root.top,
+            scope=self.store.root.scope,
             generation=generation,
             memories=draft.memories,
             lexical=draft.lexical,
@@ -228,26 +275,14 @@ class Builder:
             chains=draft.chains,
             traits=draft.traits,
         )
-        if dense is not None and memo is self._memo:
-            memo.adopt(draft.hashes, dense)
         self._map, self._hashes = new, draft.hashes
-        self._complete = not unknown
-        if self._complete:
-            self._run = self._older = None  # the vectors stand in the map now
+        self.complete = not unknown
+        if self.complete and self._vectors is not None:
+            self._vectors.settle()
         return new
 
     def _unknown(self, draft: Draft, known: Known) -> set[bytes]:
         return {key for key in draft.missing if known(key) is None} - set(self.quarantined)
-
-    def _of_another_dimension(self, run: EmbeddingRun) -> ProviderError | None:
-        """The model was replaced behind its name: what is known is worth nothing, so embed all anew."""
-        fresh, dimension = next(iter(run.vectors.values()), None), self._memo.dimension
-        if fresh is None or dimension in {0, len(fresh)}:
-            return None
-        self._renew = True
-        run.vectors.clear()  # never two dimensions in one map
-        message = f"vectors have {len(fresh)} numbers after {dimension}; all texts are embedded anew"
-        return ProviderError(message, reason="bad_reply")
 
     def _with_older_texts(self, draft: Draft, unknown: set[bytes]) -> Draft:
         before = self._map
@@ -260,66 +295,17 @@ class Builder:
                 kept.append(older)
         return self._drafted(tuple(kept))
 
-    def _vector(self, key: bytes) -> Vectors | None:
-        fresh = self._run.vectors.get(key) if self._run is not None else None
-        return fresh if fresh is not None else self._memo.get(key)
-
-    def _dense(
-        self, hashes: Sequence[bytes], places: NDArray[np.int64], memo: VectorMemo, known: Known
-    ) -> DenseLeg | None:
-        """The dense leg of texts by hash: the memo's live rows and what else is known; None without any."""
-        if self._embedder is None:
-            return None
-        live = memo.live
-        fresh = {
-            row: vector
-            for row in np.flatnonzero(places < 0).tolist()
-            if hashes[row] and (vector := known(hashes[row])) is not None
-        }
-        dimension = len(next(reversed(fresh.values()))) if fresh else memo.dimension
-        fresh = {row: vector for row, vector in fresh.items() if len(vector) == dimension}
-        if live is not None and live.dimension == dimension and (fresh or (places >= 0).any()):
-            return live.edited(places, fresh)
-        if not fresh:
-            return None
-        rows = np.zeros((len(hashes), dimension), np.float32)
-        rows[list(fresh)] = list(fresh.values())
-        return DenseLeg.build(self._embedder.key, rows)
-
-    def _calibrate(
-        self, dense: DenseLeg, places: NDArray[np.int64], memo: VectorMemo, background: Baseline
-    ) -> None:
-        """Have the gate's view of the new leg ready, so that no search has to wait for it."""
-        if not dense.present or not background.fits(dense):
-            return
-        if memo.live is None:
-            relevance.calibrated(dense, background)
-        else:
-            relevance.carried(memo.live, places, dense, background)
-
-    def forget_vectors(self) -> None:
-        """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
-        self._renew = True
-        if self._embedder is not None:
-            self._embedder.reset_dimension()
-
-    def retry_quarantined(self) -> None:
-        """The next build tries the refused texts again: any rebuild that a person asks for."""
-        self._retry = True
-
     def _pause(self) -> None:
         """Be patient beside a map that serves; before the first one, someone is waiting for it."""
         if self._map is not None:
             time.sleep(_PAUSE_S)
 
 
-def _compare(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> tuple[Rows, Rows, Rows, Rows]:
-    """Rows of texts that stay, in the old and in the new order, and new rows of texts that do not.
+def _compare(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> Changes:
+    """What became of the rows of `old` in `new`; both are ordered by id.
 
-    At last those new rows whose text stays under other front matter.
-
-    Both are ordered by id, so the rows that stay ascend in both. Most rebuilds are for one memory, and all
-    others are the very same objects: what is before and behind the difference is not looked at one by one.
+    Most rebuilds are for one memory, and all others are the very same objects: what is before and behind the
+    difference is not looked at one by one.
     """
     shorter = min(len(old), len(new))
     head = _alike(old, new, shorter)
@@ -337,7 +323,7 @@ def _compare(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> tuple[
         else:
             added.append(row)
         pace.yield_if_due()
-    return (
+    return Changes(
         _framed(head, kept_old, len(old), tail),
         _framed(head, kept_new, len(new), tail),
         _rows(added),

@@ -1,4 +1,4 @@
-"""Embedding what a rebuild needs, so that one bad text never sinks the rest (design.md section 6, H5).
+"""Embedding what a rebuild needs, so that one bad text never sinks the rest.
 
 Texts go out in small chunks, a few at a time. A chunk that fails because of what is in it is halved until
 the culprit stands alone; if a harmless text gets through at that moment and this one still does not, it is
@@ -20,7 +20,7 @@ from forged.models import Embedder, Vectors
 _AT_ONCE = 4
 # These may be the fault of one text; anything else is the fault of the endpoint.
 _MAY_BE_ONE_TEXT = {"bad_input", "server", "bad_reply"}
-# Harms no model: some answer 500 to very short texts (reliability-anchors.md H4).
+# Harms no model: some servers answer 500 to very short texts.
 _HARMLESS = "The quick brown fox jumps over the lazy dog."
 
 
@@ -39,10 +39,10 @@ class EmbeddingRun:
     async def run(self, texts: Mapping[bytes, str]) -> None:
         """Embed `texts` by hash. Raises ProviderError when the endpoint, not a text, is at fault."""
         items, size = list(texts.items()), self._embedder.chunk
-        gate = asyncio.Semaphore(_AT_ONCE)
+        free = asyncio.Semaphore(_AT_ONCE)
 
         async def chunk(part: list[tuple[bytes, str]]) -> None:
-            async with gate:
+            async with free:
                 await self._embed(part)
 
         # The first chunk goes alone: an endpoint that is down is asked once, not four times.

@@ -1,8 +1,8 @@
-"""One root as the indexer knows it: its map, its generations, and what has to be looked at next.
+"""One root as the indexer knows it: its map, how far it has come, and what has to be looked at next.
 
-A mark hands out a generation. It is visible in the map, attempted by a build that may have failed, and ended
-when that build is over with all its vectors; a reader that names a generation waits for the second of these,
-because after a failure there is nothing to wait for (design.md section 4, `min_generation`).
+Whoever changes a file marks the root and gets a generation: a number that says when the change is visible.
+Marks that come while a build runs are one more build. A reader that names a generation waits until a build
+has *tried* to show it and not until it is visible, because after a failure there is nothing to wait for.
 """
 
 from __future__ import annotations
@@ -19,36 +19,52 @@ from forged.maps.builder import Builder
 
 
 class Progress(msgspec.Struct):
-    """State of one root's builds, for status."""
+    """State of one root's builds, for status. `withheld` are memories on disk that are not accepted."""
 
     state: str = "loading"
     embedded: int = 0
     to_embed: int = 0
+    withheld: int = 0
     build_ms: float = 0.0
     built_at: float = 0.0
     error: str = ""
 
 
+class Generations(msgspec.Struct):
+    """How far one root has come; each number is the greatest generation of its kind.
+
+    | field    | the greatest generation                                               |
+    |----------|-----------------------------------------------------------------------|
+    | wanted   | that was handed out                                                   |
+    | building | that the build under way will show                                    |
+    | visible  | that the map shows                                                    |
+    | tried    | that the map shows or a build failed to show; words alone may show it |
+    | ended    | whose build is over, vectors and all, or has failed                   |
+    """
+
+    wanted: int
+    building: int = 0
+    visible: int = 0
+    tried: int = 0
+    ended: int = 0
+
+
 class RootIndex:
-    """One root: its map, its generations and its builder task."""
+    """One root: its map, its generations and its builder task. `used_at` is `time.monotonic()`."""
 
     def __init__(self, root: Root, builder: Builder, next_generation: Callable[[], int]) -> None:
         self.root = root
         self.builder = builder
         self.progress = Progress()
         self.map: VectorMap | None = None
-        self.wanted = next_generation()
-        self.visible = 0  # greatest generation that the map shows
-        self.attempted = 0  # greatest generation that a build tried to show
-        self.ended = 0  # greatest generation whose build is over, vectors and all
-        self.goal = 0  # what the build that is under way will show
+        self.generations = Generations(next_generation())
         self.used_at = time.monotonic()
-        self.dirty = asyncio.Event()
-        self.dirty.set()
-        self._whole = True  # not only these files have to be looked at
-        self._files: set[str] = set()
         self.task: asyncio.Task[None] | None = None
-        self._moved = asyncio.Event()
+        self.marked = asyncio.Event()
+        self.marked.set()
+        self._everything = True  # has to be looked at, and not only these files:
+        self._files: set[str] = set()
+        self._changed = asyncio.Event()
         self._next_generation = next_generation
 
     def mark(self, files: frozenset[str] = frozenset()) -> int:
@@ -56,35 +72,46 @@ class RootIndex:
 
         With `files`, paths of memory files that are known to have changed, only they are looked at.
         """
-        self._whole = self._whole or not files
+        self._everything = self._everything or not files
         self._files |= files
-        self.wanted = self._next_generation()
-        self.dirty.set()
-        return self.wanted
+        self.generations.wanted = self._next_generation()
+        self.marked.set()
+        return self.generations.wanted
 
-    def marked(self) -> frozenset[str]:
-        """The files that the next build has to look at, or nothing for all; asked once for each build."""
-        files = frozenset() if self._whole else frozenset(self._files)
-        self._whole, self._files = False, set()
+    def take_marks(self) -> frozenset[str]:
+        """Begin a build of what is wanted now: the files it has to look at, or nothing for all of them."""
+        self.marked.clear()
+        self.generations.building = self.generations.wanted
+        files = frozenset() if self._everything else frozenset(self._files)
+        self._everything, self._files = False, set()
         return files
 
-    def moved(self) -> None:
-        """Wake everyone who waits for this root."""
-        self._moved.set()
-        self._moved = asyncio.Event()
+    def notify_waiters(self) -> None:
+        """Wake everyone who waits for this root to come further."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    def has(self, generation: int, *, whole: bool = False) -> bool:
-        reached = self.ended if whole else self.attempted
-        return reached >= min(generation, self.wanted) and reached > 0
+    def has_tried(self, generation: int) -> bool:
+        return self._reached(self.generations.tried, generation)
 
-    async def reach(self, generation: int, deadline: float, *, whole: bool = False) -> None:
-        """Wait until a build has tried to show `generation`, at most until `deadline`; never raises.
+    def has_ended(self, generation: int) -> bool:
+        return self._reached(self.generations.ended, generation)
 
-        With `whole` until that build is over: words are searchable before the vectors are there.
-        """
+    async def until_tried(self, generation: int, deadline: float) -> None:
+        """Wait until a build has tried to show `generation`, at most until `deadline`; never raises."""
+        await self._until(lambda: self.has_tried(generation), deadline)
+
+    async def until_ended(self, generation: int, deadline: float) -> None:
+        """Wait until that build is over: words are searchable before the vectors are there."""
+        await self._until(lambda: self.has_ended(generation), deadline)
+
+    def _reached(self, greatest: int, generation: int) -> bool:
+        return greatest >= min(max(generation, 1), self.generations.wanted)
+
+    async def _until(self, is_reached: Callable[[], bool], deadline: float) -> None:
         try:
             async with asyncio.timeout_at(deadline):
-                while not self.has(generation, whole=whole):
-                    await self._moved.wait()
+                while not is_reached():
+                    await self._changed.wait()
         except TimeoutError:
             pass

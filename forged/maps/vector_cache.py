@@ -1,8 +1,8 @@
 """Vectors that are already known, by the hash of their text, so that a rebuild embeds only what changed.
 
-Seed 001 keeps embeddings off the disk and always covers the full store; the memo keeps that rule and makes
-its cost grow with the change (design.md D12). It points into the rows of the current map and keeps copies
-of rows that have left it, as many as there are rows, so that a branch switched away and back costs nothing.
+Embeddings are never on the disk and a map always covers the full root; the cache makes the cost of that grow
+with the change. It points into the rows of the current map and keeps copies of rows that have left it, as
+many as there are rows, so that a branch switched away and back costs nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def text_hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-class VectorMemo:
+class VectorCache:
     """Rows of one root for one embedder key: live ones by reference, retired ones by copy.
 
     `live` is the leg whose rows `places` tells of.

@@ -1,9 +1,9 @@
 """Writing and removing memories on request: versions, links, and the directory they go to.
 
-A write is serialised per root, because a new version is based on its chain's head (behaviours.md bugs 25,
-26). What the head is, and what is removed, is looked up on disk and not in the map: the map follows by the
-ordinary way, a scan, and may wait for a provider meanwhile. The file is durable when `add` returns
-(design.md D14).
+A new version is based on its chain's head, so versions and removals come one by one in a root. What the head
+is, and what is removed, is looked up on disk and not in the map: the map follows by the ordinary way, a scan,
+and may wait for a provider meanwhile. What is written is durable and marked when `add` returns; `remove`
+marks nothing, as its caller has more to do. MemoryNotFound and StoreError are raised.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import asyncio
 import contextlib
 import os
 import shutil
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from forged.errors import MemoryNotFound
+from forged.files import atomic
 from forged.files.roots import Root
 from forged.files.scan import scan
 from forged.files.snapshot import Snapshot
@@ -25,6 +27,14 @@ from forged.memory import Memory
 
 TRASH_S = 7 * 24 * 3600.0
 _GIT_NOTE = "copies in version control history, clones and backups"
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A memory as it was written, its file, and the generation in which it is visible."""
+
+    memory: Memory
+    path: str
+    generation: int
 
 
 class Gone(msgspec.Struct, frozen=True):
@@ -47,19 +57,16 @@ class Writer:
         self._trash = trash
         self._locks: dict[Root, asyncio.Lock] = {}
 
-    async def add(self, index: RootIndex, draft: Memory) -> tuple[Memory, str]:
+    async def add(self, index: RootIndex, draft: Memory) -> Written:
         """Write `draft` as a new file, or as the next version of what it supersedes; durable on return.
 
-        Returns the memory as written and its path. Raises MemoryNotFound for a superseded id that is not
-        in the same root, StoreError when the file could not be written.
+        Raises MemoryNotFound for a superseded id that is not in the same root, StoreError when the file could
+        not be written.
         """
         if draft.supersedes is None:
-            return draft, await asyncio.to_thread(index.builder.store.write, draft)
+            return await _write(index, draft)
         async with self._lock(index.root):
-            written = await self._next_version(index, draft)
-            path = await asyncio.to_thread(index.builder.store.write, written)
-            index.mark(frozenset({path}))
-            return written, path
+            return await _write(index, await self._next_version(index, draft))
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
         """Ids of the versions of a memory that are on disk, oldest first; none if it is not in this root."""
@@ -83,6 +90,14 @@ class Writer:
         trash = "" if erase else self._trash
         return Gone(tuple(item.id for item in removed), trash, (_GIT_NOTE,), contents)
 
+    def erase_from_trash(self, contents: Collection[str]) -> None:
+        """Erase files in the trash that hold one of these texts. Raises StoreError."""
+        wanted = [content.strip().encode(errors="replace") for content in contents]
+        with atomic.explained(f"cannot erase from {self._trash}"), contextlib.suppress(FileNotFoundError):
+            for folder in os.scandir(self._trash):
+                if folder.is_dir(follow_symlinks=False) and any(map(_holds(wanted), os.scandir(folder.path))):
+                    shutil.rmtree(folder.path)
+
     def empty_trash(self, now: float) -> None:
         """Erase what was forgotten more than 7 days before `now` (seconds since the epoch)."""
         with contextlib.suppress(FileNotFoundError):
@@ -103,6 +118,22 @@ class Writer:
 
     def _lock(self, root: Root) -> asyncio.Lock:
         return self._locks.setdefault(root, asyncio.Lock())
+
+
+async def _write(index: RootIndex, memory: Memory) -> Written:
+    path = await asyncio.to_thread(index.builder.store.write, memory)
+    return Written(memory, path, index.mark(frozenset({path})))
+
+
+def _holds(wanted: Collection[bytes]) -> Callable[[os.DirEntry[str]], bool]:
+    def holds(entry: os.DirEntry[str]) -> bool:
+        if not entry.is_file(follow_symlinks=False):
+            return False
+        with open(entry.path, "rb") as file:
+            data = file.read()
+        return any(text in data for text in wanted if text)
+
+    return holds
 
 
 def _on_disk(index: RootIndex) -> Snapshot:

@@ -2,36 +2,28 @@
 
 One Governor counts for the whole daemon, because a limit that each part keeps for itself is no limit. Days
 are UTC. It decides before a call on an estimate and counts after it what was really used; a call that fails
-is counted too, since a provider may have charged for it. Counts are approximate money and not data: they
-are written at most once a second and without fsync, and whatever is wrong with their file ends no call.
+is counted too, since a provider may have charged for it. The accounts are in memory: `restore` takes those
+of an earlier daemon, `accounts` is for whoever writes them down.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 import math
-import os
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Literal
 
 import msgspec
 
 from forged.errors import ProviderError
-from forged.files import atomic
 from forged.models import ChatModel, Completion, Prompt
 from forged.text.tokens import estimate
 
-logger = logging.getLogger(__name__)
-
 _DAY_S, _MINUTE_S = 86_400, 60.0
 _DAYS_KEPT = 90
-_WRITE_AFTER_S = 1.0
 _MOST_TOKENS = 10**9  # of one call: an endpoint may claim anything
 _FAILURES_TO_OPEN = 5
 _PROBE_AFTER_S, _DOUBLINGS = 15.0, 2
@@ -58,10 +50,6 @@ class Day(msgspec.Struct, frozen=True):
         return self.prompt_tokens + self.completion_tokens
 
 
-class _File(msgspec.Struct, frozen=True):
-    days: tuple[Day, ...]
-
-
 class Refusal(msgspec.Struct, frozen=True):
     """Which limit stands in the way, for how many seconds, and a sentence that tells a person both."""
 
@@ -70,36 +58,33 @@ class Refusal(msgspec.Struct, frozen=True):
     message: str
 
 
-_DECODER = msgspec.json.Decoder(_File)
 _Days = dict[tuple[str, str], Day]
 
 
 class Governor:
-    """Limits and accounts of all model calls; belongs to one event loop, only `flush` may run beside it.
+    """Limits and accounts of all model calls; belongs to one event loop.
 
     A limit of 0 is none. `clock` gives Unix seconds.
     """
 
     def __init__(
-        self,
-        path: str,
-        *,
-        daily_token_limit: int,
-        calls_per_minute: int,
-        clock: Callable[[], float] = time.time,
-        write_after_s: float = _WRITE_AFTER_S,
+        self, *, daily_token_limit: int, calls_per_minute: int, clock: Callable[[], float] = time.time
     ) -> None:
-        self._path = path
         self._token_limit = daily_token_limit
         self._minute_limit = calls_per_minute
         self._clock = clock
-        self._write_after_s = write_after_s
         self._slots: deque[float] = deque()  # when each call of the last minute falls out
         self._under_way = 0
-        self._days = self._load()  # replaced, never changed: a thread may be writing it
-        self._unwritten = self._warned = False
-        self._writing = threading.Lock()
-        self._timer: asyncio.TimerHandle | None = None
+        self._days: _Days = {}
+
+    def restore(self, days: Iterable[tuple[str, str, int, int, int, int]]) -> None:
+        """Add what an earlier daemon counted in the last 90 days, as the fields of `Day`."""
+        for fields in days:
+            self._add(Day(*fields))
+
+    def accounts(self) -> tuple[Day, ...]:
+        """All days and purposes that are kept."""
+        return tuple(self._days.values())
 
     def admit(self, tokens: int, *, can_wait: bool = True) -> Refusal | None:
         """Whether a call of about so many tokens may go now; None is yes, and its slot is taken.
@@ -123,18 +108,21 @@ class Governor:
         """Count what was used. Of several calls the first had its slot from `admit`; the others take one."""
         now = self._clock()
         self._slots.extend([now + _MINUTE_S] * (calls - 1))
-        key = (_day(now), purpose)
+        tokens = (_plausible(prompt_tokens), _plausible(completion_tokens))
+        self._add(Day(_day(now), purpose, calls, failed, *tokens))
+
+    def _add(self, day: Day) -> None:
+        key = (day.day, day.purpose)
         known = self._days.get(key, Day(*key))
-        total = Day(
+        self._days[key] = Day(
             *key,
-            calls=known.calls + calls,
-            failed=known.failed + failed,
-            prompt_tokens=known.prompt_tokens + _plausible(prompt_tokens),
-            completion_tokens=known.completion_tokens + _plausible(completion_tokens),
+            calls=known.calls + day.calls,
+            failed=known.failed + day.failed,
+            prompt_tokens=known.prompt_tokens + day.prompt_tokens,
+            completion_tokens=known.completion_tokens + day.completion_tokens,
         )
-        self._days = _kept({**self._days, key: total}, now)
-        self._unwritten = True
-        self._write_soon()
+        since = _day(self._clock(), back=_DAYS_KEPT - 1)
+        self._days = {key: kept for key, kept in self._days.items() if kept.day >= since}
 
     @contextlib.contextmanager
     def under_way(self, tokens: int) -> Iterator[None]:
@@ -162,28 +150,6 @@ class Governor:
         chosen = sorted((day for day in self._days.values() if day.day >= since), key=lambda day: day.purpose)
         return tuple(sorted(chosen, key=lambda day: day.day, reverse=True))
 
-    def flush(self) -> None:
-        """Write what is not written yet. Blocks for as long as the disk takes; never raises for it."""
-        with self._writing:
-            if not self._unwritten:
-                return
-            self._unwritten = False
-            try:
-                atomic.replace(self._path, msgspec.json.encode(_File(tuple(self._days.values()))), sync=False)
-            except OSError as error:
-                self._unwritten = True
-                if not self._warned:
-                    logger.warning("costs are counted in memory only path=%s error=%s", self._path, error)
-                self._warned = True
-            else:
-                self._warned = False
-
-    def close(self) -> None:
-        """Write what is left; nothing is written later by itself."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self.flush()
-
     def _beyond_day(self, tokens: int) -> Refusal | None:
         used = self.tokens_today + self._under_way
         if not self._token_limit or used + tokens <= self._token_limit:
@@ -207,30 +173,6 @@ class Governor:
             f"{math.ceil(wait_s)} s, `llm.calls_per_minute` sets it"
         )
         return Refusal("calls_per_minute", wait_s, message)
-
-    def _write_soon(self) -> None:
-        """Have a thread write a second from now, whatever else is counted until then."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return  # a plain caller says itself when to flush
-        if self._timer is None:
-            self._timer = loop.call_later(self._write_after_s, self._write_aside, loop)
-
-    def _write_aside(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        loop.run_in_executor(None, self.flush)
-
-    def _load(self) -> _Days:
-        try:
-            with open(self._path, "rb") as file:
-                found = _DECODER.decode(file.read())
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as error:
-            _set_aside(self._path, error)
-            return {}
-        return _kept({(day.day, day.purpose): day for day in found.days}, self._clock())
 
 
 class GovernedChat:
@@ -312,16 +254,3 @@ def _day(now: float, back: int = 0) -> str:
 
 def _until_midnight(now: float) -> float:
     return _DAY_S - now % _DAY_S
-
-
-def _kept(days: _Days, now: float) -> _Days:
-    since = _day(now, back=_DAYS_KEPT - 1)
-    return {key: day for key, day in days.items() if day.day >= since}
-
-
-def _set_aside(path: str, error: Exception) -> None:
-    """Leave a file that cannot be used to whoever wants to look at it."""
-    aside = f"{path}.damaged"
-    logger.warning("costs are counted anew path=%s error=%s set_aside=%s", path, error, aside)
-    with contextlib.suppress(OSError):
-        os.replace(path, aside)

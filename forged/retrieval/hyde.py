@@ -1,8 +1,9 @@
 """HyDE: sentences that a relevant memory might contain, written by a chat model from the window.
 
 Memories are terse and declarative, conversation is neither; hypotheses in the memories' own register are
-what makes embeddings of the two comparable (ADR-0047). What the model is told, and what that was measured
-to be worth, stands in forged/prompts/hyde*.md.
+what makes embeddings of the two comparable (ADR-0047). In goes the window, out come at most so many
+sentences; ProviderError is raised when the model cannot be asked. What it is told, and what that was measured
+to be worth, stands in forged/text/prompts/hyde*.md.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ async def hypotheses(
     *,
     count: int,
     deadline: float,
-    hurried: Callable[[], bool],
+    is_late: Callable[[], bool],
 ) -> tuple[str, ...]:
-    """Ask for `count` hypotheses; `deadline` is `time.monotonic()` seconds. Empty window: no call (B48).
+    """Ask for `count` hypotheses; `deadline` is `time.monotonic()` seconds. Empty window: no call.
 
-    The reply is read as it is written: no further than `count` lines, and once the caller is `hurried` no
+    The reply is read as it is written: no further than `count` lines, and once it `is_late` no
     further than the lines that stand. A model on the user's own machine often takes less than the whole
     window; one that refuses is asked once more with the newest messages alone: they hold the question.
     Raises ProviderError.
@@ -42,12 +43,12 @@ async def hypotheses(
     if not window:
         return ()
     try:
-        return await _ask(model, window, count, deadline, hurried)
+        return await _ask(model, window, count, deadline, is_late)
     except ProviderError as error:
         newest = conversation.window(window, _SHORT)
         if error.reason != "bad_input" or newest == tuple(window):
             raise
-    return await _ask(model, newest, count, deadline, hurried)
+    return await _ask(model, newest, count, deadline, is_late)
 
 
 async def _ask(
@@ -55,7 +56,7 @@ async def _ask(
     window: Sequence[Utterance],
     count: int,
     deadline: float,
-    hurried: Callable[[], bool],
+    is_late: Callable[[], bool],
 ) -> tuple[str, ...]:
     user = _ASK.substitute(window=conversation.as_text(window), count=count)
     known = f"{_SYSTEM}\n{conversation.last_user_text(window)}"
@@ -67,7 +68,7 @@ async def _ask(
         lines = _whole_lines(text)
         if lines != stood:  # a model writes words, and thoughts for minutes; reading takes a millisecond
             stood, found = lines, sentences(lines, count, known=known)
-        return len(found) == count or (bool(found) and hurried()) or len(text) > _LONG
+        return len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
 
     completion = await model.complete(Prompt(_SYSTEM, user, enough=enough), deadline=deadline)
     written = completion.text

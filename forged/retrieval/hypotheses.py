@@ -2,7 +2,7 @@
 
 Models number, bullet, quote, fence and explain although told not to; they answer in JSON nobody asked for,
 repeat themselves, copy the example of the prompt or the message of the user, refuse, or write one long
-paragraph (bugs 34, 35; each form was seen from a real model). Every line that is embedded costs time and
+paragraph (each form was seen from a real model). Every line that is embedded costs time and
 competes for a place, so what cannot find anything new is dropped. Nothing here judges whether a sentence is
 true: a wrong guess about the right subject still finds the memory.
 """

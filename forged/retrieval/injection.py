@@ -2,8 +2,8 @@
 
 The block is data between two markers. The marker carries a digest of the block itself: equal content gives
 equal bytes, so prompt caches survive, while a memory cannot hold the marker of the block it will stand in.
-Text in a memory that looks like a marker is escaped all the same (bug 19). A budget cuts whole memories
-from the end and is never exceeded; when not even one fits, there is no block at all (bugs 15, 16).
+Text in a memory that looks like a marker is escaped all the same. A budget cuts whole memories from the end
+and is never exceeded; when not even one fits, there is no block at all.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from forged.memory import Memory
+from forged.scopes import Ranked
 from forged.text.tokens import BYTES_PER_TOKEN
 
 _TAG = "forged-memories"
@@ -22,14 +23,6 @@ _LOOKALIKE = re.compile(r"<(?=\s*/?\s*forged-memories)", re.IGNORECASE)
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _LABEL_LIMIT, _OLDER_LINE_LIMIT = 80, 200
 _OLDER_LIMIT = 5
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """One memory to show: the head of its chain, its older versions newest first, and how it was found."""
-
-    memory: Memory
-    older: tuple[Memory, ...] = ()
-    via: str = "search"
 
 
 class Injection(msgspec.Struct, frozen=True):
@@ -41,13 +34,13 @@ class Injection(msgspec.Struct, frozen=True):
     omitted: int = 0
 
 
-def render(entries: Sequence[Entry], budget_tokens: int = 0) -> Injection:
-    """Render `entries`, best first, as one block of at most `budget_tokens` (0: no limit).
+def render(ranked: Sequence[Ranked], budget_tokens: int = 0) -> Injection:
+    """Render `ranked`, best first, as one block of at most `budget_tokens` (0: no limit).
 
-    A token is ceil(UTF-8 bytes / 4), so the text is never longer than 4 x budget bytes (design.md section
-    5, seed 000 "Token Budget"). Memories are added until the next would not fit; none is ever split.
+    A token counts as 4 bytes of UTF-8, so the text is never longer than 4 x budget bytes. Memories are added
+    until the next would not fit; none is ever split.
     """
-    texts = [_entry(number, entry) for number, entry in enumerate(entries, 1)]
+    texts = [_entry(number, each) for number, each in enumerate(ranked, 1)]
     count = _fitting(texts, budget_tokens * BYTES_PER_TOKEN) if budget_tokens else len(texts)
     if count == 0:
         return Injection(omitted=len(texts))
@@ -78,16 +71,16 @@ def _header(included: int, omitted: int) -> str:
     )
 
 
-def _entry(number: int, entry: Entry) -> str:
-    memory = entry.memory
+def _entry(number: int, ranked: Ranked) -> str:
+    memory = ranked.memory
     facts = [memory.category, memory.scope, f"v{memory.version}", memory.created_at[:10], memory.id]
-    if entry.via != "search":
-        facts.append(f"via {entry.via}")
+    if ranked.via != "search":
+        facts.append(f"via {ranked.via}")
     told = " | ".join(_label(fact) for fact in facts if fact)
     lines = [f"\n## {number}. [{told}]", _escape(memory.content.rstrip())]
-    lines += [f"(replaces {_older(older)})" for older in entry.older[:_OLDER_LIMIT]]
-    if len(entry.older) > _OLDER_LIMIT:
-        lines.append(f"(and {len(entry.older) - _OLDER_LIMIT} older versions)")
+    lines += [f"(replaces {_older(older)})" for older in ranked.older[:_OLDER_LIMIT]]
+    if len(ranked.older) > _OLDER_LIMIT:
+        lines.append(f"(and {len(ranked.older) - _OLDER_LIMIT} older versions)")
     return "\n".join(lines) + "\n"
 
 

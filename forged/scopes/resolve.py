@@ -27,7 +27,9 @@ from forged import config
 from forged.config import Config, MemoryConfig, RepoConfig
 from forged.files import roots
 from forged.files.roots import Root
+from forged.maps.indexer import Indexer
 from forged.memory import Scope
+from forged.scopes.file_source import FileRoots
 
 KEPT_S = 5.0
 MOST_KEPT = 1024
@@ -40,13 +42,14 @@ _T = TypeVar("_T")
 _Found = TypeVar("_Found")
 
 
-class Workplace(msgspec.Struct, frozen=True):
+class Workplace(msgspec.Struct, frozen=True, eq=False):
     """A workspace, resolved: its roots (repo before user), their tops, and the settings that hold in it.
 
-    `off` is why memory is off here, or nothing.
+    `files` are those roots as they are searched; `off` is why memory is off here, or nothing.
     """
 
     roots: tuple[Root, ...]
+    files: FileRoots
     tops: tuple[str, ...]
     settings: MemoryConfig
     off: str = ""
@@ -56,10 +59,13 @@ class Workplace(msgspec.Struct, frozen=True):
 class Resolver:
     """Resolves workspaces for all requests of one daemon. To be used on its event loop."""
 
-    def __init__(self, home: str, user: Config, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, home: str, user: Config, indexer: Indexer, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`home` is the user's directory, `user` the configuration that a repository may narrow."""
         self._home = home
         self._user = user
+        self._indexer = indexer
         self._clock = clock
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
         self._places = _Looks(self._place, clock)
@@ -77,9 +83,9 @@ class Resolver:
         found = await self._in_thread(partial(roots.resolve, workspace, self._home))
         top = next((root.top for root in found if root.scope is Scope.REPO), None)
         if top is None:
-            return _workplace(found, self._user.memory), self._clock() + KEPT_S
+            return self._workplace(found, self._user.memory, ()), self._clock() + KEPT_S
         repository = await self._repositories.find(top)
-        return _workplace(found, repository.settings, repository.warnings), repository.until
+        return self._workplace(found, repository.settings, repository.warnings), repository.until
 
     async def _repository(self, top: str) -> tuple[_Repository, float]:
         version = await self._in_thread(partial(_read, top, self._versions.get(top)))
@@ -87,6 +93,13 @@ class Resolver:
         until = self._clock() + KEPT_S
         settings = config.apply(self._user, version.asked)
         return _Repository(settings, version.warnings, until), until
+
+    def _workplace(
+        self, found: tuple[Root, ...], settings: MemoryConfig, warnings: tuple[str, ...]
+    ) -> Workplace:
+        files, tops = FileRoots(self._indexer, found), tuple(root.top for root in found)
+        off = "" if settings.enabled else "memory.enabled is false"
+        return Workplace(found, files, tops, settings, off, warnings)
 
     def _in_thread(self, look: Callable[[], _Found]) -> Awaitable[_Found]:
         return asyncio.get_running_loop().run_in_executor(self._threads, look)
@@ -143,11 +156,6 @@ def _keep(kept: OrderedDict[str, _T], key: str, answer: _T) -> None:
     kept.move_to_end(key)
     while len(kept) > MOST_KEPT:
         kept.popitem(last=False)
-
-
-def _workplace(found: tuple[Root, ...], settings: MemoryConfig, warnings: tuple[str, ...] = ()) -> Workplace:
-    tops = tuple(root.top for root in found)
-    return Workplace(found, tops, settings, "" if settings.enabled else "memory.enabled is false", warnings)
 
 
 def _read(top: str, known: _Version | None) -> _Version:

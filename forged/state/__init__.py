@@ -1,1 +1,57 @@
-"""Small durable state of the daemon that is not a memory."""
+"""Everything small and durable that is not a memory: one file, `state.db`, and one thread that uses it.
+
+    State ->  events  forgotten  pauses  spending     what the daemon asks and tells; answers from memory
+                      tables                          rows, each with a checksum
+                      database                        the file, its thread, its transactions
+              damage  daily_copy  takeover            what is done before the file is used
+
+Opened by the daemon alone. What must survive a power cut is on disk before it is answered; what may be lost
+with the last five seconds (spending) is written every five seconds. The capture worker imports values from
+here and opens nothing, so all that needs the file is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from forged.state.digests import digest
+from forged.state.event_values import DeadEvent, Document, Event, Kind, new_event_id
+
+if TYPE_CHECKING:
+    from forged.state.events import Events, Unwanted, texts_of
+    from forged.state.forgotten import Forgotten
+    from forged.state.pauses import EVERYWHERE, Pauses
+    from forged.state.state import State
+
+__all__ = [
+    "EVERYWHERE",
+    "DeadEvent",
+    "Document",
+    "Event",
+    "Events",
+    "Forgotten",
+    "Kind",
+    "Pauses",
+    "State",
+    "Unwanted",
+    "digest",
+    "new_event_id",
+    "texts_of",
+]
+
+_IN = {
+    "EVERYWHERE": "pauses",
+    "Events": "events",
+    "Forgotten": "forgotten",
+    "Pauses": "pauses",
+    "State": "state",
+    "Unwanted": "events",
+    "texts_of": "events",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_IN[name]}"), name)

@@ -1,99 +1,85 @@
 """Where the user has told forged to stop: everywhere, or in single repositories; it outlives a restart.
 
-A pause is a promise about privacy, so every doubt is decided for it. A file that cannot be read means paused
-everywhere, because nobody knows any more what it said. A pause holds at once even if it cannot be written, a
-resumption only once it is. And resuming everywhere leaves the repositories paused that were paused by name:
-who silenced one project long ago must not have it speak because of something else.
+A pause is a promise about privacy, so every doubt is decided for it. What cannot be read means paused
+everywhere, because nobody knows any more what it said, and so it is until it has been read. A pause holds at
+once even if it cannot be written, a resumption only once it is. And resuming everywhere leaves the
+repositories paused that were paused by name: who silenced one project long ago must not have it speak because
+of something else.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
-import msgspec
+from forged.errors import StoreError
+from forged.state import tables
+from forged.state.damage import NOTE
+from forged.state.database import Database
 
-from forged.files import atomic
-
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 EVERYWHERE = "*"
-_TOLD = {
-    True: "paused only until the daemon ends, because {} cannot be written",
-    False: "still paused, because {} cannot be written",
+_UNREAD = "the state has not been read yet"
+_UNWRITTEN = {
+    True: "paused only until the daemon ends, because that cannot be written down: {}",
+    False: "still paused, because that cannot be written down: {}",
 }
 
 
-class _State(msgspec.Struct, frozen=True):
-    """No field has a default: a file that says less than this is damaged."""
-
-    everywhere: bool
-    tops: frozenset[str]
-
-
-_DECODER = msgspec.json.Decoder(_State)
-
-
 class Pauses:
-    """What is paused, kept in one small file. `reason` and `listed` never block."""
+    """What is paused: `places`, answered from memory; `doubt` is why nobody knows for sure, or nothing."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._changing = threading.Lock()
-        self._damage = ""
-        self._state = self._load()
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._changing = asyncio.Lock()
+        self.places: frozenset[str] = frozenset()
+        self.doubt = _UNREAD
 
-    def set(self, top: str | None, paused: bool) -> None:
+    def restore(self, places: Iterable[str], doubt: str) -> None:
+        """Take over what a file holds, as it is opened, and why that may not be all."""
+        self.places |= frozenset(places)
+        self.doubt = doubt
+
+    async def set(self, top: str | None, paused: bool) -> None:
         """Pause or resume the repo of this top, or with None everything; durable on return.
 
-        Blocks for an fsync. Raises StoreError: a pause then holds until the daemon ends, a resumption not.
+        Raises StoreError: a pause then holds until the daemon ends, a resumption not.
         """
-        with self._changing:
-            wanted = _changed(self._state, top, paused)
+        place = EVERYWHERE if top is None else top
+        async with self._changing:
+            wanted = self.places | {place} if paused else self.places - {place}
             if paused:
-                self._state = wanted
-            with atomic.explained(_TOLD[paused].format(self._path)):
-                atomic.replace(self._path, msgspec.json.encode(wanted, order="deterministic"))
-            self._state = wanted
+                self.places = wanted
+            try:
+                await self._database.run(partial(_change, place, paused))
+            except StoreError as error:
+                raise StoreError(_UNWRITTEN[paused].format(error)) from error
+            self.places = wanted
             if top is None:
-                self._damage = ""
+                self.doubt = ""
 
     def reason(self, tops: Collection[str]) -> str:
         """Why capture and injection stop for whoever sees these tops, or nothing."""
-        state = self._state
-        if state.everywhere:
-            return self._damage or "paused everywhere; `forgectl resume --all` ends it"
-        return "" if state.tops.isdisjoint(tops) else "paused; `forgectl resume` ends it"
+        if self.doubt:
+            return f"paused everywhere: {self.doubt}"
+        if EVERYWHERE in self.places:
+            return "paused everywhere; `forgectl resume --all` ends it"
+        return "" if self.places.isdisjoint(tops) else "paused; `forgectl resume` ends it"
 
     def listed(self) -> tuple[str, ...]:
         """What is paused: `*` for everything, then the tops of repositories."""
-        state = self._state
-        tops = tuple(sorted(state.tops))
-        return (EVERYWHERE, *tops) if state.everywhere else tops
-
-    def _load(self) -> _State:
-        try:
-            with open(self._path, "rb") as file:
-                return _DECODER.decode(file.read())
-        except FileNotFoundError:
-            return _State(everywhere=False, tops=frozenset())
-        except OSError as error:
-            return self._doubt(f"cannot be read ({atomic.why(error)})")
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            return self._doubt("is damaged")
-
-    def _doubt(self, trouble: str) -> _State:
-        logger.warning("paused everywhere path=%s problem=%s", self._path, trouble)
-        self._damage = (
-            f"paused everywhere, because {self._path} {trouble} and nobody knows what was paused; "
-            "`forgectl resume --all` ends it and writes the file anew"
-        )
-        return _State(everywhere=True, tops=frozenset())
+        tops = tuple(sorted(self.places - {EVERYWHERE}))
+        return (EVERYWHERE, *tops) if self.doubt or EVERYWHERE in self.places else tops
 
 
-def _changed(state: _State, top: str | None, paused: bool) -> _State:
-    if top is None:
-        return _State(everywhere=paused, tops=state.tops)
-    tops = state.tops | {top} if paused else state.tops - {top}
-    return _State(everywhere=state.everywhere, tops=tops)
+def _change(place: str, paused: bool, connection: Connection) -> None:
+    if paused:
+        tables.put(connection, "pauses", place)
+    else:
+        tables.remove(connection, "pauses", place)
+    if place == EVERYWHERE:  # a person has seen the doubt and said what holds
+        tables.remove(connection, "meta", NOTE)

@@ -57,12 +57,12 @@ def main() -> None:
 
     try:
         from forged import config
-        from forged.daemon import app
+        from forged.daemon import app, build
     except ImportError as error:
         print(f"cannot import what it runs: {error}", file=sys.stderr)
         sys.exit(64)
     logging.basicConfig(level="WARNING")
-    stub = app.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
+    stub = build.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
     asyncio.run(app.serve(config.load(os.environ), dict(os.environ), models=stub))
 
 

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.capture.documents import MAX_CONTENT_BYTES, decide
-from forged.capture.values import Classified, Document, Event, Proposal, Tally
+from forged.capture.values import Classified, Proposal, Tally
 from forged.files.frontmatter import parse, render
 from forged.files.roots import Root
 from forged.memory import Category, Memory, Related, Relationship, Scope, is_valid_id
+from forged.state import Document, Event
 from forged.state.forgotten import digest
 from tests.support.scene import memory
 

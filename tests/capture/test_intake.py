@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from forged.capture.intake import WINDOW_LIMIT, Intake, take_in
 from forged.conversation import Utterance
-from forged.retrieval.injection import Entry, render
+from forged.retrieval.injection import render
+from forged.scopes import Ranked
 from tests.support.scene import memory
 
 # Put together here, so that no scanner takes this file for a leak.
 AWS_KEY = "AKIA" + "Z7QX2MB4WJ9KD3RT"
 PRIVATE_KEY = "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----".format("Q7xV" * 3000)
-BLOCK = render([Entry(memory("mem_1", "The walrus sings."))]).text
+BLOCK = render([Ranked(memory("mem_1", "The walrus sings."), 0.5)]).text
 
 
 def user(text):

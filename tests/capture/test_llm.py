@@ -13,12 +13,13 @@ import pytest
 from forged.capture.classifier import CallFailed, Classifier
 from forged.capture.llm import LlmClassifier
 from forged.capture.prompt import SYSTEM, user_prompt
-from forged.capture.values import Classified, Event, Head, Usage
+from forged.capture.values import Classified, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.memory import Related
 from forged.models import Completion
 from forged.models.openai_compatible import OpenAICompatibleChat
+from forged.state import Event
 from forged.text.tokens import estimate
 from tests.support.provider import (
     CHAT,
@@ -34,7 +35,7 @@ from tests.support.provider import (
 
 KEY = "sk-verysecret-0123456789"
 WINDOW = (Utterance("user", "always use tabs"), Utterance("assistant", "done"))
-HEADS = (Head("mem_1", "user", "coding-preferences", 3, "Spaces are used."),)
+HEADS = (KnownMemory("mem_1", "user", "coding-preferences", 3, "Spaces are used."),)
 PROMPT_TOKENS = estimate(SYSTEM, user_prompt(WINDOW, ()))
 A = {"content": "Tabs are used.", "scope": "user", "category": "coding-preferences"}
 B = {"content": "Migrations run with goose.", "scope": "repo", "category": "patterns"}
@@ -50,7 +51,7 @@ def provider():
 def classify(
     provider: ScriptedProvider,
     window: Sequence[Utterance] = WINDOW,
-    heads: Sequence[Head] = (),
+    heads: Sequence[KnownMemory] = (),
     *,
     within: float = 20.0,
     attempts: int = 2,
@@ -215,7 +216,7 @@ def test_bug_24_the_model_is_told_not_to_repeat_what_it_sees_listed(provider: Sc
 
 
 def test_bug_31_five_thousand_memories_do_not_grow_the_prompt(provider: ScriptedProvider) -> None:
-    heads = [Head(f"mem_{n}", "repo", "patterns", 1, f"Fact {n} " * 40) for n in range(5_000)]
+    heads = [KnownMemory(f"mem_{n}", "repo", "patterns", 1, f"Fact {n} " * 40) for n in range(5_000)]
 
     classify(provider, heads=heads)
 

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from forged.capture import reply
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
-from forged.capture.values import Head
+from forged.capture.values import KnownMemory
 from forged.conversation import Utterance
 from forged.memory import Category, Relationship, Scope
 
 SAID = (Utterance("user", "always use tabs"), Utterance("assistant", "done"))
 
 
-def head(number: int = 1, **fields: object) -> Head:
+def head(number: int = 1, **fields: object) -> KnownMemory:
     values = {"scope": "repo", "category": "patterns", "version": 1, "first_line": f"Fact {number}."}
-    return Head(f"mem_{number}", **{**values, **fields})
+    return KnownMemory(f"mem_{number}", **{**values, **fields})
 
 
 def listed(prompt: str) -> list[str]:
@@ -161,7 +161,7 @@ def test_control_characters_of_a_memory_become_blanks(bad: str) -> None:
 def test_whatever_was_said_and_kept_gives_one_line_a_memory(
     texts: list[str], kept: list[tuple[str, str]]
 ) -> None:
-    heads = [Head(name, "repo", name, 1, line) for name, line in kept]
+    heads = [KnownMemory(name, "repo", name, 1, line) for name, line in kept]
     window = [Utterance("user", text) for text in texts]
 
     prompt = user_prompt(window, heads)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from forged.capture.queue import CaptureQueue
-from forged.capture.values import Event
 from forged.conversation import Utterance
 from forged.files.roots import Root
 from forged.memory import Scope
+from forged.state import Event
 
 REPO, OTHER = Root("/srv/repo", Scope.REPO), Root("/srv/other", Scope.REPO)
 DURABLE = ["compaction", "session_end", "explicit"]

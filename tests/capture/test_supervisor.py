@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 
 from forged.capture.supervisor import Patience
-from forged.capture.values import Done, Event, Journalled, Linked, Task, WorkerSettings
+from forged.capture.values import Classify, Done, Link, Linked, WorkerSettings
 from forged.conversation import Utterance
+from forged.state import Event
 from tests.support.loops import run, turns, until
 from tests.support.supervised import back_to, census, is_gone, proc, semaphores, supervised
 from tests.support.workers import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
-MEGABYTE = Event(window=(Utterance("user", "x" * (1 << 20)),))
+
+def megabyte(event_id: str) -> Classify:
+    return Classify(Event(id=event_id, window=(Utterance("user", "x" * (1 << 20)),)))
 
 
 # --- tasks and reports ---
@@ -29,12 +32,12 @@ MEGABYTE = Event(window=(Utterance("user", "x" * (1 << 20)),))
 def test_reports_of_a_task_arrive_in_their_order():
     async def scene():
         async with supervised() as one:
-            await one.handled(Task("work"))
+            await one.handled(Link("work", ()))
             return one.reports[1:]
 
     assert run(scene()) == [
-        Journalled("work"),
         Linked("work", ROOT, "mem_1", "/nowhere"),
+        Linked("work", ROOT, "mem_2", "/nowhere"),
         Done("work", written=1),
     ]
 
@@ -42,7 +45,7 @@ def test_reports_of_a_task_arrive_in_their_order():
 def test_a_task_of_a_megabyte_arrives():
     async def scene():
         async with supervised() as one:
-            return await one.handled(Task("done", MEGABYTE))
+            return await one.handled(megabyte("done"))
 
     assert run(scene()) == Done("done", written=1)
 
@@ -51,7 +54,7 @@ def test_one_worker_handles_task_after_task():
     async def scene():
         async with supervised() as one:
             for _ in range(50):
-                await one.handled(Task("done"))
+                await one.handled(Link("done", ()))
             return one.supervisor.restarts, len(one.reports)
 
     assert run(scene()) == (0, 51)
@@ -61,7 +64,7 @@ def test_without_a_ready_worker_no_task_can_be_given():
     async def scene():
         async with supervised("silent") as one:
             with pytest.raises(AssertionError):
-                one.supervisor.give(Task("done"), 1.0)
+                one.supervisor.give(Link("done", ()), 1.0)
 
     run(scene())
 
@@ -93,7 +96,7 @@ def test_worker_is_started_though_nobody_wants_it():
 
 def test_key_of_the_settings_shows_neither_in_the_arguments_nor_in_the_environment():
     async def scene():
-        async with supervised(WorkerSettings("", "", "", classifier="ready", key="sk-planted-0123")) as one:
+        async with supervised(WorkerSettings(classifier="ready", key="sk-planted-0123")) as one:
             pid = await one.ready()
             return proc(pid, "cmdline") + proc(pid, "environ")
 
@@ -108,7 +111,7 @@ def test_worker_killed_while_it_waits_is_replaced_and_the_next_task_is_handled()
         async with supervised() as one:
             first = await one.ready()
             second = await one.killed(first)
-            done = await one.handled(Task("done"))
+            done = await one.handled(Link("done", ()))
             return first != second, done, one.deaths, one.supervisor.restarts, one.supervisor.problem
 
     assert run(scene()) == (True, Done("done", written=1), ["signal SIGKILL"], 1, "")
@@ -119,11 +122,11 @@ def test_worker_killed_with_a_megabyte_unread_leaves_no_thread_that_waits_to_wri
         async with supervised() as one:
             pid = await one.ready()
             os.kill(pid, signal.SIGSTOP)
-            one.supervisor.give(Task("done", MEGABYTE), 30)
+            one.supervisor.give(megabyte("done"), 30)
             feeders = [thread for thread in threading.enumerate() if thread.name == "QueueFeederThread"]
             await one.killed(pid)
             await until(lambda: not any(thread.is_alive() for thread in feeders))
-            return len(feeders), await one.handled(Task("done", MEGABYTE))
+            return len(feeders), await one.handled(megabyte("done"))
 
     assert run(scene()) == (1, Done("done", written=1))
     assert capfd.readouterr().err == ""
@@ -133,9 +136,9 @@ def test_stopped_worker_is_killed_when_its_limit_is_over():
     async def scene():
         async with supervised() as one:
             os.kill(await one.ready(), signal.SIGSTOP)
-            one.supervisor.give(Task("done"), 0.05)
+            one.supervisor.give(Link("done", ()), 0.05)
             await until(lambda: one.deaths)
-            return one.deaths, await one.handled(Task("done"))
+            return one.deaths, await one.handled(Link("done", ()))
 
     assert run(scene()) == (["no report for 0.05 s"], Done("done", written=1))
 
@@ -144,7 +147,7 @@ def test_worker_is_not_ready_from_the_moment_its_limit_is_over():
     async def scene():
         async with supervised() as one:
             await one.ready()
-            one.supervisor.give(Task("hang"), 0.05)
+            one.supervisor.give(Link("hang", ()), 0.05)
             await until(lambda: not one.supervisor.ready)
             return one.deaths
 
@@ -154,7 +157,7 @@ def test_worker_is_not_ready_from_the_moment_its_limit_is_over():
 def test_each_report_renews_the_limit():
     async def scene():
         async with supervised() as one:
-            return await one.handled(Task("slow"), 0.75), one.deaths  # it takes 1.5 s, 0.05 s a report
+            return await one.handled(Link("slow", ()), 0.75), one.deaths  # it takes 1.5 s, 0.05 s a report
 
     assert run(scene()) == (Done("slow", written=1), [])
 
@@ -162,8 +165,8 @@ def test_each_report_renews_the_limit():
 def test_limit_ends_with_the_task():
     async def scene():
         async with supervised() as one:
-            await one.handled(Task("done"), 0.2)
-            await one.handled(Task("slow"), 5)  # 1.5 s: the first limit would be over
+            await one.handled(Link("done", ()), 0.2)
+            await one.handled(Link("slow", ()), 5)  # 1.5 s: the first limit would be over
             return one.deaths
 
     assert run(scene()) == []
@@ -174,9 +177,9 @@ def test_worker_that_stops_in_the_middle_of_a_report_is_killed_at_its_limit(how)
     async def scene():
         async with supervised() as one:
             await one.ready()
-            one.supervisor.give(Task(how), 0.1)
+            one.supervisor.give(Link(how, ()), 0.1)
             await until(lambda: one.deaths)
-            return one.deaths, await one.handled(Task("done"))
+            return one.deaths, await one.handled(Link("done", ()))
 
     assert run(scene()) == (["no report for 0.1 s"], Done("done", written=1))
 
@@ -185,9 +188,9 @@ def test_worker_whose_report_cannot_be_read_is_replaced():
     async def scene():
         async with supervised() as one:
             await one.ready()
-            one.supervisor.give(Task("babble"), 10)
+            one.supervisor.give(Link("babble", ()), 10)
             await until(lambda: one.deaths)
-            return one.deaths[0], await one.handled(Task("done"))
+            return one.deaths[0], await one.handled(Link("done", ()))
 
     cause, done = run(scene())
 
@@ -199,7 +202,7 @@ def test_worker_that_closes_its_pipe_and_lives_on_is_replaced():
     async def scene():
         async with supervised() as one:
             await one.ready()
-            one.supervisor.give(Task("deaf"), 10)
+            one.supervisor.give(Link("deaf", ()), 10)
             await until(lambda: one.deaths)
             return one.deaths
 
@@ -210,7 +213,7 @@ def test_death_is_told_after_the_last_report():
     async def scene():
         async with supervised() as one:
             pid = await one.ready()
-            one.supervisor.give(Task("work"), 10)
+            one.supervisor.give(Link("work", ()), 10)
             await until(lambda: len(one.reports) > 1)
             os.kill(pid, signal.SIGKILL)
             await until(lambda: one.deaths)
@@ -218,7 +221,7 @@ def test_death_is_told_after_the_last_report():
 
     seen = run(scene())
 
-    assert seen[1] == Journalled("work")
+    assert seen[1] == Linked("work", ROOT, "mem_1", "/nowhere")
     assert seen[-1] == "signal SIGKILL"
 
 
@@ -293,7 +296,7 @@ def test_worker_that_dies_as_soon_as_it_is_ready_does_not_keep_a_core_busy():
 
 def test_problem_ends_when_a_worker_runs(tmp_path):
     async def scene():
-        settings = WorkerSettings(str(tmp_path / "crashed"), "", "", classifier="crash-once")
+        settings = WorkerSettings(base_url=str(tmp_path / "crashed"), classifier="crash-once")
         async with supervised(settings, patience=Patience(first_start_s=0, retry_s=0.01)) as one:
             before = await until(lambda: one.supervisor.problem)
             await one.ready()
@@ -330,14 +333,14 @@ def test_twenty_kills_leave_no_thread_descriptor_semaphore_or_process():
             for number in range(20):
                 pid = await one.ready()
                 if number % 4 == 1:
-                    one.supervisor.give(Task("hang"), 10)
+                    one.supervisor.give(Link("hang", ()), 10)
                 elif number % 4 == 2:
                     os.kill(pid, signal.SIGSTOP)
-                    one.supervisor.give(Task("done", MEGABYTE), 10)
+                    one.supervisor.give(megabyte("done"), 10)
                 elif number % 4 == 3:
-                    one.supervisor.give(Task("half"), 10)
+                    one.supervisor.give(Link("half", ()), 10)
                 await one.killed(pid)
-                await one.handled(Task("done"))
+                await one.handled(Link("done", ()))
             during = census()
             assert during.threads <= with_one.threads + 1  # the queue's own, after the first task
             assert during.descriptors <= with_one.descriptors
@@ -374,7 +377,7 @@ def test_cancelled_supervisor_leaves_nothing_in_any_state(state):
             if state in ("stopped", "unread"):
                 os.kill(pid, signal.SIGSTOP)
             if state in ("busy", "unread"):
-                one.supervisor.give(Task("hang", MEGABYTE), 10)
+                one.supervisor.give(megabyte("hang"), 10)
             await one.stop()
             assert one.task.cancelled()
             assert one.supervisor.pid == 0
@@ -421,12 +424,12 @@ def test_worker_without_a_group_of_its_own_is_killed_alone():
 def test_daemon_that_ends_with_much_unread_is_not_held():
     script = """
 import asyncio, os, signal, sys
-from tests.capture.test_supervisor import MEGABYTE, Task, supervised
+from tests.capture.test_supervisor import megabyte, supervised
 
 async def main():
     async with supervised() as one:
         os.kill(await one.ready(), signal.SIGSTOP)
-        one.supervisor.give(Task("done", MEGABYTE), 60)
+        one.supervisor.give(megabyte("done"), 60)
 
 if __name__ == "__main__":
     asyncio.run(main())

@@ -13,14 +13,12 @@ import pytest
 
 from forged.capture import worker
 from forged.capture.supervisor import Patience
-from forged.capture.values import (
-    WorkerSettings,
-)
+from forged.capture.values import WorkerSettings
 from forged.capture.worker_process import work
 from tests.support.loops import run, until
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
 from tests.support.supervised import back_to, census, is_gone, proc, supervised
-from tests.support.tasks import block, roots_in, settings_in, told
+from tests.support.tasks import block, roots_in, told
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
@@ -30,7 +28,7 @@ REPLY = completion(
 
 
 def asking(tmp_path: Path, provider: ScriptedProvider) -> WorkerSettings:
-    return settings_in(tmp_path, classifier="scripted", base_url=provider.base_url, key="sk-planted")
+    return WorkerSettings(classifier="scripted", base_url=provider.base_url, key="sk-planted")
 
 
 def files(tmp_path: Path) -> list[Path]:
@@ -39,8 +37,8 @@ def files(tmp_path: Path) -> list[Path]:
 
 def test_rules_decide_what_is_kept(tmp_path):
     async def scene():
-        async with supervised(settings_in(tmp_path), work) as one:
-            done = await one.handled(told(tmp_path, "From now on, always use errors.As in Go code."))
+        async with supervised(WorkerSettings(), work) as one:
+            done = await one.kept(told(tmp_path, "From now on, always use errors.As in Go code."))
             return done, proc(await one.ready(), "maps")
 
     done, maps = run(scene())
@@ -55,7 +53,7 @@ def test_rules_need_no_http_client():
 import sys
 from forged.capture import worker
 from forged.capture.values import WorkerSettings
-classifier, problem = worker._classifier(WorkerSettings("", "", ""))
+classifier, problem = worker._classifier(WorkerSettings())
 assert classifier is not None and not problem
 print([name for name in ("httpx", "numpy", "click") if name in sys.modules])
 """
@@ -73,8 +71,8 @@ print([name for name in ("httpx", "numpy", "click") if name in sys.modules])
 def test_a_model_decides_and_its_connection_is_kept(tmp_path):
     async def scene(provider):
         async with supervised(asking(tmp_path, provider), work) as one:
-            first = await one.handled(told(tmp_path, "Use tabs."))
-            second = await one.handled(told(tmp_path, "Use tabs, I said."))
+            first = await one.kept(told(tmp_path, "Use tabs."))
+            second = await one.kept(told(tmp_path, "Use tabs, I said."))
             return first, second
 
     with ScriptedProvider() as provider:
@@ -95,7 +93,7 @@ def test_worker_killed_in_a_call_is_replaced_and_the_event_is_finished(tmp_path)
             one.supervisor.give(task, 30)
             await asyncio.to_thread(provider.wait_for, 1)
             await one.killed(pid)
-            return await one.handled(task)
+            return await one.kept(task)
 
     with ScriptedProvider() as provider:
         provider.chat = [Answer(hold=threading.Event()), REPLY]
@@ -125,7 +123,7 @@ def test_cancelled_in_a_call_everything_ends(tmp_path):
 
 def test_only_the_daemon_ends_a_worker(tmp_path):
     async def scene():
-        async with supervised(settings_in(tmp_path), work) as one:
+        async with supervised(WorkerSettings(), work) as one:
             pid = await one.ready()
             for number in (signal.SIGTERM, signal.SIGINT):
                 os.kill(pid, number)
@@ -143,7 +141,7 @@ DAEMON = """
 import asyncio, sys
 import msgspec
 from forged.capture.worker_process import work
-from forged.capture.values import Task, WorkerSettings
+from forged.capture.values import Classify, WorkerSettings
 from tests.support.supervised import supervised
 
 async def main():
@@ -151,7 +149,7 @@ async def main():
     async with supervised(msgspec.json.decode(settings, type=WorkerSettings), work) as one:
         print(await one.ready(), flush=True)
         if task:
-            one.supervisor.give(msgspec.json.decode(task, type=Task), 60)
+            one.supervisor.give(msgspec.json.decode(task, type=Classify), 60)
         await asyncio.Event().wait()
 
 if __name__ == "__main__":
@@ -201,8 +199,8 @@ def test_worker_logs_to_the_daemon_s_stderr_and_no_text(tmp_path, capfd):
     async def scene():
         for root in roots_in(tmp_path):
             block(root)
-        async with supervised(settings_in(tmp_path), work) as one:
-            return await one.handled(told(tmp_path, "From now on, always use errors.As in Go code."))
+        async with supervised(WorkerSettings(), work) as one:
+            return await one.kept(told(tmp_path, "From now on, always use errors.As in Go code."))
 
     failed = run(scene())
     logged = capfd.readouterr().err
@@ -214,7 +212,7 @@ def test_worker_logs_to_the_daemon_s_stderr_and_no_text(tmp_path, capfd):
 
 def test_endpoint_that_cannot_be_one_is_a_problem_that_shows(tmp_path):
     async def scene():
-        settings = settings_in(tmp_path, classifier="some-model", base_url="file:///etc")
+        settings = WorkerSettings(classifier="some-model", base_url="file:///etc")
         async with supervised(settings, work) as one:
             await until(lambda: one.supervisor.problem)
             return one.supervisor.problem, one.supervisor.ready, one.deaths

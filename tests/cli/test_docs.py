@@ -47,7 +47,6 @@ def test_the_folder_of_the_pages_can_be_asked_for(forgectl):
     folder = Path(forgectl("docs", "--path").out.rstrip("\n"))
 
     assert {page.stem for page in folder.glob("*.md")} == PAGES.keys()
-    assert (folder / ".." / "daemon" / "units" / "forged.service").is_file()
 
 
 def test_a_terminal_gets_a_pager(home, tmp_path):

@@ -54,7 +54,7 @@ def test_frames_above_the_buffer_come_back_though_they_are_taken_late(sizes: lis
         assert len(room) > 0
         size = min(len(room), len(rest), odds.choice([1, 3, 4, 5, 60_000, 1 << 20]))
         room[:size] = rest[:size]
-        cutter.received(size)
+        cutter.held += size
         rest = rest[size:]
         while odds.random() < 0.7 and (body := cutter.take()) is not None:
             found.append(bytes(body))
@@ -100,7 +100,7 @@ def test_a_whole_frame_is_handed_out_without_a_copy() -> None:
     cutter = FrameCutter(limit=10)
     room = cutter.room()
     room[:7] = framed(b"abc")
-    cutter.received(7)
+    cutter.held += 7
 
     body = cutter.take()
     room[HEADER_BYTES] = ord("z")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from forged import config
 from forged.config import (
     CaptureConfig,
     Config,
@@ -762,3 +764,21 @@ def test_all_that_a_fastembed_folder_lacks_is_named(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("key", ["FORGED_MEMORY__CLASSIFIER_MODEL", "FORGED_LLM__MODEL"])
 def test_the_rules_may_be_named_where_a_classifier_is(user: User, key: str) -> None:
     assert user.load(**{key: "builtin:rules"}).config.classifier == "builtin:rules"
+
+
+# --- the door of the package ---
+
+
+def test_every_name_of_the_door_is_there_and_no_other() -> None:
+    assert all(hasattr(config, name) for name in config.__all__)
+    assert not hasattr(config, "tomllib")
+
+
+def test_a_worker_that_wants_one_name_reads_no_configuration() -> None:
+    program = (
+        "import sys, forged.capture.worker; sys.exit(bool({'tomllib', 'platformdirs'} & set(sys.modules)))"
+    )
+
+    finished = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": ":".join(sys.path)})
+
+    assert finished.returncode == 0

@@ -8,11 +8,11 @@ import threading
 import msgspec
 import pytest
 
-from forged.capture.values import Event
 from forged.conversation import Utterance
 from forged.daemon import known_memories
 from forged.files.roots import Root
 from forged.memory import Scope
+from forged.state import Event
 from tests.support.embedders import FakeEmbedder
 from tests.support.loops import run, until
 from tests.support.parts import assembled
@@ -82,7 +82,6 @@ def test_both_scopes_are_listed_with_what_a_prompt_shows(nearest, home, repo):
 
 
 def test_superseded_memory_is_not_listed(nearest, repo):
-    """Behaviours, bug 31."""
     put(
         repo,
         memory("mem_1", "Deploys on Friday."),
@@ -169,12 +168,13 @@ def test_thousands_are_looked_through_beside_the_loop(roots, home, repo):
 
     class Indexer:
         def __init__(self, indexer):
-            self._indexer = indexer
+            self.learner, self._indexer = indexer.learner, indexer
 
-        async def view(self, *args):
-            view = await self._indexer.view(*args)
-            maps = [msgspec.structs.replace(m, memories=Watched(m.memories), lexical=None) for m in view.maps]
-            return msgspec.structs.replace(view, maps=tuple(maps))
+        def open(self, root):
+            index = self._indexer.open(root)
+            watched = Watched(index.map.memories)
+            index.map = msgspec.structs.replace(index.map, memories=watched, lexical=None)
+            return index
 
     async def body():
         async with assembled(home) as parts:

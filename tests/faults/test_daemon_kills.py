@@ -8,14 +8,16 @@ from collections.abc import Callable
 
 from tests.support.facts import GONE_S, Telling, telling
 
-_KILLS = 50
+_KILLS = 100
 _READY_S = 1.5
 _WRITES = itertools.cycle(
     [
-        ("link", r"\.md$"),
-        ("fsync", r"/\.forge/memory/\.forged-"),
-        ("link", r"\.documents$"),
-        ("send", "type.done"),
+        ("worker", "link", r"\.md$"),
+        ("worker", "fsync", r"/\.forge/memory/\.forged-"),
+        ("worker", "send", "type.decided"),
+        ("worker", "send", "type.done"),
+        ("daemon", "commit", "INTO journal"),
+        ("daemon", "commit", "DELETE FROM events"),
     ]
 )
 
@@ -35,8 +37,8 @@ def call_hangs(one: Telling, name: str) -> float:
 
 
 def in_a_write(one: Telling, name: str) -> float:
-    call, about = next(_WRITES)
-    one.faults.arm("worker", call, about, does="kill-daemon")
+    process, call, about = next(_WRITES)
+    one.faults.arm(process, call, about, does="kill-daemon")
     one.tell(f"{name}-0")
     one.killed()
     return one.gone(one.faults.fired[-1].at)
@@ -63,7 +65,7 @@ STATES: tuple[Callable[[Telling, str], float], ...] = (
 )
 
 
-def test_fifty_killed_daemons(place, promised):
+def test_a_hundred_killed_daemons(place, promised):
     gone: dict[str, float] = {}
     starts: list[float] = []
     with telling(place) as one:

@@ -12,7 +12,7 @@ _EVENTS, _SESSIONS = 500, 10
 _TIMES = 5  # that each kind of kill happens
 
 
-def test_five_hundred_events_and_kills_in_seven_phases(place, promised):
+def test_five_hundred_events_and_kills_in_eight_phases(place, promised):
     chance = random.Random(6)
     names = [f"s{n % _SESSIONS}-{n // _SESSIONS:03}" for n in range(_EVENTS)]
     batches = _batched(names, -(-_EVENTS // len(SPOTS)))
@@ -27,7 +27,7 @@ def test_five_hundred_events_and_kills_in_seven_phases(place, promised):
         assert set(one.durable) == set(names)
     for phase, count in kills.items():
         promised(f"killed when {phase}: none lost, none twice, in order", count, "kept")
-    promised("events that were spooled", _EVENTS, f"{3 * _EVENTS} files, each once")
+    promised("events that were stored", _EVENTS, f"{3 * _EVENTS} files, each once")
 
 
 def _strike(one: Telling, spot: Spot, batch: tuple[str, ...], chance: random.Random) -> int:

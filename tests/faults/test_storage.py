@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 
 import pytest
 
 from tests.support.daemon import eventually
 from tests.support.facts import DISK_BYTES, Telling, can_mount, telling
+from tests.support.state_files import stored
 
 DRAINED_S = 5.0
 _TEMP = r"/\.forged-"
 _WORDS = {"EIO": "input/output error", "ENOSPC": "no space left", "EDQUOT": "quota"}
-# What fails in the worker: its files, then its journal. What fails in the daemon: taking events in.
+# What fails when files are written, and what was decided. What fails when events are taken in.
 _WRITING = (
-    ("fsync", rf"/\.forge/memory{_TEMP}", "EIO"),
-    ("fsync", r"/\.forge/memory$", "EIO"),
-    ("link", r"\.md$", "ENOSPC"),
-    ("link", r"\.md$", "EDQUOT"),
-    ("fsync", f"/spool{_TEMP}", "EIO"),
-    ("fsync", "/spool$", "EIO"),
-    ("link", r"\.documents$", "ENOSPC"),
+    ("worker", "fsync", rf"/\.forge/memory{_TEMP}", "EIO"),
+    ("worker", "fsync", r"/\.forge/memory$", "EIO"),
+    ("worker", "link", r"\.md$", "ENOSPC"),
+    ("worker", "link", r"\.md$", "EDQUOT"),
+    ("daemon", "commit", "INTO journal", "EIO"),
+    ("daemon", "commit", "INTO journal", "ENOSPC"),
 )
 _TAKING = (
-    ("fsync", f"/spool{_TEMP}", "EIO"),
-    ("fsync", "/spool$", "EIO"),
-    ("link", r"\.event$", "ENOSPC"),
+    ("daemon", "commit", "INTO events", "EIO"),
+    ("daemon", "commit", "INTO events", "ENOSPC"),
 )
 
 
@@ -35,8 +33,8 @@ def test_events_wait_while_their_files_cannot_be_written(place, promised):
     names: list[str] = []
     slowest = 0.0
     with telling(place, parts=2) as one:
-        for number, (call, about, error) in enumerate(_WRITING):
-            one.faults.arm("worker", call, about, does=error, lasting=True)
+        for number, (process, call, about, error) in enumerate(_WRITING):
+            one.faults.arm(process, call, about, does=error, lasting=True)
             told = [f"s{session}-{number}" for session in range(3)]
             for name in told:
                 assert one.tell(name).outcome == "durable"
@@ -69,8 +67,8 @@ def test_an_event_that_cannot_be_stored_is_rejected_and_not_lost_silently(place,
         one.go.clear()
         names = ["before-0"]
         one.tell("before-0")
-        for number, (call, about, error) in enumerate(_TAKING):
-            one.faults.arm("daemon", call, about, does=error, lasting=True)
+        for number, (process, call, about, error) in enumerate(_TAKING):
+            one.faults.arm(process, call, about, does=error, lasting=True)
             reply = one.tell(f"s-{number}")
             assert (reply.outcome, reply.reason.partition(":")[0]) == ("rejected", "storage_error")
             assert _WORDS[error] in reply.reason
@@ -95,7 +93,7 @@ def test_an_event_that_cannot_be_stored_is_rejected_and_not_lost_silently(place,
 
 def test_events_that_cannot_be_taken_out_of_the_spool_leave_it_later(place, promised):
     with telling(place) as one:
-        one.faults.arm("daemon", "unlink", r"\.event$", does="EIO", lasting=True)
+        one.faults.arm("daemon", "commit", "DELETE FROM events", does="EIO", lasting=True)
         names = [f"s{session}-0" for session in range(3)]
         for name in names:
             one.tell(name)
@@ -108,7 +106,7 @@ def test_events_that_cannot_be_taken_out_of_the_spool_leave_it_later(place, prom
         took = time.monotonic() - since
         one.drained()
         one.assert_kept_once(names)
-        assert os.listdir(place / ".local/state/forged/spool") == []
+        assert stored(place / ".local/state/forged", "events", "journal") == []
     promised("EIO when events are removed: the spool is empty after it", len(names), f"{took:.1f} s")
 
 

@@ -28,7 +28,7 @@ _SENDING = itertools.cycle(
     [
         ("send", "type.done", {"does": "half"}),
         ("send", "type.done", {}),
-        ("send", "type.journalled", {"does": "half"}),
+        ("send", "type.decided", {"does": "half"}),
         ("send", "type.linked", {"does": "half"}),
         ("send", "type.linked", {"after": True}),
     ]

@@ -134,7 +134,7 @@ def test_a_disk_that_fills_between_two_files_of_an_event_costs_neither(home):
 
 
 def test_what_a_broken_disk_does_not_take_is_rejected(one):
-    one.faults.arm("daemon", "fsync", r"/spool/\.forged-", does="EIO", lasting=True)
+    one.faults.arm("daemon", "commit", "INTO events", does="EIO", lasting=True)
     reply = one.tell("s-0")
     assert reply.outcome == "rejected"
     assert reply.reason.startswith("storage_error: ")
@@ -147,7 +147,7 @@ def test_what_a_broken_disk_does_not_take_is_rejected(one):
 
 
 def test_a_finished_event_that_cannot_be_removed_is_removed_later(one):
-    one.faults.arm("daemon", "unlink", r"\.event$", does="EIO", lasting=True)
+    one.faults.arm("daemon", "commit", "DELETE FROM events", does="EIO", lasting=True)
     one.tell("s-0")
     one.finished(1)
     eventually(lambda: "input/output error" in one.report().last_error)

@@ -17,7 +17,7 @@ import socket
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,10 +25,11 @@ import msgspec
 import pytest
 
 from forged.capture.intake import WINDOW_LIMIT
-from forged.capture.spool import Spool
-from forged.capture.values import Document, Event
 from forged.conversation import Utterance
 from forged.files.roots import Root
+from forged.state import Document, Event, tables
+from forged.state.database import connect, transaction
+from forged.state.events import dead_row
 from forged_client.messages import CAPTURE_BYTES
 from forged_client.protocol import Capture, Captured, Message, Reply
 from tests.support.capturing import Stage, contents, on_disk, proposal, reply, said
@@ -215,7 +216,7 @@ def test_no_secret_that_is_said_or_answered_can_be_read_anywhere(stage, repo):
     finally:
         go.set()
     assert waiting.spooled == 3 * (at + 1)
-    assert sum(b"[redacted]" in held[name] for name in held if name.endswith(".event")) == waiting.spooled
+    assert _held_in_state(held).count(b"[redacted]") >= waiting.spooled
     assert _found(secrets, held) == []
 
     after = stage.settle(30)
@@ -376,7 +377,7 @@ def test_private_spans_of_a_client_that_does_not_cut_are_nowhere(stage, repo):
             stage.send(repo, messages, kind=kind, session=kind)
         stage.until(lambda now: now.spooled == len(DURABLE))
         held = stage.files(repo)
-        assert any(b"Before." in content for name, content in held.items() if name.endswith(".event"))
+        assert b"Before." in _held_in_state(held)
         assert _marked("moonlight", held) == []
         go.set()
         stage.settle()
@@ -442,7 +443,7 @@ def test_what_is_kept_is_for_the_user_alone(stage, repo):
     stage.client.dead("drop", [dead])
 
     names = {Path(name).name for name in modes}
-    assert {"spool", "dead", "trash", "cost.json", "paused.json", "forgotten", f"{found.id}.md"} <= names
+    assert {"state.db", "state.db-wal", "trash", f"{found.id}.md"} <= names
     assert {name: mode for name, mode in modes.items() if mode not in ("-rw-------", "drwx------")} == {}
 
 
@@ -526,9 +527,9 @@ def test_what_was_forgotten_is_not_kept_by_the_journal_of_a_dead_event(stage, re
     known = _known(stage, repo)
     event = Event(kind="explicit", session_id="s", window=(Utterance("user", "Boats: Thursday noon."),))
     (found,) = on_disk(repo)
-    spool = Spool(str(stage.state_dir / "spool"), str(stage.state_dir / "dead"))
-    spool.journal(event.id, (Document(Root(str(repo), "repo"), found),))
-    spool.bury(event, "the worker died 3 times over it: signal SIGKILL")
+    stage.daemon.stop()
+    _give_up(stage.state_dir, event, (Document(Root(str(repo), "repo"), found),))
+    stage.daemon.start()
     assert len(stage.client.dead().events) == 1
 
     stage.client.forget(str(repo), known)
@@ -537,6 +538,17 @@ def test_what_was_forgotten_is_not_kept_by_the_journal_of_a_dead_event(stage, re
     stage.settle()
     assert on_disk(repo) == []
     _empty_trash(stage)
+
+
+def _give_up(state_dir: Path, event: Event, documents: tuple[Document, ...]) -> None:
+    """What an earlier daemon gave up."""
+    row = dead_row(event, "the worker died 3 times over it: signal SIGKILL", event.received_at, documents)
+    with contextlib.closing(connect(str(state_dir / "state.db"))) as connection, transaction(connection):
+        tables.put(connection, "dead", *row)
+
+
+def _held_in_state(held: Mapping[str, bytes]) -> bytes:
+    return b"".join(content for name, content in held.items() if "/state.db" in name)
 
 
 LANTERNS = "Quicksilver lanterns over the northern canal, Ртутные фонари над северным каналом."
@@ -587,7 +599,7 @@ def test_what_a_provider_echoes_in_an_error_is_not_told_on(stage, repo, form):
 
     places = shown | stage.files(repo) | stage.answers(repo)
     for piece in (KEY, KEY[:12], KEY[-12:], KEY[8:20], "Quicksilver", "canal", "фонари", FONARI):
-        assert {name for name in _marked(piece, places) if not name.endswith(".event")} == set(), piece
+        assert {name for name in _marked(piece, places) if "/state.db" not in name} == set(), piece
         assert _marked(piece.lower(), {k: v.lower() for k, v in shown.items()}) == []
 
 

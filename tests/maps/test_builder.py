@@ -24,10 +24,10 @@ BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "wei
 class Bench:
     """A builder over real files, driven one build at a time as the indexer does."""
 
-    def __init__(self, top, embedder, *, lexical=True):
+    def __init__(self, top, embedder, *, lexical=True, accepts=None):
         self.top, self.embedder = top, embedder
         store = MemoryStore(Root(str(top), Scope.REPO))
-        self.builder = Builder(str(top), "repo", store, embedder, lexical=lexical)
+        self.builder = Builder(store, embedder, lexical=lexical, accepts=accepts)
         self.map, self.error = None, None
 
     def build(self):
@@ -444,7 +444,7 @@ def test_a_full_rebuild_asked_for_while_texts_are_out_breaks_nothing(repo, bench
     assert len(bench.embedded) == 3
 
 
-# --- one bad text (H5, bug 7) -------------------------------------------------------------------------
+# --- one bad text -------------------------------------------------------------------------
 
 
 @BOTH
@@ -519,7 +519,7 @@ def test_an_edit_heals_a_quarantined_memory(repo, bench, embedder):
     assert bench.builder.problems == ()
 
 
-# --- another dimension behind the same name (H6) ------------------------------------------------------
+# --- another dimension behind the same name ------------------------------------------------------
 
 
 @BOTH
@@ -563,3 +563,37 @@ def test_other_threads_may_look_at_problems_during_builds(repo, bench, embedder)
     looking.join(10)
 
     assert failures == []
+
+
+# --- what does not count ------------------------------------------------------------------------------
+
+
+def test_a_memory_that_is_not_accepted_is_neither_shown_nor_embedded_and_is_counted(repo, embedder):
+    bench = Bench(repo, embedder, accepts=lambda path, each: each.id != "m001" and path.endswith(".md"))
+    fill(repo, 3)
+
+    assert sorted(bench.build()) == ["text 0", "text 2"]
+    assert sorted(bench.shown) == ["m000", "m002"]
+    assert bench.builder.withheld == 1
+
+
+@pytest.mark.parametrize("order", ["then", "no longer"])
+def test_what_is_accepted_later_or_no_longer_needs_no_change_of_a_file(repo, embedder, order):
+    accepted = {"m000"} if order == "then" else {"m000", "m001"}
+    bench = Bench(repo, embedder, accepts=lambda _, each: each.id in accepted)
+    fill(repo, 2)
+    bench.build()
+    before = set(bench.shown)
+    accepted ^= {"m001"}
+
+    assert bench.build() == (["text 1"] if order == "then" else [])
+    assert set(bench.shown) == before ^ {"m001"}
+    assert bench.build() == []
+
+
+def test_a_memory_that_is_not_accepted_leads_no_chain(repo, embedder):
+    bench = Bench(repo, embedder, accepts=lambda _, each: each.id != "evil")
+    put(repo, memory("m0", "of ours"), memory("evil", "of theirs", supersedes="m0", version=2))
+    bench.build()
+
+    assert bench.map.chains.is_head("m0")

@@ -12,8 +12,9 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.files.roots import Root
 from forged.map import relevance
-from forged.maps.indexer import UNLOAD_AFTER_S, Indexer, _pause
+from forged.maps.indexer import UNLOAD_AFTER_S, Indexer, retry_after
 from forged.memory import Scope
+from forged.scopes import FileRoots
 from forged.text.everyday import MESSAGES
 from tests.support.embedders import FakeEmbedder
 from tests.support.loops import PATIENCE_S, run, turns, until
@@ -45,19 +46,23 @@ async def indexing(embedder=None, *, lexical=True, **options):
         await indexer.close()
 
 
+def seen(indexer, roots, generation, deadline):
+    return FileRoots(indexer, roots).see(generation, deadline)
+
+
 def soon():
     return time.monotonic() + PATIENCE_S
 
 
 async def built(index):
     """Wait for a build that began after now."""
-    await index.reach(index.mark(), soon(), whole=True)
+    await index.until_ended(index.mark(), soon())
     return index
 
 
 async def opened(indexer, root):
     index = indexer.open(root)
-    await index.reach(index.wanted, soon(), whole=True)
+    await index.until_ended(index.generations.wanted, soon())
     return index
 
 
@@ -87,7 +92,7 @@ def test_an_old_slow_build_never_replaces_a_newer_one(repo, root, embedder):
             newest = index.mark()
             await turns()
             slow.set()
-            await index.reach(newest, soon(), whole=True)
+            await index.until_ended(newest, soon())
             swaps = [event.generation for event in indexer.told if event.kind == "swapped"]
             return shown(index)["m0"], swaps == sorted(swaps)
 
@@ -102,7 +107,7 @@ def test_marks_during_a_build_are_one_more_build(root, embedder):
             await embedder.called.wait()
             last = [index.mark() for _ in range(50)][-1]
             embedder.hold.set()
-            await index.reach(last, soon(), whole=True)
+            await index.until_ended(last, soon())
             await turns()
             return builds(indexer)
 
@@ -141,10 +146,10 @@ def test_opening_a_root_again_is_no_new_build(root):
 def test_readers_keep_the_view_they_took(repo, root):
     async def body():
         async with indexing() as indexer:
-            before = await indexer.view([root], 0, soon())
+            before = await seen(indexer, [root], 0, soon())
             put(repo, memory("m0", "edited"))
             await built(indexer.open(root))
-            after = await indexer.view([root], 0, soon())
+            after = await seen(indexer, [root], 0, soon())
             return before.find("m0")[1].content, after.find("m0")[1].content
 
     assert run(body()) == ("text 0", "edited")
@@ -165,10 +170,10 @@ def test_a_generation_is_visible_only_by_a_build_that_began_after_its_mark(repo,
             put(repo, memory("m1", "second edit"))
             generation = index.mark()
             await turns()
-            early = index.has(generation, whole=True)
+            early = index.has_ended(generation)
             embedder.hold.set()
-            view = await indexer.view([root], generation, soon())
-            await index.reach(generation, soon(), whole=True)
+            view = await seen(indexer, [root], generation, soon())
+            await index.until_ended(generation, soon())
             return early, view.find("m1")[1].content, view.generation >= generation
 
     assert run(body()) == (False, "second edit", True)
@@ -180,7 +185,7 @@ def test_generations_of_all_roots_are_one_sequence(root, tmp_path):
     async def body():
         async with indexing() as indexer:
             one, two = indexer.open(root), indexer.open(Root(str(tmp_path / "other"), Scope.REPO))
-            return [one.wanted, two.wanted, one.mark(), two.mark(), one.mark()]
+            return [one.generations.wanted, two.generations.wanted, one.mark(), two.mark(), one.mark()]
 
     assert run(body()) == [1, 2, 3, 4, 5]
 
@@ -189,7 +194,7 @@ def test_a_generation_nobody_handed_out_is_not_waited_for(root):
     async def body():
         async with indexing() as indexer:
             await opened(indexer, root)
-            return await indexer.view([root], 10**30, soon())
+            return await seen(indexer, [root], 10**30, soon())
 
     assert len(run(body())) == 2
 
@@ -205,11 +210,11 @@ def test_a_view_of_several_roots_is_as_old_as_the_one_that_lags(repo, root, embe
             embedder.down = "unreachable"
             put(repo, memory("m0", "edited"))
             lagging = indexer.open(root)
-            before = lagging.visible
+            before = lagging.generations.visible
             failed = lagging.mark()
             await built(indexer.open(other))
-            await lagging.reach(failed, soon(), whole=True)
-            view = await indexer.view([root, other], 0, soon())
+            await lagging.until_ended(failed, soon())
+            view = await seen(indexer, [root, other], 0, soon())
             return before <= view.generation < failed
 
     assert run(body())
@@ -221,7 +226,7 @@ def test_without_a_mark_a_view_waits_for_nothing(root, embedder):
             await opened(indexer, root)
             embedder.hold = asyncio.Event()
             indexer.open(root).mark()
-            return await asyncio.wait_for(indexer.view([root], 0, soon()), 1)
+            return await asyncio.wait_for(seen(indexer, [root], 0, soon()), 1)
 
     assert len(run(body())) == 2
 
@@ -230,9 +235,9 @@ def test_a_first_build_that_is_late_is_waited_for_until_the_deadline(root, embed
     async def body():
         async with indexing(embedder, lexical=False) as indexer:
             embedder.hold = asyncio.Event()
-            late = await indexer.view([root], 0, time.monotonic() + 0.02)
+            late = await seen(indexer, [root], 0, time.monotonic() + 0.02)
             embedder.hold.set()
-            there = await indexer.view([root], 0, soon())
+            there = await seen(indexer, [root], 0, soon())
             return (late.maps, late.waiting), (len(there), there.waiting)
 
     assert run(body()) == (((), True), (2, False))
@@ -245,7 +250,7 @@ def test_words_serve_before_the_vectors_arrive_and_one_more_swap_brings_those(ro
     async def body():
         async with indexing(embedder) as indexer:
             embedder.hold = asyncio.Event()
-            early = await indexer.view([root], 0, soon())
+            early = await seen(indexer, [root], 0, soon())
             embedder.hold.set()
             index = await opened(indexer, root)
             swaps = sum(event.kind == "swapped" for event in indexer.told)
@@ -260,7 +265,7 @@ def test_a_root_is_loading_until_its_words_answer_and_then_building(root, embedd
             embedder.hold = asyncio.Event()
             index = indexer.open(root)
             states = [index.progress.state]
-            await indexer.view([root], 0, soon())
+            await seen(indexer, [root], 0, soon())
             await turns()
             states.append(index.progress.state)
             embedder.hold.set()
@@ -286,7 +291,9 @@ def test_events_come_in_order(root, embedder):
     async def body():
         async with indexing(embedder, lexical=False) as indexer:
             index = await opened(indexer, root)
-            return [(e.kind, e.done, e.total, e.generation == index.visible) for e in indexer.told]
+            return [
+                (e.kind, e.done, e.total, e.generation == index.generations.visible) for e in indexer.told
+            ]
 
     assert run(body()) == [
         ("scanning", 0, 0, True),
@@ -326,7 +333,7 @@ def test_reach_returns_when_the_build_failed(root, embedder):
 
     async def body():
         async with indexing(embedder, lexical=False) as indexer:
-            view = await indexer.view([root], 0, soon())
+            view = await seen(indexer, [root], 0, soon())
             return view.maps, view.waiting, view.problem
 
     assert run(body()) == ((), False, "unreachable: scripted unreachable")
@@ -338,7 +345,7 @@ def test_at_weight_0_a_failed_build_keeps_the_old_map_and_says_so(repo, root, em
             index = await opened(indexer, root)
             embedder.down = "unreachable"
             put(repo, memory("m0", "edited"))
-            view = await indexer.view([root], index.mark(), soon())
+            view = await seen(indexer, [root], index.mark(), soon())
             return view.find("m0")[1].content, view.legs, view.problem, index.progress.state
 
     assert run(body()) == ("text 0", ("dense",), "stale: unreachable: scripted unreachable", "failed")
@@ -351,7 +358,7 @@ def test_at_weight_0_a_forgotten_memory_is_not_served_while_the_provider_is_down
             embedder.down = "unreachable"
             put(repo, memory("m0", "edited"))
             (repo / ".forge/memory/m1.md").unlink()
-            await index.reach(index.mark(), soon())
+            await index.until_tried(index.mark(), soon())
             return shown(index)
 
     assert run(body()) == {"m0": "text 0"}
@@ -411,11 +418,11 @@ class Limiting(FakeEmbedder):
 def test_the_next_attempt_is_when_the_endpoint_wants_it_within_limits_else_twice_as_late(
     asked_s, before, pause
 ):
-    assert _pause(ProviderError("no", reason="rate_limited", retry_after_s=asked_s), before) == pause
+    assert retry_after(ProviderError("no", reason="rate_limited", retry_after_s=asked_s), before) == pause
 
 
 def test_a_failure_of_no_endpoint_backs_off_like_any_other():
-    assert _pause(OSError("disk"), 4.0) == 8.0
+    assert retry_after(OSError("disk"), 4.0) == 8.0
 
 
 @BOTH
@@ -514,7 +521,7 @@ def test_a_full_rebuild_in_the_middle_of_a_build_breaks_nothing(root, embedder, 
             index.builder.forget_vectors()
             goal = index.mark()
             embedder.hold.set()
-            await index.reach(goal, soon(), whole=True)
+            await index.until_ended(goal, soon())
             return index.progress.state, len(embedder.texts), index.map.dense.present
 
     assert run(body()) == ("ready", 4, 2)
@@ -555,8 +562,8 @@ def test_with_words_an_edit_is_visible_although_vectors_of_others_are_still_on_t
             await embedder.called.wait()
             put(repo, memory("m0", "edited"))
             generation = index.mark()
-            view = await indexer.view([root], generation, soon())
-            early = view.find("m0")[1].content, index.has(generation, whole=True)
+            view = await seen(indexer, [root], generation, soon())
+            early = view.find("m0")[1].content, index.has_ended(generation)
             embedder.hold.set()
             return early
 
@@ -570,7 +577,7 @@ def test_with_words_a_mark_without_a_change_is_reached_during_a_long_run_too(rep
             index = indexer.open(root)
             await embedder.called.wait()
             for _ in range(3):
-                await index.reach(index.mark(), soon())
+                await index.until_tried(index.mark(), soon())
             swaps = sum(event.kind == "swapped" for event in indexer.told)
             embedder.hold.set()
             return swaps
@@ -588,7 +595,7 @@ def test_what_was_edited_during_a_long_run_gets_its_vector_too(repo, root, embed
             goal = index.mark()
             await until(lambda: index.map and shown(index)["m0"] == "edited")
             embedder.hold.set()
-            await index.reach(goal, soon(), whole=True)
+            await index.until_ended(goal, soon())
             return sorted(embedder.texts), index.map.dense.present
 
     assert run(body()) == (["edited", "text 0", "text 1"], 2)
@@ -634,8 +641,8 @@ def test_an_unloaded_root_is_loaded_again_when_it_is_asked_for(root):
             reconciling = asyncio.create_task(indexer.run())
             await until(lambda: not indexer.indexes())
             reconciling.cancel()
-            view = await indexer.view([root], idle.visible, soon())
-            return len(view), view.generation > idle.visible
+            view = await seen(indexer, [root], idle.generations.visible, soon())
+            return len(view), view.generation > idle.generations.visible
 
     assert run(body()) == (2, True)
 
@@ -647,7 +654,7 @@ def test_asking_for_a_root_counts_as_use_and_a_mark_does_not(root):
             index.used_at = 0.0
             indexer.mark(root.top)
             marked = index.used_at
-            await indexer.view([root], 0, soon())
+            await seen(indexer, [root], 0, soon())
             return marked, index.used_at > 0
 
     assert run(body()) == (0.0, True)
@@ -660,10 +667,10 @@ def test_a_change_under_a_top_marks_its_roots_and_no_others(root, tmp_path):
     async def body():
         async with indexing() as indexer:
             one, two = await opened(indexer, root), await opened(indexer, other)
-            before = one.wanted, two.wanted
+            before = one.generations.wanted, two.generations.wanted
             indexer.mark(root.top)
             indexer.mark("/nowhere")
-            return one.wanted > before[0], two.wanted == before[1]
+            return one.generations.wanted > before[0], two.generations.wanted == before[1]
 
     assert run(body()) == (True, True)
 
@@ -693,7 +700,7 @@ def test_named_files_do_not_narrow_a_rescan_of_everything(repo, root):
             put(repo, memory("m1", "second edit"))
             index.mark()
             index.mark(frozenset({f"{repo}/.forge/memory/m0.md"}))
-            view = await indexer.view([root], index.wanted, soon())
+            view = await seen(indexer, [root], index.generations.wanted, soon())
             return view.find("m0")[1].content, view.find("m1")[1].content
 
     assert run(body()) == ("first edit", "second edit")
@@ -714,8 +721,8 @@ def everyday(embedder):
 
 async def learned(indexer, root):
     """The background, once it is there."""
-    await until(lambda: indexer._background)
-    return (await indexer.view([root], 0, soon())).baseline
+    await until(lambda: indexer.learner.baseline)
+    return (await seen(indexer, [root], 0, soon())).baseline
 
 
 def test_everyday_messages_are_embedded_on_both_sides_beside_the_first_texts(root, model):
@@ -736,20 +743,20 @@ def test_everyday_messages_are_embedded_on_both_sides_beside_the_first_texts(roo
 def test_it_is_told_by_what_requests_are_judged(repo, root, model):
     async def body():
         async with indexing(model, gated=True) as indexer:
-            told = [indexer.gate]
+            told = [indexer.learner.state]
             model.hold = asyncio.Event()
             index = indexer.open(root)
             await model.called.wait()
-            told.append(indexer.gate)
+            told.append(indexer.learner.state)
             model.poison = dict.fromkeys(MESSAGES, "auth")
             model.hold.set()
-            await until(indexer._learning.done)
-            told.append(indexer.gate)
+            await until(indexer.learner._learning.done)
+            told.append(indexer.learner.state)
             model.poison = {}
             put(repo, memory("m0", "edited"))
             await built(index)
             await learned(indexer, root)
-            return [*told, indexer.gate]
+            return [*told, indexer.learner.state]
 
     assert run(body()) == [("words", ""), ("learning", ""), ("failing", "auth"), ("vectors", "")]
 
@@ -758,7 +765,7 @@ def test_without_a_gate_nothing_judges(root, model):
     async def body():
         async with indexing(model) as indexer:
             await opened(indexer, root)
-            return indexer.gate
+            return indexer.learner.state
 
     assert run(body()) == ("off", "")
 
@@ -776,14 +783,14 @@ def test_everyday_messages_are_not_sent_to_an_endpoint_that_asks_for_patience(re
     async def body():
         async with indexing(picky, gated=True, reconcile_s=0.001) as indexer:
             index = await opened(indexer, root)
-            await until(indexer._learning.done)
+            await until(indexer.learner._learning.done)
             scans = asyncio.create_task(indexer.run())
             before = builds(indexer)
             await until(lambda: builds(indexer) > before + 3)
             scans.cancel()
             put(repo, memory("m0", "edited"))
             await built(index)
-            return everyday(picky), "edited" in picky.texts, indexer.gate
+            return everyday(picky), "edited" in picky.texts, indexer.learner.state
 
     assert run(body()) == (4, False, ("failing", "rate_limited"))
 
@@ -826,7 +833,7 @@ def test_where_nobody_needs_it_no_background_is_embedded(repo, root, model, case
         async with indexing(model if case != "no model" else None, gated=case != "no gate") as indexer:
             index = await opened(indexer, root)
             await built(index)
-            return everyday(model), (await indexer.view([root], 0, soon())).baseline
+            return everyday(model), (await seen(indexer, [root], 0, soon())).baseline
 
     assert run(body()) == (0, None)
 
@@ -840,10 +847,10 @@ def test_a_background_that_was_refused_is_warned_of_once_and_tried_again_by_the_
         async with indexing(model, gated=True) as indexer:
             index = await opened(indexer, root)
             for number in range(3):
-                await until(indexer._learning.done)
+                await until(indexer.learner._learning.done)
                 put(repo, memory("m0", f"edit {number}"))
                 await built(index)
-            await until(indexer._learning.done)
+            await until(indexer.learner._learning.done)
             refused, open_ = caplog.text.count("background not embedded"), index.map.dense.present
             model.poison = {}
             put(repo, memory("m0", "last edit"))
@@ -859,11 +866,11 @@ def test_vectors_of_hardly_any_numbers_have_no_background_and_are_not_asked_for_
     async def body():
         async with indexing(tiny, gated=True) as indexer:
             index = await opened(indexer, root)
-            await until(indexer._learning.done)
+            await until(indexer.learner._learning.done)
             put(repo, memory("m0", "edited"))
             await built(index)
             await turns()
-            return everyday(tiny), (await indexer.view([root], 0, soon())).baseline
+            return everyday(tiny), (await seen(indexer, [root], 0, soon())).baseline
 
     assert run(body()) == (128, None)
 
@@ -877,7 +884,7 @@ def test_a_model_replaced_behind_its_name_is_learned_anew(repo, root, model):
             put(repo, memory("m0", "edited"))
             await built(index)
             await until(lambda: index.map.dense.dimension == 96)
-            await until(lambda: indexer._background.messages.shape[1] == 96)
+            await until(lambda: indexer.learner.baseline.messages.shape[1] == 96)
             await built(index)
             return index.progress.error, everyday(model)
 
@@ -895,7 +902,7 @@ def test_a_full_rebuild_learns_the_background_anew_and_serves_the_old_one_until_
             await model.called.wait()
             meanwhile = await learned(indexer, root)
             model.hold.set()
-            await until(lambda: indexer._background is not before)
+            await until(lambda: indexer.learner.baseline is not before)
             return meanwhile is before, everyday(model)
 
     assert run(body()) == (True, 256)
@@ -922,7 +929,19 @@ def test_closing_ends_the_learning(root, model):
             indexer.open(root)
             model.hold = asyncio.Event()
             await model.called.wait()
-            learning = indexer._learning
+            learning = indexer.learner._learning
         return learning.done()
 
     assert run(body())
+
+
+# --- what does not count --------------------------------------------------------------------------------
+
+
+def test_withheld_memories_are_counted_in_the_progress_of_their_root(root):
+    async def body():
+        async with indexing(accepts=lambda _, each: each.id != "m1") as indexer:
+            index = await opened(indexer, root)
+            return index.progress.withheld, [each.id for each in index.map.memories]
+
+    assert run(body()) == (1, ["m0"])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.map.dense import DenseLeg
-from forged.maps.vector_cache import VectorMemo, text_hash
+from forged.maps.vector_cache import VectorCache, text_hash
 
 
 def rows(*numbers):
@@ -34,7 +34,7 @@ def filled(count, start=0):
 
 
 def test_a_live_vector_is_the_row_itself_and_no_copy():
-    memo, matrix = VectorMemo(), rows(1, 2)
+    memo, matrix = VectorCache(), rows(1, 2)
     memo.adopt([b"a", b"b"], matrix)
 
     assert np.shares_memory(memo.get(b"b"), matrix.blocks)
@@ -42,7 +42,7 @@ def test_a_live_vector_is_the_row_itself_and_no_copy():
 
 
 def test_a_row_that_leaves_is_remembered_as_a_copy():
-    memo, matrix = VectorMemo(), rows(1, 2)
+    memo, matrix = VectorCache(), rows(1, 2)
     memo.adopt([b"a", b"b"], matrix)
     memo.adopt([b"b"], rows(2))
 
@@ -51,7 +51,7 @@ def test_a_row_that_leaves_is_remembered_as_a_copy():
 
 
 def test_a_row_that_comes_back_is_live_again():
-    memo = VectorMemo()
+    memo = VectorCache()
     memo.adopt([b"a", b"b"], rows(1, 2))
     memo.adopt([b"b"], rows(2))
     matrix = rows(1, 2)
@@ -61,14 +61,14 @@ def test_a_row_that_comes_back_is_live_again():
 
 
 def test_a_zero_row_is_an_unknown_text():
-    memo = VectorMemo()
+    memo = VectorCache()
     memo.adopt([b"a", b"b"], DenseLeg.build("key", np.array([[0, 0], [1, 0]], np.float32)))
 
     assert known(memo, [b"a", b"b"]) == {b"b"}
 
 
 def test_a_small_root_that_loses_all_files_keeps_up_to_1024_rows():
-    memo, keys = VectorMemo(), numbered(1100)
+    memo, keys = VectorCache(), numbered(1100)
     memo.adopt(keys, filled(1100))
     memo.adopt([], rows())
 
@@ -76,7 +76,7 @@ def test_a_small_root_that_loses_all_files_keeps_up_to_1024_rows():
 
 
 def test_at_most_as_many_rows_are_retired_as_are_live():
-    memo = VectorMemo()
+    memo = VectorCache()
     first, second, third = numbered(1500), numbered(1500, 1500), numbered(1500, 3000)
     for number, keys in enumerate((first, second, third)):
         memo.adopt(keys, filled(1500, 1500 * number))
@@ -87,7 +87,7 @@ def test_at_most_as_many_rows_are_retired_as_are_live():
 
 
 def test_the_longest_retired_go_first():
-    memo = VectorMemo()
+    memo = VectorCache()
     memo.adopt([b"old"], rows(1))
     memo.adopt([b"new"], rows(2))
     keys = numbered(1023)
@@ -106,7 +106,7 @@ def test_any_text_has_a_hash_of_32_bytes(text):
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 30), unique=True), max_size=8))
 def test_what_is_live_or_was_live_is_found_with_its_own_vector(generations):
-    memo, seen = VectorMemo(), set()
+    memo, seen = VectorCache(), set()
     for numbers in generations:
         memo.adopt([b"%d" % n for n in numbers], rows(*numbers))
         seen |= set(numbers)

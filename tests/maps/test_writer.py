@@ -36,7 +36,7 @@ async def opened(top, embedder=None, *, lexical=True):
     indexer = Indexer(embedder=embedder, lexical=lexical, metrics=Metrics())
     try:
         index = indexer.open(Root(str(top), Scope.REPO))
-        await index.reach(index.wanted, time.monotonic() + PATIENCE_S, whole=True)
+        await index.until_ended(index.generations.wanted, time.monotonic() + PATIENCE_S)
         yield index
     finally:
         await indexer.close()
@@ -66,10 +66,27 @@ def test_a_new_memory_is_version_one_and_durable_on_return(repo, writer):
         async with opened(repo) as index:
             return await writer.add(index, draft("mem_a"))
 
-    written, path = run(body())
+    written = run(body())
 
-    assert (written.version, written.supersedes) == (1, None)
-    assert os.path.exists(path)
+    assert (written.memory.version, written.memory.supersedes) == (1, None)
+    assert os.path.exists(written.path)
+
+
+@pytest.mark.parametrize("supersedes", [None, "mem_1"], ids=["new", "next version"])
+def test_what_was_written_is_marked_once_and_is_visible_in_its_generation(repo, writer, supersedes):
+    put(repo, draft("mem_1"))
+
+    async def body():
+        async with opened(repo) as index:
+            before = index.generations.wanted
+            written = await writer.add(index, draft("mem_2", supersedes))
+            await index.until_ended(written.generation, time.monotonic() + PATIENCE_S)
+            return written.generation - before, index.map.find("mem_2")
+
+    marks, shown = run(body())
+
+    assert marks == 1
+    assert shown is not None
 
 
 def test_superseding_an_old_version_is_based_on_the_head_of_its_chain(repo, writer):
@@ -78,7 +95,7 @@ def test_superseding_an_old_version_is_based_on_the_head_of_its_chain(repo, writ
 
     async def body():
         async with opened(repo) as index:
-            return (await writer.add(index, draft("mem_3", "mem_1")))[0]
+            return (await writer.add(index, draft("mem_3", "mem_1"))).memory
 
     written = run(body())
 
@@ -130,7 +147,7 @@ def test_a_version_made_by_an_editor_a_moment_ago_counts(repo, writer):
     async def body():
         async with opened(repo) as index:
             put(repo, memory("mem_2", "two", supersedes="mem_1", version=2))
-            return (await writer.add(index, draft("mem_3", "mem_1")))[0]
+            return (await writer.add(index, draft("mem_3", "mem_1"))).memory
 
     assert run(body()).supersedes == "mem_2"
 
@@ -154,7 +171,7 @@ def test_a_cycle_by_hand_can_be_superseded(repo, writer):
 
     async def body():
         async with opened(repo) as index:
-            return (await writer.add(index, draft("mem_3", "mem_1")))[0]
+            return (await writer.add(index, draft("mem_3", "mem_1"))).memory
 
     written = run(body())
 
@@ -168,7 +185,7 @@ def test_a_failed_write_is_a_store_error_and_the_next_goes_through(repo, writer)
         async with opened(repo) as index:
             with pytest.raises(StoreError):
                 await writer.add(index, draft("mem_1", "mem_1"))
-            return (await writer.add(index, draft("mem_2", "mem_1")))[0]
+            return (await writer.add(index, draft("mem_2", "mem_1"))).memory
 
     assert run(body()).version == 2
 
@@ -230,7 +247,7 @@ def test_a_removed_head_is_not_what_the_next_version_is_based_on(repo, writer):
     async def body():
         async with opened(repo) as index:
             await writer.remove(index, ("mem_2",), erase=False)
-            return (await writer.add(index, draft("mem_3", "mem_1")))[0]
+            return (await writer.add(index, draft("mem_3", "mem_1"))).memory
 
     written = run(body())
 

@@ -36,7 +36,7 @@ class Model:
 
 
 def asked(model, window=SAID, count=5):
-    return asyncio.run(hyde.hypotheses(model, window, count=count, deadline=12.5, hurried=lambda: False))
+    return asyncio.run(hyde.hypotheses(model, window, count=count, deadline=12.5, is_late=lambda: False))
 
 
 def test_the_model_gets_the_window_the_number_and_the_deadline():
@@ -104,11 +104,11 @@ class Writer(Model):
 FACTS = "1. Tabs are used.\n2. CI runs on push.\n3. Go is at 1.25.\n4. Fridays are frozen.\n"
 
 
-def hurried(model, after: int, count=5):
-    """What is found by a caller who is in a hurry from the n-th look on."""
+def late(model, after: int, count=5):
+    """What is found by a caller whose deadline is near from the n-th look on."""
     looks = iter([False] * after)
     return asyncio.run(
-        hyde.hypotheses(model, SAID, count=count, deadline=12.5, hurried=lambda: next(looks, True))
+        hyde.hypotheses(model, SAID, count=count, deadline=12.5, is_late=lambda: next(looks, True))
     )
 
 
@@ -118,18 +118,18 @@ def test_a_model_that_has_written_enough_is_not_waited_for():
     assert asked(model, count=2) == ("Tabs are used.", "CI runs on push.")
 
 
-def test_who_is_in_a_hurry_takes_the_lines_that_stand_and_no_half_of_one():
-    assert hurried(Writer(FACTS), after=0) == ("Tabs are used.",)
-    assert hurried(Writer(FACTS), after=25) == ("Tabs are used.", "CI runs on push.")
+def test_who_is_late_takes_the_lines_that_stand_and_no_half_of_one():
+    assert late(Writer(FACTS), after=0) == ("Tabs are used.",)
+    assert late(Writer(FACTS), after=25) == ("Tabs are used.", "CI runs on push.")
 
 
-def test_who_is_in_a_hurry_waits_for_a_first_line():
-    assert hurried(Writer("Sure, here are five notes:\n\n- Tabs are used.\n- CI"), after=0) == (
+def test_who_is_late_waits_for_a_first_line():
+    assert late(Writer("Sure, here are five notes:\n\n- Tabs are used.\n- CI"), after=0) == (
         "Tabs are used.",
     )
 
 
-def test_who_is_in_no_hurry_gets_what_was_asked_for():
+def test_who_is_not_late_gets_what_was_asked_for():
     assert asked(Writer(FACTS)) == (
         "Tabs are used.",
         "CI runs on push.",
@@ -152,7 +152,7 @@ def test_json_is_read_while_it_is_written():
         {"kind": "fact", "note": note} for note in ("Tabs are used.", "CI runs on push.", "Go is new.")
     ]
 
-    assert hurried(Writer(json.dumps(objects, indent=1)), after=0) == ("Tabs are used.",)
+    assert late(Writer(json.dumps(objects, indent=1)), after=0) == ("Tabs are used.",)
 
 
 def test_a_reply_that_broke_off_in_its_only_line_is_taken():

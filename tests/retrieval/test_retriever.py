@@ -9,18 +9,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from forged.conversation import Utterance
+from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map.baseline import Baseline
-from forged.map.search import Candidate
-from forged.map.vector_map import View
+from forged.map import Baseline, View
 from forged.models import Completion
-from forged.retrieval.retriever import Retriever, Tuning, rank
+from forged.retrieval.retriever import Retriever, Tuning
+from forged.retrieval.turns import turn_key
 from forged.retrieval.values import Answer, Ask
+from forged.scopes import Question, Ranked, Rows, Sources
+from tests.support.loops import until
 from tests.support.maps import vector_map
 from tests.support.scene import memory
 
@@ -95,7 +94,8 @@ def ask(**options) -> Ask:
         "budget_tokens": 0,
         "deadline": time.monotonic() + options.pop("within", 5.0),
     }
-    return Ask(**{**defaults, **options})
+    told = {**defaults, **options}
+    return Ask(message=last_user_text(told["window"]), **told)
 
 
 def retriever(
@@ -112,18 +112,18 @@ def retriever(
 def retrieve(of: Retriever, view: View, **options) -> Answer:
     async def run() -> Answer:
         try:
-            return (await of.retrieve(ask(**options), ("/repo",), seeing(view)))[0]
+            return (await of.retrieve(ask(**options), seeing(view)))[0]
         finally:
             of.close()
 
     return asyncio.run(run())
 
 
-def seeing(view: View):
+def seeing(view: View, *others, top: str = "/repo") -> Sources:
     async def see(deadline: float) -> View:
         return view
 
-    return see
+    return Sources((top,), see, others)
 
 
 def told(answer: Answer) -> tuple[str, str, str, tuple[str, ...]]:
@@ -150,7 +150,7 @@ def test_a_store_known_to_be_empty_asks_no_model():
     assert (chat.calls, embedder.calls) == (0, [])
 
 
-# --- the order of fallbacks (D5) ---------------------------------------------------------------------
+# --- the order of fallbacks ---------------------------------------------------------------------
 
 
 def test_auto_uses_hyde_while_it_works():
@@ -240,7 +240,7 @@ def test_a_message_of_blanks_is_no_query_of_its_own():
     assert (direct.status, direct.reason) == ("empty", "no_hypotheses")
 
 
-# --- first builds and broken roots (D7, D8) ----------------------------------------------------------
+# --- first builds and broken roots ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("maps", [(), (EMPTY,)], ids=["no map", "an empty map of another root"])
@@ -249,7 +249,7 @@ def test_a_first_build_that_still_runs_is_not_ready_and_not_empty(maps):
     answer = retrieve(of, View(maps, waiting=True))
 
     assert (answer.status, answer.reason, answer.text) == ("not_ready", "first build is running", "")
-    assert of.cache.get(_key(), 0) is None
+    assert of.turns.get(_key(), 0) is None
 
 
 @pytest.mark.parametrize("maps", [(), (EMPTY,)], ids=["no map", "an empty map of another root"])
@@ -379,8 +379,8 @@ def test_what_a_fallback_finds_passes_the_gate_as_well():
 def test_a_kept_answer_of_the_turn_is_the_one_that_was_held_back():
     async def run():
         of = gated()
-        first, _ = await of.retrieve(ask(window=BESIDE), ("/repo",), seeing(View((WORDS,))))
-        again, cached = await of.retrieve(ask(window=BESIDE), ("/repo",), seeing(View((WORDS,))))
+        first, _ = await of.retrieve(ask(window=BESIDE), seeing(View((WORDS,))))
+        again, cached = await of.retrieve(ask(window=BESIDE), seeing(View((WORDS,))))
         return first is again, cached
 
     assert asyncio.run(run()) == (True, True)
@@ -438,7 +438,8 @@ def test_only_a_store_that_is_known_to_be_empty_now_asks_no_chat_model(view, ask
 
 def test_a_search_is_gated_only_where_that_is_asked_for():
     async def run(gate: bool) -> Answer:
-        return await gated().search(ask(turn_id="", window=FAINT), View((WORDS,)), gated=gate)
+        of, asked = gated(), ask(turn_id="", window=FAINT)
+        return await (of.preview if gate else of.search)(asked, seeing(View((WORDS,))))
 
     listed, held = asyncio.run(run(gate=False)), asyncio.run(run(gate=True))
 
@@ -457,7 +458,7 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     embedder = Embedder({window[0].text: rows[2]})
 
     injected = retrieve(gated(embedder), view, window=window)
-    listed = asyncio.run(gated(embedder).search(ask(turn_id="", window=window), view))
+    listed = asyncio.run(gated(embedder).search(ask(turn_id="", window=window), seeing(view)))
     ungated = retrieve(retriever(None, embedder), view, window=window)
 
     assert [each.memory.id for each in injected.ranked] == ["c"]
@@ -471,14 +472,14 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
 
 
 def _key(**options):
-    return ("s", ("/repo",), "t", ask(**options).digest())
+    return turn_key(ask(**options), ("/repo",))
 
 
 def test_a_turn_without_a_name_leaves_nobody_running():
     async def run() -> Chat:
         chat = Chat()
         of = retriever(chat, Embedder(), "hyde")
-        await of.retrieve(ask(turn_id="", within=0.05), ("/repo",), seeing(View((BOTH,))))
+        await of.retrieve(ask(turn_id="", within=0.05), seeing(View((BOTH,))))
         await asyncio.sleep(0)
         return chat
 
@@ -492,12 +493,12 @@ def test_a_late_flight_is_joined_and_its_answer_kept():
         chat = Chat()
         of = retriever(chat, Embedder(), "hyde")
         see = seeing(View((BOTH,)))
-        late, _ = await of.retrieve(ask(within=0.05), ("/repo",), see)
-        joined = asyncio.create_task(of.retrieve(ask(), ("/repo",), see))
+        late, _ = await of.retrieve(ask(within=0.05), see)
+        joined = asyncio.create_task(of.retrieve(ask(), see))
         await asyncio.sleep(0)
         chat.lines = ("h",)
         chat.go.set()
-        return late, await joined, await of.retrieve(ask(), ("/repo",), see), chat.calls
+        return late, await joined, await of.retrieve(ask(), see), chat.calls
 
     late, (joined, from_cache), (kept, kept_from_cache), calls = asyncio.run(run())
 
@@ -514,7 +515,7 @@ def test_a_turn_of_the_same_name_in_another_repository_is_another_turn(at_once):
 
     async def run() -> list[tuple[Answer, bool]]:
         of = retriever()
-        asking = [of.retrieve(ask(), (place,), seeing(view)) for place, view in views.items()]
+        asking = [of.retrieve(ask(), seeing(view, top=place)) for place, view in views.items()]
         try:
             return await asyncio.gather(*asking) if at_once else [await each for each in asking]
         finally:
@@ -530,24 +531,40 @@ def test_a_flight_that_saw_what_was_purged_is_not_kept():
     async def run():
         chat = Chat()
         of = retriever(chat, Embedder(), "hyde")
-        flying = asyncio.create_task(of.retrieve(ask(), ("/repo",), seeing(View((BOTH,)))))
+        flying = asyncio.create_task(of.retrieve(ask(), seeing(View((BOTH,)))))
         await asyncio.sleep(0)
-        of.cache.purge()
+        of.turns.purge()
         chat.lines = ("h",)
         chat.go.set()
         answer, _ = await flying
-        return answer, of.cache.get(_key(), 0)
+        return answer, of.turns.get(_key(), 0)
 
     answer, kept = asyncio.run(run())
 
     assert (answer.status, kept) == ("ok", None)
 
 
+def test_who_asks_after_a_purge_joins_no_flight_that_saw_what_is_gone():
+    async def run():
+        chat = Chat()
+        of = retriever(chat, Embedder(), "hyde")
+        before = asyncio.create_task(of.retrieve(ask(), seeing(View((BOTH,)))))
+        await asyncio.sleep(0)
+        of.turns.purge()
+        after = asyncio.create_task(of.retrieve(ask(), seeing(View((WORDS,)))))
+        await asyncio.sleep(0)
+        chat.lines = ("h",)
+        chat.go.set()
+        return (await before)[0].legs, (await after)[0].legs, of.turns.get(_key(), 0).legs
+
+    assert asyncio.run(run()) == (("lexical", "dense"), ("lexical",), ("lexical",))
+
+
 def test_stopping_ends_what_runs_late():
     async def run() -> Chat:
         chat = Chat()
         of = retriever(chat, Embedder(), "hyde")
-        await of.retrieve(ask(within=0.05), ("/repo",), seeing(View((BOTH,))))
+        await of.retrieve(ask(within=0.05), seeing(View((BOTH,))))
         of.close()
         await asyncio.sleep(0)
         return chat
@@ -567,10 +584,10 @@ def test_a_waiting_first_build_is_waited_for_by_the_flight_and_not_by_the_caller
                 return View((), waiting=True)
             return View((BOTH,))
 
-        of = retriever(None, Embedder(), "direct")
-        early, _ = await of.retrieve(ask(within=0.05), ("/repo",), see)
+        of, sources = retriever(None, Embedder(), "direct"), Sources(("/repo",), see)
+        early, _ = await of.retrieve(ask(within=0.05), sources)
         built.set()
-        late, _ = await of.retrieve(ask(), ("/repo",), see)
+        late, _ = await of.retrieve(ask(), sources)
         return early, late
 
     early, late = asyncio.run(run())
@@ -578,33 +595,7 @@ def test_a_waiting_first_build_is_waited_for_by_the_flight_and_not_by_the_caller
     assert (early.status, late.status) == ("not_ready", "ok")
 
 
-# --- chains and hops in an answer (D10, D11) ---------------------------------------------------------
-
-
-def candidates(view: View, *scored: tuple[str, float]) -> list[Candidate]:
-    found = []
-    for name, score in scored:
-        place, memory = next((i, m.find(name)) for i, m in enumerate(view.maps) if m.find(name))
-        row = view.maps[place].memories.index(memory)
-        found.append(Candidate(place, row, score, score, None, 0))
-    return found
-
-
-def test_a_chain_is_returned_once_as_its_head_with_its_best_score():
-    view = View(
-        (
-            vector_map(
-                [memory("v1", "x"), memory("v2", "x", supersedes="v1", version=2), memory("other", "x")]
-            ),
-        )
-    )
-
-    ranked = rank(view, candidates(view, ("v1", 0.9), ("other", 0.5), ("v2", 0.1)), top_k=10, hop_depth=0)
-
-    assert [(r.memory.id, r.score, [m.id for m in r.older]) for r in ranked] == [
-        ("v2", 0.9, ["v1"]),
-        ("other", 0.5, []),
-    ]
+# --- chains in an answer -----------------------------------------------------------------------------
 
 
 def _chain(length: int) -> list:
@@ -626,80 +617,13 @@ def test_a_chain_whose_versions_all_match_leaves_room_for_others(length):
     assert found == [f"v{length - 1:03}", "z0", "z1"]
 
 
-def test_a_hop_leads_to_the_head_of_what_the_edge_names():
-    view = View(
-        (
-            vector_map(
-                [memory("a", "x", related=["v1"]), memory("v1", "x"), memory("v2", "x", supersedes="v1")]
-            ),
-        )
-    )
-
-    ranked = rank(view, candidates(view, ("a", 0.9)), top_k=10, hop_depth=1)
-
-    assert [(r.memory.id, r.via) for r in ranked] == [("a", "search"), ("v2", "hop")]
-
-
-def test_hops_are_at_most_as_many_as_were_asked_for():
-    spokes = [f"n{number:03}" for number in range(500)]
-    view = View((vector_map([memory("hub", "x", related=spokes), *(memory(name, "x") for name in spokes)]),))
-
-    ranked = rank(view, candidates(view, ("hub", 0.9)), top_k=7, hop_depth=3)
-
-    assert [r.via for r in ranked] == ["search"] + ["hop"] * 7
-
-
-NAMES = [f"m{number}" for number in range(7)]
-STORES = st.dictionaries(
-    st.sampled_from(NAMES),
-    st.tuples(
-        st.sampled_from([None, *NAMES, "gone"]),
-        st.integers(1, 3),
-        st.lists(st.sampled_from([*NAMES, "gone"]), max_size=3),
-        st.booleans(),
-    ),
-    min_size=1,
-)
-
-
-@given(STORES, st.randoms(), st.integers(1, 4), st.integers(0, 3))
-def test_no_superseded_memory_and_none_twice_whatever_the_links(store, random, top_k, depth):
-    everyone = {
-        name: memory(name, name, supersedes=older, version=version, related=related)
-        for name, (older, version, related, _) in store.items()
-    }
-    maps = [
-        vector_map([m for name, m in everyone.items() if store[name][3] is own], root=f"/{own}")
-        for own in (True, False)
-    ]
-    view = View(tuple(maps))
-    order = random.sample(sorted(everyone), len(everyone))
-    scored = [(name, 1 - place / 10) for place, name in enumerate(order)]
-
-    ranked = rank(view, candidates(view, *scored), top_k=top_k, hop_depth=depth)
-
-    found = [r.memory.id for r in ranked]
-    home = {name: next(m for m in maps if m.find(name)) for name in everyone}
-    searched = [r for r in ranked if r.via == "search"]
-    assert len(set(found)) == len(found)
-    assert all(home[name].chains.is_head(name) for name in found)
-    assert [r.memory.id for r in searched] == list(
-        dict.fromkeys(home[name].chains.head(name) for name in order)
-    )[:top_k]
-    assert all(
-        r.score == max(dict(scored)[i] for i in home[r.memory.id].chains.chain(r.memory.id)) for r in searched
-    )
-    assert len(ranked) - len(searched) <= top_k
-    assert not {m.id for r in ranked for m in r.older} & set(found)
-
-
 # --- search -------------------------------------------------------------------------------------------
 
 
 def test_a_search_falls_back_to_words_in_auto_only():
     async def run(strategy: str) -> Answer:
         of = retriever(None, Embedder(refused=None), strategy)
-        return await of.search(ask(turn_id=""), View((BOTH,)))
+        return await of.search(ask(turn_id=""), seeing(View((BOTH,))))
 
     auto, direct = asyncio.run(run("auto")), asyncio.run(run("direct"))
 
@@ -722,3 +646,134 @@ def test_a_large_search_leaves_the_loop_free():
     )
 
     assert answer.ranked[0].memory.id == "m00007"
+
+
+# --- other sources beside the files --------------------------------------------------------------------
+
+
+class Scripted:
+    """A source that finds `rows`, raises `error`, or never answers if there is neither."""
+
+    def __init__(self, name: str, *rows: Ranked, error: Exception | None = None) -> None:
+        self.name, self.rows, self.error = name, rows, error
+        self.questions: list[Question] = []
+        self.cancelled = 0
+
+    async def search(self, question: Question) -> Rows:
+        self.questions.append(question)
+        if self.error is not None:
+            raise self.error
+        if not self.rows:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+        return Rows(self.rows)
+
+
+def shared(name: str) -> Ranked:
+    return Ranked(memory(name, f"of {name}", scope="org"), 17.0)
+
+
+def beside(*others: Scripted, view: View | None = None, **options) -> Answer:
+    async def run() -> Answer:
+        of = retriever(strategy=options.pop("strategy", "auto"))
+        try:
+            sources = seeing(View((WORDS,)) if view is None else view, *others)
+            answer, _ = await of.retrieve(ask(**options), sources)
+            await asyncio.sleep(0)  # what was given up hears of it
+            return answer
+        finally:
+            of.close()
+
+    return asyncio.run(run())
+
+
+def test_rows_of_another_source_are_merged_by_rank_and_injected():
+    org = Scripted("org", shared("o1"), shared("o2"))
+    answer = beside(org)
+
+    assert told(answer) == ("ok", "direct", "", ("lexical",))
+    assert [each.memory.id for each in answer.ranked] == ["a", "o1", "o2"]
+    assert "of o2" in answer.text
+    assert not answer.degraded
+
+
+def test_another_source_hears_the_question_its_filters_and_a_deadline_before_the_callers():
+    org, deadline = Scripted("org", shared("o1")), time.monotonic() + 5
+    beside(org, deadline=deadline, top_k=7)
+
+    (question,) = org.questions
+    assert (question.texts, question.message, question.top_k) == (("the walrus",), "the walrus", 7)
+    assert (question.least_evidence, question.near_best) == (float("-inf"), False)
+    assert question.deadline < deadline
+
+
+def test_a_source_that_fails_is_named_and_left_out_and_the_others_answer(caplog):
+    answer = beside(Scripted("org", error=ConnectionError("secret")), Scripted("team", shared("t1")))
+
+    assert (answer.status, answer.reason, answer.degraded) == ("ok", "org failed", True)
+    assert [each.memory.id for each in answer.ranked] == ["a", "t1"]
+    assert "source=org reason=ConnectionError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("strategy", ["auto", "direct"])
+def test_a_source_that_is_late_is_named_left_out_and_cancelled_before_the_deadline(strategy):
+    slow, began = Scripted("org"), time.monotonic()
+    answer = beside(slow, strategy=strategy, within=0.4)
+    took = time.monotonic() - began
+
+    assert (answer.status, answer.strategy, answer.reason) == ("ok", "direct", "org was late")
+    assert [each.memory.id for each in answer.ranked] == ["a"]
+    assert (answer.degraded, slow.cancelled) == (True, 1)
+    assert took < 0.4
+
+
+def test_an_answer_without_a_source_is_kept_for_the_turn_for_a_short_while_only():
+    async def run():
+        of = retriever()
+        flaky = Scripted("org", error=ConnectionError())
+        first, _ = await of.retrieve(ask(), seeing(View((WORDS,)), flaky))
+        again, cached = await of.retrieve(ask(), seeing(View((WORDS,)), flaky))
+        (_, expires) = of.turns._answers[_key()]
+        return first is again, cached, expires < float("inf")
+
+    assert asyncio.run(run()) == (True, True, True)
+
+
+def test_files_that_are_known_to_hold_nothing_do_not_speak_for_another_source():
+    answer = beside(Scripted("org", shared("o1")), view=View((EMPTY,), generation=1))
+
+    assert (answer.status, [each.memory.id for each in answer.ranked]) == ("ok", ["o1"])
+
+
+def test_nothing_in_the_files_and_a_source_that_fails_is_empty_and_says_both():
+    answer = beside(Scripted("org", error=OSError()), window=(Utterance("user", "unheard"),))
+
+    assert (answer.status, answer.reason) == ("empty", "no memory matches; org failed")
+
+
+def test_each_source_is_gated_by_its_own_evidence():
+    async def run():
+        of, org = gated(), Scripted("org", shared("o1"))
+        return (await of.retrieve(ask(window=BESIDE), seeing(View((WORDS,)), org)))[0], org.questions
+
+    answer, (question,) = asyncio.run(run())
+
+    assert (answer.status, [each.memory.id for each in answer.ranked]) == ("ok", ["o1"])
+    assert (round(question.least_evidence, 2), question.near_best) == (1.64, True)
+
+
+def test_a_search_that_is_given_up_ends_the_other_sources_too():
+    async def run():
+        of, slow = retriever(), Scripted("org")
+        searching = asyncio.create_task(of.search(ask(), seeing(View((WORDS,)), slow)))
+        await until(lambda: slow.questions)
+        searching.cancel()
+        await asyncio.wait({searching})
+        await asyncio.sleep(0)
+        return slow.cancelled
+
+    assert asyncio.run(run()) == 1

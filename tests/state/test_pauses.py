@@ -2,194 +2,110 @@
 
 from __future__ import annotations
 
-import logging
-import os
-
 import pytest
 
 from forged.errors import StoreError
-from forged.state.pauses import Pauses
-from tests.support import syscalls
-from tests.support.syscalls import needs_seccomp
+from forged.state import State
+from tests.state.conftest import a_governor
+from tests.support.loops import run
+from tests.support.scripted import FlakyDatabase
 
 REPO, OTHER, HOME = "/w/repo", "/w/other", "/home/me"
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state" / "paused.json"
+def after(*changes: tuple[str | None, bool]):
+    """A scene that makes these changes and tells what is paused."""
+
+    async def scene(state: State) -> tuple[str, ...]:
+        for top, paused in changes:
+            await state.pauses.set(top, paused)
+        return state.pauses.listed()
+
+    return scene
 
 
-@pytest.fixture
-def pauses(path):
-    return Pauses(str(path))
+def test_before_anything_is_known_everything_is_paused(directory):
+    async def scene() -> tuple[str, tuple[str, ...]]:
+        pauses = State(str(directory), a_governor()).pauses
+        return pauses.reason((REPO,)), pauses.listed()
+
+    reason, listed = run(scene())
+
+    assert "has not been read yet" in reason
+    assert listed == ("*",)
+    assert not directory.exists()
 
 
-def again(path):
-    return Pauses(str(path))
+def test_a_paused_repo_stops_those_who_see_it_and_nobody_else(kept):
+    async def scene(state):
+        await state.pauses.set(REPO, True)
+        reason = state.pauses.reason
+        return reason((REPO, HOME)), reason((OTHER, HOME)), reason(()), state.pauses.listed()
+
+    assert kept(scene) == ("paused; `forgectl resume` ends it", "", "", (REPO,))
 
 
-def test_without_a_file_nothing_is_paused(pauses, path):
-    assert (pauses.reason((REPO, HOME)), pauses.listed()) == ("", ())
-    assert not path.exists()
+def test_paused_everywhere_stops_everybody(kept):
+    async def scene(state):
+        await state.pauses.set(None, True)
+        return state.pauses.reason((REPO, HOME)), state.pauses.reason(()), state.pauses.listed()
+
+    told = "paused everywhere; `forgectl resume --all` ends it"
+    assert kept(scene) == (told, told, ("*",))
 
 
-def test_a_paused_repo_stops_those_who_see_it_and_nobody_else(pauses):
-    pauses.set(REPO, True)
-
-    assert pauses.reason((REPO, HOME)) == "paused; `forgectl resume` ends it"
-    assert pauses.reason((OTHER, HOME)) == ""
-    assert pauses.reason(()) == ""
-    assert pauses.listed() == (REPO,)
-
-
-def test_paused_everywhere_stops_everybody(pauses):
-    pauses.set(None, True)
-
-    assert pauses.reason((REPO, HOME)) == "paused everywhere; `forgectl resume --all` ends it"
-    assert pauses.reason(()) != ""
-    assert pauses.listed() == ("*",)
-
-
-def test_pauses_survive_a_restart(pauses, path):
-    pauses.set(REPO, True)
-    pauses.set(OTHER, True)
-    pauses.set(None, True)
-    assert again(path).listed() == ("*", OTHER, REPO)
-
-    pauses.set(None, False)
-    pauses.set(OTHER, False)
-    assert again(path).listed() == (REPO,)
+@pytest.mark.parametrize(
+    ("changes", "paused"),
+    [
+        ((), ()),
+        (((REPO, True), (OTHER, True), (None, True)), ("*", OTHER, REPO)),
+        (((REPO, True), (OTHER, True), (None, True), (None, False), (OTHER, False)), (REPO,)),
+        # Who silenced one project long ago must not have it speak because of something else.
+        (((REPO, True), (None, True), (None, False)), (REPO,)),
+        (((None, True), (REPO, False)), ("*",)),
+        (((REPO, False), (None, False)), ()),
+    ],
+)
+def test_pauses_and_resumptions_survive_a_restart(kept, changes, paused):
+    assert kept(after(*changes)) == paused
+    assert kept(after()) == paused
 
 
-def test_resuming_everywhere_leaves_a_repo_paused_that_was_paused_by_name(pauses):
-    pauses.set(REPO, True)
-    pauses.set(None, True)
+@pytest.mark.parametrize("top", [REPO, None])
+def test_a_pause_that_cannot_be_written_holds_all_the_same_and_says_so(kept, top):
+    async def scene(state):
+        state._database.__class__ = FlakyDatabase
+        state._database.failing = frozenset({"change"})
+        with pytest.raises(StoreError, match=r"paused only until the daemon ends.*the disk is on fire"):
+            await state.pauses.set(top, True)
+        return state.pauses.reason((REPO,)) != ""
 
-    pauses.set(None, False)
-
-    assert pauses.listed() == (REPO,)
-
-
-def test_resuming_a_repo_does_not_end_a_pause_of_everything(pauses):
-    pauses.set(None, True)
-    pauses.set(REPO, False)
-
-    assert pauses.reason((REPO,)) != ""
+    assert kept(scene)
+    assert kept(after()) == ()
 
 
-def test_resuming_what_is_not_paused_changes_nothing(pauses):
-    pauses.set(REPO, False)
-    pauses.set(None, False)
+@pytest.mark.parametrize("top", [REPO, None])
+def test_a_resumption_that_cannot_be_written_does_not_happen(kept, top):
+    async def scene(state):
+        await state.pauses.set(top, True)
+        state._database.__class__ = FlakyDatabase
+        state._database.failing = frozenset({"change"})
+        with pytest.raises(StoreError, match="still paused"):
+            await state.pauses.set(top, False)
+        return state.pauses.reason((REPO,)) != ""
 
-    assert pauses.listed() == ()
-
-
-def test_the_file_is_private_and_alone(pauses, path):
-    for paused in (True, False, True):
-        pauses.set(REPO, paused)
-
-    assert os.listdir(path.parent) == ["paused.json"]
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
-DAMAGED = [
-    b"",
-    b"{",
-    b"{}",
-    b"[]",
-    b"\xff",
-    b'{"tops":["/w"]}',
-    b'{"everywhere":false}',
-    b'{"everywhere":"no","tops":[]}',
-    b'{"x":' + b"[" * 100_000,
-]
+    assert kept(scene)
+    assert kept(after()) == ("*" if top is None else REPO,)
 
 
-@pytest.mark.parametrize("content", DAMAGED, ids=lambda content: content[:30].decode(errors="replace"))
-def test_a_damaged_file_means_paused_everywhere_and_the_reason_says_how_to_mend_it(path, caplog, content):
-    path.parent.mkdir()
-    path.write_bytes(content)
+def test_a_pause_that_was_asked_for_before_the_file_was_open_holds_when_it_is(directory):
+    async def scene() -> tuple[str, ...]:
+        state = State(str(directory), a_governor())
+        with pytest.raises(StoreError, match="is not open"):
+            await state.pauses.set(REPO, True)
+        await state._open()
+        listed = state.pauses.listed()
+        await state.close()
+        return listed
 
-    doubtful = again(path)
-
-    assert doubtful.listed() == ("*",)
-    assert str(path) in doubtful.reason((REPO,))
-    assert "`forgectl resume --all` ends it" in doubtful.reason(())
-    assert path.read_bytes() == content  # or the next start would know nothing of the doubt
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
-
-
-def test_a_file_that_cannot_be_read_means_paused_everywhere(path):
-    path.mkdir(parents=True)
-
-    assert f"{path} cannot be read" in again(path).reason((REPO,))
-
-
-def test_resuming_everywhere_mends_a_damaged_file(path):
-    path.parent.mkdir()
-    path.write_bytes(b"{")
-    doubtful = again(path)
-
-    doubtful.set(None, False)
-
-    assert (doubtful.listed(), again(path).listed()) == ((), ())
-
-
-def test_a_change_to_one_repo_leaves_the_doubt_about_everything(path):
-    path.parent.mkdir()
-    path.write_bytes(b"{")
-    doubtful = again(path)
-
-    doubtful.set(REPO, False)
-
-    assert str(path) in doubtful.reason((REPO,))
-    assert again(path).listed() == ("*",)
-
-
-def unwritable(pauses, path):
-    path.unlink()
-    path.mkdir()
-    return pauses
-
-
-def test_a_pause_that_cannot_be_written_holds_all_the_same_and_says_so(pauses, path):
-    pauses.set(OTHER, True)
-
-    with pytest.raises(StoreError, match="paused only until the daemon ends") as caught:
-        unwritable(pauses, path).set(REPO, True)
-
-    assert str(path) in str(caught.value)
-    assert pauses.reason((REPO,)) != ""
-
-
-def test_a_resumption_that_cannot_be_written_does_not_happen(pauses, path):
-    pauses.set(REPO, True)
-
-    with pytest.raises(StoreError, match="still paused"):
-        unwritable(pauses, path).set(REPO, False)
-
-    assert pauses.reason((REPO,)) != ""
-
-
-SET = """
-import errno, sys
-from forged.state.pauses import Pauses
-from tests.support.syscalls import fail
-pauses = Pauses(sys.argv[1])
-fail(fsync=errno.EIO)
-try:
-    pauses.set("/w/repo", False)
-except Exception as error:
-    sys.stdout.write(f"{type(error).__name__} {pauses.listed()}")
-"""
-
-
-@needs_seccomp
-def test_a_disk_that_refuses_to_sync_is_a_failed_write(pauses, path):
-    pauses.set(REPO, True)
-
-    child = syscalls.run(SET, str(path))
-
-    assert child.stdout == f"StoreError {(REPO,)}", child.stderr
-    assert again(path).listed() == (REPO,)
+    assert run(scene()) == (REPO,)

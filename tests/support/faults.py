@@ -21,13 +21,14 @@ _LOG = "log"
 class Fault(msgspec.Struct, frozen=True):
     """What is to happen `at` the so-manieth `call` of a process that is about something.
 
-    `about` is searched as a pattern in the path that a call is about, or in the bytes that are passed on.
+    `about` is searched as a pattern in the path that a call is about, in the bytes that are passed on, or in
+    the statements of a transaction that is committed.
     `does`: kill (the process that makes the call), kill-daemon, half (send a part, then be killed), or the
     name of an errno that the call fails with. `after` lets the call happen first.
     """
 
     process: Literal["daemon", "worker"]
-    call: Literal["link", "unlink", "fsync", "replace", "send", "get"]
+    call: Literal["link", "unlink", "fsync", "replace", "send", "get", "commit"]
     about: str
     at: int
     does: str
@@ -55,7 +56,7 @@ class Faults:
     def arm(
         self,
         process: Literal["daemon", "worker"],
-        call: Literal["link", "unlink", "fsync", "replace", "send", "get"],
+        call: Literal["link", "unlink", "fsync", "replace", "send", "get", "commit"],
         about: str = "",
         *,
         at: int = 1,

@@ -1,8 +1,8 @@
 """`forged` as it is, but for calls of the system that fail, or are the last, on order (`faults`).
 
 Started as `python -m tests.support.faulty serve`. A spawned worker imports its parent's main module again,
-under another name, so it is wrapped as well. Nothing of forged is changed: what is wrapped is `os`, and what
-`multiprocessing` sends and receives.
+under another name, so it is wrapped as well. Nothing of forged is changed: what is wrapped is `os`, what
+SQLite commits, and what `multiprocessing` sends and receives.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import re
 import signal
+import sqlite3
 import struct
 import time
 from collections import Counter
@@ -26,7 +27,9 @@ from forged.__main__ import main
 from tests.support.faults import ORDERS, Fault, Fired, note
 
 _real_link, _real_unlink, _real_fsync, _real_replace = os.link, os.unlink, os.fsync, os.replace
-_real_send, _real_get = Connection.send_bytes, Queue.get
+_real_send, _real_get, _real_connect = Connection.send_bytes, Queue.get, sqlite3.connect
+# As SQLite says it.
+_SAID = {"EIO": ("SQLITE_IOERR_FSYNC", "disk I/O error"), "ENOSPC": ("SQLITE_FULL", "disk is full")}
 
 
 class _Orders:
@@ -134,8 +137,30 @@ def install(process: str, directory: str) -> None:
         orders.meet("get", data.decode("latin-1"), after=True)
         return data
 
+    class Database(sqlite3.Connection):
+        """A connection whose transactions can be met when they are committed."""
+
+        said: tuple[str, ...] = ()
+
+        def execute(self, sql, parameters=(), /):
+            if sql != "COMMIT":
+                self.said = () if sql.startswith("BEGIN") else (*self.said, sql)
+                return super().execute(sql, parameters)
+            about = "; ".join(self.said)
+            try:
+                orders.meet("commit", about, after=False)
+            except OSError as failure:
+                name, words = _SAID[errno.errorcode[failure.errno]]
+                error = sqlite3.OperationalError(words)
+                error.sqlite_errorname = name
+                raise error from None
+            done = super().execute(sql)
+            orders.meet("commit", about, after=True)
+            return done
+
     Connection.send_bytes = send_bytes
     Queue.get = get
+    sqlite3.connect = lambda *args, **options: _real_connect(*args, **options, factory=Database)
 
 
 if ORDERS in os.environ:

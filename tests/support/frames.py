@@ -152,7 +152,7 @@ def cut(cutter: FrameCutter, data: bytes) -> Iterator[bytes]:
         room = cutter.room()
         size = min(len(room), len(rest))
         room[:size] = rest[:size]
-        cutter.received(size)
+        cutter.held += size
         rest = rest[size:]
         while (body := cutter.take()) is not None:
             yield bytes(body)

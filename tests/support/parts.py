@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import time
@@ -9,25 +10,36 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from forged.capture.service import Pipeline
-from forged.capture.spool import Spool
 from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import Daemon, Handlers
-from forged.daemon.handlers.context import Context, code_of
+from forged.daemon.handlers import About, Daemon, Dispatcher
+from forged.daemon.handlers.refusals import code_of
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
 from forged.models import Embedder
 from forged.models.budget import Governor
-from forged.retrieval.ledger import Ledger
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.scopes import Resolver
-from forged.state.forgotten import Forgotten
-from forged.state.pauses import Pauses
+from forged.state import State
 from forged_client import protocol as wire
 
 EPOCH = "e1"
+
+
+class StandInWatcher:
+    """Watches nothing; counts how often it was woken."""
+
+    def __init__(self) -> None:
+        self.state = "inotify"
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def watch_count_of(self, top: str) -> int:
+        return 2
 
 
 class Parts:
@@ -37,8 +49,7 @@ class Parts:
         self, home: Path, embedder: Embedder | None, config: Config, *, lexical: bool, disabled: str
     ) -> None:
         metrics = Metrics()
-        self.woken = 0
-        self.watch_state = "inotify"
+        self.watcher = StandInWatcher()
         self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics)
         self.retriever = Retriever(
             embedder=embedder,
@@ -51,50 +62,40 @@ class Parts:
             ),
             metrics=metrics,
         )
-        self.resolver = Resolver(str(home), config)
-        state = home / "state"
-        self.pauses = Pauses(str(state / "paused.json"))
-        self.governor = Governor(str(state / "cost.json"), daily_token_limit=0, calls_per_minute=0)
-        self.spool = Spool(str(state / "spool"), str(state / "dead"))
+        self.resolver = Resolver(str(home), config, self.indexer)
+        self.governor = Governor(daily_token_limit=0, calls_per_minute=0)
+        self.state = State(str(home / "state"), self.governor)
         self.capture = Pipeline(
-            settings=WorkerSettings(str(state / "spool"), str(state / "dead"), str(state / "forgotten")),
-            spool=self.spool,
+            settings=WorkerSettings(),
+            state=self.state,
             governor=self.governor,
-            pauses=self.pauses,
             metrics=metrics,
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
-            written=lambda root, files: self.indexer.mark(root.top, files),
+            written=self.indexer.mark,
         )
         self.daemon = Daemon(
             epoch=EPOCH,
-            home=str(home),
-            socket="/run/forged.sock",
             config=config,
-            warnings=("from the start",),
             disabled=disabled,
-            embedding_model=config.embedder,
+            about=About(
+                socket="/run/forged.sock",
+                warnings=("from the start",),
+                embedding_model=config.embedder,
+                started_at=time.monotonic(),
+            ),
             metrics=metrics,
             indexer=self.indexer,
             retriever=self.retriever,
             resolver=self.resolver,
             writer=Writer(str(home / "state/trash")),
-            ledger=Ledger(),
             capture=self.capture,
             governor=self.governor,
-            pauses=self.pauses,
-            forgotten=Forgotten(str(state / "forgotten")),
-            started_at=time.monotonic(),
+            state=self.state,
             connections=lambda: 3,
-            watch_state=lambda: self.watch_state,
-            watch_count=lambda top: 2,
-            woken=self._wake,
+            watcher=self.watcher,
             reload=_never,
         )
-        self.context = Context(self.daemon)
-        self.handlers = Handlers(self.daemon)
-
-    def _wake(self) -> None:
-        self.woken += 1
+        self.handlers = Dispatcher(self.daemon)
 
     async def ask(self, request: wire.AnyRequest) -> wire.Reply:
         """Carry out one request. Raises what the handler raises."""
@@ -132,9 +133,13 @@ async def assembled(
     disabled: str = "",
 ) -> AsyncIterator[Parts]:
     parts = Parts(home, embedder, config or Config(), lexical=lexical, disabled=disabled)
+    keeping = asyncio.create_task(parts.state.run())
     try:
+        await parts.state.opened()
         yield parts
     finally:
+        keeping.cancel()
+        await parts.state.close()
         parts.retriever.close()
         parts.resolver.close()
         await parts.indexer.close()

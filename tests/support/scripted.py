@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
+from sqlite3 import Connection
+from types import MappingProxyType
 from typing import TypeVar
 
-from forged.capture.service import Pipeline, State
-from forged.capture.spool import Buried, Spool
+from forged.capture.service import CaptureState, Pipeline
 from forged.capture.values import (
-    Document,
+    Classify,
+    Decided,
     Done,
-    Event,
     Failed,
-    Head,
-    Journalled,
+    KnownMemory,
+    Link,
     Linked,
     Ready,
     Report,
@@ -32,15 +33,17 @@ from forged.capture.values import (
 from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.errors import StoreError
-from forged.files.roots import Root
 from forged.memory import Memory
 from forged.models.budget import Governor
-from forged.state.pauses import Pauses
+from forged.state import Document, Event, State, tables
+from forged.state.database import Database, connect, transaction
+from forged.state.events import put_documents, put_event
 from tests.support.loops import PATIENCE_S, turns, until
 from tests.support.tasks import roots_in
 
 T = TypeVar("T")
 ONE_CALL = Usage(1, 100, 10)
+NOTHING: Mapping[str, tuple[Document, ...]] = MappingProxyType({})
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -135,89 +138,88 @@ class ScriptedSupervisor:
         self._on_report(report)
 
 
-class Flaky(Spool):
-    """A spool on a disk that fails where a test says so, by the name of the operation."""
+class FlakyDatabase(Database):
+    """A database on a disk that fails where a test says so, by the name of the operation."""
 
     failing: frozenset[str] = frozenset()
     asked: tuple[str, ...] = ()
 
-    def put(self, event: Event) -> None:
-        self._fail("put")
-        super().put(event)
-
-    def remove(self, event_id: str) -> None:
-        self._fail("remove")
-        super().remove(event_id)
-
-    def bury(self, event: Event, reason: str) -> None:
-        self._fail("bury")
-        super().bury(event, reason)
-
-    def dead(self) -> tuple[Buried, ...]:
-        self._fail("dead")
-        return super().dead()
-
-    def dead_count(self) -> int:
-        self._fail("dead_count")
-        return super().dead_count()
-
-    def _fail(self, name: str) -> None:
+    async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
+        name = getattr(work, "func", work).__name__.strip("_")
         self.asked += (name,)
         if name in self.failing:
             raise StoreError(f"cannot {name}: the disk is on fire")
+        return await super().run(work, durable=durable)
 
 
-async def no_heads(_: Event) -> tuple[Head, ...]:
+async def nothing_known(_: Event) -> tuple[KnownMemory, ...]:
     return ()
 
 
 class Capture:
     """A pipeline at work and all around it."""
 
-    def __init__(self, top: Path, *, model: bool = False, rank=no_heads, limits=(0, 0), **options) -> None:
+    def __init__(
+        self, top: Path, *, model: bool = False, rank=nothing_known, limits=(0, 0), **options
+    ) -> None:
         self.top = top
         self.repo, self.user = roots_in(top)
-        state = top / "state"
-        self.spool = Flaky(str(state / "spool"), str(state / "dead"))
-        self.governor = Governor(
-            str(state / "cost.json"), daily_token_limit=limits[0], calls_per_minute=limits[1]
-        )
-        self.pauses = Pauses(str(state / "paused.json"))
+        self.governor = Governor(daily_token_limit=limits[0], calls_per_minute=limits[1])
+        self.daemon_state = State(str(top / "state"), self.governor)
+        self.disk = self.daemon_state._database
+        self.disk.__class__ = FlakyDatabase
+        self.events, self.pauses = self.daemon_state.events, self.daemon_state.pauses
         self.metrics = Metrics()
-        self.written: list[tuple[Root, frozenset[str]]] = []
+        self.written: list[tuple[str, frozenset[str]]] = []
         self.pipeline = Pipeline(
-            settings=WorkerSettings(
-                str(state / "spool"),
-                str(state / "dead"),
-                str(state / "forgotten"),
-                classifier="m" if model else "builtin:rules",
-                timeout_s=7.0,
-            ),
-            spool=self.spool,
+            settings=WorkerSettings(classifier="m" if model else "builtin:rules", timeout_s=7.0),
+            state=self.daemon_state,
             governor=self.governor,
-            pauses=self.pauses,
             metrics=self.metrics,
             rank=rank,
-            written=lambda root, files: self.written.append((root, files)),
+            written=lambda top, files: self.written.append((top, files)),
             clock=asyncio.get_running_loop().time,
             **{"supervisor": self._supervisor, **options},
         )
+        self._is_closed = False
+        self._continued: list[Task] = []
+        self.keeping: asyncio.Task[None] | None = None
         self.task: asyncio.Task[None] | None = None
 
     def _supervisor(self, settings, **callbacks) -> ScriptedSupervisor:
         self.worker = ScriptedSupervisor(settings, **callbacks)
         return self.worker
 
-    async def start(self) -> None:
+    def begin(self) -> None:
+        """As the daemon does, and nothing has happened yet."""
+        self.keeping = asyncio.create_task(self.daemon_state.run())
         self.task = asyncio.create_task(self.pipeline.run())
+
+    async def start(self) -> None:
+        self.begin()
+        await self.daemon_state.opened()
         await turns(3)
 
     async def stop(self) -> None:
         """As the daemon does on SIGTERM."""
-        if self.task is not None:
-            self.task.cancel()
-            await asyncio.gather(self.task, return_exceptions=True)
-        await self.pipeline.close()
+        for task in (self.task, self.keeping):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if not self._is_closed:
+            await self.pipeline.close()
+            self._is_closed = True
+            await self.daemon_state.close()
+
+    def leave(self, *events: Event, decided: Mapping[str, tuple[Document, ...]] = NOTHING) -> None:
+        """What an earlier daemon left; to be called before this one begins."""
+        with contextlib.closing(connect(self.disk.path)) as connection:
+            tables.start(connection, expected=False)
+            with transaction(connection):
+                for event in events:
+                    put_event(connection, event)
+                for event_id, documents in decided.items():
+                    put_documents(connection, event_id, documents)
 
     # --- events ---
 
@@ -242,7 +244,8 @@ class Capture:
 
     @property
     def given(self) -> list[Task]:
-        return self.worker.given
+        """The first task of each attempt."""
+        return [task for task in self.worker.given if not any(task is other for other in self._continued)]
 
     async def hands_over(self, event: Event | str, times: int = 1) -> Task:
         """The task for an event, once the worker has it, for the so-manieth time."""
@@ -258,10 +261,15 @@ class Capture:
     def in_hand(self) -> str:
         return self.state.in_hand
 
-    def journals(self, event: Event, *documents: Document, **fields) -> None:
-        """The worker writes down what an event comes to, and says so."""
-        self.spool.journal(event.id, documents or (self.document(),))
-        self.worker.says(Journalled(event.id, **fields))
+    async def decides(self, event: Event, *documents: Document, **fields) -> Link:
+        """The worker says what an event comes to; the task to put that in place, once it has it."""
+        given = len(self.worker.given)
+        self.worker.says(Decided(event.id, documents or (self.document(),), **fields))
+        await until(lambda: len(self.worker.given) > given)
+        task = self.worker.given[-1]
+        assert isinstance(task, Link)
+        self._continued.append(task)
+        return task
 
     def links(self, event: Event, memory_id: str = "mem_1") -> None:
         self.worker.says(Linked(event.id, self.repo, memory_id, f"{self.repo.top}/{memory_id}.md"))
@@ -269,8 +277,12 @@ class Capture:
     def fails(self, event: Event, reason: str = "server", **fields) -> None:
         self.worker.says(Failed(event.id, reason, f"it is {reason}", **fields))
 
-    def done(self, event: Event, **fields) -> None:
-        self.worker.says(Done(event.id, **fields))
+    def done(self, event: Event, *, written: int = 0, **fields) -> None:
+        """The worker is done: it has found nothing to keep, or has put all of it in place."""
+        if self.worker.given and isinstance(self.worker.given[-1], Classify):
+            self.worker.says(Decided(event.id, **fields))
+        else:
+            self.worker.says(Done(event.id, written, **fields))
 
     async def finished(self, event: Event) -> None:
         """Handed over, done, and out of the line."""
@@ -281,13 +293,25 @@ class Capture:
     # --- what there is ---
 
     @property
-    def state(self) -> State:
+    def state(self) -> CaptureState:
         return self.pipeline.state()
 
-    def files(self, directory: str = "spool") -> list[str]:
-        return sorted(path.name for path in (self.top / "state" / directory).glob("*"))
+    def rows(self, *names: str) -> list[str]:
+        """What is on disk: `<id>.events` and `<id>.journal`, or in other tables."""
 
-    async def idle(self) -> State:
+        def read(connection: Connection) -> list[str]:
+            return [
+                f"{event_id}.{table}"
+                for table in names or ("events", "journal")
+                for (event_id,) in connection.execute(f"SELECT id FROM {table}")
+            ]
+
+        if self._is_closed:
+            with contextlib.closing(connect(self.disk.path)) as connection:
+                return sorted(read(connection))
+        return sorted(self.disk._thread.submit(lambda: read(self.disk._opened())).result())
+
+    async def idle(self) -> CaptureState:
         await until(lambda: self.state.state == "idle")
         return self.state
 

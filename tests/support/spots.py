@@ -1,12 +1,10 @@
-"""The seven phases of a durable event, and the calls in which a kill strikes each of them (`faults`)."""
+"""The eight phases of a durable event, and the calls in which a kill strikes each of them (`faults`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tests.support.faults import Faults
-
-_TEMP = r"/\.forged-"
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Spot:
     @property
     def is_before_ack(self) -> bool:
         """Whether the event has not been acknowledged, so that it will be told again."""
-        return self.phase in ("received", "spooled")
+        return self.phase in ("received", "stored")
 
     def arm(self, faults: Faults, *, skipped: int = 0) -> None:
         """Order the kill, for the event after so many others of three memories each."""
@@ -45,16 +43,17 @@ def of_worker(phase: str, call: str, about: str, **how: object) -> tuple[Spot, S
 
 
 SPOTS = (
-    Spot("received", "daemon", "fsync", f"/spool{_TEMP}"),
-    Spot("spooled", "daemon", "link", r"\.event$", after=True),
-    Spot("spooled", "daemon", "fsync", "/spool$", after=True),
+    Spot("received", "daemon", "commit", "INTO events"),
+    Spot("stored", "daemon", "commit", "INTO events", after=True),
     *of_worker("handed over", "get", "FACT<", after=True),
-    *of_worker("model replied", "fsync", f"/spool{_TEMP}"),
-    *of_worker("journalled", "send", "type.journalled"),
+    *of_worker("model replied", "send", "type.decided"),
+    Spot("model replied", "daemon", "commit", "INTO journal"),
+    Spot("journalled", "daemon", "commit", "INTO journal", after=True),
+    *of_worker("journalled", "get", "type.link", after=True),
     *of_worker("some files written", "link", r"\.md$", at=2),
-    *of_worker("before unlink", "send", "type.done"),
-    Spot("before unlink", "daemon", "unlink", r"\.event$", after=True),
-    Spot("before unlink", "daemon", "unlink", r"\.event$"),
+    *of_worker("before removal", "send", "type.done"),
+    Spot("before removal", "daemon", "commit", "DELETE FROM events"),
+    Spot("after removal", "daemon", "commit", "DELETE FROM events", after=True),
 )
 PHASES = tuple(dict.fromkeys(spot.phase for spot in SPOTS))
-assert len(PHASES) == 7
+assert len(PHASES) == 8

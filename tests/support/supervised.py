@@ -14,7 +14,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 from forged.capture.supervisor import Patience, Supervisor
-from forged.capture.values import Done, Failed, Ready, Report, Task, WorkerSettings
+from forged.capture.values import Classify, Decided, Done, Failed, Link, Ready, Report, Task, WorkerSettings
 from forged.capture.worker_process import Target
 from tests.support.loops import until
 from tests.support.workers import scripted
@@ -42,14 +42,24 @@ class Supervised:
         await until(lambda: self.supervisor.ready)
         return self.supervisor.pid
 
-    async def handled(self, task: Task, limit_s: float = 10.0) -> Done | Failed:
+    async def handled(self, task: Task, limit_s: float = 10.0) -> Decided | Done | Failed:
         """The last report about a task."""
         await self.ready()
         seen = len(self.reports)
         self.supervisor.give(task, limit_s)
         return await until(
-            lambda: next((one for one in self.reports[seen:] if isinstance(one, Done | Failed)), None)
+            lambda: next(
+                (one for one in self.reports[seen:] if isinstance(one, Decided | Done | Failed)), None
+            )
         )
+
+    async def kept(self, task: Classify) -> Done | Failed:
+        """What an event comes to, once that has been put in place."""
+        report = await self.handled(task)
+        if isinstance(report, Decided):
+            report = await self.handled(Link(task.event_id, report.documents))
+        assert isinstance(report, Done | Failed)
+        return report
 
     async def killed(self, pid: int) -> int:
         """Kill a worker; the process id of the one after it, once that is ready."""
@@ -84,7 +94,7 @@ async def supervised(
     """A running supervisor; with a word as settings, that of a scripted worker."""
     one = Supervised()
     one.supervisor = Supervisor(
-        WorkerSettings("", "", "", classifier=settings) if isinstance(settings, str) else settings,
+        WorkerSettings(classifier=settings) if isinstance(settings, str) else settings,
         on_report=one.seen.append,
         on_death=one.on_death,
         on_change=one.on_change,

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forged.capture.values import Event, Task, WorkerSettings
+from forged.capture.values import Classify
 from forged.conversation import Utterance
 from forged.files.roots import Root
 from forged.memory import Scope
-
-
-def settings_in(tmp_path: Path, **fields: object) -> WorkerSettings:
-    state = tmp_path / "state"
-    return WorkerSettings(str(state / "spool"), str(state / "dead"), str(state / "forgotten"), **fields)
+from forged.state import Event
 
 
 def roots_in(tmp_path: Path) -> tuple[Root, Root]:
@@ -29,10 +25,6 @@ def block(root: Root) -> Path:
     return path
 
 
-def task_of(event: Event) -> Task:
-    return Task(event.id, event)
-
-
-def told(tmp_path: Path, text: str) -> Task:
+def told(tmp_path: Path, text: str) -> Classify:
     repo, user = roots_in(tmp_path)
-    return task_of(Event(roots=(repo, user), window=(Utterance("user", text),), session_id="s1"))
+    return Classify(Event(roots=(repo, user), window=(Utterance("user", text),), session_id="s1"))

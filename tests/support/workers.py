@@ -15,7 +15,7 @@ from multiprocessing.queues import Queue
 
 import msgspec
 
-from forged.capture.values import Done, Journalled, Linked, Ready, Report, Task, WorkerSettings
+from forged.capture.values import Done, Linked, Ready, Report, Task, WorkerSettings
 from forged.files.roots import Root
 from forged.memory import Scope
 
@@ -37,7 +37,7 @@ def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
             os._exit(3)
         case "crash-once":
             try:
-                os.mkdir(wanted.spool)
+                os.mkdir(wanted.base_url)
                 os._exit(3)
             except FileExistsError:
                 pass
@@ -73,8 +73,8 @@ def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
                     time.sleep(0.05)
                     report(Linked("slow", ROOT, f"mem_{number}", "/nowhere"))
             case "work":
-                report(Journalled("work"))
-                report(Linked("work", ROOT, "mem_1", "/nowhere"))
+                for number in (1, 2):
+                    report(Linked("work", ROOT, f"mem_{number}", "/nowhere"))
         report(Done(task.event_id, written=1))
 
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.retrieval.injection import Entry, render
+from forged.retrieval.injection import render
+from forged.scopes import Ranked
 from forged.text.injected_text import InjectedText
 from tests.support.scene import memory
 
 A, B = "0123456789abcdef", "fedcba9876543210"
 CONTENT = "Always use errors.As.\n\nIt sees through wrapping,\nwhich == does not."
-BLOCK = render([Entry(memory("mem_1", CONTENT)), Entry(memory("mem_2", "WALRUS"))]).text
+BLOCK = render([Ranked(memory("mem_1", CONTENT), 0.5), Ranked(memory("mem_2", "WALRUS"), 0.5)]).text
 
 
 def cut(text, injected):

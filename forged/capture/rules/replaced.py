@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from forged.capture.rules.words import any_of, forms
 
 # `old` is what a statement does away with; each form says it in so many words.
-_REPLACES = forms(
+REPLACES = forms(
     r"""
     \b(?:instead of|rather than) <old>(?= *(?:[,;.]|$|\b(?:in|for|here|because|everywhere|when|to|and|now
         |since|from)\b))
@@ -46,7 +46,7 @@ def replaced(content: str, lines: Sequence[str]) -> int | None:
 
 
 def _given_up(content: str) -> Iterator[str]:
-    matches = (form.search(content) for form in _REPLACES)
+    matches = (form.search(content) for form in REPLACES)
     return (match["old"].strip("`") for match in matches if match is not None)
 
 

@@ -1,4 +1,8 @@
-"""The verbs about single memories: `remember`, `get`, `list`, `history`, `forget`."""
+"""The verbs about single memories: `remember`, `get`, `list`, `history`, `forget`.
+
+Each returns its reply and the generation that it speaks of: for a write the one that shows it. Raised are
+MemoryNotFound, InvalidRequest, NotReady while a root is read for the first time, and StoreError.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ import time
 from collections.abc import Sequence
 
 from forged import memory
-from forged.daemon.handlers.context import PATIENCE_S, Context, InvalidRequest, NotReady
-from forged.daemon.handlers.translation import draft, fitting, record
+from forged.daemon.handlers.context import PATIENCE_S, Context
+from forged.daemon.handlers.convert import draft, fitting, record
+from forged.daemon.handlers.refusals import InvalidRequest, NotReady
 from forged.errors import MemoryNotFound
 from forged.files.roots import Root
 from forged.map.vector_map import VectorMap, View
@@ -25,30 +30,26 @@ from forged_client import protocol as wire
 _MOST_IN_REPLY = 1000
 
 
-async def remember(context: Context, request: wire.Remember) -> wire.Remembered:
+async def remember(context: Context, place: Workplace, request: wire.Remember) -> tuple[wire.Remembered, int]:
     """Write one memory; the reply comes after fsync and names the generation that shows it."""
-    place = await context.workplace(request.workspace)
-    if place.off:
-        return wire.Remembered(id=request.id, status="disabled", reason=place.off)
     index = context.daemon.indexer.open(_root_of_scope(place, request.scope))
-    await _check_related(context, place, request)
-    written, path = await context.daemon.writer.add(index, draft(request, index.root))
+    await _check_related(place, request)
+    written = await context.daemon.writer.add(index, draft(request, index.root))
     context.daemon.metrics.remembered += 1
-    return wire.Remembered(
-        id=request.id,
-        memory_id=written.id,
-        version=written.version,
-        path=path,
-        generation=context.token(index.mark(frozenset({path}))),
+    reply = wire.Remembered(
+        memory_id=written.memory.id,
+        version=written.memory.version,
+        path=written.path,
     )
+    return reply, written.generation
 
 
-async def _check_related(context: Context, place: Workplace, request: wire.Remember) -> None:
+async def _check_related(place: Workplace, request: wire.Remember) -> None:
     """An edge into nothing is a slip of the pen: say so before anything is written. Raises MemoryNotFound."""
     if not request.related:
         return
     deadline = time.monotonic() + PATIENCE_S
-    view = await context.daemon.indexer.view(place.roots, sys.maxsize, deadline)  # also what was just written
+    view = await place.files.see(sys.maxsize, deadline)  # also what was just written
     for edge in request.related:
         if view.find(edge.id) is None:
             raise _not_found(edge.id)
@@ -63,22 +64,18 @@ def _root_of_scope(place: Workplace, scope: str) -> Root:
     raise InvalidRequest(f"unknown scope {scope[:64]!r}; use repo or user")
 
 
-async def forget(context: Context, request: wire.Forget) -> wire.Forgotten:
+async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
-    place = await context.workplace(request.workspace)
-    if place.off:
-        return wire.Forgotten(id=request.id, status="disabled", reason=place.off)
     index, chain = await _on_disk(context, place, request.memory_id)
     ids = (request.memory_id,) if request.version_only else chain
     gone, generation = await put_away(context, index, ids, erase=request.erase_now, purge=True)
     context.daemon.metrics.forgotten += len(gone.ids)
-    return wire.Forgotten(
-        id=request.id,
+    reply = wire.Forgotten(
         ids=gone.ids,
         trash=gone.trash,
         unreachable=gone.unreachable,
-        generation=context.token(generation),
     )
+    return reply, generation
 
 
 async def put_away(
@@ -93,14 +90,16 @@ async def put_away(
     gone = await daemon.writer.remove(index, ids, erase=erase)
     generation = index.mark()
     try:
-        await asyncio.to_thread(daemon.forgotten.add, index.root.top, gone.contents)
+        await daemon.state.forgotten.add(index.root.top, gone.contents)
         if purge:
             texts = tuple(filter(None, map(normalised, gone.contents)))
             await daemon.capture.purge(lambda held: _holds(held, texts))
+            await daemon.state.erase_traces()
+        if erase:
+            await asyncio.to_thread(daemon.writer.erase_from_trash, gone.contents)
     finally:  # the files are gone, whatever else could not be done
-        await index.reach(generation, time.monotonic() + PATIENCE_S)
-        daemon.retriever.cache.purge()
-        daemon.ledger.purge()
+        await index.until_tried(generation, time.monotonic() + PATIENCE_S)
+        daemon.retriever.turns.purge()
     return gone, generation
 
 
@@ -122,43 +121,37 @@ async def _on_disk(context: Context, place: Workplace, memory_id: str) -> tuple[
     raise _not_found(memory_id)
 
 
-async def get(context: Context, request: wire.GetMemories) -> wire.Memories:
+async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:
     """Memories by id, in the order asked; ids that are not visible are named."""
-    place = await context.workplace(request.workspace)
-    if place.off:
-        return wire.Memories(id=request.id, status="disabled", reason=place.off)
     view = await context.view(place, request.min_generation)
     found = [(wanted, view.find(wanted)) for wanted in request.ids[:_MOST_IN_REPLY]]
-    return wire.Memories(
-        id=request.id,
+    reply = wire.Memories(
         status=_status(view, any(item for _, item in found)),
         reason=FIRST_BUILD if view.waiting else "",
         memories=fitting([record(*item) for _, item in found if item is not None]),
         total=sum(item is not None for _, item in found),
         missing=tuple(wanted for wanted, item in found if item is None),
-        generation=context.token(view.generation),
     )
+    return reply, view.generation
 
 
-async def list_page(context: Context, request: wire.ListMemories) -> wire.Memories:
+async def list_page(
+    context: Context, place: Workplace, request: wire.ListMemories
+) -> tuple[wire.Memories, int]:
     """One page of what the workspace sees, newest first."""
-    place = await context.workplace(request.workspace)
     if request.scope not in ("", *Scope):
         raise InvalidRequest(f"unknown scope {request.scope[:64]!r}; use repo or user")
-    if place.off:
-        return wire.Memories(id=request.id, status="disabled", reason=place.off)
     view = await context.view(place, request.min_generation)
     chosen = _chosen(view, request)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
     page = fitting([record(*item) for item in chosen[start : start + count]])
-    return wire.Memories(
-        id=request.id,
+    reply = wire.Memories(
         status=_status(view, bool(page)),
         reason=FIRST_BUILD if view.waiting else view.problem,
         memories=page,
         total=len(chosen),
-        generation=context.token(view.generation),
     )
+    return reply, view.generation
 
 
 def _status(view: View, found: bool) -> str:
@@ -179,20 +172,16 @@ def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, Mem
     return sorted(chosen, key=lambda item: (-memory.time_ns(item[1].created_at), item[1].id))
 
 
-async def history(context: Context, request: wire.History) -> wire.Chain:
+async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
     """A memory's version chain, oldest first, with what is odd about it."""
-    place = await context.workplace(request.workspace)
-    if place.off:
-        return wire.Chain(id=request.id, status="disabled", reason=place.off)
     view = await context.view(place, request.min_generation)
     home, _ = _must_find(view, request.memory_id)
     head = home.chains.head(request.memory_id)
-    return wire.Chain(
-        id=request.id,
+    reply = wire.Chain(
         memories=fitting([record(home, found) for found in view.chain(home, head)]),
         flags=home.chains.flags.get(head, ()),
-        generation=context.token(view.generation),
     )
+    return reply, view.generation
 
 
 def _must_find(view: View, memory_id: str) -> tuple[VectorMap, Memory]:

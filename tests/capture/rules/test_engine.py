@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from forged.capture.rules.engine import LONGEST, RuleClassifier
-from forged.capture.values import Classified, Event, Head, Proposal, Usage
+from forged.capture.values import Classified, KnownMemory, Proposal, Usage
 from forged.conversation import Speaker, Utterance
 from forged.memory import Category, Scope
+from forged.state import Event
 
 MESSAGES = Path(__file__).parents[2] / "data" / "messages.toml"
 
@@ -59,7 +60,7 @@ def labelled() -> list[Labelled]:
         return msgspec.convert(tomllib.load(file)["message"], list[Labelled])
 
 
-def classified(*texts: str, heads: Sequence[Head] = (), speaker: Speaker = "user") -> Classified:
+def classified(*texts: str, heads: Sequence[KnownMemory] = (), speaker: Speaker = "user") -> Classified:
     event = Event(window=tuple(Utterance(speaker, text) for text in texts))
     return asyncio.run(RuleClassifier().classify(event, heads, deadline=0.0, attempts=0))
 
@@ -68,13 +69,13 @@ def kept(*texts: str) -> list[str]:
     return [proposal.content for proposal in classified(*texts).proposals]
 
 
-def only(text: str, *heads: Head) -> Proposal:
+def only(text: str, *heads: KnownMemory) -> Proposal:
     (proposal,) = classified(text, heads=heads).proposals
     return proposal
 
 
-def head(first_line: str, *, name: str = "mem_1", scope: Scope = Scope.REPO) -> Head:
-    return Head(name, scope, Category.PROJECT_CONVENTIONS, 1, first_line)
+def head(first_line: str, *, name: str = "mem_1", scope: Scope = Scope.REPO) -> KnownMemory:
+    return KnownMemory(name, scope, Category.PROJECT_CONVENTIONS, 1, first_line)
 
 
 def bare(text: str) -> str:

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from forged.maps.indexer import Event
+from forged.maps.indexer import BuildEvent
 from forged_client import protocol as wire
 from tests.support.embedders import FakeEmbedder
 from tests.support.loops import run, turns, until
@@ -135,7 +135,7 @@ def test_a_provider_that_is_down_degrades_the_status_with_its_reason(home, repo)
 )
 def test_a_watcher_in_trouble_degrades_the_status(home, watching, state):
     async def work(parts):
-        parts.watch_state = watching
+        parts.watcher.state = watching
         return (await parts.ask(wire.Status())).state
 
     assert talk(home, work) == state
@@ -303,7 +303,7 @@ def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves_no_tr
         waiting = asyncio.create_task(anext(stream))
         await turns()
         for number in range(5000):
-            parts.indexer._tell(Event("scanning", "/", generation=number))
+            parts.indexer._tell(BuildEvent("scanning", "/", generation=number))
         await waiting
         await stream.aclose()
         return len(parts.indexer._listeners)

@@ -10,16 +10,16 @@ import msgspec
 
 from forged import conversation
 from forged.capture.intake import take_in
-from forged.capture.spool import Buried
-from forged.capture.values import Event, Kind, new_event_id
-from forged.daemon.handlers.context import Context, InvalidRequest, NotReady
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import fitting, record, token_of, utterances
 from forged.daemon.handlers.memories import put_away
-from forged.daemon.handlers.translation import fitting, record, utterances
+from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
 from forged.map.vector_map import VectorMap, View
 from forged.maps.root_index import RootIndex
 from forged.memory import Memory, Scope, Trigger, time_ns
 from forged.retrieval.retriever import FIRST_BUILD
 from forged.scopes import Workplace
+from forged.state import DeadEvent, Event, Kind, new_event_id
 from forged_client import protocol as wire
 from forged_client.messages import window_id_of
 
@@ -31,14 +31,13 @@ _MOST_NAME = 256
 _INLINE_LENGTH = 16_000
 
 
-async def capture(context: Context, request: wire.Capture) -> wire.Captured:
-    """Take a finished turn for the worker; the word says what is promised (design.md section 6)."""
-    place = await context.workplace(request.workspace)
+async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
+    """Take a finished turn for the worker; the outcome is a word that says what is promised."""
     if place.off:
         context.daemon.metrics.captures_rejected += 1
-        return wire.Captured(id=request.id, status="disabled", outcome="rejected", reason=place.off)
+        raise Disabled(place.off)
     outcome = await context.daemon.capture.accept(await _event(context, place, request))
-    return wire.Captured(id=request.id, outcome=outcome.word, reason=outcome.reason)
+    return wire.Captured(outcome=outcome.word, reason=outcome.reason)
 
 
 async def _event(context: Context, place: Workplace, request: wire.Capture) -> Event:
@@ -48,7 +47,7 @@ async def _event(context: Context, place: Workplace, request: wire.Capture) -> E
         raise InvalidRequest(f"unknown kind {request.kind[:64]!r}; use one of {', '.join(_KINDS)}")
     event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
     said = utterances(request.messages, request.last_summary_index)
-    injected = context.daemon.ledger.injected(request.session_id, place.tops)
+    injected = context.daemon.retriever.turns.injected(request.session_id, place.tops)
     if sum(len(utterance.text) for utterance in said) < _INLINE_LENGTH:
         taken = take_in(said, injected)
     else:
@@ -66,12 +65,11 @@ async def _event(context: Context, place: Workplace, request: wire.Capture) -> E
     )
 
 
-async def undo(context: Context, request: wire.Undo) -> wire.Undone:
+async def undo(
+    context: Context, place: Workplace, request: wire.Undo
+) -> wire.Undone | tuple[wire.Undone, int]:
     """Take back the newest captured batch: the files that one event left, all written at one moment."""
-    place = await context.workplace(request.workspace)
-    if place.off:
-        return wire.Undone(id=request.id, status="disabled", reason=place.off)
-    view = await context.view(place, context.token(sys.maxsize // 2))
+    view = await context.view(place, token_of(context.daemon.epoch, sys.maxsize // 2))
     if view.waiting:  # a newer batch may lie where nothing was read yet
         raise NotReady(FIRST_BUILD)
     batch = _newest_batch(view, request.session_id)
@@ -80,16 +78,15 @@ async def undo(context: Context, request: wire.Undo) -> wire.Undone:
         raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
     if not batch or request.preview:
         reason = "" if batch else "nothing that was captured is left to take back"
-        return wire.Undone(id=request.id, status="ok" if batch else "empty", reason=reason, memories=told)
+        return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=told)
     gone = [
         await put_away(context, _index(context, place, home), ids, erase=False, purge=False)
         for home in view.maps
         if (ids := tuple(found.id for m, found in batch if m is home))
     ]
     context.daemon.metrics.undone += len(batch)
-    return wire.Undone(
-        id=request.id, memories=told, trash=gone[-1][0].trash, generation=context.token(gone[-1][1])
-    )
+    receipt, generation = gone[-1]
+    return wire.Undone(memories=told, trash=receipt.trash), generation
 
 
 def _newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:
@@ -122,23 +119,24 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
     """Stop or resume capture and injection, of the workspace's repo or everywhere; it outlives restarts."""
     top = None
     if not request.everywhere:
-        place = await context.workplace(request.workspace)
+        place = await context.daemon.resolver.resolve(request.workspace)
         top = next((root.top for root in place.roots if root.scope is Scope.REPO), None)
         if top is None:
             raise InvalidRequest("this workspace has no repository root; pause everything instead (--all)")
-    await asyncio.to_thread(context.daemon.pauses.set, top, request.paused)
+    await context.daemon.state.opened()
+    await context.daemon.state.pauses.set(top, request.paused)
     context.daemon.capture.resumed()
-    return wire.Paused(id=request.id, paused=context.daemon.pauses.listed())
+    return wire.Paused(paused=context.daemon.state.pauses.listed())
 
 
 async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
     """List, show, retry or drop events that were given up."""
     if request.action not in {"list", "show", "retry", "drop"}:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
-    buried = {item.event.id: item for item in await context.daemon.capture.dead()}
-    asked = tuple(dict.fromkeys(request.ids)) or tuple(buried)
-    chosen = [buried[event_id] for event_id in asked if event_id in buried]
-    missing = [event_id for event_id in asked if event_id not in buried]
+    given_up = {item.event.id: item for item in await context.daemon.capture.dead()}
+    asked = tuple(dict.fromkeys(request.ids)) or tuple(given_up)
+    chosen = [given_up[event_id] for event_id in asked if event_id in given_up]
+    missing = [event_id for event_id in asked if event_id not in given_up]
     done = []
     for item in chosen:
         act = {"retry": context.daemon.capture.retry, "drop": context.daemon.capture.drop}.get(request.action)
@@ -147,10 +145,10 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
         else:
             missing.append(item.event.id)
     status = "ok" if done else "empty"
-    return wire.DeadEvents(id=request.id, status=status, events=fitting(done), missing=tuple(missing))
+    return wire.DeadEvents(status=status, events=fitting(done), missing=tuple(missing))
 
 
-def _dead_event(item: Buried, *, with_text: bool) -> wire.DeadEvent:
+def _dead_event(item: DeadEvent, *, with_text: bool) -> wire.DeadEvent:
     event = item.event
     return wire.DeadEvent(
         id=event.id,
@@ -165,12 +163,11 @@ def _dead_event(item: Buried, *, with_text: bool) -> wire.DeadEvent:
     )
 
 
-def cost(context: Context, request: wire.Cost) -> wire.Costs:
+async def cost(context: Context, request: wire.Cost) -> wire.Costs:
     """What model calls have cost, newest day first."""
     governor, config = context.daemon.governor, context.daemon.config
     days = governor.days(min(max(request.days, 1), _MOST_DAYS))
     return wire.Costs(
-        id=request.id,
         days=tuple(wire.DayCost(**msgspec.structs.asdict(day)) for day in days),
         tokens_today=governor.tokens_today,
         token_limit=config.memory.daily_token_limit,
@@ -197,5 +194,5 @@ def report(context: Context) -> wire.CaptureReport:
         failures=metrics.capture_failures,
         tokens_today=daemon.governor.tokens_today,
         token_limit=daemon.config.memory.daily_token_limit,
-        paused=daemon.pauses.listed(),
+        paused=daemon.state.pauses.listed(),
     )

@@ -1,12 +1,14 @@
-"""The turn cache by a clock of our own: what is kept, for how long, and what makes it a miss (D9)."""
+"""What is kept of turns by a clock of our own, for how long, and for whom."""
 
 from __future__ import annotations
+
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.retrieval.turn_cache import CACHE_SIZE, FAILURE_TTL_S, TurnCache
+from forged.retrieval.turns import ANSWERS, FAILURE_TTL_S, SESSIONS, Turns
 from forged.retrieval.values import Answer
 
 
@@ -23,8 +25,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def cache(clock) -> TurnCache:
-    return TurnCache(clock)
+def cache(clock) -> Turns:
+    return Turns(clock)
 
 
 def key(turn: str = "t", session: str = "s", roots: tuple[str, ...] = ("/r",), digest: bytes = b"d"):
@@ -94,7 +96,7 @@ def test_a_failure_does_not_replace_a_good_answer(cache):
 
 
 def test_the_least_recently_used_turn_goes_first(clock):
-    cache = TurnCache(clock, size=2)
+    cache = Turns(clock, size=2)
     cache.put(key("a"), OK)
     cache.put(key("b"), OK)
     cache.get(key("a"), 0)
@@ -103,20 +105,81 @@ def test_the_least_recently_used_turn_goes_first(clock):
     assert [cache.get(key(turn), 0) is OK for turn in "abc"] == [True, False, True]
 
 
-def test_purging_drops_everything_and_is_counted(cache):
+def test_purging_drops_every_answer(cache):
     cache.put(key(), OK)
     cache.purge()
 
     assert cache.get(key(), 0) is None
-    assert cache.purges == 1
 
 
-@given(st.lists(st.integers(0, 2 * CACHE_SIZE), max_size=3 * CACHE_SIZE))
+@given(st.lists(st.integers(0, 2 * ANSWERS), max_size=3 * ANSWERS))
 def test_it_never_holds_more_than_its_size_and_always_the_newest(turns):
-    cache = TurnCache(Clock())
+    cache = Turns(Clock())
     for turn in turns:
         cache.put(key(str(turn)), OK)
 
     newest = list(dict.fromkeys(reversed(turns)))
     held = [turn for turn in newest if cache.get(key(str(turn)), 0) is not None]
-    assert held == newest[:CACHE_SIZE]
+    assert held == newest[:ANSWERS]
+
+
+# --- the last answer of a session ----------------------------------------------------------------------
+
+ROOTS, OTHERS = ("/repo", "/home"), ("/other", "/home")
+
+
+def answer(text: str) -> Answer:
+    return Answer(status="ok", reason=text)
+
+
+def test_the_newest_answer_of_a_session_is_kept(cache):
+    cache.note("s", "t1", ROOTS, answer("old"))
+    cache.note("s", "t2", ROOTS, answer("new"))
+
+    found = cache.last("s", ROOTS)
+
+    assert found is not None
+    assert (found.session_id, found.turn_id, found.answer.reason) == ("s", "t2", "new")
+    assert abs(found.at - time.time()) < 60
+
+
+def test_without_a_session_the_newest_of_the_same_roots_is_meant(cache):
+    cache.note("a", "t", ROOTS, answer("older"))
+    cache.note("b", "t", ROOTS, answer("newer"))
+    cache.note("c", "t", OTHERS, answer("elsewhere"))
+
+    found = cache.last("", ROOTS)
+
+    assert found is not None
+    assert found.answer.reason == "newer"
+
+
+def test_another_workspace_does_not_see_a_session(cache):
+    cache.note("s", "t", ROOTS, answer("x"))
+
+    assert cache.last("s", OTHERS) is None
+    assert cache.last("", OTHERS) is None
+
+
+def test_an_unknown_session_has_nothing(cache):
+    cache.note("s", "t", ROOTS, answer("x"))
+
+    assert cache.last("who", ROOTS) is None
+
+
+def test_the_session_that_was_silent_longest_is_dropped_first(cache):
+    for number in range(SESSIONS):
+        cache.note(f"s{number}", "t", ROOTS, answer("x"))
+    cache.note("s0", "t2", ROOTS, answer("again"))
+    cache.note("one more", "t", ROOTS, answer("x"))
+
+    assert cache.last("s1", ROOTS) is None
+    assert cache.last("s0", ROOTS) is not None
+    assert cache.last("s2", ROOTS) is not None
+
+
+def test_purging_leaves_nothing_to_explain(cache):
+    cache.note("s", "t", ROOTS, answer("x"))
+    cache.purge()
+
+    assert cache.last("s", ROOTS) is None

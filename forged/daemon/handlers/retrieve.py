@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 
 from forged import memory
-from forged.conversation import Utterance
-from forged.daemon.handlers.context import Context, InvalidRequest
-from forged.daemon.handlers.translation import fitting, hit, utterances
-from forged.map.vector_map import View
+from forged.conversation import last_user_text
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import fitting, generation_of, hit, utterances
+from forged.daemon.handlers.refusals import InvalidRequest
 from forged.retrieval.values import Answer, Ask
-from forged.scopes import Workplace
+from forged.scopes import Sources, Workplace
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -20,23 +21,14 @@ _MOST_HYPOTHESES = 32
 _MOST_TOKENS = 256 << 10
 
 
-async def retrieve(context: Context, request: wire.Retrieve) -> wire.Retrieved:
-    """The injection for one turn (design.md section 6 "Retrieve")."""
-    started = time.monotonic()
-    place = await context.workplace(request.workspace)
-    if off := context.daemon.disabled or place.off or context.daemon.pauses.reason(place.tops):
-        return wire.Retrieved(id=request.id, status="disabled", reason=off)
-    ask = _ask(context, request, place, started)
-
-    async def see(deadline: float) -> View:
-        return await context.daemon.indexer.view(place.roots, ask.min_generation, deadline)
-
-    answer, cached = await context.daemon.retriever.retrieve(ask, place.tops, see)
-    context.daemon.ledger.note(request.session_id, request.turn_id, place.tops, answer)
+async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -> tuple[wire.Retrieved, int]:
+    """The injection for one turn."""
+    ask, retriever = _ask(context, request, place), context.daemon.retriever
+    answer, cached = await retriever.retrieve(ask, _sources(place, ask))
+    retriever.turns.note(request.session_id, request.turn_id, place.tops, answer)
     _count(context, answer, cached=cached)
     unchanged = bool(answer.digest) and answer.digest == request.known_digest
-    return wire.Retrieved(
-        id=request.id,
+    reply = wire.Retrieved(
         status=answer.status,
         reason=answer.reason,
         text="" if unchanged else answer.text,
@@ -47,28 +39,34 @@ async def retrieve(context: Context, request: wire.Retrieve) -> wire.Retrieved:
         unchanged=unchanged,
         strategy=answer.strategy,
         legs=answer.legs,
-        generation=context.token(answer.generation),
         cached=cached,
-        elapsed_ms=_since(started),
+        elapsed_ms=_elapsed_ms(context),
     )
+    return reply, answer.generation
 
 
-def _ask(context: Context, request: wire.Retrieve, place: Workplace, started: float) -> Ask:
+def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> Ask:
     settings = place.settings
     limit = settings.retrieval_timeout_s
     asked = request.timeout_s or limit
     budget = settings.injection_token_budget if request.token_budget is None else request.token_budget
+    window = utterances(request.messages, request.last_summary_index)
     return Ask(
         session_id=request.session_id,
         turn_id=request.turn_id,
-        window=utterances(request.messages, request.last_summary_index),
+        window=window,
+        message=last_user_text(window),
         hypotheses=tuple(text for text in request.hypotheses if text.strip())[:_MOST_HYPOTHESES],
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
         budget_tokens=min(budget, _MOST_TOKENS) if budget > 0 else _MOST_TOKENS,
-        deadline=started + (limit if math.isnan(asked) else min(asked, limit)),
-        min_generation=context.generation(request.min_generation),
+        deadline=context.arrived + (limit if math.isnan(asked) else min(asked, limit)),
+        min_generation=generation_of(context.daemon.epoch, request.min_generation),
     )
+
+
+def _sources(place: Workplace, ask: Ask) -> Sources:
+    return Sources(place.tops, partial(place.files.see, ask.min_generation))
 
 
 def _count(context: Context, answer: Answer, *, cached: bool) -> None:
@@ -81,25 +79,20 @@ def _count(context: Context, answer: Answer, *, cached: bool) -> None:
     metrics.retrieve_errors += answer.status == "error"
 
 
-async def search(context: Context, request: wire.Search) -> wire.Found:
+async def search(context: Context, place: Workplace, request: wire.Search) -> tuple[wire.Found, int]:
     """Ranked memories for a text."""
-    started = time.monotonic()
-    place = await context.workplace(request.workspace)
-    if off := context.daemon.disabled or place.off:
-        return wire.Found(id=request.id, status="disabled", reason=off)
     if not request.query.strip():
         raise InvalidRequest("the query is empty; say what to look for")
     ask = _question(context, place, request.query, top_k=request.limit, token=request.min_generation)
-    answer = await _look_up(context, place, ask)
-    return wire.Found(
-        id=request.id,
+    answer = await context.daemon.retriever.search(ask, _sources(place, ask))
+    reply = wire.Found(
         status=answer.status,
         reason=answer.reason,
         memories=fitting([hit(ranked) for ranked in answer.ranked if ranked.via == "search"]),
         legs=answer.legs,
-        generation=context.token(answer.generation),
-        elapsed_ms=_since(started),
+        elapsed_ms=_elapsed_ms(context),
     )
+    return reply, answer.generation
 
 
 def _question(
@@ -107,52 +100,35 @@ def _question(
 ) -> Ask:
     settings = place.settings
     return Ask(
-        session_id="",
-        turn_id="",
-        window=(Utterance("user", text),),
-        hypotheses=(),
+        message=text,
         top_k=min(max(top_k, 1), _MOST_ASKED),
         hop_depth=settings.retrieval_hop_depth,
         budget_tokens=budget,
         deadline=time.monotonic() + settings.retrieval_timeout_s,
-        min_generation=context.generation(token),
+        min_generation=generation_of(context.daemon.epoch, token),
     )
 
 
-async def _look_up(context: Context, place: Workplace, ask: Ask, *, gated: bool = False) -> Answer:
-    view = await context.daemon.indexer.view(place.roots, ask.min_generation, ask.deadline)
-    return await context.daemon.retriever.search(ask, view, gated=gated)
-
-
-async def why(context: Context, request: wire.Why) -> wire.Explained:
+async def why(
+    context: Context, place: Workplace, request: wire.Why
+) -> wire.Explained | tuple[wire.Explained, int]:
     """The last injection of a session, or what a query would find now."""
-    place = await context.workplace(request.workspace)
-    if off := context.daemon.disabled or place.off:
-        return wire.Explained(id=request.id, status="disabled", reason=off)
     if request.query.strip():
         top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
         ask = _question(context, place, request.query, top_k=top_k, budget=budget)
-        answer = await _look_up(context, place, ask, gated=True)
-        return _explained(context, request, answer, at=memory.utc_now())
-    found = context.daemon.ledger.last(request.session_id, place.tops)
+        answer = await context.daemon.retriever.preview(ask, _sources(place, ask))
+        return _explained(answer, at=memory.utc_now())
+    found = context.daemon.retriever.turns.last(request.session_id, place.tops)
     if found is None:
-        return wire.Explained(id=request.id, status="empty", reason="no injection is on record")
-    return _explained(
-        context, request, found.answer, at=found.at, session_id=found.session_id, turn_id=found.turn_id
-    )
+        return wire.Explained(status="empty", reason="no injection is on record")
+    at = memory.utc(found.at)
+    return _explained(found.answer, at=at, session_id=found.session_id, turn_id=found.turn_id)
 
 
 def _explained(
-    context: Context,
-    request: wire.Why,
-    answer: Answer,
-    *,
-    at: str,
-    session_id: str = "",
-    turn_id: str = "",
-) -> wire.Explained:
-    return wire.Explained(
-        id=request.id,
+    answer: Answer, *, at: str, session_id: str = "", turn_id: str = ""
+) -> tuple[wire.Explained, int]:
+    reply = wire.Explained(
         status=answer.status,
         reason=answer.reason,
         session_id=session_id,
@@ -165,9 +141,9 @@ def _explained(
         included=answer.included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),
         far_ids=answer.far,
-        generation=context.token(answer.generation),
     )
+    return reply, answer.generation
 
 
-def _since(started: float) -> float:
-    return round((time.monotonic() - started) * 1000, 3)
+def _elapsed_ms(context: Context) -> float:
+    return round((time.monotonic() - context.arrived) * 1000, 3)

@@ -1,8 +1,8 @@
-"""The event that the worker has: whether it gets anywhere, and after how much trouble it is given up.
+"""One attempt at an event: whether it made progress, and when so many have failed that it is given up.
 
-A kill counts against an event only if it was with the worker and made no progress: what was put in place by
-an earlier attempt is none. A failure counts only if it says something about this event and not about the
-endpoint, which would have met any other just so.
+A killed worker counts against an event only if it had the event and made no progress; what was put in place
+by an earlier attempt is none. A failure counts only if it says something about this event and not about the
+endpoint or the disk, which would have met any other just so.
 """
 
 from __future__ import annotations
@@ -14,52 +14,48 @@ from forged.capture.values import Failed
 
 MOST_KILLS, MOST_FAILURES = 3, 5
 # An event's own back-off after a failed call, doubling; storage that is full is looked at more often.
-_RETRY_S, _RETRY_MOST_S, _STORAGE_RETRY_S = 2.0, 60.0, 2.0
+_RETRY_S, _RETRY_MOST_S, STORAGE_RETRY_S = 2.0, 60.0, 2.0
 _NOT_ITS_FAULT = frozenset({"unreachable", "rate_limited", "auth", "limit", "storage"})
 
 
-class Hand(msgspec.Struct):
-    """An event with the worker, or on its way to it or from it, since a time of the caller's clock.
+class Attempt(msgspec.Struct):
+    """An event taken from the queue, since a time of the caller's clock.
 
-    `given` says whether a report about it may come. `unwanted` is set when its text was forgotten meanwhile:
-    it may be finished, but is not tried again. After trouble, `waiting.given_up` says whether it is to be
-    buried, and why.
+    `is_given` says whether the worker has it, so that a report about it may come. `is_cancelled` is set when
+    its text was forgotten meanwhile: it may be finished, but is not tried again. After trouble,
+    `waiting.given_up` says why it is to be given up, or nothing.
     """
 
     waiting: Waiting
     since: float
-    given: bool = False
-    progress: bool = False
+    is_given: bool = False
+    is_cancelled: bool = False
+    has_progress: bool = False
     linked: int = 0
-    unwanted: bool = False
 
     @property
     def event_id(self) -> str:
         return self.waiting.event.id
-
-    def decided(self) -> None:
-        """Its journal was written."""
-        self.progress = True
 
     def linked_one(self) -> None:
         """One of its documents is in place, since just now or since an earlier attempt."""
         self.linked += 1
         if self.linked > self.waiting.linked:
             self.waiting.linked = self.linked
-            self.progress = True
+            self.has_progress = True
 
     def died(self, reason: str) -> None:
         """The worker died over it."""
-        self.given = False
-        self.waiting.kills += not self.progress
+        self.is_given = False
+        self.waiting.kills += not self.has_progress
         if self.waiting.kills >= MOST_KILLS:
             self.waiting.given_up = f"the worker died {MOST_KILLS} times over it: {reason}"
 
     def failed(self, report: Failed) -> float:
         """It was not finished; return the seconds that it has to wait."""
-        self.given = False
+        self.is_given = False
         if report.reason == "storage":
-            return _STORAGE_RETRY_S
+            return STORAGE_RETRY_S
         self.waiting.failures += report.reason not in _NOT_ITS_FAULT
         if self.waiting.failures >= MOST_FAILURES:
             what = "attempts" if report.reason in ("gone", "unwritten") else "calls"

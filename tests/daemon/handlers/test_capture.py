@@ -7,19 +7,18 @@ import asyncio
 import msgspec
 import pytest
 
-from forged.capture.values import Event
 from forged.config import Config
 from forged.conversation import Utterance
 from forged.errors import StoreError
 from forged.files.roots import Root
 from forged.memory import Scope
-from forged.state.forgotten import digest
+from forged.state import Event, digest
 from forged_client import protocol as wire
 from forged_client.messages import capture_request
 from tests.support.loops import run, until
 from tests.support.parts import assembled
 from tests.support.scene import memory, put
-from tests.support.scripted import Flaky
+from tests.support.scripted import FlakyDatabase
 
 KEY = "AKIA" + "QWERTYUIOPASDFGH"
 
@@ -175,7 +174,7 @@ def test_where_memory_is_off_nothing_is_captured(home, repo):
 
 def test_long_turns_are_looked_through_beside_the_loop(home, repo):
     async def work(parts):
-        await parts.context.workplace(str(repo))
+        await parts.resolver.resolve(str(repo))
         answer = parts.handlers.handle(turn(repo, "word " * 20_000))
         task = asyncio.create_task(answer)
         await asyncio.sleep(0)  # one step: what is short would be over
@@ -188,7 +187,7 @@ def test_long_turns_are_looked_through_beside_the_loop(home, repo):
 
 def test_short_turns_wait_for_no_thread(home, repo):
     async def work(parts):
-        await parts.context.workplace(str(repo))
+        await parts.resolver.resolve(str(repo))
         task = asyncio.create_task(parts.handlers.handle(turn(repo, "hello")))
         await asyncio.sleep(0)
         early = len(waiting(parts))
@@ -243,7 +242,7 @@ def test_what_was_taken_back_is_not_captured_again(home, repo):
 
     _, _, parts = undone(home, repo)
 
-    assert parts.daemon.forgotten.load() == {digest(str(repo), "One."), digest(str(home), "Two.")}
+    assert parts.state.forgotten.digests() == {digest(str(repo), "One."), digest(str(home), "Two.")}
 
 
 def test_what_was_said_in_another_session_or_explicitly_is_no_part_of_a_batch(home, repo):
@@ -367,7 +366,8 @@ def test_forgotten_text_leaves_what_waits_and_what_was_given_up(home, repo):
 
     async def work(parts):
         await parts.loaded(repo)
-        parts.spool.bury(told(home, repo, "Note: the Harbour opens at noon!"), "five calls failed")
+        noted = told(home, repo, "Note: the Harbour opens at noon!")
+        await parts.state.events.give_up(noted, "five calls failed")
         await parts.ask(turn(repo, "well, the harbour opens at *noon*", kind="explicit"))
         await parts.ask(turn(repo, "trains run late", kind="compaction"))
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
@@ -389,7 +389,7 @@ def test_forgotten_word_leaves_events_alone_that_have_it_in_another_word(home, r
     assert talk(home, work) == ["explicit"]
 
 
-@pytest.mark.parametrize("failing", ["dead", "digest"])
+@pytest.mark.parametrize("failing", ["drop_unwanted", "change"])
 def test_what_was_forgotten_cannot_be_found_though_something_else_could_not_be_done(home, repo, failing):
     put(repo, memory("mem_1", "The harbour opens at noon."))
     asked = wire.Retrieve(
@@ -399,11 +399,8 @@ def test_what_was_forgotten_cannot_be_found_though_something_else_could_not_be_d
     async def work(parts):
         await parts.loaded(repo)
         assert "noon" in (await parts.ask(asked)).text
-        if failing == "dead":
-            parts.spool.__class__ = Flaky
-            parts.spool.failing = frozenset({"dead"})
-        else:
-            (home / "state/forgotten").mkdir(parents=True)
+        parts.state._database.__class__ = FlakyDatabase
+        parts.state._database.failing = frozenset({failing})
         with pytest.raises(StoreError):
             await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
         return (await parts.ask(asked)).text
@@ -447,7 +444,7 @@ def graves(home, repo):
         async def with_dead(parts):
             events = [told(home, repo, text, received_at=at(1)) for text in ("first", "second")]
             for event in events:
-                parts.spool.bury(event, "five calls failed")
+                await parts.state.events.give_up(event, "five calls failed")
             return await work(parts, events)
 
         return talk(home, with_dead)
@@ -538,7 +535,7 @@ def test_status_tells_of_capture(home, repo):
     async def work(parts):
         await parts.ask(turn(repo, "hello"))
         await parts.ask(turn(repo, "hello", kind="session_end"))
-        parts.pauses.set(str(repo), True)
+        await parts.state.pauses.set(str(repo), True)
         await parts.ask(turn(repo, "hello"))
         await until(lambda: parts.capture.state().turns == 0)
         return (await parts.ask(wire.Status())).capture

@@ -7,8 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from forged.conversation import Utterance
-from forged.daemon.handlers.context import InvalidRequest
-from forged.daemon.handlers.translation import draft, fitting, hit, record, utterances
+from forged.daemon.handlers.convert import (
+    draft,
+    fitting,
+    generation_of,
+    hit,
+    record,
+    token_of,
+    utterances,
+)
+from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope, is_valid_id, time_ns
 from forged.retrieval.values import Ranked
@@ -21,6 +29,8 @@ from tests.support.scene import memory
 
 ROOT = Root("/repo", Scope.REPO)
 RECORD = next(each for each in EXAMPLES if isinstance(each, wire.Memories)).memories[0]
+
+EPOCH = "e1"
 
 
 def asked(**fields):
@@ -192,7 +202,7 @@ def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
     from tests.support.scene import put
 
     put(tmp_path, memory("a", "text", related=["b"], supersedes="b", version=2), memory("b", "old"))
-    builder = Builder(str(tmp_path), "repo", MemoryStore(Root(str(tmp_path), Scope.REPO)), None, lexical=True)
+    builder = Builder(MemoryStore(Root(str(tmp_path), Scope.REPO)), None, lexical=True)
     home = builder.finish(builder.draft(), 1)
 
     shown, older = (record(home, each) for each in home.memories)
@@ -223,3 +233,29 @@ def test_what_fits_is_surely_sent_and_the_rest_is_left_to_the_next_page(fields):
 
 def test_small_records_fit_by_the_thousand():
     assert len(fitting([RECORD] * 1000)) == 1000
+
+
+# --- generations --------------------------------------------------------------------------------------
+
+
+def test_a_token_is_read_back_as_its_number():
+    assert generation_of(EPOCH, token_of(EPOCH, 17)) == 17
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "other:17",
+        f"{EPOCH}:",
+        f"{EPOCH}:-1",
+        f"{EPOCH}:x",
+        f"{EPOCH}",
+        f"{EPOCH}:²",
+        "17",
+        f"{EPOCH}:1:2",
+        pytest.param(f"{EPOCH}:" + "9" * 5000, id="endless"),
+    ],
+)
+def test_a_token_of_another_epoch_or_none_counts_as_reached(token):
+    assert generation_of(EPOCH, token) == 0

@@ -1,4 +1,7 @@
-"""Wire types to domain types and back."""
+"""Wire types to domain types and back; the only place, so the domain may change without a new protocol.
+
+Raises InvalidRequest, saying what to change, for a field that means nothing here.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,20 @@ import msgspec
 
 from forged import memory
 from forged.conversation import Utterance
-from forged.daemon.handlers.context import InvalidRequest
+from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files.roots import Root
 from forged.map.vector_map import VectorMap
 from forged.memory import Category, Memory, Related, Relationship, Trigger
-from forged.retrieval.values import Ranked
+from forged.scopes import Ranked
 from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
-from forged_client.messages import without_private
+from forged_client.messages import PRIVATE_WORDS, without_private
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 
 
 def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance, ...]:
-    """User and assistant text since the summary, as it may be remembered or sent to a model (B46, B47, B73).
+    """User and assistant text since the summary, as it may be remembered or sent to a model.
 
     Tool content, private spans and texts that are blank without them are left out. The client has cut private
     spans already, but not every client is ours. A `start` that is no place in `messages` means all of them,
@@ -32,8 +35,11 @@ def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance,
     for message in messages[start:] if start in range(len(messages) + 1) else messages:
         if message.role not in {"user", "assistant"}:
             continue
-        public, _ = without_private(_text(message))
-        text = without_tool_text(public)
+        text = _text(message)
+        if any(word in text for word in PRIVATE_WORDS):
+            text, _ = without_private(text)
+        if "<" in text:
+            text = without_tool_text(text)
         if text.strip():
             found.append(Utterance("user" if message.role == "user" else "assistant", text))
     return tuple(found)
@@ -43,6 +49,18 @@ def _text(message: wire.Message) -> str:
     if message.content is None or isinstance(message.content, str):
         return message.content or ""
     return "\n".join(part.text for part in message.content if part.type in _TEXT_PARTS)
+
+
+def token_of(epoch: str, generation: int) -> str:
+    """A generation as clients hold it; `epoch` tells one run of the daemon from the next."""
+    return f"{epoch}:{generation}"
+
+
+def generation_of(epoch: str, token: str) -> int:
+    """The number in a token; one of another epoch counts as reached after the first scan."""
+    theirs, _, number = token.partition(":")
+    ours = theirs == epoch and number.isdecimal() and len(number) < 20
+    return int(number) if ours else 0
 
 
 def draft(request: wire.Remember, root: Root) -> Memory:

@@ -1,0 +1,215 @@
+"""What a daemon is made of: the parts for one configuration, each made once and joined here.
+
+In: a configuration, the environment, models. Out: a `Daemon`, whose tasks are not running yet. What cannot be
+had is a reason among its warnings and not an error.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from forged.capture.service import Pipeline
+from forged.capture.values import WorkerSettings
+from forged.config import Config, Loaded
+from forged.config.known_models import BUILTIN_LEXICAL, BUILTIN_RULES
+from forged.counters import Metrics
+from forged.daemon import known_memories
+from forged.daemon.handlers import About, Daemon
+from forged.files.roots import Root
+from forged.files.watcher import Watcher
+from forged.maps.indexer import Indexer
+from forged.maps.writer import Writer
+from forged.models import ChatModel, Embedder
+from forged.models.budget import GovernedChat, Governor
+from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
+from forged.retrieval.retriever import Retriever, Tuning
+from forged.scopes import Resolver
+from forged.state import State
+from forged_client import address
+
+
+class Models(msgspec.Struct, frozen=True):
+    """The models in use and why one of them is missing; a test brings its own.
+
+    `classifier` is the endpoint that the capture worker asks, None for the built-in rules; `no_classifier`
+    says why the one that was asked for cannot be used.
+    """
+
+    embedder: Embedder | None
+    chat: ChatModel | None
+    reasons: tuple[str, ...] = ()
+    classifier: ClassifierEndpoint | None = None
+    no_classifier: str = ""
+
+
+def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
+    """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
+    memory = loaded.config.memory
+    embedding = make_embedder(loaded.config, env)
+    chat = make_chat_model(loaded.config, env)
+    reasons = []
+    if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
+        reasons.append(f"no dense leg: {embedding.reason}")
+    if memory.retrieval_model and chat.model is None:
+        reasons.append(f"no HyDE: {chat.reason}")
+    classifier = make_classifier(loaded.config, env)
+    asked = loaded.config.classifier != BUILTIN_RULES and capture_off(loaded.config) == ""
+    no_classifier = classifier.reason if asked and classifier.model is None else ""
+    return Models(embedding.model, chat.model, tuple(reasons), classifier.model, no_classifier)
+
+
+def build(
+    loaded: Loaded,
+    env: Mapping[str, str],
+    models: Models,
+    *,
+    connections: Callable[[], int],
+    reload: Callable[[], Awaitable[bool]],
+) -> Daemon:
+    """The parts of one daemon. `connections` counts those of its server, `reload` starts over if need be."""
+    config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
+    indexer, watcher = _maps(config, models, metrics, off=off)
+    governor = _governor(config)
+    retriever = _retriever(config, models, metrics, governor)
+    state = State(address.state_dir(env), governor)
+    return Daemon(
+        epoch=secrets.token_hex(4),
+        config=config,
+        disabled=off,
+        about=_about(loaded, env, models),
+        metrics=metrics,
+        indexer=indexer,
+        watcher=watcher,
+        retriever=retriever,
+        resolver=Resolver(user_top(env), config, indexer),
+        writer=Writer(os.path.join(address.state_dir(env), "trash")),
+        capture=_capture(
+            loaded.config,
+            models,
+            state,
+            governor=governor,
+            metrics=metrics,
+            indexer=indexer,
+            retriever=retriever,
+        ),
+        governor=governor,
+        state=state,
+        connections=connections,
+        reload=reload,
+    )
+
+
+def user_top(env: Mapping[str, str]) -> str:
+    """The user's own directory, whose memories every workspace sees."""
+    return os.path.realpath(address.home(env))
+
+
+def _about(loaded: Loaded, env: Mapping[str, str], models: Models) -> About:
+    return About(
+        socket=address.socket_path(env),
+        settings=loaded.settings,
+        warnings=loaded.warnings + models.reasons,
+        embedding_model=loaded.config.embedder,
+        started_at=time.monotonic(),
+    )
+
+
+def _maps(config: Config, models: Models, metrics: Metrics, *, off: str) -> tuple[Indexer, Watcher]:
+    """The maps, and what tells them of changes; each knows the other."""
+
+    def watch(roots: frozenset[Root]) -> None:
+        watcher.set_roots(roots)
+
+    indexer = Indexer(
+        # What is switched off may still be listed, but calls nobody.
+        embedder=None if off else models.embedder,
+        lexical=config.memory.retrieval_lexical_weight > 0 and not off,
+        metrics=metrics,
+        gated=config.min_score > 0,
+        on_roots=watch,
+    )
+    watcher = Watcher(indexer.mark)
+    return indexer, watcher
+
+
+def _governor(config: Config) -> Governor:
+    return Governor(
+        daily_token_limit=config.memory.daily_token_limit,
+        calls_per_minute=config.llm.calls_per_minute,
+    )
+
+
+def _retriever(config: Config, models: Models, metrics: Metrics, governor: Governor) -> Retriever:
+    settings = config.memory
+    chat = models.chat if settings.retrieval_strategy != "direct" else None
+    return Retriever(
+        embedder=models.embedder,
+        chat=GovernedChat(chat, governor, "hyde") if chat is not None else None,
+        tuning=Tuning(
+            strategy=settings.retrieval_strategy,
+            hypothesis_count=settings.retrieval_hypothesis_count,
+            lexical_weight=settings.retrieval_lexical_weight,
+            min_score=config.min_score,
+        ),
+        metrics=metrics,
+    )
+
+
+def _capture(
+    config: Config,
+    models: Models,
+    state: State,
+    *,
+    governor: Governor,
+    metrics: Metrics,
+    indexer: Indexer,
+    retriever: Retriever,
+) -> Pipeline:
+    return Pipeline(
+        settings=_worker_settings(config, models.classifier),
+        state=state,
+        governor=governor,
+        metrics=metrics,
+        rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
+        written=indexer.mark,
+        keeps=config.capture.spool,
+        coalesce=config.capture.coalesce,
+        off=capture_off(config),
+        problem=models.no_classifier,
+    )
+
+
+def _worker_settings(config: Config, endpoint: ClassifierEndpoint | None) -> WorkerSettings:
+    return WorkerSettings(
+        classifier=config.classifier if endpoint is None else endpoint.model,
+        base_url="" if endpoint is None else endpoint.base_url,
+        key="" if endpoint is None else endpoint.key,
+        timeout_s=config.memory.classifier_timeout_s,
+    )
+
+
+def capture_off(config: Config) -> str:
+    """Why nothing is captured, or nothing; capture does not depend on retrieval."""
+    if not config.memory.enabled:
+        return "memory.enabled is false"
+    return "" if config.capture.enabled else "capture.enabled is false"
+
+
+def retrieval_off(loaded: Loaded, models: Models) -> str:
+    """Why retrieval is off altogether, or nothing: a state and not an error."""
+    settings = loaded.config.memory
+    if not settings.enabled:
+        return "memory.enabled is false"
+    if settings.embedding_model == "":
+        return "memory.embedding_model is empty"
+    if settings.retrieval_lexical_weight == 0 and models.embedder is None:
+        return "memory.retrieval_lexical_weight is 0 and there is no embedding model"
+    if settings.retrieval_strategy == "hyde" and models.chat is None:
+        return "memory.retrieval_strategy is hyde and there is no retrieval_model"
+    return ""

@@ -1,0 +1,119 @@
+"""From a request to its reply: where it may be carried out, which function does it, what all replies share.
+
+In: any request but `events`. Out: its reply, at once for `ping` and `hello`, else a coroutine of it. Either
+raises ForgedError for what cannot be carried out.
+
+A handler gets the daemon's parts, the workspace as it was resolved if the verb has one, and the request. It
+returns its reply, and beside it the generation of which the reply speaks, if there is one. Filled in here and
+nowhere else: the `id` of the reply, its `generation`, and `disabled` with the reason where memory is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from enum import IntEnum
+from time import monotonic
+
+from msgspec.structs import replace
+
+from forged.daemon.handlers import capture, health, memories, retrieve
+from forged.daemon.handlers.context import Context, Daemon
+from forged.daemon.handlers.convert import token_of
+from forged.daemon.handlers.refusals import Disabled, InvalidRequest, code_of
+from forged.errors import ForgedError
+from forged.scopes import Workplace
+from forged_client import protocol as wire
+
+Answered = wire.Reply | tuple[wire.Reply, int]
+Handler = Callable[..., Awaitable[Answered]]
+
+
+class Needs(IntEnum):
+    """What must be on in a workspace, or the reply is `disabled`; each needs what stands before it, too."""
+
+    NOTHING = 0
+    MEMORY = 1
+    RETRIEVAL = 2
+    INJECTION = 3
+
+
+# Called with the context, the workspace and the request.
+IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
+    wire.Retrieve: (retrieve.retrieve, Needs.INJECTION),
+    wire.Search: (retrieve.search, Needs.RETRIEVAL),
+    wire.Why: (retrieve.why, Needs.RETRIEVAL),
+    wire.Remember: (memories.remember, Needs.MEMORY),
+    wire.GetMemories: (memories.get, Needs.MEMORY),
+    wire.ListMemories: (memories.list_page, Needs.MEMORY),
+    wire.History: (memories.history, Needs.MEMORY),
+    wire.Forget: (memories.forget, Needs.MEMORY),
+    wire.Undo: (capture.undo, Needs.MEMORY),
+    wire.Capture: (capture.capture, Needs.NOTHING),  # counts what it rejects
+}
+# Called with the context and the request: these have no workspace, or need not have one.
+OF_DAEMON: Mapping[type, Handler] = {
+    wire.Status: health.status,
+    wire.Rebuild: health.rebuild,
+    wire.Pause: capture.pause,
+    wire.Dead: capture.dead,
+    wire.Cost: capture.cost,
+}
+
+
+class Dispatcher:
+    """Carries out requests; one instance for the daemon."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    def handle(self, request: wire.AnyRequest) -> wire.Reply | Awaitable[wire.Reply]:
+        """Carry out one request."""
+        self._daemon.metrics.requests += 1
+        if isinstance(request, wire.Ping):  # the commonest, and the one that is timed
+            return wire.Pong(id=request.id)
+        self._daemon.watcher.wake()
+        if isinstance(request, wire.Hello):  # what follows in the same read relies on it
+            return replace(health.hello(self._daemon, request), id=request.id)
+        if isinstance(request, wire.Events):
+            raise InvalidRequest("events are streamed, not answered")
+        return self._answer(request)
+
+    async def _answer(self, request: wire.AnyRequest) -> wire.Reply:
+        try:
+            answered = await self._carry_out(request)
+        except Disabled as off:
+            return request.reply_type()(id=request.id, status="disabled", reason=str(off))
+        if not isinstance(answered, tuple):
+            return replace(answered, id=request.id)
+        reply, generation = answered
+        return replace(reply, id=request.id, generation=token_of(self._daemon.epoch, generation))
+
+    async def _carry_out(self, request: wire.AnyRequest) -> Answered:
+        context = Context(self._daemon, monotonic())
+        if (handler := OF_DAEMON.get(type(request))) is not None:
+            return await handler(context, request)
+        handler, needs = IN_WORKSPACE[type(request)]
+        place = await self._daemon.resolver.resolve(request.workspace)  # type: ignore[union-attr]
+        if off := await self._off(place, needs):
+            raise Disabled(off)
+        return await handler(context, place, request)
+
+    async def _off(self, place: Workplace, needs: Needs) -> str:
+        """Why what the verb needs is off here, or nothing."""
+        off = self._daemon.disabled if needs >= Needs.RETRIEVAL else ""
+        off = off or (place.off if needs >= Needs.MEMORY else "")
+        if off or needs < Needs.INJECTION:
+            return off
+        state = self._daemon.state
+        if not state.tried.is_set():  # it is, but for the first moments
+            await state.opened(place.settings.retrieval_timeout_s)
+        pauses = state.pauses
+        return pauses.reason(place.tops) if pauses.places or pauses.doubt else ""
+
+    def events(self, request: wire.Events) -> AsyncIterator[wire.Reply]:
+        """The stream that an `events` request asks for."""
+        return health.events(self._daemon, request)
+
+    def code_of(self, error: ForgedError) -> str:
+        """The wire code of a domain error."""
+        return code_of(error)

@@ -1,0 +1,89 @@
+"""What everyday messages look like to the embedding model, learned once and beside other work.
+
+The gate holds a request against it. While it is not known, because it is being learned or the endpoint
+refused, words decide; the next build that embeds tries again, or the next scan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import numpy as np
+
+from forged.errors import ProviderError
+from forged.map.baseline import LEAST_DIMENSION, Baseline
+from forged.map.dense import DenseLeg
+from forged.maps.endpoint_pause import EndpointPause
+from forged.models import Embedder
+from forged.text.everyday import MESSAGES
+
+logger = logging.getLogger(__name__)
+
+# In parts, so that a query that comes meanwhile waits for one of them and not for all.
+_PARTS = tuple(list(MESSAGES[at : at + 4]) for at in range(0, len(MESSAGES), 4))
+
+
+class BaselineLearner:
+    """Learns one baseline for all roots; `baseline` is None until it is known."""
+
+    def __init__(self, embedder: Embedder | None, pause: EndpointPause, *, needed: bool) -> None:
+        self.baseline: Baseline | None = None
+        self._embedder = embedder
+        self._pause = pause
+        self._needed = needed
+        self._outdated = False  # to be learned again; until then the old one serves
+        self._learning: asyncio.Task[None] | None = None
+        self._problem = ""
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """By what requests are judged: off, words, learning, vectors or failing; and why it is failing."""
+        if not self._needed:
+            return "off", ""
+        if self.baseline is not None:
+            return "vectors", ""
+        if self._learning is None:
+            return "words", ""
+        return ("failing", self._problem) if self._learning.done() else ("learning", "")
+
+    def renew(self) -> None:
+        """Learn it again when texts are next embedded: the model may be another one."""
+        self._outdated = True
+
+    def check(self, leg: DenseLeg) -> None:
+        """Learn it again at once if a leg shows that the model was replaced behind its name."""
+        if self.baseline is not None and not self.baseline.fits(leg):
+            self._outdated = True
+            self.learn()
+
+    def learn(self) -> None:
+        """Start to learn what is not known, unless that is under way or the endpoint asked for patience."""
+        known = self.baseline is not None and not self._outdated
+        if not self._needed or known or self._embedder is None or self._pause.refusal() is not None:
+            return
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.create_task(self._learn(self._embedder), name="baseline")
+
+    async def close(self) -> None:
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
+
+    async def _learn(self, embedder: Embedder) -> None:
+        try:
+            queries = [await embedder.embed(part, "query") for part in _PARTS]
+            passages = [await embedder.embed(part, "passage") for part in _PARTS]
+        except ProviderError as error:
+            if error.reason != self._problem:  # once per change, not once per retry
+                logger.warning("background not embedded, the gate goes by words reason=%s", error.reason)
+            self._problem = error.reason
+            self._pause.observe(error)
+            return
+        self._outdated, self._problem = False, ""
+        if queries[0].shape[1] < LEAST_DIMENSION:
+            self._needed = False  # there is nothing to learn, however often it is tried
+            return
+        self.baseline = await asyncio.to_thread(
+            Baseline.of, embedder.key, np.concatenate(queries), np.concatenate(passages)
+        )

@@ -1,0 +1,114 @@
+"""Vectors of one root's texts, from one build to the next, and the dense leg that is laid out from them.
+
+A text's vector is known from the current map, from a map before it, or from the run that is embedding now.
+After `renew` the old ones serve until the last text is embedded anew: all vectors of a map are of one time.
+To be used by one build at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.errors import ProviderError
+from forged.map import relevance
+from forged.map.baseline import Baseline
+from forged.map.dense import DenseLeg
+from forged.maps.embed_batches import EmbeddingRun
+from forged.maps.vector_cache import VectorCache
+from forged.models import Embedder, Vectors
+
+Known = Callable[[bytes], Vectors | None]
+
+
+class KnownVectors:
+    """Vectors of one embedder by text hash; b"" stands for a text that has none."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._cache = VectorCache()
+        self._older: VectorCache | None = None
+        self._run: EmbeddingRun | None = None
+
+    def get(self, key: bytes) -> Vectors | None:
+        """The newest vector of a text, if there is one."""
+        fresh = self._run.vectors.get(key) if self._run is not None else None
+        return fresh if fresh is not None else self._cache.get(key)
+
+    def missing(self, hashes: Sequence[bytes]) -> list[int]:
+        """Rows of the texts that have to be embedded."""
+        rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
+        return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
+
+    def renew(self) -> None:
+        """Know nothing; what was known serves on until all texts of a map are embedded anew."""
+        self._older, self._cache, self._run = self._older or self._cache, VectorCache(), None
+
+    def begin(self, progress: Callable[[int], None]) -> EmbeddingRun:
+        """A new run, with what got through before an outage."""
+        before, self._run = self._run, EmbeddingRun(self._embedder, progress)
+        if before is not None:
+            self._run.vectors.update(before.vectors)
+        return self._run
+
+    def dimension_changed(self) -> ProviderError | None:
+        """Why all has to be embedded anew after a run: the model was replaced behind its name. Else None."""
+        vectors = self._run.vectors if self._run is not None else {}
+        fresh, dimension = next(iter(vectors.values()), None), self._cache.dimension
+        if fresh is None or dimension in {0, len(fresh)}:
+            return None
+        vectors.clear()  # never two dimensions in one map
+        message = f"vectors have {len(fresh)} numbers after {dimension}; all texts are embedded anew"
+        return ProviderError(message, reason="bad_reply")
+
+    def of_one_time(self, *, all_new: bool) -> Known:
+        """What to ask for the vectors of the next map: the old ones until the last new one is there."""
+        return self.get if self._older is None or all_new else self._older.get
+
+    def leg(self, hashes: Sequence[bytes], baseline: Baseline | None, *, all_new: bool) -> DenseLeg | None:
+        """The dense leg of texts by hash, calibrated for the gate; None without any vector."""
+        cache = self._cache if self._older is None or all_new else self._older
+        places = cache.places(hashes)
+        leg = self._laid_out(hashes, places, cache, self.of_one_time(all_new=all_new))
+        if leg is not None:
+            _calibrate(leg, places, cache.live, baseline)
+            if cache is self._cache:
+                cache.adopt(hashes, leg)
+        return leg
+
+    def settle(self) -> None:
+        """All vectors stand in the map now."""
+        self._run = self._older = None
+
+    def _laid_out(
+        self, hashes: Sequence[bytes], places: NDArray[np.int64], cache: VectorCache, known: Known
+    ) -> DenseLeg | None:
+        fresh = {
+            row: vector
+            for row in np.flatnonzero(places < 0).tolist()
+            if hashes[row] and (vector := known(hashes[row])) is not None
+        }
+        dimension = len(next(reversed(fresh.values()))) if fresh else cache.dimension
+        fresh = {row: vector for row, vector in fresh.items() if len(vector) == dimension}
+        live = cache.live
+        if live is not None and live.dimension == dimension and (fresh or (places >= 0).any()):
+            return live.edited(places, fresh)
+        if not fresh:
+            return None
+        rows = np.zeros((len(hashes), dimension), np.float32)
+        rows[list(fresh)] = list(fresh.values())
+        return DenseLeg.build(self._embedder.key, rows)
+
+
+def _calibrate(
+    leg: DenseLeg, places: NDArray[np.int64], before: DenseLeg | None, baseline: Baseline | None
+) -> None:
+    """Have the gate's view of the new leg ready, so that no search has to wait for it."""
+    if baseline is None or not leg.present or not baseline.fits(leg):
+        return
+    if before is None:
+        relevance.calibrated(leg, baseline)
+    else:
+        relevance.carried(before, places, leg, baseline)

@@ -1,0 +1,82 @@
+"""The file roots and other sources searched together, and what they found as one list.
+
+Scores of different sources are in different units, so lists are merged by rank alone (reciprocal rank fusion:
+a row counts 1 / (60 + rank) for each list that has it). A source that is late or fails is left out and named:
+it neither delays an answer beyond the deadline nor fails it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+from forged.scopes import Question, Ranked, Rows, Source
+
+logger = logging.getLogger(__name__)
+
+# The usual constant: how little the first place is worth more than the tenth.
+_K = 60
+
+
+async def search_all(
+    files: Source, others: Sequence[Source], question: Question
+) -> tuple[Rows, tuple[str, ...]]:
+    """Rows of all sources, and a few words for each of the others that is missing.
+
+    `files` is waited for without a limit, and what it raises is raised; the rest has until the deadline.
+    """
+    searches = [asyncio.ensure_future(other.search(question)) for other in others]
+    try:
+        own = await files.search(question)
+        await asyncio.wait(searches, timeout=max(question.deadline - time.monotonic(), 0))
+    finally:
+        for search in searches:
+            search.add_done_callback(_heard)
+            search.cancel()
+    missing = [_missing(other, search) for other, search in zip(others, searches, strict=True)]
+    found = [search.result() for search, why in zip(searches, missing, strict=True) if not why]
+    return _merged((own, *found), question.top_k), tuple(filter(None, missing))
+
+
+def _heard(search: asyncio.Future[Rows]) -> None:
+    """A search that fails after it was given up is no news."""
+    if not search.cancelled():
+        search.exception()
+
+
+def _missing(source: Source, search: asyncio.Future[Rows]) -> str:
+    """Why a source has no rows to merge, or nothing."""
+    if not search.done():
+        logger.warning("source left out source=%s reason=late", source.name)
+        return f"{source.name} was late"
+    error = asyncio.CancelledError() if search.cancelled() else search.exception()
+    if error is None:
+        return ""
+    logger.warning("source left out source=%s reason=%s", source.name, type(error).__name__)
+    return f"{source.name} failed"
+
+
+def _merged(lists: Sequence[Rows], top_k: int) -> Rows:
+    best = fused([[each for each in rows.ranked if each.via == "search"] for rows in lists])[:top_k]
+    ids = {each.memory.id for each in best}
+    hops = {each.memory.id: each for rows in lists for each in rows.ranked if each.via != "search"}
+    beside = [each for memory_id, each in hops.items() if memory_id not in ids]
+    return Rows(
+        ranked=(*best, *beside[:top_k]),
+        far=tuple(dict.fromkeys(memory_id for rows in lists for memory_id in rows.far)),
+        evidence=max((rows.evidence for rows in lists if rows.ranked), default=lists[0].evidence),
+    )
+
+
+def fused(lists: Sequence[Sequence[Ranked]]) -> list[Ranked]:
+    """One list of many by rank, no memory twice; of equals, and of two rows of one, the earlier list's."""
+    rows: dict[str, Ranked] = {}
+    worth: dict[str, float] = {}
+    for ranked in lists:
+        for place, row in enumerate(ranked, 1):
+            memory_id = row.memory.id
+            rows.setdefault(memory_id, row)
+            worth[memory_id] = worth.get(memory_id, 0.0) + 1 / (_K + place)
+    return sorted(rows.values(), key=lambda row: -worth[row.memory.id])

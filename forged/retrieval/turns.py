@@ -1,0 +1,159 @@
+"""What is kept of turns, in memory only: answers, pipelines under way, and what each session last got.
+
+One turn asks several times, so a good answer stays for its turn, and whoever asks while it is being found
+shares the one pipeline. A failure or a fallback stays for 5 s: a hiccup neither mutes a long turn nor turns
+into a storm of calls. An answer that is older than the generation asked for is a miss. One daemon serves many
+agents, so the key of a turn holds the session, the roots, the turn and a digest of the request.
+
+The last answer of a session explains itself (`why`) and tells capture what is no news. Everything is bounded,
+and `purge` drops all of it: after a `forget` nothing is answered from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+from forged.retrieval.values import Answer, Ask
+
+ANSWERS = 512
+SESSIONS = 256
+FAILURE_TTL_S = 5.0
+
+TurnKey = tuple[str, tuple[str, ...], str, bytes]
+
+
+def turn_key(ask: Ask, tops: tuple[str, ...]) -> TurnKey:
+    """What tells one request of one turn from any other."""
+    parts = [*(f"{said.role}\0{said.text}" for said in ask.window), "\1", *ask.hypotheses]
+    parts.append(f"{ask.top_k}:{ask.hop_depth}:{ask.budget_tokens}")
+    digest = hashlib.blake2b("\0".join(parts).encode("utf-8", "replace"), digest_size=16).digest()
+    return ask.session_id, tops, ask.turn_id, digest
+
+
+class HypothesisDeadline:
+    """When the hypotheses that a model has written so far have to do, because somebody's deadline is near.
+
+    Just before it, so that there is time left to embed them, and not after: who is late anyway waits for all
+    of them, for the sake of the next one who asks.
+    """
+
+    def __init__(self) -> None:
+        self._windows: list[tuple[float, float]] = []
+
+    def join(self, near: float, deadline: float) -> None:
+        """Somebody waits until `deadline`, which is near from the time `near` on."""
+        self._windows.append((near, deadline))
+
+    def is_near(self) -> bool:
+        now = time.monotonic()
+        return any(near <= now < deadline for near, deadline in self._windows)
+
+
+class Flight(msgspec.Struct, frozen=True):
+    """The one pipeline of a turn, and the deadlines of those who share it."""
+
+    task: asyncio.Task[Answer]
+    deadline: HypothesisDeadline
+
+
+class Injected(msgspec.Struct, frozen=True):
+    """The last answer of a session. `roots` are the tops that it may see, `at` is seconds since 1970."""
+
+    session_id: str
+    turn_id: str
+    roots: tuple[str, ...]
+    at: float
+    answer: Answer
+
+
+class Turns:
+    """The newest 512 answers by turn, and the last answer of each of the newest 256 sessions."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, size: int = ANSWERS) -> None:
+        self._clock = clock
+        self._size = size
+        self._answers: OrderedDict[TurnKey, tuple[Answer, float]] = OrderedDict()
+        self._flights: dict[tuple[TurnKey, int], Flight] = {}
+        self._running: set[asyncio.Task[Answer]] = set()
+        self._last: OrderedDict[str, Injected] = OrderedDict()
+
+    def get(self, key: TurnKey, min_generation: int) -> Answer | None:
+        """The answer of a turn if it is still good and new enough."""
+        answer, expires = self._answers.get(key, (None, 0.0))
+        if answer is None or answer.generation < min_generation:
+            return None
+        if self._clock() >= expires:
+            del self._answers[key]
+            return None
+        self._answers.move_to_end(key)
+        return answer
+
+    def put(self, key: TurnKey, answer: Answer) -> None:
+        """Keep an answer: for good, or for a short while if it is a failure or a fallback.
+
+        Those never replace a good one, which still serves whoever asks for no newer generation.
+        """
+        lasting = answer.status in {"ok", "empty"} and not answer.degraded
+        if not lasting and self._answers.get(key, (answer, 0.0))[1] == float("inf"):
+            return
+        self._answers[key] = (answer, float("inf") if lasting else self._clock() + FAILURE_TTL_S)
+        self._answers.move_to_end(key)
+        while len(self._answers) > self._size:
+            self._answers.popitem(last=False)
+
+    def under_way(self, key: TurnKey, min_generation: int) -> Flight | None:
+        """The pipeline that answers this turn just now."""
+        return self._flights.get((key, min_generation))
+
+    def begin(self, key: TurnKey, min_generation: int, flight: Flight) -> None:
+        """Share a pipeline with whoever asks for the same turn until it ends, and keep its answer then."""
+        self._flights[key, min_generation] = flight
+        self._running.add(flight.task)
+
+        def landed(task: asyncio.Task[Answer]) -> None:
+            self._running.discard(task)
+            if self._flights.get((key, min_generation)) is not flight:
+                return  # purged meanwhile: it may have seen what is gone
+            del self._flights[key, min_generation]
+            if not task.cancelled() and task.exception() is None and task.result().status != "not_ready":
+                self.put(key, task.result())
+
+        flight.task.add_done_callback(landed)
+
+    def note(self, session_id: str, turn_id: str, roots: tuple[str, ...], answer: Answer) -> None:
+        """Remember what a session was answered."""
+        self._last[session_id] = Injected(session_id, turn_id, roots, time.time(), answer)
+        self._last.move_to_end(session_id)
+        while len(self._last) > SESSIONS:
+            self._last.popitem(last=False)
+
+    def last(self, session_id: str, roots: tuple[str, ...]) -> Injected | None:
+        """The session's last answer; with no session named, the newest one of the same roots."""
+        if session_id:
+            found = self._last.get(session_id)
+            return found if found is not None and found.roots == roots else None
+        return next((item for item in reversed(self._last.values()) if item.roots == roots), None)
+
+    def injected(self, session_id: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+        """Texts of the memories that the session was last given: what it repeats is no news."""
+        found = self._last.get(session_id) if session_id else None
+        if found is None or found.roots != roots:
+            return ()
+        return tuple(ranked.memory.content for ranked in found.answer.ranked[: found.answer.included])
+
+    def purge(self) -> None:
+        """Drop everything. Who waits for a pipeline still gets its answer, but nobody joins or keeps it."""
+        self._answers.clear()
+        self._flights.clear()
+        self._last.clear()
+
+    def close(self) -> None:
+        """End what runs late."""
+        for task in self._running:
+            task.cancel()

@@ -1,0 +1,163 @@
+"""The file roots of a request: seen together at one moment, and searched as if they were one store.
+
+`FileRoots` waits for the maps of some roots and returns them as one frozen `View`; `FileSource` searches such
+a view. Nothing here reads a file. A search that is long runs in the thread that is given, so that other
+requests are answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+
+import msgspec
+
+from forged.files.roots import Root
+from forged.map import Candidate, Found, View, hops, search_maps, weigh
+from forged.maps.indexer import Indexer
+from forged.maps.root_index import RootIndex
+from forged.scopes.source import Question, Ranked, Rows
+
+# Multiply-adds that are searched on the event loop, about 2 ms; more goes to the thread.
+_INLINE_WORK = 50_000_000
+_NOTHING = float("-inf")
+
+
+class FileRoots:
+    """Some roots, opened when they are first looked at: that starts their first build."""
+
+    def __init__(self, indexer: Indexer, roots: Iterable[Root]) -> None:
+        self._indexer = indexer
+        self._roots = tuple(roots)
+        self._indexes: tuple[RootIndex, ...] = ()
+
+    async def see(self, generation: int, deadline: float) -> View:
+        """What is visible, after waiting until `deadline` for a build that tried to show `generation`.
+
+        0 stands for the first build. Never raises for what is on disk: the view says what is missing.
+        """
+        indexes = self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
+        for index in indexes:
+            if index.generations.tried < min(max(generation, 1), index.generations.wanted):
+                await index.until_tried(generation, deadline)
+        return View(
+            maps=tuple(index.map for index in indexes if index.map is not None),
+            generation=_shown_by_all(indexes),
+            waiting=any(index.map is None and not index.generations.tried for index in indexes),
+            problem=_problem(indexes, generation),
+            baseline=self._indexer.learner.baseline,
+        )
+
+
+def _shown_by_all(indexes: Sequence[RootIndex]) -> int:
+    """Greatest generation of which nothing is missing: a root that lags behind holds the others back."""
+    all_of = [index.generations for index in indexes]
+    lagging = [each.visible for each in all_of if each.visible < each.wanted]
+    return min(lagging) if lagging else max((each.visible for each in all_of), default=0)
+
+
+def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
+    """Why a root has no map although that was tried, or shows less than was asked for; else nothing."""
+    for index in indexes:
+        if index.map is None and index.generations.tried and index.progress.error:
+            return index.progress.error
+    for index in indexes:
+        if index.progress.error and index.generations.visible < min(generation, index.generations.wanted):
+            return f"stale: {index.progress.error}"
+    return ""
+
+
+class FileSource:
+    """A view as a source; `name` is "files"."""
+
+    name = "files"
+
+    def __init__(self, view: View, *, lexical_weight: float, key: str | None, thread: Executor) -> None:
+        """`lexical_weight` is the share of words in a score, `key` the embedder that makes query vectors."""
+        self._view = view
+        self._lexical_weight = lexical_weight
+        self._key = key
+        self._thread = thread
+
+    async def search(self, question: Question) -> Rows:
+        """The heads that answer best, each once, with the best score of its chain; then what hops reach."""
+        size = 0 if question.vectors is None else question.vectors.size
+        if len(self._view) * size < _INLINE_WORK:
+            return self._rows(question)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._rows, question)
+
+    def _rows(self, question: Question) -> Rows:
+        found, reading = self._found(question), None
+        if question.least_evidence > _NOTHING and len(self._view):
+            reading = weigh(found, self._view.baseline)
+            if reading.evidence < question.least_evidence:
+                return Rows(evidence=reading.evidence)
+        candidates, ranked = self._widened(found, question)
+        if reading is None:
+            return Rows(ranked)
+        if not question.near_best:
+            return Rows(ranked, evidence=reading.evidence)
+        near = reading.near_best(candidates)
+        kept = rank(self._view, near, top_k=question.top_k, hop_depth=question.hop_depth)
+        ids = {each.memory.id for each in kept}
+        far = tuple(each.memory.id for each in ranked if each.memory.id not in ids)
+        return Rows(kept, far, reading.evidence)
+
+    def _found(self, question: Question) -> Found:
+        texts, message = question.texts, question.message
+        return search_maps(
+            self._view.maps,
+            texts=texts,
+            vectors=question.vectors,
+            lexical_weight=self._lexical_weight,
+            message=texts.index(message) if message in texts else None,
+            key=self._key,
+        )
+
+    def _widened(self, found: Found, question: Question) -> tuple[list[Candidate], tuple[Ranked, ...]]:
+        """Look further until `top_k` chains are found: versions of one memory may take all first places.
+
+        What lies far below the best is left out later, or the look would go on to the last row for it.
+        """
+        superseded = sum(len(each.chains.head_of) for each in self._view.maps)
+        k = question.top_k + min(superseded, 3 * question.top_k)
+        while True:
+            candidates = found.best(k)
+            ranked = rank(self._view, candidates, top_k=question.top_k, hop_depth=question.hop_depth)
+            if len(candidates) < k or sum(each.via == "search" for each in ranked) == question.top_k:
+                return candidates, ranked
+            k *= 4
+
+
+def rank(view: View, candidates: Sequence[Candidate], *, top_k: int, hop_depth: int) -> tuple[Ranked, ...]:
+    """Candidates to answers: a chain's head once, with the best score of the chain; then what hops reach.
+
+    Superseded memories never show but as older versions of their head.
+    """
+    best: dict[str, Ranked] = {}
+    for candidate in candidates:
+        home = view.maps[candidate.map_index]
+        memory = home.memories[candidate.row]
+        head = home.chains.head_of.get(memory.id)
+        if (head or memory.id) in best:
+            continue
+        found = Ranked(memory, candidate.score, candidate.cosine, candidate.lexical)
+        best[head or memory.id] = found if head is None else _as_head(view, head, found)
+        if len(best) == top_k:
+            break
+    if not any(each.memory.related for each in best.values()):
+        return tuple(best.values())
+    reached = hops(tuple(best), view.heads_led_to, depth=hop_depth, limit=top_k)
+    return (*best.values(), *(_as_head(view, each, via="hop") for each in reached))
+
+
+def _as_head(view: View, head: str, found: Ranked | None = None, via: str = "search") -> Ranked:
+    """The head of a chain with its older versions, in the place of the version that was found."""
+    there = view.find(head)
+    assert there is not None, "chains and edges name memories of the view"
+    home, memory = there
+    older = tuple(reversed([each for each in view.chain(home, head) if each.id != head]))
+    if found is None:
+        return Ranked(memory, 0.0, via=via, older=older)
+    return msgspec.structs.replace(found, memory=memory, older=older)

@@ -1,0 +1,88 @@
+"""What a request may search, and the values that pass between it and whoever is searched.
+
+A `Source` holds memories and finds those that answer a `Question`. All file roots of a request are one source
+(`FileSource`), because words and vectors are weighed over all of their rows together. Any other source is
+asked beside it, by a deadline, and what it returns is merged by rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from forged.map import View
+from forged.memory import Memory
+from forged.models import Vectors
+
+See = Callable[[float], Awaitable[View]]
+"""Yields what is visible of the file roots, after waiting for it until `time.monotonic()` is the argument."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What is looked for.
+
+    texts: the queries in words; `message` is the user's own, be it among them or not.
+    vectors: the same queries as unit float32 rows (queries, dimension), or None: then words decide alone.
+    top_k: memories wanted; those that hops reach come on top, at most `top_k` more.
+    hop_depth: steps along `related` from what was found.
+    deadline: `time.monotonic()` until which the answer is of use.
+
+    Two filters: a source whose evidence falls short of `least_evidence` returns no rows, and with `near_best`
+    it leaves out what lies far below the best of its own; without the first there is no yardstick for that.
+    """
+
+    texts: tuple[str, ...]
+    message: str
+    vectors: Vectors | None
+    top_k: int
+    hop_depth: int
+    deadline: float
+    least_evidence: float = float("-inf")
+    near_best: bool = False
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """One memory of an answer: a chain's head with its older versions, newest first.
+
+    `via` is how it was found: "search" or "hop". Scores of two sources are in different units.
+    """
+
+    memory: Memory
+    score: float
+    cosine: float | None = None
+    lexical: float | None = None
+    via: str = "search"
+    older: tuple[Memory, ...] = ()
+
+
+class Rows(msgspec.Struct, frozen=True, eq=False):
+    """What a source found, best first, hops last.
+
+    `evidence` is how far the best stands above what everyday messages reach, in standard deviations, and
+    infinite where there is no yardstick. `far` are ids that were left out by `near_best`.
+    """
+
+    ranked: tuple[Ranked, ...] = ()
+    far: tuple[str, ...] = ()
+    evidence: float = float("inf")
+
+
+class Source(Protocol):
+    """Something that holds memories. `name` is what a reply calls it when it is missing."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def search(self, question: Question) -> Rows:
+        """The best rows for a question. May raise anything and may be cancelled at the deadline."""
+        ...
+
+
+class Sources(msgspec.Struct, frozen=True, eq=False):
+    """All that a request may search: the file roots at `tops`, seen by `see`, and the others beside them."""
+
+    tops: tuple[str, ...]
+    see: See
+    others: tuple[Source, ...] = ()

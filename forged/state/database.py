@@ -1,0 +1,230 @@
+"""One SQLite file and the one thread that uses it.
+
+`open` makes or opens the file and calls a function with the connection. `run` does the same with what a
+caller wants to change or read: in that thread, in one transaction, one call after the other. What was changed
+is on stable storage when `run` returns; with `durable=False` it outlives this process, but perhaps not a
+power cut. StoreError says that nothing was changed, and why; Damaged that the file is not what was written.
+
+The event loop never waits for a disk here. A caller that is cancelled goes away; what has begun is finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from forged.errors import StoreError
+from forged.files import atomic
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+__all__ = ["Damaged", "Database", "connect", "explained", "transaction"]
+
+T = TypeVar("T")
+
+_BUSY_S = 1.0
+_WAL_KEPT_BYTES = 1 << 20
+_FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+# What SQLite says on a file system without locks. The daemon has a lock of its own, so it can do without.
+_NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_CHECKRESERVEDLOCK", "SQLITE_NOLFS")
+_AS_ERRNO = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_IOERR": errno.EIO, "SQLITE_READONLY": errno.EROFS}
+
+
+class Damaged(StoreError):  # noqa: N818 - reads as the state it names
+    """The file holds something else than what was written to it."""
+
+
+class Database:
+    """The file at `path`. `journal` is `wal`, or another word where the file system cannot do that."""
+
+    def __init__(self, path: str) -> None:
+        """Take an absolute path; nothing is touched before `open`."""
+        self.path = path
+        self.journal = ""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
+        self._connection: Connection | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
+    async def open(self, prepare: Callable[[str], Connection], then: Callable[[Connection], T]) -> T:
+        """Keep the connection that `prepare` makes of the path; return what `then` makes of it.
+
+        Raises what these raise, and keeps nothing then; it may be called again.
+        """
+
+        def opened() -> T:
+            self._connection = None
+            connection = prepare(self.path)
+            try:
+                (self.journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+                result = then(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+            return result
+
+        return await self._in_thread(opened)
+
+    async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """Return what `work` returns, which must raise nothing but sqlite3's errors and StoreError."""
+
+        def worked() -> T:
+            try:
+                with explained(self.path), transaction(self._opened(), durable=durable) as connection:
+                    return work(connection)
+            except Damaged as error:
+                raise StoreError(
+                    f"{error}; start the daemon again, it takes over what can be read"
+                ) from error
+
+        return await self._in_thread(worked)
+
+    async def erase_traces(self) -> None:
+        """Leave no byte in the file and its journal of what was removed from them. Raises StoreError.
+
+        `secure_delete` is not enough: a row that was moved to another page when its neighbours grew leaves a
+        copy behind that no later removal finds, so the file is written anew.
+        """
+
+        def erased() -> None:
+            with explained(self.path):
+                connection = self._opened()
+                connection.execute("VACUUM")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+        await self._in_thread(erased)
+
+    async def close(self) -> None:
+        """Close the file, if it is open, which also empties its journal; the thread ends."""
+
+        def closed() -> None:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+        with contextlib.suppress(StoreError):
+            await self._in_thread(closed)
+        self._thread.shutdown(wait=False)
+
+    def _opened(self) -> Connection:
+        if self._connection is None:
+            raise StoreError(f"{self.path} is not open")
+        return self._connection
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            working = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except RuntimeError as error:  # the thread has ended
+            raise StoreError(f"{self.path} is closed") from error
+        return await working
+
+
+def connect(path: str) -> Connection:
+    """Open a file of ours, 0600, and make it if it is missing. Raises StoreError, Damaged.
+
+    It is locked as long as it is open: nobody else writes to it, and SQLite needs no shared memory. Where the
+    file system has no locks a rollback journal takes the place of the WAL.
+    """
+    import sqlite3  # noqa: PLC0415 - 12 ms, which the start of the daemon need not wait for
+
+    with explained(path):
+        _make_private(path)
+        try:
+            return _configured(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None))
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname not in _NO_LOCKS:
+                raise
+        from urllib.parse import quote  # noqa: PLC0415 - for a file system without locks alone
+
+        unlocked = sqlite3.connect(f"file:{quote(path)}?nolock=1", isolation_level=None, uri=True)
+        return _configured(unlocked)
+
+
+def _configured(connection: Connection) -> Connection:
+    # Damaged text is for the checksum of its row to find, and must not end the reading of the others.
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    try:
+        for pragma in (
+            "locking_mode=EXCLUSIVE",
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "secure_delete=ON",
+            "temp_store=MEMORY",  # no text in a file of SQLite's own choice
+            f"journal_size_limit={_WAL_KEPT_BYTES}",
+        ):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        connection.execute("BEGIN EXCLUSIVE")  # now, and not at the first write
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _make_private(path: str) -> None:
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    descriptor = os.open(path, _FILE, 0o600)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise StoreError(f"{path} is not a regular file of this user; move it away")
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def transaction(connection: Connection, *, durable: bool = True) -> Iterator[Connection]:
+    """All or nothing of what is done within."""
+    connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        _overwrite(connection)
+        raise
+
+
+def _overwrite(connection: Connection) -> None:
+    """See to it that no later start finds a commit in the WAL of which the sync failed.
+
+    It was not acknowledged, and would be done twice. The smallest write there is takes its place.
+    """
+    import sqlite3  # noqa: PLC0415
+
+    with contextlib.suppress(sqlite3.Error):
+        (number,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute(f"PRAGMA user_version={1 - number}")
+
+
+@contextlib.contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Turn an error of SQLite or the system into a StoreError that a person can act on."""
+    import sqlite3  # noqa: PLC0415
+
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot use {path}: {atomic.why(error)}") from error
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith(_DAMAGED):
+            raise Damaged(f"{path} is damaged: {error}") from error
+        number = next((code for start, code in _AS_ERRNO.items() if name.startswith(start)), None)
+        why = str(error) if number is None else atomic.why(OSError(number, os.strerror(number)))
+        raise StoreError(f"cannot use {path}: {why}") from error

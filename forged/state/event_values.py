@@ -1,0 +1,82 @@
+"""A capture event as it waits, what was decided about it, and an event that was given up. Values only."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from typing import Literal
+
+import msgspec
+
+from forged.conversation import Utterance
+from forged.files.roots import Root
+from forged.memory import Memory, utc_now
+
+Kind = Literal["turn", "compaction", "explicit", "session_end"]
+
+# Only a turn's event may be replaced by a newer one; the others are on disk before they are acknowledged.
+DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end"})
+
+_ID = re.compile(r"ev_[A-Za-z0-9_-]{1,64}")
+
+
+def new_event_id() -> str:
+    """An id whose order as text is the order of acceptance, also across restarts."""
+    return f"ev_{time.time_ns():020d}_{secrets.token_hex(4)}"
+
+
+def is_event_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished turn, compaction, explicit request or end of session.
+
+    `window` holds user and assistant text since the last summary, already without tool content, private
+    spans, our own injections and secrets, the newest whole messages under a size cap. `window_id` names the
+    message that the window starts with: a newer window of the same id contains this one. `roots` are those
+    the workspace sees, repo before user.
+    """
+
+    id: str = msgspec.field(default_factory=new_event_id)
+    kind: Kind = "turn"
+    session_id: str = ""
+    window_id: str = ""
+    roots: tuple[Root, ...] = ()
+    window: tuple[Utterance, ...] = ()
+    received_at: str = msgspec.field(default_factory=utc_now)
+
+    @property
+    def is_durable(self) -> bool:
+        return self.kind in DURABLE
+
+    @property
+    def size(self) -> int:
+        """Estimated bytes in memory and on disk."""
+        return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
+
+    @property
+    def tops(self) -> tuple[str, ...]:
+        return tuple(root.top for root in self.roots)
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A memory that is decided upon, with its id, and the root that it will be written to."""
+
+    root: Root
+    memory: Memory
+
+
+class DeadEvent(msgspec.Struct, frozen=True):
+    """An event that was given up: why, when (UTC), how many bytes it takes.
+
+    `documents` are what had been decided about it, None if nothing had. Of an event that could not be read
+    only the id is known, and its window is empty.
+    """
+
+    event: Event
+    reason: str
+    died_at: str
+    bytes: int
+    documents: tuple[Document, ...] | None = None

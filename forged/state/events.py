@@ -1,0 +1,375 @@
+"""Capture events on stable storage until their memories are: waiting, decided upon, or given up.
+
+`put` stores an event, `journal` the documents that it comes to: from then on no model is asked about it.
+`remove` forgets it when its files are there, `give_up` moves it to the dead, where a person may look at it,
+`revive` it or `drop` it. Each of these is one transaction, so an event is in one place whatever is killed.
+Beyond a cap the oldest dead *turns* go without being asked; what was acknowledged as durable never does.
+
+All methods that are awaited raise StoreError unless they say otherwise. What is read often is in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from forged.errors import StoreError
+from forged.memory import utc_now
+from forged.state import tables
+from forged.state.database import Damaged, Database
+from forged.state.event_values import DeadEvent, Document, Event
+from forged.state.tables import Row
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 2.0
+_REASON_LENGTH = 2000
+
+T = TypeVar("T")
+# Asked in a thread, with all texts of an event.
+Unwanted = Callable[[Sequence[str]], bool]
+_Documents = tuple[Document, ...]
+_Rows = Sequence[tuple[str, bytes]]
+
+_EVENT = msgspec.msgpack.Decoder(Event)
+_DOCUMENTS = msgspec.msgpack.Decoder(_Documents)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What a file holds: events that wait, in order, with their bytes; documents by event; how many dead."""
+
+    events: tuple[tuple[Event, int], ...] = ()
+    documents: tuple[tuple[str, _Documents], ...] = ()
+    dead: int = 0
+
+
+class Events:
+    """One for the daemon; lives in its event loop.
+
+    `restored` is set when the file is open. `dead_count` is how many events were given up, `trouble` why the
+    last one could not be stored or removed, or nothing.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        max_bytes: int = 64 << 20,
+        max_events: int = 256,
+        max_dead_bytes: int = 32 << 20,
+        retry_s: float = _RETRY_S,
+    ) -> None:
+        self._database = database
+        self._max_bytes = max_bytes
+        self._max_events = max_events
+        self._max_dead_bytes = max_dead_bytes
+        self._retry_s = retry_s
+        self._sizes: dict[str, int] = {}
+        self._documents: dict[str, _Documents] = {}
+        self._journalled: set[str] = set()
+        self._unremoved: set[str] = set()
+        self._removing: asyncio.Task[None] | None = None
+        self._left: Stored = Stored()
+        self.restored = asyncio.Event()
+        self.dead_count = 0
+        self.trouble = ""
+
+    # --- known without asking the disk ----------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Events that wait on disk."""
+        return len(self._sizes)
+
+    @property
+    def bytes(self) -> int:
+        return sum(self._sizes.values())
+
+    def holds(self, event_id: str) -> bool:
+        """Whether anything of an event is on disk."""
+        return event_id in self._sizes or event_id in self._journalled
+
+    def documents(self, event_id: str) -> _Documents | None:
+        """What was decided about an event, None if nothing was."""
+        return self._documents.get(event_id)
+
+    def is_journalled(self, event_id: str) -> bool:
+        """Whether what was decided will survive a power cut."""
+        return event_id in self._journalled
+
+    # --- what an earlier daemon left ------------------------------------------------------------------
+
+    def restore(self, stored: Stored) -> None:
+        """Take over what a file holds, as it is opened."""
+        self._left = stored
+        self._sizes = {event.id: size for event, size in stored.events}
+        self._documents |= dict(stored.documents)
+        self._journalled = {event_id for event_id, _ in stored.documents}
+        self.dead_count = stored.dead
+        self.restored.set()
+
+    def left(self) -> tuple[Event, ...]:
+        """Events to be done, in order, once. Of one that only memory held there may be documents alone."""
+        left, self._left = self._left, Stored()
+        if left.events or left.documents:
+            logger.info("events taken up events=%d decided=%d", len(left.events), len(left.documents))
+        waiting = {event.id: event for event, _ in left.events}
+        decided = {event_id: Event(id=event_id, kind="explicit") for event_id, _ in left.documents}
+        return tuple(event for _, event in sorted({**decided, **waiting}.items()))
+
+    # --- events that wait -----------------------------------------------------------------------------
+
+    async def put(self, event: Event) -> bool:
+        """Whether there was room; the event will survive a power cut then."""
+        data = _encoded(event)
+        if self.count >= self._max_events or self.bytes + len(data) > self._max_bytes:
+            return False
+        await self._put([(event.id, data)])
+        return True
+
+    async def put_all(self, events: Sequence[Event]) -> None:
+        """Store events, whatever room there is: what was accepted is kept."""
+        await self._put([(event.id, _encoded(event)) for event in events])
+
+    async def _put(self, rows: _Rows) -> None:
+        await self._run(partial(_put, rows))
+        self._sizes |= {event_id: len(data) for event_id, data in rows}
+
+    def decided(self, event_id: str, documents: _Documents) -> None:
+        """Take note of what an event comes to, as yet in memory only."""
+        self._documents[event_id] = documents
+
+    async def journal(self, event_id: str) -> None:
+        """Return once it is durable what was decided about an event."""
+        data = _encoded(self._documents[event_id])
+        await self._run(partial(_journal, event_id, data))
+        self._journalled.add(event_id)
+
+    async def remove(self, event_id: str) -> None:
+        """Forget an event, or see to it as soon as the disk allows. Raises nothing.
+
+        It counts against the cap until it is gone, and a daemon may run for weeks.
+        """
+        self._documents.pop(event_id, None)
+        if not self.holds(event_id):
+            return
+        if not await self._removed(event_id) and self._removing is None:
+            self._removing = asyncio.create_task(self._keep_removing())
+
+    async def _removed(self, event_id: str) -> bool:
+        try:
+            await self._run(partial(_remove, event_id))
+        except StoreError as error:
+            if event_id not in self._unremoved:
+                logger.warning("event stays event=%s error=%s", event_id, error)
+            self._unremoved.add(event_id)
+            return False
+        self._unremoved.discard(event_id)
+        self._gone(event_id)
+        return True
+
+    async def _keep_removing(self) -> None:
+        while self._unremoved:
+            await asyncio.sleep(self._retry_s)
+            for event_id in sorted(self._unremoved):
+                await self._removed(event_id)
+        self._removing = None
+
+    def stop(self) -> None:
+        """What could not be removed is done again, to no effect, by the next daemon."""
+        if self._removing is not None:
+            self._removing.cancel()
+
+    # --- events that were given up --------------------------------------------------------------------
+
+    async def give_up(self, event: Event, reason: str) -> None:
+        """Move an event, which need not be on disk, to the dead with what was decided about it."""
+        row = dead_row(event, reason[:_REASON_LENGTH], utc_now(), self._documents.get(event.id))
+        self.dead_count = await self._run(partial(_give_up, row, self._max_dead_bytes))
+        self._gone(event.id)
+
+    async def dead(self) -> tuple[DeadEvent, ...]:
+        """Events that were given up, oldest first."""
+        found = await self._run(_dead)
+        self.dead_count = len(found)
+        return found
+
+    async def revive(self, event_id: str) -> Event | None:
+        """Let a dead event wait again, whatever room there is; None if there is none that could be read."""
+        found = await self._run(partial(_revive, event_id))
+        if found is None:
+            return None
+        event, size, documents = found
+        self.dead_count -= 1
+        self._sizes[event_id] = size
+        if documents is not None:
+            self._documents[event_id] = documents
+            self._journalled.add(event_id)
+        return event
+
+    async def drop(self, event_id: str) -> bool:
+        """Erase a dead event; false if there is none of this id."""
+        dropped = await self._run(partial(_drop, [event_id]))
+        self.dead_count -= dropped
+        return dropped > 0
+
+    async def drop_unwanted(self, unwanted: Unwanted) -> int:
+        """Erase dead events; returns how many."""
+        dropped = await self._run(partial(_drop_unwanted, unwanted))
+        self.dead_count -= dropped
+        return dropped
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _gone(self, event_id: str) -> None:
+        self._sizes.pop(event_id, None)
+        self._documents.pop(event_id, None)
+        self._journalled.discard(event_id)
+
+    async def _run(self, work: Callable[[Connection], T]) -> T:
+        try:
+            result = await self._database.run(work)
+        except StoreError as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = ""
+        return result
+
+
+def texts_of(event: Event, documents: _Documents | None) -> tuple[str, ...]:
+    """Everything that was said in an event or decided about it."""
+    said = (utterance.text for utterance in event.window)
+    return (*said, *(document.memory.content for document in documents or ()))
+
+
+def stored(connection: Connection) -> Stored:
+    """All that waits. Raises Damaged."""
+    return Stored(
+        tuple((_event(row[1]), len(_blob(row[1]))) for row in tables.rows(connection, "events")),
+        tuple((str(row[0]), _documents(row[1]) or ()) for row in tables.rows(connection, "journal")),
+        _count_dead(connection),
+    )
+
+
+def dead_row(event: Event, reason: str, died_at: str, documents: _Documents | None) -> Row:
+    """The row of an event that was given up."""
+    decided = None if documents is None else _encoded(documents)
+    return (event.id, event.kind, reason, died_at, _encoded(event), decided)
+
+
+# --- transactions, in the thread of the database --------------------------------------------------------
+
+
+def put_event(connection: Connection, event: Event) -> None:
+    tables.put(connection, "events", event.id, _encoded(event))
+
+
+def put_documents(connection: Connection, event_id: str, documents: _Documents) -> None:
+    tables.put(connection, "journal", event_id, _encoded(documents))
+
+
+def _put(rows: _Rows, connection: Connection) -> None:
+    for event_id, data in rows:
+        tables.put(connection, "events", event_id, data)
+
+
+def _journal(event_id: str, data: bytes, connection: Connection) -> None:
+    tables.put(connection, "journal", event_id, data)
+
+
+def _remove(event_id: str, connection: Connection) -> None:
+    tables.remove(connection, "events", event_id)
+    tables.remove(connection, "journal", event_id)
+
+
+def _give_up(row: Row, most_bytes: int, connection: Connection) -> int:
+    tables.put(connection, "dead", *row)
+    _remove(str(row[0]), connection)
+    _trim(connection, most_bytes)
+    return _count_dead(connection)
+
+
+def _trim(connection: Connection, most_bytes: int) -> None:
+    """Keep the dead to the cap if turns alone can pay for it."""
+    query = "SELECT id, kind, length(event) + ifnull(length(documents), 0) FROM dead ORDER BY id"
+    sizes = connection.execute(query).fetchall()
+    over = sum(size for _, _, size in sizes) - most_bytes
+    for event_id, kind, size in sizes:
+        if over > 0 and kind == "turn":
+            tables.remove(connection, "dead", event_id)
+            over -= size
+            logger.warning("dead turn erased, there are too many event=%s bytes=%d", event_id, size)
+
+
+def _count_dead(connection: Connection) -> int:
+    (count,) = connection.execute("SELECT count(*) FROM dead").fetchone()
+    return int(count)
+
+
+def _dead(connection: Connection) -> tuple[DeadEvent, ...]:
+    return tuple(_dead_event(row) for row in tables.rows(connection, "dead"))
+
+
+def _revive(event_id: str, connection: Connection) -> tuple[Event, int, _Documents | None] | None:
+    row = tables.row_of(connection, "dead", event_id)
+    found = None if row is None else _dead_event(row)
+    if found is None or not found.event.window:
+        return None
+    data = _encoded(found.event)
+    tables.put(connection, "events", event_id, data)
+    if found.documents is not None:
+        tables.put(connection, "journal", event_id, _encoded(found.documents))
+    tables.remove(connection, "dead", event_id)
+    return found.event, len(data), found.documents
+
+
+def _drop(event_ids: Sequence[str], connection: Connection) -> int:
+    return sum(tables.remove(connection, "dead", event_id) for event_id in event_ids)
+
+
+def _drop_unwanted(unwanted: Unwanted, connection: Connection) -> int:
+    found = [item for item in _dead(connection) if unwanted(texts_of(item.event, item.documents))]
+    return _drop([item.event.id for item in found], connection)
+
+
+# --- values ---------------------------------------------------------------------------------------------
+
+
+def _encoded(value: Event | _Documents) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except UnicodeEncodeError as error:
+        raise StoreError("it holds text that is not Unicode") from error
+
+
+def _event(data: object) -> Event:
+    try:
+        return _EVENT.decode(_blob(data))
+    except msgspec.DecodeError as error:
+        raise Damaged(f"an event cannot be read: {error}") from error
+
+
+def _documents(data: object) -> _Documents | None:
+    try:
+        return None if data is None else _DOCUMENTS.decode(_blob(data))
+    except msgspec.DecodeError as error:
+        raise Damaged(f"documents cannot be read: {error}") from error
+
+
+def _dead_event(row: Row) -> DeadEvent:
+    _, _, reason, died_at, event, documents = row
+    size = len(_blob(event)) + len(_blob(documents or b""))
+    return DeadEvent(_event(event), str(reason), str(died_at), size, _documents(documents))
+
+
+def _blob(data: object) -> bytes:
+    assert isinstance(data, bytes)
+    return data

@@ -1,0 +1,183 @@
+"""The daemon's state: `state.db` opened, kept, copied once a day, and cleaned of what was forgotten.
+
+`run` opens the file and keeps it; who needs what is in it awaits `opened`. A file that cannot be opened ends
+nothing: `problem` says why, everything counts as paused if something may have been, what has to be durable is
+refused with the reason, and every five seconds it is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from forged.errors import StoreError
+from forged.files import atomic
+from forged.state import daily_copy, damage, takeover
+from forged.state.database import Database, explained
+from forged.state.events import Events, Stored, stored
+from forged.state.forgotten import Forgotten
+from forged.state.pauses import Pauses
+from forged.state.spending import Spending, Spent, all_spent
+from forged.state.tables import rows, value_of
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from forged.models.budget import Governor
+
+logger = logging.getLogger(__name__)
+
+_SAVE_EVERY_S = 5.0
+_COPY_EVERY_S = 24 * 3600.0
+_BACKUP_S = 7 * 24 * 3600.0
+
+
+class _Contents(msgspec.Struct, frozen=True):
+    """All that is read when the file is opened."""
+
+    events: Stored
+    forgotten: tuple[tuple[str, int], ...]
+    pauses: tuple[str, ...]
+    spending: tuple[Spent, ...]
+    doubt: str
+
+
+class State:
+    """One for the daemon; lives in its event loop. `problem` is why the file cannot be used, or nothing."""
+
+    def __init__(self, directory: str, governor: Governor) -> None:
+        """Take the absolute path of the state directory; it is made if it is missing."""
+        self._directory = directory
+        self._path = os.path.join(directory, "state.db")
+        self._copy = os.path.join(directory, "state.copy")
+        self._database = Database(self._path)
+        self._opening: asyncio.Task[None] | None = None
+        self.tried = asyncio.Event()
+        self._copied_at = float("-inf")
+        self._staying: tuple[str, ...] = ()
+        self.problem = ""
+        self.events = Events(self._database)
+        self.forgotten = Forgotten(self._database)
+        self.pauses = Pauses(self._database)
+        self.spending = Spending(self._database, governor)
+
+    # --- life -----------------------------------------------------------------------------------------
+
+    async def opened(self, timeout_s: float | None = None) -> None:
+        """Wait until the file is open, or is known not to open now, or the time is over."""
+        if not self.tried.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self.tried.wait()
+
+    async def run(self) -> None:
+        """Open the file, then write every five seconds what may wait so long, until cancelled."""
+        while True:
+            if self._database.is_open:
+                await self.spending.save()
+                await self._keep_copy()
+            else:
+                await self._open()
+            await asyncio.sleep(_SAVE_EVERY_S)
+
+    async def close(self) -> None:
+        """Write what is left and close the file."""
+        self.events.stop()
+        if self._database.is_open:
+            await self.spending.save()
+        await self._database.close()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know, for status and doctor."""
+        told = [self.problem, self.pauses.doubt] if self.tried.is_set() else []
+        if self._database.journal not in ("", "wal"):
+            told.append(f"{self._path} has a rollback journal, as this file system cannot do better: slower")
+        return tuple(dict.fromkeys(filter(None, (*told, *self._staying))))
+
+    async def _open(self) -> None:
+        try:
+            found = await self._database.open(self._prepare, _read)
+        except StoreError as error:
+            if self.problem != str(error):
+                logger.warning("state cannot be used error=%s", error)
+            self.problem = str(error)
+            self.pauses.doubt = self.problem if self._may_hold_pauses() else ""
+        else:
+            self.problem = ""
+            self.events.restore(found.events)
+            self.forgotten.restore(found.forgotten)
+            self.pauses.restore(found.pauses, found.doubt)
+            self.spending.restore(found.spending)
+        self.tried.set()
+
+    def _may_hold_pauses(self) -> bool:
+        """Whether an earlier daemon may have written down a pause."""
+        names = ("state.db", "state.copy", "paused.json")
+        return any(os.path.lexists(os.path.join(self._directory, name)) for name in names)
+
+    def _prepare(self, path: str) -> Connection:
+        with explained(path):
+            connection = damage.open_whole(path, self._copy)
+            try:
+                self._staying = takeover.take_over(connection, self._directory)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    # --- what is kept beside the file ------------------------------------------------------------------
+
+    async def _keep_copy(self) -> None:
+        """Once a day: copy what must not be lost, and end the backups of old files that are a week old."""
+        now = time.monotonic()
+        if now - self._copied_at < _COPY_EVERY_S:
+            return
+        self._copied_at = now
+        try:
+            data = await self._database.run(daily_copy.contents)
+            await asyncio.to_thread(daily_copy.write, self._copy, data)
+            await asyncio.to_thread(self._end_backups, time.time() - _BACKUP_S)
+        except StoreError as error:
+            logger.warning("no copy of the state error=%s", error)
+
+    async def erase_traces(self) -> None:
+        """Leave no byte of what was removed: not in the file, nor in what was set aside or taken over.
+
+        Raises StoreError.
+        """
+        await self._database.erase_traces()
+        await asyncio.to_thread(
+            self._remove, (*takeover.backups(self._directory), *damage.set_aside(self._path))
+        )
+
+    def _end_backups(self, older_than: float) -> None:
+        """Remove files that were taken over before a time (Unix seconds). Raises StoreError."""
+        found = takeover.backups(self._directory)
+        self._remove([path for path in found if os.lstat(path).st_ctime < older_than])
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        with atomic.explained(f"cannot tidy {self._directory}"):
+            for path in paths:
+                if os.path.isdir(path):
+                    shutil.rmtree(path)
+                else:
+                    os.unlink(path)
+
+
+def _read(connection: Connection) -> _Contents:
+    return _Contents(
+        events=stored(connection),
+        forgotten=tuple((str(key), int(at or 0)) for key, at in rows(connection, "forgotten")),
+        pauses=tuple(str(place) for (place,) in rows(connection, "pauses")),
+        spending=all_spent(connection),
+        doubt=value_of(connection, damage.NOTE),
+    )

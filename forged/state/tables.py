@@ -1,0 +1,134 @@
+"""The tables of `state.db`, and how a row is written and read: every row carries a checksum of its own.
+
+`create` makes the tables in a new file, `check` raises Damaged if a file is not whole. `put`, `remove` and
+`rows` are all that the other modules of this package need of SQL for values that fit into memory.
+"""
+
+# ruff: noqa: S608 - the names in the statements are constants of this module
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from forged.errors import StoreError
+from forged.state.database import Damaged, transaction
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+Value = str | int | bytes | None
+Row = tuple[Value, ...]
+
+VERSION = 1
+# Columns, the key first. The order of the tables is part of the format: their first pages lie in it.
+TABLES: dict[str, tuple[str, ...]] = {
+    "meta": ("key", "value"),
+    "events": ("id", "event"),
+    "journal": ("id", "documents"),
+    "dead": ("id", "kind", "reason", "died_at", "event", "documents"),
+    "forgotten": ("digest", "at"),
+    "pauses": ("top",),
+    "spending": ("day_and_purpose", "calls", "failed", "prompt_tokens", "completion_tokens"),
+}
+_CHECKSUM_BYTES = 8
+
+
+def create(connection: Connection) -> None:
+    """Make every table of a new file, within a transaction of the caller's."""
+    for table, columns in TABLES.items():
+        key, *others = columns
+        listed = ", ".join([f"{key} TEXT PRIMARY KEY", *others, "checksum"])
+        connection.execute(f"CREATE TABLE {table} ({listed}) WITHOUT ROWID")
+    put(connection, "meta", "version", str(VERSION))
+
+
+def is_new(connection: Connection) -> bool:
+    """Whether there is nothing in the file, not even a table."""
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return not tables
+
+
+def check(connection: Connection) -> None:
+    """Read the whole file. Raises Damaged, or StoreError if a newer forged has written it."""
+    problems = [line for (line,) in connection.execute("PRAGMA quick_check(1)") if line != "ok"]
+    if problems:
+        raise Damaged(problems[0])
+    for table in TABLES:
+        for row in unchecked(connection, table):
+            _checked(table, row)
+    version = value_of(connection, "version")
+    if not version.isdecimal():
+        raise Damaged("it does not say which version wrote it")
+    if int(version) > VERSION:
+        raise StoreError(f"a newer forged has written it (version {version})")
+
+
+def start(connection: Connection, *, expected: bool) -> None:
+    """Make the tables if there are none, which is damage if some were `expected`, else check them.
+
+    Raises as `check` does.
+    """
+    if is_new(connection):
+        if expected:
+            raise Damaged("it is empty or gone")
+        with transaction(connection):
+            create(connection)
+    else:
+        check(connection)
+
+
+def put(connection: Connection, table: str, *values: Value) -> None:
+    """Write a row in place of the one with the same key, if there is one."""
+    marks = ", ".join("?" * (len(values) + 1))
+    row = (*values, checksum(table, values))
+    connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+
+
+def remove(connection: Connection, table: str, key: str) -> bool:
+    """Take a row away; whether it was there."""
+    found = connection.execute(f"DELETE FROM {table} WHERE {TABLES[table][0]} = ?", (key,))
+    return found.rowcount > 0
+
+
+def rows(connection: Connection, table: str) -> Iterator[Row]:
+    """Rows without their checksums, in the order of their keys. Raises Damaged at one that is not whole."""
+    for row in unchecked(connection, table):
+        yield _checked(table, row)
+
+
+def unchecked(connection: Connection, table: str, order: str = "ASC") -> Iterator[Row]:
+    """Rows with their checksums, whatever these say; `order` is ASC or DESC."""
+    return connection.execute(f"SELECT * FROM {table} ORDER BY {TABLES[table][0]} {order}")
+
+
+def row_of(connection: Connection, table: str, key: str) -> Row | None:
+    """The row with this key, None if there is none. Raises Damaged."""
+    row = connection.execute(f"SELECT * FROM {table} WHERE {TABLES[table][0]} = ?", (key,)).fetchone()
+    return None if row is None else _checked(table, row)
+
+
+def value_of(connection: Connection, key: str) -> str:
+    """What `meta` holds under a key, or nothing."""
+    row = row_of(connection, "meta", key)
+    return str(row[1]) if row is not None else ""
+
+
+def is_whole(table: str, row: Row) -> bool:
+    """Whether a row, its checksum last, is as it was written."""
+    *values, stored = row
+    return stored == checksum(table, tuple(values))
+
+
+def checksum(table: str, values: Row) -> bytes:
+    said = msgspec.msgpack.encode((table, values))
+    return hashlib.blake2b(said, digest_size=_CHECKSUM_BYTES).digest()
+
+
+def _checked(table: str, row: Row) -> Row:
+    if not is_whole(table, row):
+        raise Damaged(f"a row of {table} is not what was written")
+    return row[:-1]

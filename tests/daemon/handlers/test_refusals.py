@@ -1,0 +1,25 @@
+"""The code of each error."""
+
+from __future__ import annotations
+
+import pytest
+
+from forged.daemon.handlers.refusals import InvalidRequest, NotReady, code_of
+from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryNotFound("x"), "not_found"),
+        (MemoryExists("x"), "conflict"),
+        (StoreError("x"), "storage_error"),
+        (InvalidRequest("x"), "invalid"),
+        (WorkspaceError("x"), "invalid"),
+        (NotReady("x"), "busy"),
+        (ConfigError("x"), "configuration"),
+        (ForgedError("x"), "internal"),
+    ],
+)
+def test_each_error_has_its_code(error, code):
+    assert code_of(error) == code

@@ -1,0 +1,106 @@
+"""The file roots of a request: what of them is visible, and what becomes of candidates."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.map import Candidate, View
+from forged.scopes.file_source import rank
+from tests.support.maps import vector_map
+from tests.support.scene import memory
+
+# --- chains and hops in an answer ---------------------------------------------------------
+
+
+def candidates(view: View, *scored: tuple[str, float]) -> list[Candidate]:
+    found = []
+    for name, score in scored:
+        place, memory = next((i, m.find(name)) for i, m in enumerate(view.maps) if m.find(name))
+        row = view.maps[place].memories.index(memory)
+        found.append(Candidate(place, row, score, score, None, 0))
+    return found
+
+
+def test_a_chain_is_returned_once_as_its_head_with_its_best_score():
+    view = View(
+        (
+            vector_map(
+                [memory("v1", "x"), memory("v2", "x", supersedes="v1", version=2), memory("other", "x")]
+            ),
+        )
+    )
+
+    ranked = rank(view, candidates(view, ("v1", 0.9), ("other", 0.5), ("v2", 0.1)), top_k=10, hop_depth=0)
+
+    assert [(r.memory.id, r.score, [m.id for m in r.older]) for r in ranked] == [
+        ("v2", 0.9, ["v1"]),
+        ("other", 0.5, []),
+    ]
+
+
+def test_a_hop_leads_to_the_head_of_what_the_edge_names():
+    view = View(
+        (
+            vector_map(
+                [memory("a", "x", related=["v1"]), memory("v1", "x"), memory("v2", "x", supersedes="v1")]
+            ),
+        )
+    )
+
+    ranked = rank(view, candidates(view, ("a", 0.9)), top_k=10, hop_depth=1)
+
+    assert [(r.memory.id, r.via) for r in ranked] == [("a", "search"), ("v2", "hop")]
+
+
+def test_hops_are_at_most_as_many_as_were_asked_for():
+    spokes = [f"n{number:03}" for number in range(500)]
+    view = View((vector_map([memory("hub", "x", related=spokes), *(memory(name, "x") for name in spokes)]),))
+
+    ranked = rank(view, candidates(view, ("hub", 0.9)), top_k=7, hop_depth=3)
+
+    assert [r.via for r in ranked] == ["search"] + ["hop"] * 7
+
+
+NAMES = [f"m{number}" for number in range(7)]
+STORES = st.dictionaries(
+    st.sampled_from(NAMES),
+    st.tuples(
+        st.sampled_from([None, *NAMES, "gone"]),
+        st.integers(1, 3),
+        st.lists(st.sampled_from([*NAMES, "gone"]), max_size=3),
+        st.booleans(),
+    ),
+    min_size=1,
+)
+
+
+@given(STORES, st.randoms(), st.integers(1, 4), st.integers(0, 3))
+def test_no_superseded_memory_and_none_twice_whatever_the_links(store, random, top_k, depth):
+    everyone = {
+        name: memory(name, name, supersedes=older, version=version, related=related)
+        for name, (older, version, related, _) in store.items()
+    }
+    maps = [
+        vector_map([m for name, m in everyone.items() if store[name][3] is own], root=f"/{own}")
+        for own in (True, False)
+    ]
+    view = View(tuple(maps))
+    order = random.sample(sorted(everyone), len(everyone))
+    scored = [(name, 1 - place / 10) for place, name in enumerate(order)]
+
+    ranked = rank(view, candidates(view, *scored), top_k=top_k, hop_depth=depth)
+
+    found = [r.memory.id for r in ranked]
+    home = {name: next(m for m in maps if m.find(name)) for name in everyone}
+    searched = [r for r in ranked if r.via == "search"]
+    assert len(set(found)) == len(found)
+    assert all(home[name].chains.is_head(name) for name in found)
+    assert [r.memory.id for r in searched] == list(
+        dict.fromkeys(home[name].chains.head(name) for name in order)
+    )[:top_k]
+    assert all(
+        r.score == max(dict(scored)[i] for i in home[r.memory.id].chains.chain(r.memory.id)) for r in searched
+    )
+    assert len(ranked) - len(searched) <= top_k
+    assert not {m.id for r in ranked for m in r.older} & set(found)
