@@ -29,9 +29,9 @@ def _run(arguments: list[str]) -> int:
     code = fast.run(arguments, directory, os.environ)
     if code is not None:
         return code
-    from forged.cli import commands, invocation  # noqa: PLC0415 - click only when it is needed
+    from forged.cli import call, commands  # noqa: PLC0415 - click only when it is needed
 
-    return commands.run(arguments, invocation.of_process(directory, os.environ))
+    return commands.run(arguments, call.of_process(directory, os.environ))
 
 
 def _current_directory() -> str:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
-from forged.cli.asking import agree, require_answer
-from forged.cli.capture_status import EVERYWHERE, paused_place
+from forged.cli.call import Invocation, ask, check_done, daemon, show
 from forged.cli.commands import asks
-from forged.cli.escape import escape_line
-from forged.cli.invocation import Invocation
-from forged.cli.link import check_done, daemon
+from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.listing import memory_table
-from forged.cli.output import say, say_json, tell
-from forged.cli.spans import counted
-from forged_client.protocol import Paused, Undone
+from forged.cli.status import EVERYWHERE, paused_place
+from forged.cli.terminal import counted, escape_line, listed, tell
+from forged_client.protocol import Pause, Status, Undo, Undone
 
 
 @click.command("undo")
 @click.option("--session", "session_id", default="", metavar="ID", help="Only of this session.")
-@click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can answer.")
+@yes_option
 @asks
 def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
     """Take back the newest captured memories: all that one turn left, into the trash for 7 days.
@@ -30,20 +27,17 @@ def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
     if not yes:
         require_answer(call, "undo")
     with daemon(call) as client:
-        done = client.undo(call.workspace, session_id=session_id, preview=not yes)
+        done = client.ask(Undo(workspace=call.workspace, session_id=session_id, preview=not yes))
         if not yes and done.status == "ok":
-            _ask(done)
+            _confirm(done)
             # What was shown, or nothing if a newer batch came meanwhile.
             ids = tuple(memory.id for memory in done.memories)
-            done = client.undo(call.workspace, session_id=session_id, ids=ids)
+            done = client.ask(Undo(workspace=call.workspace, session_id=session_id, ids=ids))
     if done.status != "empty":
         check_done(done)
-    if call.as_json:
-        say_json(done)
-    elif done.status == "empty":
+    elif not call.as_json:
         tell(f"nothing to take back: {done.reason or 'nothing was captured'}")
-    else:
-        _say_receipt(done)
+    show(call, done, _receipt(done))
 
 
 @click.command("pause")
@@ -51,10 +45,8 @@ def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
 @asks
 def pause_command(call: Invocation, *, everywhere: bool) -> None:
     """Stop capture and injection in this repository until `resume`; outlives a restart."""
-    with daemon(call) as client:
-        now = client.pause(call.workspace, everywhere=everywhere)
-    check_done(now)
-    _say_paused(call, now)
+    now = ask(call, Pause(workspace=call.workspace, everywhere=everywhere), check_done)
+    show(call, now, _places("paused", now.paused))
 
 
 @click.command("resume")
@@ -63,53 +55,40 @@ def pause_command(call: Invocation, *, everywhere: bool) -> None:
 def resume_command(call: Invocation, *, everywhere: bool) -> None:
     """End the pause of this repository, or with --all the pause of everything."""
     with daemon(call) as client:
-        before = client.status().capture.paused
-        now = client.pause(call.workspace, everywhere=everywhere, paused=False)
+        before = client.ask(Status()).capture.paused
+        now = client.ask(Pause(workspace=call.workspace, everywhere=everywhere, paused=False))
     check_done(now)
+    show(call, now, _resumed(before, now.paused))
     if call.as_json:
-        say_json(now)
         return
-    _say_resumed(before, now.paused)
     if EVERYWHERE in now.paused:
         tell("still paused everywhere; `forgectl resume --all` ends that")
     elif everywhere and now.paused:
         tell("paused by name; `forgectl resume --workspace PATH` ends that")
 
 
-def _ask(batch: Undone) -> None:
+def _confirm(batch: Undone) -> None:
     """Show the batch and ask. Raises Stop when the answer is no."""
     memories = counted(len(batch.memories), "memory", "memories")
-    agree(
-        memory_table(batch.memories),
-        f"Take {memories} back, into the trash for 7 days?",
-        declined="nothing was taken back",
-    )
+    question = f"Take {memories} back, into the trash for 7 days?"
+    confirm(memory_table(batch.memories), question, declined="nothing was taken back")
 
 
-def _say_receipt(done: Undone) -> None:
-    say(f"taken back: {', '.join(escape_line(memory.id) for memory in done.memories)}")
+def _receipt(done: Undone) -> Iterator[str]:
+    if done.status == "empty":
+        return
+    yield f"taken back: {listed(memory.id for memory in done.memories)}"
     if done.trash:
-        say(f"in the trash for 7 days: {escape_line(done.trash)}")
-    say(f"generation {escape_line(done.generation)}")
+        yield f"in the trash for 7 days: {escape_line(done.trash)}"
+    yield f"generation {escape_line(done.generation)}"
 
 
-def _say_paused(call: Invocation, now: Paused) -> None:
-    if call.as_json:
-        say_json(now)
-    else:
-        _say_places("paused", now.paused)
-
-
-def _say_resumed(before: Sequence[str], now: Sequence[str]) -> None:
-    """Say which pauses ended, and which still hold."""
+def _resumed(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """Which pauses ended, and which still hold."""
     ended = [place for place in before if place not in now]
-    if ended:
-        _say_places("resumed", ended)
-    else:
-        say("there was nothing to resume")
-    _say_places("still paused", now)
+    yield from _places("resumed", ended) if ended else ("there was nothing to resume",)
+    yield from _places("still paused", now)
 
 
-def _say_places(what: str, places: Sequence[str]) -> None:
-    for place in places:
-        say(f"{what}: {paused_place(place)}")
+def _places(what: str, places: Sequence[str]) -> list[str]:
+    return [f"{what}: {paused_place(place)}" for place in places]

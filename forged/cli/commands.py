@@ -19,20 +19,19 @@ import click
 import msgspec
 
 from forged import __version__
+from forged.cli.call import Invocation, report
 from forged.cli.exits import EXPLAINED, INTERRUPTED, Stop
-from forged.cli.invocation import Invocation
-from forged.cli.output import report
 
 VERBS = {
-    "demo": ("demo", "Show in a scratch directory what forged does, with a real daemon."),
+    "demo": ("demo.steps", "Show in a scratch directory what forged does, with a real daemon."),
     "status": ("status_verbs", "Show what the daemon is doing: roots, problems, counters."),
     "ping": ("status_verbs", "Ask whether the daemon answers."),
     "rebuild": ("rebuild", "Rescan the memory files of this workspace."),
     "search": ("retrieval", "Find memories by text."),
     "retrieve": ("retrieval", "Print what an agent would get for a message."),
     "why": ("retrieval", "Explain the last injection of a session, or what a query would find."),
-    "remember": ("writing", "Write one memory."),
-    "forget": ("writing", "Take a memory and its older versions away."),
+    "remember": ("memories", "Write one memory."),
+    "forget": ("memories", "Take a memory and its older versions away."),
     "list": ("memories", "List memories, newest first."),
     "show": ("memories", "Print memories whole."),
     "history": ("memories", "Show the versions of a memory, oldest first."),
@@ -69,6 +68,9 @@ _TIMEOUT = click.option(
     help="For the whole call (default: 10).",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object with schema_version on stdout.")
+min_generation_option = click.option(
+    "--min-generation", default="", metavar="TOKEN", help="Wait until this write is visible."
+)
 
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 

@@ -8,13 +8,11 @@ from pathlib import Path
 import click
 
 from forged import config
+from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
-from forged.cli.escape import escape_line
 from forged.cli.exits import Stop
-from forged.cli.invocation import Invocation
-from forged.cli.output import say, say_json, tell
-from forged.cli.spans import columns
 from forged.cli.template import template
+from forged.cli.terminal import columns, escape_line, tell
 from forged.errors import ConfigError
 
 
@@ -29,12 +27,10 @@ def config_command() -> None:
 def show_command(call: Invocation, origin: bool) -> None:
     """Print every key with the value that holds. Keys of endpoints are masked."""
     loaded = _loaded(call)
-    if call.as_json:
-        say_json({"settings": loaded.settings, "warnings": loaded.warnings})
-        return
     rows = [(s.key, f"= {escape_line(s.value)}", escape_line(s.origin)) for s in loaded.settings]
-    say("\n".join(line.rstrip() for line in columns(row if origin else row[:2] for row in rows)))
-    _tell_warnings(loaded)
+    lines = [line.rstrip() for line in columns(row if origin else row[:2] for row in rows)]
+    show(call, {"settings": loaded.settings, "warnings": loaded.warnings}, lines)
+    _tell_warnings(call, loaded)
 
 
 @config_command.command("path", short_help="Print where the file is.")
@@ -42,10 +38,7 @@ def show_command(call: Invocation, origin: bool) -> None:
 def path_command(call: Invocation) -> None:
     """Print where the configuration file is, whether or not there is one."""
     path = config.config_path(call.environ)
-    if call.as_json:
-        say_json({"path": str(path), "exists": path.exists()})
-    else:
-        say(escape_line(str(path)))
+    show(call, {"path": str(path), "exists": path.exists()}, (escape_line(str(path)),))
 
 
 @config_command.command("init", short_help="Write a commented configuration file, once.")
@@ -54,10 +47,7 @@ def init_command(call: Invocation) -> None:
     """Write a commented configuration file, once; an existing one is never touched."""
     path = config.config_path(call.environ)
     _write_new(path, template())
-    if call.as_json:
-        say_json({"path": str(path)})
-    else:
-        say(f"wrote {escape_line(str(path))}")
+    show(call, {"path": str(path)}, (f"wrote {escape_line(str(path))}",))
 
 
 @config_command.command("check", short_help="Say whether the configuration is valid.")
@@ -65,11 +55,9 @@ def init_command(call: Invocation) -> None:
 def check_command(call: Invocation) -> None:
     """Check the configuration: exit code 78 with key, value, range and origin when it is wrong."""
     loaded = _loaded(call)
-    if call.as_json:
-        say_json({"path": str(config.config_path(call.environ)), "warnings": loaded.warnings})
-        return
-    _tell_warnings(loaded)
-    say("the configuration is valid")
+    _tell_warnings(call, loaded)
+    about = {"path": str(config.config_path(call.environ)), "warnings": loaded.warnings}
+    show(call, about, ("the configuration is valid",))
 
 
 def _loaded(call: Invocation) -> config.Loaded:
@@ -79,8 +67,8 @@ def _loaded(call: Invocation) -> config.Loaded:
         raise Stop("configuration", str(error)) from error
 
 
-def _tell_warnings(loaded: config.Loaded) -> None:
-    for warning in loaded.warnings:
+def _tell_warnings(call: Invocation, loaded: config.Loaded) -> None:
+    for warning in () if call.as_json else loaded.warnings:
         tell(f"warning: {warning}")
 
 

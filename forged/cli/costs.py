@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import click
 
+from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
-from forged.cli.escape import escape_line
-from forged.cli.invocation import Invocation
-from forged.cli.link import check_read, daemon
-from forged.cli.output import say, say_json, tell
-from forged.cli.spans import columns
-from forged_client.protocol import Costs, DayCost
+from forged.cli.terminal import columns, escape_line, tell
+from forged_client.protocol import Cost, Costs, DayCost
 
 _HEAD = ("day", "purpose", "calls", "failed", "prompt tokens", "completion tokens")
-_WORDS = 2  # columns of words; the rest are numbers
 
 
 @click.command("cost")
@@ -23,17 +19,22 @@ _WORDS = 2  # columns of words; the rest are numbers
 @asks
 def cost_command(call: Invocation, *, days: int) -> None:
     """Show what model calls have used by day (UTC) and purpose, and what today's limit is."""
-    with daemon(call) as client:
-        costs = client.cost(days=days)
-    check_read(costs)
-    if call.as_json:
-        say_json(costs)
-        return
-    if costs.days:
-        say("\n".join(cost_table(costs.days)))
-    else:
+    costs = ask(call, Cost(days=days))
+    if not (costs.days or call.as_json):
         tell("no model was called in that time")
-    say("\n".join(_limits(costs)))
+    show(call, costs, _report(costs))
+
+
+def _report(costs: Costs) -> Iterator[str]:
+    if costs.days:
+        yield from cost_table(costs.days)
+    if costs.token_limit:
+        of_limit = f"of {costs.token_limit:,} tokens (`memory.daily_token_limit`)"
+    else:
+        of_limit = "tokens, without a limit (`memory.daily_token_limit`)"
+    yield f"today {costs.tokens_today:,} {of_limit}; starts anew at {escape_line(costs.resets_at)}"
+    if costs.calls_per_minute:
+        yield f"at most {costs.calls_per_minute:,} calls a minute (`llm.calls_per_minute`)"
 
 
 def cost_table(days: Iterable[DayCost]) -> list[str]:
@@ -46,21 +47,4 @@ def cost_table(days: Iterable[DayCost]) -> list[str]:
         )
         for day in days
     ]
-    return columns(_numbers_right([_HEAD, *rows]))
-
-
-def _numbers_right(rows: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    for row in rows:
-        numbers = zip(row[_WORDS:], widths[_WORDS:], strict=True)
-        yield (*row[:_WORDS], *(cell.rjust(width) for cell, width in numbers))
-
-
-def _limits(costs: Costs) -> Iterator[str]:
-    if costs.token_limit:
-        of_limit = f"of {costs.token_limit:,} tokens (`memory.daily_token_limit`)"
-    else:
-        of_limit = "tokens, without a limit (`memory.daily_token_limit`)"
-    yield f"today {costs.tokens_today:,} {of_limit}; starts anew at {escape_line(costs.resets_at)}"
-    if costs.calls_per_minute:
-        yield f"at most {costs.calls_per_minute:,} calls a minute (`llm.calls_per_minute`)"
+    return columns([_HEAD, *rows], numbers_from=2)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 
 import click
 
-from forged.cli.asking import agree, require_answer
+from forged.cli.call import Invocation, ask, check_read, daemon, show, show_found
 from forged.cli.commands import asks
-from forged.cli.escape import escape, escape_line
-from forged.cli.exits import NOT_DONE, Stop
-from forged.cli.invocation import Invocation
-from forged.cli.link import check_read, daemon
-from forged.cli.output import Painter, painter, say, say_json, tell
-from forged.cli.spans import columns, counted
+from forged.cli.confirm import confirm, require_answer, yes_option
+from forged.cli.exits import Stop
+from forged.cli.terminal import Painter, columns, counted, escape, escape_line, listed, shown_fields, tell
 from forged_client.client import Client
-from forged_client.protocol import DeadEvent, DeadEvents
+from forged_client.protocol import Dead, DeadEvent, DeadEvents
 
 _NONE = "no capture event was given up"
 _ALL = click.option("--all", "every", is_flag=True, help="All of them.")
@@ -32,14 +28,9 @@ def dead_command() -> None:
 @asks
 def list_command(call: Invocation) -> None:
     """List capture events that were given up, oldest first, and why."""
-    with daemon(call) as client:
-        found = client.dead()
-    check_read(found)
-    if call.as_json:
-        say_json(found)
-    elif found.events:
-        say("\n".join(event_table(found.events)))
-    else:
+    found = ask(call, Dead())
+    show(call, found, event_table(found.events))
+    if not (found.events or call.as_json):
         tell(_NONE)
 
 
@@ -48,12 +39,8 @@ def list_command(call: Invocation) -> None:
 @asks
 def show_command(call: Invocation, *, ids: tuple[str, ...]) -> None:
     """Print what is known of an event, and the part of the conversation that it holds."""
-    with daemon(call) as client:
-        found = client.dead("show", ids)
-    check_read(found)
-    if found.events and not call.as_json:
-        say("\n\n".join("\n".join(event_page(event, painter(call))) for event in found.events))
-    _end(call, found)
+    found = ask(call, Dead(action="show", ids=ids))
+    _show(call, found, ["\n".join(event_page(event, call.paint)) for event in found.events])
 
 
 @dead_command.command("retry", short_help="Queue them again.")
@@ -63,15 +50,13 @@ def show_command(call: Invocation, *, ids: tuple[str, ...]) -> None:
 def retry_command(call: Invocation, *, ids: tuple[str, ...], every: bool) -> None:
     """Queue events again, as if they had just come."""
     _require_choice(ids, every)
-    with daemon(call) as client:
-        done = client.dead("retry", ids)
-    _say_done(call, done, "queued again")
+    _show_done(call, ask(call, Dead(action="retry", ids=ids)), "queued again")
 
 
 @dead_command.command("drop", short_help="Erase them.")
 @_IDS
 @_ALL
-@click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can answer.")
+@yes_option
 @asks
 def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bool) -> None:
     """Erase events for ever; what they held is never captured."""
@@ -80,24 +65,17 @@ def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bo
         require_answer(call, "drop")
     with daemon(call) as client:
         if not yes:
-            ids = _ask(client, ids)
+            ids = _confirm(client, ids)
         # No ids would be all of them, and not only those that were shown.
-        done = client.dead("drop", ids) if ids or yes else DeadEvents(status="empty")
-    _say_done(call, done, "dropped")
+        done = client.ask(Dead(action="drop", ids=ids)) if ids or yes else DeadEvents(status="empty")
+    check_read(done)
+    _show_done(call, done, "dropped")
 
 
 def event_table(events: Iterable[DeadEvent]) -> list[str]:
     """One line an event: id, when it died, kind, repository, reason."""
-    return columns(
-        (
-            escape_line(event.id),
-            escape_line(event.died_at[:19]),
-            escape_line(event.kind),
-            escape_line(event.root),
-            escape_line(event.reason),
-        )
-        for event in events
-    )
+    rows = ((event.id, event.died_at[:19], event.kind, event.root, event.reason) for event in events)
+    return columns(tuple(map(escape_line, row)) for row in rows)
 
 
 def event_page(event: DeadEvent, paint: Painter) -> Iterator[str]:
@@ -112,7 +90,7 @@ def event_page(event: DeadEvent, paint: Painter) -> Iterator[str]:
         "size": counted(event.bytes, "byte"),
         "reason": event.reason,
     }
-    yield from (f"{name} {escape_line(value)}" for name, value in fields.items() if value)
+    yield from shown_fields(fields)
     if event.text:
         yield ""
         yield escape(event.text.rstrip("\n"))
@@ -123,33 +101,21 @@ def _require_choice(ids: tuple[str, ...], every: bool) -> None:
         raise Stop("usage", "say which events by their ids, or --all")
 
 
-def _ask(client: Client, ids: tuple[str, ...]) -> tuple[str, ...]:
+def _confirm(client: Client, ids: tuple[str, ...]) -> tuple[str, ...]:
     """Show what would go and ask; the ids to drop. Raises Stop when the answer is no."""
-    found = client.dead("list", ids)
+    found = client.ask(Dead(action="list", ids=ids))
     check_read(found)
     if found.events:
-        agree(
-            event_table(found.events),
-            f"Erase {counted(len(found.events), 'event')} for ever?",
-            declined="nothing was dropped",
-        )
+        question = f"Erase {counted(len(found.events), 'event')} for ever?"
+        confirm(event_table(found.events), question, declined="nothing was dropped")
     return ids or tuple(event.id for event in found.events)
 
 
-def _say_done(call: Invocation, done: DeadEvents, what: str) -> None:
-    check_read(done)
-    if not call.as_json:
-        if done.events:
-            say(f"{what}: {', '.join(escape_line(event.id) for event in done.events)}")
-        elif not done.missing:
-            tell(_NONE)
-    _end(call, done)
+def _show_done(call: Invocation, done: DeadEvents, what: str) -> None:
+    if not (done.events or done.missing or call.as_json):
+        tell(_NONE)
+    _show(call, done, [f"{what}: {listed(event.id for event in done.events)}"] if done.events else [])
 
 
-def _end(call: Invocation, found: DeadEvents) -> None:
-    """Name what is not there; exit code 1 then."""
-    if call.as_json and (found.events or not found.missing):
-        say_json(found)
-        sys.exit(NOT_DONE if found.missing else 0)
-    if found.missing:
-        raise Stop("not_found", f"no event {', '.join(found.missing)} was given up")
+def _show(call: Invocation, found: DeadEvents, pages: list[str]) -> None:
+    show_found(call, found, pages, f"no event {', '.join(found.missing)} was given up")

@@ -12,11 +12,10 @@ from importlib.resources.abc import Traversable
 
 import click
 
+from forged.cli.call import Invocation
 from forged.cli.commands import reads
 from forged.cli.exits import Stop
-from forged.cli.invocation import Invocation
-from forged.cli.output import say, say_json
-from forged.cli.spans import columns
+from forged.cli.terminal import columns, say, say_json
 
 _PAGES = resources.files("forged") / "docs"
 _SUFFIX = ".md"

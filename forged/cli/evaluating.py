@@ -6,6 +6,7 @@ scores too, so that two settings can be compared query by query.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import signal
 import sys
@@ -16,12 +17,10 @@ from pathlib import Path
 import click
 import msgspec
 
+from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
-from forged.cli.escape import escape_line
 from forged.cli.exits import Stop
-from forged.cli.invocation import Invocation
-from forged.cli.output import say, say_json, tell
-from forged.cli.spans import columns
+from forged.cli.terminal import Bar, columns, escape_line, tell
 from forged.errors import ConfigError, ForgedError
 from forged.evaluation import jsonl_set, loading, settings, stores, trial
 from forged.evaluation.dataset import Dataset, DatasetError
@@ -34,9 +33,7 @@ _HEAD: tuple[str, ...] = (
     *("set", "model", "strategy", "legs", "store", "kind"),
     *("queries", "R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "mem@10", "off-topic", "failed"),
 )
-_WORDS = 6  # columns of words; the rest are numbers
 _NONE = "-"
-_BAR_CELLS = 30
 
 
 class Measurement(msgspec.Struct, frozen=True):
@@ -47,14 +44,6 @@ class Measurement(msgspec.Struct, frozen=True):
     strategy: str
     store_size: int | None
     outcome: Outcome
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """What is to be measured: every set with every subject, as it is or in every store size."""
-
-    sets: tuple[Dataset, ...]
-    subjects: tuple[Prepared, ...]
-    store_sizes: tuple[int | None, ...]
 
 
 @click.command("eval", no_args_is_help=True)
@@ -120,18 +109,14 @@ def eval_command(
     """
     changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
     try:
-        plan = Plan(
-            sets=_sets(call, paths, off_topic, split),
-            subjects=tuple(
-                settings.prepare(Subject(model, strategy, changed), call.environ)
-                for model in models
-                for strategy in strategies
-            ),
-            store_sizes=sizes or (None,),
-        )
-        _require_hypotheses(plan.sets, strategies)
+        sets = _sets(call, paths, off_topic, split)
+        subjects = [
+            settings.prepare(Subject(model, strategy, changed), call.environ)
+            for model, strategy in itertools.product(models, strategies)
+        ]
+        _require_hypotheses(sets, strategies)
         with _ended_by_sigterm():
-            done = tuple(_measured(plan, call))
+            done = tuple(_measured(call, sets, subjects, sizes or (None,)))
     except DatasetError as error:
         raise Stop("usage", str(error)) from error
     except ConfigError as error:
@@ -140,7 +125,7 @@ def eval_command(
         raise Stop("unavailable", str(error)) from error
     except ClientError as error:
         raise Stop("unavailable", f"the daemon of the measurement was lost: {error}") from error
-    _say(call, done, split, changed)
+    _show(call, done, split, changed)
 
 
 def _change(text: str) -> tuple[str, str]:
@@ -165,13 +150,16 @@ def _require_hypotheses(sets: Iterable[Dataset], strategies: Iterable[str]) -> N
         raise Stop("usage", f"{lacking} has no recorded hypotheses for the strategy caller")
 
 
-def _measured(plan: Plan, call: Invocation) -> Iterator[Measurement]:
-    bar = Bar(call)
-    for each, size in itertools.product(plan.sets, plan.store_sizes):
-        bar.title = each.name if size is None else f"{each.name}, stores of {size}"
+def _measured(
+    call: Invocation, sets: Iterable[Dataset], subjects: Sequence[Prepared], sizes: Iterable[int | None]
+) -> Iterator[Measurement]:
+    """Every set with every subject, as it is (None) or in every store size."""
+    bar = Bar(call.redraws(sys.stderr) and not call.as_json)
+    for each, size in itertools.product(sets, sizes):
+        title = each.name if size is None else f"{each.name}, stores of {size}"
         world = stores.whole(each) if size is None else stores.small(each, size)
         try:
-            for subject, outcome in trial.run(world, plan.subjects, bar.draw):
+            for subject, outcome in trial.run(world, subjects, functools.partial(draw, bar, title)):
                 yield Measurement(each.name, subject.model, subject.strategy, size, outcome)
         finally:
             bar.wipe()
@@ -191,45 +179,20 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class Bar:
-    """Progress on stderr: one line that is redrawn; where no terminal is, only what nobody expects."""
-
-    def __init__(self, call: Invocation) -> None:
-        self.title = ""
-        self._told = ""
-        self._on = sys.stderr.isatty() and call.environ.get("TERM") != "dumb" and not call.as_json
-
-    def draw(self, doing: str, done: int, total: int) -> None:
-        if not self._on:
-            self._tell_wait(doing)
-            return
-        full = _BAR_CELLS * done // total if total else 0
-        bar = "#" * full + "." * (_BAR_CELLS - full)
-        count = f" {done:,}/{total:,}" if total else ""
-        sys.stderr.write(f"\r[{bar}] {escape_line(self.title)}: {doing}{count}\x1b[K")
-        sys.stderr.flush()
-
-    def _tell_wait(self, doing: str) -> None:
-        if doing == trial.LEARNING and self._told != self.title:
-            self._told = self.title
-            tell(f"{escape_line(self.title)}: waiting, {doing}")
-
-    def wipe(self) -> None:
-        if self._on:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
+    """Draw a step of a measurement; where no bar is, only a wait that nobody expects is told."""
+    bar.draw(f"{title}: {doing}", done, total)
+    if doing == trial.LEARNING:
+        bar.tell_instead(f"{title}: waiting, {doing}", once=title)
 
 
-def _say(
+def _show(
     call: Invocation, done: Sequence[Measurement], split: str, changes: Sequence[tuple[str, str]]
 ) -> None:
-    if call.as_json:
-        shown = {key: value for key, value in changes if not key.endswith("api_key")}
-        about = {"split": split, "top_k": settings.TOP_K, "seed": stores.SEED, "changes": shown}
-        say_json({**about, "measurements": done})
-        return
-    say("\n".join(table(done)))
-    for each in done:
+    shown = {key: value for key, value in changes if not key.endswith("api_key")}
+    about = {"split": split, "top_k": settings.TOP_K, "seed": stores.SEED, "changes": shown}
+    show(call, {**about, "measurements": done}, table(done))
+    for each in () if call.as_json else done:
         for failure in each.outcome.failures:
             tell(f"{each.set} {each.model} {each.strategy}: {failure.count} times {failure.reason}")
 
@@ -241,14 +204,7 @@ def table(done: Sequence[Measurement]) -> list[str]:
         rows.append(_row(each, each.outcome.total))
         if each.store_size is None:
             rows += [_row(each, kind) for kind in each.outcome.kinds]
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return columns(
-        (
-            *row[:_WORDS],
-            *(cell.rjust(width) for cell, width in zip(row[_WORDS:], widths[_WORDS:], strict=True)),
-        )
-        for row in rows
-    )
+    return columns(rows, numbers_from=_HEAD.index("queries"))
 
 
 def _row(each: Measurement, scores: Summary) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Exit codes of forgectl, and the one exception that ends a verb early.
+"""How a call of forgectl ends: its exit codes, which follow sysexits and the LSB status code.
 
-Codes follow sysexits and the LSB status code, so that a script can tell "try again" from "ask a person".
-The same words stand in the JSON error object and in the wire contract (design.md section 10).
+So a script can tell "try again" from "ask a person". The words that stand for them are those of the wire's
+`failed` reply and of the JSON error object.
 """
 
 from __future__ import annotations
@@ -29,16 +29,10 @@ EXPLAINED = (
 )
 
 _BY_WORD = {
+    **dict.fromkeys(("invalid", "usage", "frame_too_large"), USAGE),
+    **dict.fromkeys(("not_found", "conflict", "declined"), NOT_DONE),
+    **dict.fromkeys(("timeout", "not_ready", "busy"), TRY_AGAIN),
     "not_running": NOT_RUNNING,
-    "invalid": USAGE,
-    "usage": USAGE,
-    "frame_too_large": USAGE,
-    "not_found": NOT_DONE,
-    "conflict": NOT_DONE,
-    "declined": NOT_DONE,
-    "timeout": TRY_AGAIN,
-    "not_ready": TRY_AGAIN,
-    "busy": TRY_AGAIN,
     "not_permitted": NOT_PERMITTED,
     "configuration": CONFIGURATION,
 }

@@ -22,17 +22,8 @@ _PATIENCE_S = 0.5
 _MOST_BYTES = 4096
 
 
-class Plain:
-    """A command line in plain form: `message` is retrieve's, and empty for the other verbs."""
-
-    __slots__ = ("as_json", "message", "verb")
-
-    def __init__(self, verb: str, message: str, as_json: bool) -> None:
-        self.verb, self.message, self.as_json = verb, message, as_json
-
-
-def parse(arguments: Sequence[str]) -> Plain | None:
-    """The plain form of a command line, or None when click must judge it."""
+def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
+    """Verb, message (of retrieve) and whether JSON is wanted; None when click must judge the command line."""
     if not arguments or arguments[0] not in {"ping", "status", "retrieve"}:
         return None
     words = [word for word in arguments[1:] if word != "--json"]
@@ -40,7 +31,7 @@ def parse(arguments: Sequence[str]) -> Plain | None:
         return None
     if len(words) != (arguments[0] == "retrieve"):
         return None
-    return Plain(arguments[0], words[0] if words else "", "--json" in arguments)
+    return arguments[0], "".join(words), "--json" in arguments
 
 
 def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) -> int | None:
@@ -48,34 +39,33 @@ def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) ->
     plain = parse(arguments)
     if plain is None:
         return None
-    if plain.verb == "ping" and _pong_arrives(environ):
-        return _say_pong(plain)
-    return _run_verb(plain, directory, environ)
+    verb, message, as_json = plain
+    if verb == "ping" and _pong_arrives(environ):
+        return _say_pong(as_json)
+    return _run_verb(verb, message, as_json, directory, environ)
 
 
-def _run_verb(plain: Plain, directory: str, environ: Mapping[str, str]) -> int:
+def _run_verb(verb: str, message: str, as_json: bool, directory: str, environ: Mapping[str, str]) -> int:
     import msgspec  # noqa: PLC0415 - costs more than all of the above
 
-    from forged.cli import exits, invocation, output, plain_verbs  # noqa: PLC0415
+    from forged.cli import call, exits, plain_verbs  # noqa: PLC0415
 
-    call = invocation.of_process(directory, environ)
-    call = msgspec.structs.replace(call, as_json=plain.as_json)
+    plain = msgspec.structs.replace(call.of_process(directory, environ), as_json=as_json)
     try:
-        if plain.verb == "ping":
-            plain_verbs.ping(call)
-        elif plain.verb == "status":
-            plain_verbs.status(call)
+        if verb == "ping":
+            plain_verbs.ping(plain)
+        elif verb == "status":
+            plain_verbs.status(plain)
         else:
-            asked = plain_verbs.Asked(messages=plain_verbs.user_message(plain.message))
-            plain_verbs.retrieve(call, asked)
+            plain_verbs.retrieve(plain, plain_verbs.user_message(message))
     except exits.Stop as stop:
-        return output.report(stop, as_json=call.as_json)
+        return call.report(stop, as_json=as_json)
     return exits.OK
 
 
-def _say_pong(plain: Plain) -> int | None:
+def _say_pong(as_json: bool) -> int | None:
     try:
-        sys.stdout.write((PONG_JSON if plain.as_json else "pong") + "\n")
+        sys.stdout.write((PONG_JSON if as_json else "pong") + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         return None  # the long way meets it again and ends as it should

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from forged.cli.escape import escape, escape_line
-from forged.cli.output import Painter
-from forged.cli.spans import columns, counted
+from forged.cli.terminal import Painter, columns, counted, escape, escape_line, listed, shown_fields
 from forged_client.protocol import Chain, Explained, Hit, MemoryRecord
 
 _CELL_CHARS = 80
@@ -41,7 +39,7 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
         "root": memory.root,
         "supersedes": memory.supersedes or "",
     }
-    yield from (f"{name} {escape_line(value)}" for name, value in fields.items() if value)
+    yield from shown_fields(fields)
     for edge in memory.related:
         yield f"{escape_line(edge.relationship)} {escape_line(edge.id)}"
     yield ""
@@ -62,7 +60,7 @@ def chain_table(chain: Chain) -> Iterator[str]:
         for memory in chain.memories
     )
     if chain.flags:
-        yield f"odd about this chain: {', '.join(map(escape_line, chain.flags))}"
+        yield f"odd about this chain: {listed(chain.flags)}"
 
 
 def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
@@ -104,7 +102,7 @@ def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
         yield ""
         yield from _ranking(found)
     if found.far_ids:
-        yield f"left out, as far below the best: {', '.join(map(escape_line, found.far_ids))}"
+        yield f"left out, as far below the best: {listed(found.far_ids)}"
 
 
 def _occasion(found: Explained, query: str) -> str:

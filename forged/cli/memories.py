@@ -1,18 +1,29 @@
-"""`forgectl list`, `show` and `history`: the memories that a workspace sees."""
+"""`forgectl list`, `show`, `history`, `remember` and `forget`: the memories that a workspace sees."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
-from forged.cli.commands import asks
-from forged.cli.exits import NOT_DONE, Stop
-from forged.cli.invocation import Invocation
-from forged.cli.link import check_read, daemon
+from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found
+from forged.cli.commands import asks, min_generation_option
+from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.listing import chain_table, memory_page, memory_table
-from forged.cli.output import painter, say, say_json, tell
-from forged_client.protocol import Memories
+from forged.cli.terminal import counted, escape_line, listed, tell
+from forged_client.client import Client
+from forged_client.protocol import (
+    Edge,
+    Forget,
+    Forgotten,
+    GetMemories,
+    History,
+    ListMemories,
+    Remember,
+    Remembered,
+)
 
 
 @click.command("list")
@@ -21,76 +32,104 @@ from forged_client.protocol import Memories
 @click.option("--all-versions", is_flag=True, help="Superseded memories too.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many of the newest.")
-@click.option("--min-generation", default="", metavar="TOKEN", help="Wait until this write is visible.")
+@min_generation_option
 @asks
-def list_command(
-    call: Invocation,
-    *,
-    scope: str,
-    category: str,
-    all_versions: bool,
-    limit: int,
-    offset: int,
-    min_generation: str,
-) -> None:
+def list_command(call: Invocation, **fields: Any) -> None:
     """List the memories of this workspace, newest first."""
-    with daemon(call) as client:
-        found = client.list(
-            call.workspace,
-            scope=scope,
-            category=category,
-            all_versions=all_versions,
-            limit=limit,
-            offset=offset,
-            min_generation=min_generation,
-        )
-    check_read(found)
+    request = ListMemories(workspace=call.workspace, **fields)
+    found = ask(call, request)
+    show(call, found, memory_table(found.memories))
     if call.as_json:
-        say_json(found)
         return
-    if found.memories:
-        say("\n".join(memory_table(found.memories)))
-    left = found.total - offset - len(found.memories)
+    left = found.total - request.offset - len(found.memories)
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.total:
-        tell("no memory of this scope and category" if scope or category else "no memories")
+        tell("no memory of this scope and category" if request.scope or request.category else "no memories")
 
 
 @click.command("show")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--min-generation", default="", metavar="TOKEN", help="Wait until this write is visible.")
+@min_generation_option
 @asks
-def show_command(call: Invocation, *, ids: tuple[str, ...], min_generation: str) -> None:
+def show_command(call: Invocation, **fields: Any) -> None:
     """Print memories whole. Ids that are not there are named; the exit code is then 1."""
-    with daemon(call) as client:
-        found = client.get(call.workspace, ids, min_generation=min_generation)
-    check_read(found)
-    if call.as_json and found.memories:
-        say_json(found)
-        sys.exit(NOT_DONE if found.missing else 0)
-    _say_pages(call, found)
-    if found.missing:
-        raise Stop("not_found", f"no memory {', '.join(found.missing)} in this workspace")
+    found = ask(call, GetMemories(workspace=call.workspace, **fields))
+    pages = ["\n".join(memory_page(memory, call.paint)) for memory in found.memories]
+    missing = f"no memory {', '.join(found.missing)} in this workspace"
+    show_found(call, found, pages, missing)
 
 
 @click.command("history")
 @click.argument("memory_id", metavar="ID")
-@click.option("--min-generation", default="", metavar="TOKEN", help="Wait until this write is visible.")
+@min_generation_option
 @asks
-def history_command(call: Invocation, *, memory_id: str, min_generation: str) -> None:
+def history_command(call: Invocation, **fields: Any) -> None:
     """Show the versions of a memory, oldest first; `*` marks the newest."""
+    chain = ask(call, History(workspace=call.workspace, **fields))
+    show(call, chain, chain_table(chain))
+
+
+@click.command("remember")
+@click.argument("text")
+@click.option("--scope", default="repo", show_default=True, help="Who it is for: repo or user.")
+@click.option("--category", default="user-facts", show_default=True, help="What it is about.")
+@click.option("--supersedes", default="", metavar="ID", help="Memory that this one replaces.")
+@click.option("--related", multiple=True, metavar="ID[:RELATIONSHIP]", help="Link to a memory; repeatable.")
+@asks
+def remember_command(call: Invocation, *, text: str, related: tuple[str, ...], **fields: Any) -> None:
+    """Write one memory, durably; `-` reads its text from stdin."""
+    content = sys.stdin.read() if text == "-" else text
+    edges = tuple(map(_edge, related))
+    request = Remember(workspace=call.workspace, content=content, related=edges, **fields)
+    written = ask(call, request, check_done)
+    show(call, written, _written(written))
+
+
+@click.command("forget")
+@click.argument("memory_id", metavar="ID")
+@click.option("--version", "version_only", is_flag=True, help="Only this version, not the whole chain.")
+@click.option("--now", "erase_now", is_flag=True, help="Erase at once instead of 7 days in the trash.")
+@yes_option
+@asks
+def forget_command(call: Invocation, *, yes: bool, **fields: Any) -> None:
+    """Take a memory and its older versions away; the receipt says what forged cannot reach."""
+    request = Forget(workspace=call.workspace, **fields)
+    if not yes:
+        require_answer(call, "forget")
     with daemon(call) as client:
-        chain = client.history(call.workspace, memory_id, min_generation=min_generation)
-    check_read(chain)
-    if call.as_json:
-        say_json(chain)
-    elif chain.memories:
-        say("\n".join(chain_table(chain)))
+        if not yes:
+            _confirm(client, request)
+        gone = client.ask(request)
+    check_done(gone)
+    show(call, gone, _receipt(gone))
+    if gone.unreachable and not call.as_json:
+        tell("what is not reached must be removed by hand")
 
 
-def _say_pages(call: Invocation, found: Memories) -> None:
-    pages = ("\n".join(memory_page(memory, painter(call))) for memory in found.memories)
-    text = "\n\n".join(pages)
-    if text:
-        say(text)
+def _edge(text: str) -> Edge:
+    memory_id, colon, relationship = text.partition(":")
+    return Edge(memory_id, relationship) if colon else Edge(memory_id)
+
+
+def _written(written: Remembered) -> Iterator[str]:
+    yield f"remembered {escape_line(written.memory_id)}, version {written.version}"
+    yield f"path {escape_line(written.path)}"
+    yield f"generation {escape_line(written.generation)}"
+
+
+def _confirm(client: Client, request: Forget) -> None:
+    """Show what would go and ask. Raises Stop when the answer is no."""
+    chain = client.ask(History(workspace=request.workspace, memory_id=request.memory_id))
+    check_done(chain)
+    what = "this version" if request.version_only else counted(len(chain.memories), "version")
+    where = "erase it for ever" if request.erase_now else "move it to the trash for 7 days"
+    question = f"Forget {escape_line(request.memory_id)} ({what}) and {where}?"
+    confirm(chain_table(chain), question, declined="nothing was forgotten")
+
+
+def _receipt(gone: Forgotten) -> Iterator[str]:
+    yield f"forgotten: {listed(gone.ids)}"
+    yield f"in the trash for 7 days: {escape_line(gone.trash)}" if gone.trash else "erased"
+    yield from (f"not reached: {escape_line(place)}" for place in gone.unreachable)
+    yield f"generation {escape_line(gone.generation)}"

@@ -6,57 +6,32 @@ call the same functions, so both ways print the same bytes.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from forged.cli.invocation import Invocation
-from forged.cli.link import check_read, daemon
-from forged.cli.output import painter, say, say_exactly, say_json
+from forged.cli.call import Invocation, ask, check_read, daemon, show
 from forged.cli.status import status_lines
-from forged_client.protocol import Message
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What `retrieve` was asked; `budget_tokens` None is the configured budget."""
-
-    messages: tuple[Message, ...] = ()
-    hypotheses: tuple[str, ...] = ()
-    session_id: str = ""
-    turn_id: str = ""
-    budget_tokens: int | None = None
+from forged.cli.terminal import say_exactly, say_json
+from forged_client.protocol import Message, Ping, Status
 
 
 def ping(call: Invocation) -> None:
-    with daemon(call) as client:
-        reply = client.ping()
-    check_read(reply)
-    if call.as_json:
-        say_json(reply)
-    else:
-        say("pong")
+    show(call, ask(call, Ping()), ("pong",))
 
 
 def status(call: Invocation) -> None:
     """One status report; never starts a daemon, because looking must not change what is seen."""
     with daemon(msgspec.structs.replace(call, autostart=False)) as client:
-        report = client.status(call.workspace)
+        report = client.ask(Status(workspace=call.workspace))
     check_read(msgspec.structs.replace(report, reason=""))  # its reason is part of the report
-    if call.as_json:
-        say_json(report)
-    else:
-        say("\n".join(status_lines(report, painter(call))))
+    show(call, report, status_lines(report, call.paint))
 
 
-def retrieve(call: Invocation, asked: Asked) -> None:
-    """Print the injection, exactly; nothing when there is none."""
+def retrieve(call: Invocation, messages: tuple[Message, ...], **options: Any) -> None:
+    """Print the injection, exactly; nothing when there is none. `options` are fields of the request."""
     with daemon(call) as client:
-        reply = client.retrieve(
-            call.workspace,
-            asked.messages,
-            session_id=asked.session_id,
-            turn_id=asked.turn_id,
-            hypotheses=asked.hypotheses,
-            token_budget=asked.budget_tokens,
-        )
+        reply = client.retrieve(call.workspace, messages, **options)
     check_read(reply)
     if call.as_json:
         say_json(reply)

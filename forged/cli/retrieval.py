@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 import msgspec
 
 from forged.cli import plain_verbs
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, ask, check_read, daemon, show
+from forged.cli.commands import asks, min_generation_option
 from forged.cli.exits import Stop
-from forged.cli.invocation import Invocation
-from forged.cli.link import check_read, daemon
 from forged.cli.listing import explanation, hit_lines
-from forged.cli.output import painter, say, say_json, tell
-from forged_client.protocol import Message
+from forged.cli.terminal import tell
+from forged_client.protocol import Message, Search, Why
 
 _conversation = msgspec.json.Decoder(tuple[Message, ...])
 
@@ -22,55 +22,45 @@ _conversation = msgspec.json.Decoder(tuple[Message, ...])
 @click.command("search")
 @click.argument("query")
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
-@click.option("--min-generation", default="", metavar="TOKEN", help="Wait until this write is visible.")
+@min_generation_option
 @asks
-def search_command(call: Invocation, *, query: str, limit: int, min_generation: str) -> None:
+def search_command(call: Invocation, **fields: Any) -> None:
     """Find memories by text, best first."""
-    with daemon(call) as client:
-        found = client.search(call.workspace, query, limit=limit, min_generation=min_generation)
-    check_read(found)
-    if call.as_json:
-        say_json(found)
-    elif found.memories:
-        say("\n".join(hit_lines(found.memories, painter(call))))
-    elif not found.reason:
+    found = ask(call, Search(workspace=call.workspace, **fields))
+    show(call, found, hit_lines(found.memories, call.paint))
+    if not (call.as_json or found.memories or found.reason):
         tell("nothing found")
 
 
 @click.command("retrieve")
 @click.argument("message", required=False)
-@click.option("--session", default="", metavar="ID", help="Session to note this injection for.")
-@click.option("--turn", default="", metavar="ID", help="Turn; the same turn is answered from the cache.")
-@click.option("--hypothesis", multiple=True, metavar="TEXT", help="Sentence a memory might hold; repeatable.")
-@click.option("--budget", type=click.IntRange(0), metavar="TOKENS", help="Most tokens; 0 is no limit.")
+@click.option("--session", "session_id", default="", metavar="ID", help="Session to note this injection for.")
+@click.option(
+    "--turn", "turn_id", default="", metavar="ID", help="Turn; the same turn is answered from the cache."
+)
+@click.option(
+    "--hypothesis",
+    "hypotheses",
+    multiple=True,
+    metavar="TEXT",
+    help="Sentence a memory might hold; repeatable.",
+)
+@click.option(
+    "--budget", "token_budget", type=click.IntRange(0), metavar="TOKENS", help="Most tokens; 0 is no limit."
+)
 @click.option(
     "--stdin-json", is_flag=True, help="Read the conversation from stdin: a JSON array of messages."
 )
 @asks
-def retrieve_command(
-    call: Invocation,
-    *,
-    message: str | None,
-    session: str,
-    turn: str,
-    hypothesis: tuple[str, ...],
-    budget: int | None,
-    stdin_json: bool,
-) -> None:
+def retrieve_command(call: Invocation, *, message: str | None, stdin_json: bool, **fields: Any) -> None:
     """Print the injection for a message, exactly as an agent gets it; `-` reads the message from stdin.
 
     Controls and hidden characters are shown and not printed, in a pipe too; --json has the exact text.
     """
-    asked = plain_verbs.Asked(
-        messages=_messages(message, stdin_json),
-        hypotheses=hypothesis,
-        session_id=session,
-        turn_id=turn,
-        budget_tokens=budget,
-    )
-    if not asked.messages and not hypothesis:
+    messages = _messages(message, stdin_json)
+    if not messages and not fields["hypotheses"]:
         raise Stop("usage", "say a MESSAGE, or --hypothesis, or --stdin-json")
-    plain_verbs.retrieve(call, asked)
+    plain_verbs.retrieve(call, messages, **fields)
 
 
 @click.command("why")
@@ -82,13 +72,10 @@ def why_command(call: Invocation, *, query: str, session: str) -> None:
     if query and session:
         raise Stop("usage", "give a QUERY or --session, not both")
     with daemon(call) as client:
-        found = client.why(call.workspace, session_id=session, query=query)
+        found = client.ask(Why(workspace=call.workspace, session_id=session, query=query))
     if call.as_json or not found.at:
         check_read(found)
-    if call.as_json:
-        say_json(found)
-    elif found.at:
-        say("\n".join(explanation(found, query, painter(call))))
+    show(call, found, explanation(found, query, call.paint) if found.at else ())
 
 
 def _messages(message: str | None, stdin_json: bool) -> tuple[Message, ...]:

@@ -1,18 +1,21 @@
 """The status report as a person reads it: state first, then each root and capture with what is wrong there.
 
-Plain functions from a reply to lines, so that the fast path and click print the same text.
+Functions from a reply to lines, so that the fast path and click print the same text. Whoever's turns are not
+kept notices it weeks later, by what is missing: a state in which nothing is kept is therefore written in
+capitals and with its reason, which is loud also where there is no colour.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import datetime
 
-from forged.cli.capture_status import capture_lines
-from forged.cli.escape import escape_line
-from forged.cli.output import Painter
-from forged.cli.spans import counted, span
-from forged_client.protocol import RootReport, StatusReport
+from forged.cli.terminal import Painter, counted, escape_line, span
+from forged_client.protocol import CaptureReport, RootReport, StatusReport
+
+EVERYWHERE = "*"
+"""Stands for all repositories in a list of what is paused."""
 
 _PROBLEMS_SHOWN = 10
 _PLAIN = Painter()
@@ -22,9 +25,13 @@ _LEARNS = {
     "failing": "words decide what is injected, as everyday messages could not be embedded",
 }
 
+_LOUD = {"off": "warn", "paused": "warn", "waiting": "warn", "failing": "bad"}
+# Fields of the report that are shown by their own names, where they are not zero.
+_COUNTERS = ("coalesced", "rejected", "replaced", "duplicates", "invalid", "redacted", "failures")
+
 
 def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
-    """The whole report. A state other than ok is loud, and still no error (B13)."""
+    """The whole report. A state other than ok is loud, and still no error."""
     yield _headline(report, paint)
     yield f"  {_process(report)}"
     yield f"  {_models(report)}"
@@ -122,3 +129,75 @@ def _counters(report: StatusReport, paint: Painter) -> Iterator[str]:
     if told:
         yield ""
         yield f"{paint('strong', 'counted since start')}: {', '.join(told)}"
+
+
+# --- capture -------------------------------------------------------------------------------------------
+
+
+def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator[str]:
+    """State and classifier, then results, then troubles; `now` is Unix seconds."""
+    yield _capture_headline(report, paint)
+    yield f"  {_capture_results(report, now)}"
+    if report.in_hand:
+        yield f"  in hand: {escape_line(report.in_hand)} for {span(report.in_hand_age_s)}"
+    if waiting := _captures_waiting(report):
+        yield f"  waiting: {waiting}"
+    if report.last_error:
+        yield f"  {paint('bad', 'last error:')} {escape_line(report.last_error)}"
+    if report.dead:
+        dead = f"{counted(report.dead, 'event')} given up; `forgectl dead list` says why"
+        yield f"  {paint('warn', 'dead:')} {dead}"
+    if report.paused:
+        yield f"  {paint('warn', 'paused:')} {', '.join(map(paused_place, report.paused))}"
+    if told := _capture_counts(report):
+        yield f"  counted since start: {told}"
+
+
+def paused_place(place: str) -> str:
+    """A place of a list of what is paused, for a person."""
+    return "everywhere" if place == EVERYWHERE else escape_line(place)
+
+
+def _capture_headline(report: CaptureReport, paint: Painter) -> str:
+    state = escape_line(report.state)
+    shown = paint(_LOUD[state], state.upper()) if state in _LOUD else paint("good", state)
+    classifier = f"  {escape_line(report.classifier)}" if report.classifier else ""
+    reason = f": {escape_line(report.reason)}" if report.reason else ""
+    return f"{shown}  capture{classifier}{reason}"
+
+
+def _capture_results(report: CaptureReport, now: float) -> str:
+    memories = counted(report.memories, "memory", "memories")
+    restarts = f", {counted(report.worker_restarts, 'restart')}" if report.worker_restarts else ""
+    facts = (
+        f"{memories} from {counted(report.finished, 'event')}",
+        f"last success {_ago(report.last_success, now)}" if report.last_success else "no success yet",
+        _tokens(report),
+        f"worker pid {report.worker_pid}{restarts}" if report.worker_pid else f"no worker{restarts}",
+    )
+    return ", ".join(filter(None, facts))
+
+
+def _tokens(report: CaptureReport) -> str:
+    if report.token_limit:
+        return f"{report.tokens_today:,} of {report.token_limit:,} tokens today"
+    return f"{counted(report.tokens_today, 'token')} today" if report.tokens_today else ""
+
+
+def _captures_waiting(report: CaptureReport) -> str:
+    turns = f"{counted(report.turns, 'turn')} in memory" if report.turns else ""
+    size = f" ({counted(report.spool_bytes, 'byte')})" if report.spool_bytes else ""
+    spooled = f"{counted(report.spooled, 'event')} on disk{size}" if report.spooled else ""
+    return ", ".join(filter(None, (turns, spooled)))
+
+
+def _capture_counts(report: CaptureReport) -> str:
+    counts = ((name, getattr(report, name)) for name in _COUNTERS)
+    return ", ".join(f"{name} {count:,}" for name, count in counts if count)
+
+
+def _ago(time: str, now: float) -> str:
+    try:
+        return f"{span(now - datetime.fromisoformat(time).timestamp())} ago"
+    except ValueError:
+        return escape_line(time)

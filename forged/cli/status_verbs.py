@@ -8,8 +8,8 @@ import time
 import click
 
 from forged.cli import plain_verbs
+from forged.cli.call import Invocation
 from forged.cli.commands import asks
-from forged.cli.invocation import Invocation
 
 
 @click.command("status")
@@ -34,7 +34,7 @@ def ping_command(call: Invocation) -> None:
 
 
 def _watch(call: Invocation) -> None:
-    clears = sys.stdout.isatty() and not call.as_json and call.environ.get("TERM") != "dumb"
+    clears = call.redraws(sys.stdout) and not call.as_json
     try:
         while True:
             if clears:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from forged.cli import commands
-from forged.cli.invocation import Invocation
+from forged.cli.call import Invocation
 from tests.support.fake_daemon import FakeDaemon, fake_daemon
 
 

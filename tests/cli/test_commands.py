@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from forged.cli import commands
+from forged.cli.call import Invocation, of_process
 from forged.cli.exits import EXPLAINED
-from forged.cli.invocation import Invocation, of_process
 from forged_client.protocol import ListMemories, Memories, Pong, Rebuild, Search, Status
 from tests.support import reports
 

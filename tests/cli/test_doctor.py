@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.cli import checks
+from forged.cli.doctor import checks
 from forged_client.protocol import Hello, Status, Welcome
 from tests.support import reports
 from tests.support.models import LOCAL_MODEL, hide, plant

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from forged.cli.evaluating import Bar, Measurement, table
-from forged.cli.invocation import Invocation
+from forged.cli.call import Invocation
+from forged.cli.evaluating import Measurement, draw, table
+from forged.cli.terminal import Bar
 from forged.evaluation.dataset import Item, Query
 from forged.evaluation.scores import judge, summary
 from forged.evaluation.trial import LEARNING, Failure, OffTopicCount, Outcome
@@ -75,11 +77,10 @@ def test_json_says_how_it_was_measured_and_has_each_querys_scores(forgectl):
 
 
 def test_without_a_terminal_only_a_wait_that_nobody_expects_is_told_and_once(capsys):
-    bar = Bar(Invocation(workspace="/w", environ={}))
-    bar.title = "life"
+    bar = Bar(Invocation(workspace="/w", environ={}).redraws(sys.stderr))
 
     for step in (("embedding", 1, 2), (LEARNING, 0, 0), (LEARNING, 0, 0), ("asking", 1, 2)):
-        bar.draw(*step)
+        draw(bar, "life", *step)
 
     assert capsys.readouterr().err == f"life: waiting, {LEARNING}\n"
 

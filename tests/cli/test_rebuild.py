@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from forged.cli.invocation import Invocation
+from forged.cli.call import Invocation
 from forged.cli.rebuild import Display
 from forged_client.protocol import Events, Progress, Rebuild, Rebuilt
 from tests.support import reports

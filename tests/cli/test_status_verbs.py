@@ -1,7 +1,7 @@
 import pytest
 
-from forged.cli.capture_status import capture_lines
-from forged.cli.output import Painter
+from forged.cli.status import capture_lines
+from forged.cli.terminal import Painter
 from forged_client.protocol import GateReport, Status
 from tests.support import reports
 

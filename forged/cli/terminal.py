@@ -1,0 +1,199 @@
+"""What forgectl writes: data on stdout, messages on stderr, all of it harmless to a terminal.
+
+Memories, paths and error texts are written by models, repositories and strangers, and a pipe often ends on a
+terminal too. So whatever could move the cursor, set the title or the clipboard, hide text or turn its
+direction is shown instead of obeyed; newline and tab stay. The deny-list is of characters and not of escape
+sequences: sequences have dialects, their first character does not.
+
+A function here that takes a line of data expects it escaped, because colour comes after escaping. JSON is one
+object a line with `schema_version` first. Nothing is raised; a reader that left ends the process with 141.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TextIO
+
+import msgspec
+
+from forged.cli.exits import BROKEN_PIPE
+from forged_client.protocol import Reply
+
+SCHEMA_VERSION = 1
+
+_COLOURS = {"good": "32", "warn": "33", "bad": "31", "strong": "1"}
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+_BAR_CELLS = 30
+
+_DANGEROUS = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f"  # C0 and DEL, without tab and newline
+    "\x80-\x9f"  # C1: one-character CSI, OSC and their kin
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi marks, embeddings, overrides, isolates
+    "\u00ad\u034f\u115f\u1160\u180b-\u180f\u3164\ufeff\uffa0"  # soft hyphen, fillers, joiners
+    "\u200b-\u200d\u2060-\u2065\u206a-\u206f"  # zero width
+    "\u2028\u2029\ufff9-\ufffb"  # line separators, interlinear annotation
+    "\ufe00-\ufe0d\U000e0000-\U000e0fff"  # tags and variation selectors: hidden ASCII (emoji ones stay)
+    "\U0001d173-\U0001d17a"  # invisible musical format
+    "\ud800-\udfff"  # lone surrogates: no encoding can print them
+    "]"
+)
+_DANGEROUS_IN_LINE = re.compile(_DANGEROUS.pattern[:-1] + "\t\n]")
+
+
+def escape(text: str) -> str:
+    """Text for a terminal: controls in caret form (`^[`, `M-^[`), hidden characters as `<U+202E>`."""
+    return _DANGEROUS.sub(_shown, text)
+
+
+def escape_line(text: str) -> str:
+    """The same for one line, where newline and tab would forge a line or a column."""
+    return _DANGEROUS_IN_LINE.sub(_shown, text)
+
+
+def escape_json(encoded: str) -> str:
+    """Encoded JSON with the same characters as hexadecimal escapes: harmless, and the same value."""
+    return _DANGEROUS.sub(_json_escape, encoded)
+
+
+def _shown(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20 or code == 0x7F:
+        return "^" + chr(code ^ 0x40)
+    if code < 0xA0:
+        return "M-^" + chr((code - 0x80) ^ 0x40)
+    return f"<U+{code:04X}>"
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+
+
+# --- words ---------------------------------------------------------------------------------------------
+
+
+class Painter(msgspec.Struct, frozen=True):
+    """Colours words that carry a state, or leaves them alone. What it gets is escaped already."""
+
+    on: bool = False
+
+    def __call__(self, colour: str, text: str) -> str:
+        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self.on else text
+
+
+def span(seconds: float) -> str:
+    """A duration in its largest unit, rounded down: `45 s`, `3 h`."""
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(max(seconds, 0))} s"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 memory`, `2,000 memories`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Foreign names as one line: `a, b`."""
+    return ", ".join(map(escape_line, names))
+
+
+def shown_fields(fields: Mapping[str, str]) -> list[str]:
+    """A line `name value` for each field that has a value."""
+    return [f"{name} {escape_line(value)}" for name, value in fields.items() if value]
+
+
+def columns(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> list[str]:
+    """Rows with aligned cells; numbers, which begin at `numbers_from`, stand to the right.
+
+    A word in the last cell is not padded. Cells hold no escape sequences.
+    """
+    table = [tuple(row) for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+    if numbers_from is None:
+        widths[-1:] = [0]
+    words = slice(numbers_from)
+    numbers = slice(len(widths) if numbers_from is None else numbers_from, None)
+    return [
+        "  ".join(
+            [cell.ljust(width) for cell, width in zip(row[words], widths[words], strict=True)]
+            + [cell.rjust(width) for cell, width in zip(row[numbers], widths[numbers], strict=True)]
+        )
+        for row in table
+    ]
+
+
+# --- streams -------------------------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    """One or several lines of data."""
+    _write(sys.stdout, text + "\n")
+
+
+def say_exactly(text: str) -> None:
+    """Foreign text as data, with nothing added but the line end that a terminal needs."""
+    ended = "" if text.endswith("\n") or not sys.stdout.isatty() else "\n"
+    _write(sys.stdout, escape(text) + ended)
+
+
+def say_json(value: msgspec.Struct | Mapping[str, object]) -> None:
+    """One value as a line of JSON; `type` and `id` of a reply are the wire's business and left out."""
+    fields = dict(msgspec.to_builtins(value))
+    if isinstance(value, Reply):
+        del fields["type"], fields["id"]
+    encoded = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **fields})
+    _write(sys.stdout, escape_json(encoded.decode()) + "\n")
+
+
+def tell(message: str) -> None:
+    """A line for the person, never part of the data; it is escaped here."""
+    _write(sys.stderr, escape_line(message) + "\n")
+
+
+def progress(doing: str, done: int, total: int) -> str:
+    """`embedding 20/40`; without a total only what is done."""
+    return escape_line(doing) + (f" {done:,}/{total:,}" if total else "")
+
+
+class Bar:
+    """Progress on stderr: a line that is drawn over itself, or where that cannot be, lines worth telling."""
+
+    def __init__(self, redraws: bool) -> None:
+        self._redraws = redraws
+        self._last: object = None
+
+    def draw(self, doing: str, done: int, total: int) -> None:
+        if not self._redraws:
+            return
+        full = _BAR_CELLS * done // total if total else 0
+        self._last = "#" * full + "." * (_BAR_CELLS - full)
+        sys.stderr.write(f"\r[{self._last}] {progress(doing, done, total)}\x1b[K")
+        sys.stderr.flush()
+
+    def tell_instead(self, line: str, once: object) -> None:
+        """Where nothing is drawn: a line, unless the one before it was told for the same thing."""
+        if not self._redraws and once != self._last:
+            self._last = once
+            tell(line)
+
+    def wipe(self) -> None:
+        """Leave the cursor on an empty line, if anything was drawn."""
+        if self._redraws and self._last is not None:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # The reader has enough. Python would try once more at exit and complain: give it a place to write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        sys.exit(BROKEN_PIPE)
