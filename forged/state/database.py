@@ -89,7 +89,7 @@ class Database:
                 self._shrink_journal()
             try:
                 return once()
-            except _Full:
+            except _DiskFullError:
                 self._was_full = True
                 self._shrink_journal()
                 return once()
@@ -146,7 +146,7 @@ class Database:
         return await working
 
 
-class _Full(StoreError):
+class _DiskFullError(StoreError):
     """The disk has no room."""
 
 
@@ -248,5 +248,5 @@ def explained(path: str) -> Iterator[None]:
             raise Damaged(f"{path} is damaged: {error}") from error
         number = next((code for start, code in _AS_ERRNO.items() if name.startswith(start)), None)
         why = str(error) if number is None else atomic.why(OSError(number, os.strerror(number)))
-        kind = _Full if number == errno.ENOSPC else StoreError
+        kind = _DiskFullError if number == errno.ENOSPC else StoreError
         raise kind(f"cannot use {path}: {why}") from error
