@@ -5,29 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from forged.capture.rules.words import any_of, forms
+from forged.capture.rules.patterns import patterns
 
-# `old` is what a statement does away with; each form says it in so many words.
-_REPLACES = forms(
-    r"""
-    \b(?:instead of|rather than) <old>(?= *(?:[,;.]|$|\b(?:in|for|here|because|everywhere|when|to|and|now
-        |since|from)\b))
-    \bfrom <old> to \S
-    , (?:and )?not <old>(?= *(?:[,;.]|$|\b(?:in|for|here|because|any ?more)\b))
-    \b(?:don'?t|do not|no longer|not) (?:use|using) <old>\b.*\b(?:any ?more|any longer)\b
-    \bno longer use <old>
-    \breplaced <old> (?:with|by)\s
-    (?:而不是|不用|不要用|不是) ?<old>
-    从 ?<old> ?(?:换到|换成|迁移到|迁到|改用|改成|切换到)
-    """
-)
-# Half a contrast: the line is about a choice, and may be against the very thing that it names.
-_NEGATES = any_of(
-    r"""
-    \b(?:not|never|no|no longer|instead|rather|without|avoid|replaced|dropped|over|from|against)\b
-    n't\b|不|别|而非
-    """
-)
 # Words that something is in use, right before its name.
 _AFFIRMS = (
     r"(?:\b(?:use[sd]?|using|prefers?|preferred|is|are|with|via|in|on|chose|to|by|through)|用|使用|喜欢|是)"
@@ -46,11 +25,11 @@ def replaced(content: str, lines: Sequence[str]) -> int | None:
 
 
 def _given_up(content: str) -> Iterator[str]:
-    matches = (form.search(content) for form in _REPLACES)
+    matches = (form.pattern.search(content) for form in patterns().replacements)
     return (match["old"].strip("`") for match in matches if match is not None)
 
 
 def _affirms(line: str, old: str) -> bool:
     """Whether a line says that `old` is in use, and nothing against anything."""
     named = rf"(?<![\w-])`?{re.escape(old)}`?(?![\w-])"
-    return not _NEGATES.search(line) and re.search(_AFFIRMS + named, line, re.IGNORECASE) is not None
+    return not patterns().denies.search(line) and re.search(_AFFIRMS + named, line, re.IGNORECASE) is not None
