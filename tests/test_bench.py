@@ -20,7 +20,7 @@ from judging import Goal, Outcome, Rounds, Verdict
 from row import Row, measured
 from sampling import interleaved, p99
 
-from forged.files.store import MemoryStore
+from forged.files import Root, scan
 from forged.memory import Scope
 
 HERE = commits.this()
@@ -295,7 +295,7 @@ def test_rows_are_chosen_by_name_all_or_those_that_are_quick():
 def test_the_files_of_the_corpus_are_memories_without_a_problem(tmp_path):
     corpus.write(tmp_path, 5)
 
-    found = MemoryStore(str(tmp_path), Scope.REPO).scan()
+    found = scan(Root(str(tmp_path), Scope.REPO))
 
     assert not found.problems
     assert {memory.id: memory.content for memory in found.memories} == {

@@ -50,10 +50,10 @@ def test_wheel_has_its_licence_types_and_classifiers(wheels, name):
     assert any(file.endswith("/py.typed") for file in names(wheels[name]))
 
 
-def test_server_has_the_manual_the_units_and_the_prompts(wheels):
+def test_server_has_the_manual_the_units_the_prompts_and_the_rules(wheels):
     wanted = {
         file.relative_to(REPO).as_posix()
-        for folder in ("docs", "daemon/units", "text/prompts")
+        for folder in ("docs", "daemon/units", "text/prompts", "capture/rules")
         for file in (REPO / "forged" / folder).iterdir()
         if file.is_file()
     }

@@ -1,9 +1,13 @@
 """The classifier that needs no model: what a person says outright is kept, in the person's own words.
 
-It is the default without a key or a network, so it must never be a nuisance: only sentences of the user, only
-forms that say by themselves that they last (`phrases`), and none that asks, muses, reports or is bound to
-this moment. The rejected alternative, scoring words, keeps half of every conversation. How well it does is
-measured on labelled messages (tests/capture/test_rules.py).
+In: the window of an event and the first lines of known memories. Out: one proposal for each sentence of the
+user that says by itself that it lasts, in order; it supersedes the one memory that it plainly does away with.
+It raises nothing and asks nobody.
+
+It is the default without a key or a network, so it must never be a nuisance: a sentence that asks, muses,
+reports or is bound to this moment is dropped. The rejected alternative, scoring words, keeps half of every
+conversation. The patterns are data, `rules.toml`; how well they do is measured on labelled messages
+(tests/capture/rules/test_engine.py).
 """
 
 from __future__ import annotations
@@ -13,8 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forged.capture.rules import phrases, vetoes
-from forged.capture.rules.leads import TRAILS, Flag, Sentence, without_leads
+from forged.capture.rules.patterns import Flag, patterns
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import REPLACES, replaced
 from forged.capture.values import Classified, KnownMemory, Proposal
@@ -25,6 +28,16 @@ from forged.state import Event
 # with a lead-in, is not looked at, which bounds the cost of every pattern.
 SHORTEST, LONGEST = 12, 600
 _STRAIGHT = str.maketrans("’‘＇", "'''")
+# Lead-ins taken off one sentence at most, which bounds the cost, and what may stand between two of them.
+_MOST_LEAD_INS = 6
+_GAP = " \t-–—"
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """A sentence without its lead-ins, and what those said about it."""
+
+    text: str
+    flags: frozenset[Flag] = frozenset()
 
 
 class RuleClassifier:
@@ -46,25 +59,40 @@ def proposals_in(text: str) -> list[Proposal]:
     """Return what one user message says that lasts."""
     found: list[Proposal | None] = []
     carried: frozenset[Flag] = frozenset()
-    is_local = phrases.LOCAL.search(text) is not None
+    is_local = patterns().local.search(text) is not None
     for raw in sentences(text):
         if len(raw) > 2 * LONGEST:
             continue
-        if found and (vetoes.TAKES_BACK.match(raw) or vetoes.ASKS_FOR_IT.match(raw)):
+        if found and (patterns().takes_back.match(raw) or patterns().asks_for_it.match(raw)):
             found[-1] = None
         straight = raw.translate(_STRAIGHT)
-        sentence = without_leads(straight, carried)
+        sentence = without_lead_ins(straight, carried)
         # "Wrong. Our ids are ...": a sentence that is all lead-in speaks for the next one.
         carried = frozenset() if sentence.text else sentence.flags
         found.append(_judged(sentence, straight, is_local=is_local))
     return [proposal for proposal in found if proposal is not None]
 
 
+def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> Sentence:
+    """Take the lead-ins off the start. `carried` are flags of a sentence before that was nothing else."""
+    flags = set(carried)
+    for _ in range(_MOST_LEAD_INS):
+        found = next(
+            ((lead.flag, match) for lead in patterns().lead_ins if (match := lead.pattern.match(text))), None
+        )
+        if found is None:
+            break
+        flag, match = found
+        flags.add(flag)
+        text = text[match.end() :].lstrip(_GAP)
+    return Sentence(text.strip(), frozenset(flags))
+
+
 def _still_meant(messages: Sequence[str]) -> list[Proposal]:
     """Proposals of all messages but those that the next message takes back."""
     kept: list[list[Proposal]] = []
     for text in messages:
-        if kept and vetoes.TAKES_BACK.match(text.lstrip()):
+        if kept and patterns().takes_back.match(text.lstrip()):
             kept[-1] = []
         kept.append(proposals_in(text))
     return [proposal for found in kept for proposal in found]
@@ -75,7 +103,7 @@ def _judged(sentence: Sentence, raw: str, *, is_local: bool) -> Proposal | None:
     bare = content.rstrip(".。")
     if len(content.encode()) < SHORTEST or len(content) > LONGEST or content.count('"') % 2:
         return None
-    if vetoes.VETO.search(sentence.text) or vetoes.VETO.search(raw):
+    if patterns().veto.search(sentence.text) or patterns().veto.search(raw):
         return None
     category = _category(bare, sentence.flags)
     if category is None:
@@ -85,15 +113,15 @@ def _judged(sentence: Sentence, raw: str, *, is_local: bool) -> Proposal | None:
 
 
 def _category(text: str, flags: frozenset[Flag]) -> Category | None:
-    rule = next((rule for rule in phrases.RULES if rule.pattern.match(text)), None)
-    if (rule is None or not rule.is_order) and vetoes.BUG.search(text):
+    statement = next((one for one in patterns().statements if one.pattern.match(text)), None)
+    if (statement is None or not statement.is_order) and patterns().mishap.search(text):
         return None
     if "correcting" in flags:
-        firm = rule is not None and rule.category in _CORRECTABLE
-        return Category.CORRECTIONS if firm or phrases.CORRECTED.match(text) else None
-    if rule is not None:
-        return rule.category
-    return Category.PROJECT_CONVENTIONS if "firm" in flags and phrases.FIRM.match(text) else None
+        firm = statement is not None and statement.category in _CORRECTABLE
+        return Category.CORRECTIONS if firm or patterns().corrected.match(text) else None
+    if statement is not None:
+        return statement.category
+    return Category.PROJECT_CONVENTIONS if "firm" in flags and patterns().firm.match(text) else None
 
 
 _CORRECTABLE = (Category.PROJECT_CONVENTIONS, Category.CODING_PREFERENCES, Category.CORRECTIONS)
@@ -103,9 +131,9 @@ _ALWAYS_REPO = (Category.PATTERNS, Category.ARCHITECTURAL_DECISIONS)
 def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
     if category is Category.USER_FACTS:
         return Scope.USER
-    if category in _ALWAYS_REPO or is_local or phrases.PROJECT_WORDS.search(text):
+    if category in _ALWAYS_REPO or is_local or patterns().project.search(text):
         return Scope.REPO
-    return Scope.USER if phrases.PERSONAL.match(text) else Scope.REPO
+    return Scope.USER if patterns().personal.match(text) else Scope.REPO
 
 
 def _settled(category: Category, scope: Scope, text: str) -> Category:
@@ -114,14 +142,14 @@ def _settled(category: Category, scope: Scope, text: str) -> Category:
         return Category.PROJECT_CONVENTIONS
     if category is Category.PROJECT_CONVENTIONS and scope is Scope.USER:
         category = Category.CODING_PREFERENCES
-    if category is Category.CODING_PREFERENCES and phrases.SPEECH.search(text):
+    if category is Category.CODING_PREFERENCES and patterns().speech.search(text):
         return Category.USER_FACTS
     return category
 
 
 def _content(text: str) -> str:
     """The sentence as it is kept: capital first letter, full stop, no `please` at the end."""
-    bare = TRAILS.sub("", text.rstrip(" .!;,…。！"))
+    bare = patterns().trailing.sub("", text.rstrip(" .!;,…。！"))
     if not bare:
         return ""
     first = bare.split(maxsplit=1)[0]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from forged.capture.rules.words import any_of, forms
+from forged.capture.rules.patterns import patterns
 
+<<<<<<< HEAD
 # `old` is what a statement does away with; each form says it in so many words.
 REPLACES = forms(
     r"""
@@ -28,6 +29,8 @@ _NEGATES = any_of(
     n't\b|不|别|而非
     """
 )
+=======
+>>>>>>> w-rules
 # Words that something is in use, right before its name.
 _AFFIRMS = (
     r"(?:\b(?:use[sd]?|using|prefers?|preferred|is|are|with|via|in|on|chose|to|by|through)|用|使用|喜欢|是)"
@@ -46,11 +49,15 @@ def replaced(content: str, lines: Sequence[str]) -> int | None:
 
 
 def _given_up(content: str) -> Iterator[str]:
+<<<<<<< HEAD
     matches = (form.search(content) for form in REPLACES)
+=======
+    matches = (form.pattern.search(content) for form in patterns().replacements)
+>>>>>>> w-rules
     return (match["old"].strip("`") for match in matches if match is not None)
 
 
 def _affirms(line: str, old: str) -> bool:
     """Whether a line says that `old` is in use, and nothing against anything."""
     named = rf"(?<![\w-])`?{re.escape(old)}`?(?![\w-])"
-    return not _NEGATES.search(line) and re.search(_AFFIRMS + named, line, re.IGNORECASE) is not None
+    return not patterns().denies.search(line) and re.search(_AFFIRMS + named, line, re.IGNORECASE) is not None

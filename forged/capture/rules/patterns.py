@@ -1,0 +1,93 @@
+"""The patterns of `rules.toml`, compiled; what the tables are for is told there.
+
+`patterns()` reads the file when it is called first, with the first event of a capture worker, and takes some
+70 ms then; nobody else calls it. Raises KeyError for a `{word}` that has no list, re.error for what is no
+regular expression, and msgspec.ValidationError for a table that is missing or has the wrong fields.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from forged.memory import Category
+
+FILE = Path(__file__).with_name("rules.toml")
+
+# What a lead-in says about the statement after it: `firm` makes any statement worth keeping, `correcting`
+# makes one about the project a correction.
+Flag = Literal["", "firm", "correcting"]
+
+
+class LeadIn(msgspec.Struct, frozen=True):
+    """What is stripped from the start of a sentence."""
+
+    pattern: re.Pattern[str]
+    flag: Flag = ""
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """A form of statement. `is_order` tells the agent what to do, so that a mishap in it is no bug report."""
+
+    name: str
+    pattern: re.Pattern[str]
+    category: Category
+    is_order: bool = False
+
+
+class Replacement(msgspec.Struct, frozen=True):
+    """A form of giving something up; the group `old` is what."""
+
+    pattern: re.Pattern[str]
+
+
+class Patterns(msgspec.Struct, frozen=True):
+    """The file. Of a table whose entries differ in nothing but their pattern, one pattern for any of them."""
+
+    lead_ins: tuple[LeadIn, ...] = msgspec.field(name="lead_in")
+    statements: tuple[Statement, ...] = msgspec.field(name="statement")
+    replacements: tuple[Replacement, ...] = msgspec.field(name="replaces")
+    trailing: re.Pattern[str]
+    corrected: re.Pattern[str]
+    firm: re.Pattern[str]
+    project: re.Pattern[str]
+    local: re.Pattern[str]
+    personal: re.Pattern[str]
+    speech: re.Pattern[str]
+    veto: re.Pattern[str]
+    mishap: re.Pattern[str]
+    asks_for_it: re.Pattern[str]
+    takes_back: re.Pattern[str]
+    denies: re.Pattern[str]
+
+
+@functools.cache
+def patterns() -> Patterns:
+    """Return all of them; read once."""
+    file = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    words = word_patterns(file["words"])
+
+    def compiled(_: type, found: str | Sequence[Mapping[str, str]]) -> re.Pattern[str]:
+        texts = [found] if isinstance(found, str) else [entry["pattern"] for entry in found]
+        return re.compile("|".join(f"(?:{fill_in(text, words)})" for text in texts), re.IGNORECASE)
+
+    return msgspec.convert(file, Patterns, dec_hook=compiled)
+
+
+def word_patterns(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return what each word stands for: any one of its list, which may use the words before it."""
+    words: dict[str, str] = {}
+    for name, entries in lists.items():
+        words[name] = fill_in(f"(?:{'|'.join(entries)})", words)
+    return words
+
+
+def fill_in(pattern: str, words: Mapping[str, str]) -> str:
+    """Return a pattern with every `{word}` in it replaced; a count such as `{2,80}` begins with a digit."""
+    return re.sub(r"\{([a-z_]+)\}", lambda found: words[found[1]], pattern)

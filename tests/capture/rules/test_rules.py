@@ -1,0 +1,123 @@
+"""Every rule of rules.toml by its own two examples, and the file as a whole."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+
+import msgspec
+import pytest
+
+from forged.capture.rules.engine import proposals_in, without_lead_ins
+from forged.capture.rules.patterns import FILE, Flag, Patterns, fill_in, patterns, word_patterns
+from forged.memory import Category
+
+# Tables whose patterns are looked for anywhere; those of the others have to match at the start.
+ANYWHERE = {"trailing", "project", "local", "speech", "veto", "mishap", "replaces", "denies"}
+# In these the first that matches is the only one that counts.
+ORDERED = {"lead_in", "statement", "replaces"}
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule as it stands in the file, with nothing left out and nothing else."""
+
+    name: str
+    pattern: str
+    yes: str
+    no: str
+    flag: Flag = ""
+    category: Category | None = None
+    is_order: bool = False
+
+    def matches(self, table: str, text: str) -> bool:
+        pattern = re.compile(fill_in(self.pattern, WORDS), re.IGNORECASE)
+        return bool(pattern.search(text) if table in ANYWHERE else pattern.match(text))
+
+
+def entries() -> dict[str, list[Entry]]:
+    return msgspec.convert(
+        {name: table for name, table in CONTENT.items() if name != "words"}, dict[str, list[Entry]]
+    )
+
+
+CONTENT = tomllib.loads(FILE.read_text(encoding="utf-8"))
+WORDS = word_patterns(CONTENT["words"])
+TABLES = entries()
+RULES = [
+    pytest.param(table, entry, id=f"{table}: {entry.name}") for table in TABLES for entry in TABLES[table]
+]
+
+
+@pytest.mark.parametrize(("table", "entry"), RULES)
+def test_rule_matches_its_example(table, entry):
+    assert entry.matches(table, entry.yes)
+
+
+@pytest.mark.parametrize(("table", "entry"), RULES)
+def test_rule_does_not_match_its_near_miss(table, entry):
+    assert not entry.matches(table, entry.no)
+
+
+@pytest.mark.parametrize(("table", "entry"), RULES)
+def test_no_other_rule_takes_the_example(table, entry):
+    matching = [other.name for other in TABLES[table] if other.matches(table, entry.yes)]
+    assert (matching[:1] if table in ORDERED else matching) == [entry.name]
+
+
+@pytest.mark.parametrize(("table", "entry"), [rule for rule in RULES if rule.values[0] not in ORDERED])
+def test_near_miss_is_let_through_by_the_whole_table(table, entry):
+    assert not [other.name for other in TABLES[table] if other.matches(table, entry.no)]
+
+
+@pytest.mark.parametrize("entry", TABLES["statement"], ids=lambda entry: entry.name)
+def test_example_of_a_statement_is_kept(entry):
+    assert len(proposals_in(entry.yes)) == 1
+
+
+@pytest.mark.parametrize("entry", [*TABLES["veto"], *TABLES["mishap"]], ids=lambda entry: entry.name)
+def test_example_of_a_veto_is_not_kept(entry):
+    assert proposals_in(entry.yes) == []
+
+
+@pytest.mark.parametrize("entry", TABLES["lead_in"], ids=lambda entry: entry.name)
+def test_lead_in_is_taken_off_and_says_what_it_means(entry):
+    sentence = without_lead_ins(entry.yes)
+    assert sentence.text != entry.yes
+    assert sentence.flags == {entry.flag}
+
+
+def test_names_are_unique_within_a_table():
+    for table, found in TABLES.items():
+        assert [name for name, count in Counter(entry.name for entry in found).items() if count > 1] == [], (
+            table
+        )
+
+
+def test_fields_stand_only_where_they_mean_something():
+    for table, found in TABLES.items():
+        assert all((entry.category is not None) == (table == "statement") for entry in found)
+        assert all(not entry.is_order or table == "statement" for entry in found)
+        assert all(not entry.flag or table == "lead_in" for entry in found)
+
+
+def test_every_table_is_used():
+    assert set(TABLES) == {field.encode_name for field in msgspec.structs.fields(Patterns)}
+
+
+def test_every_word_is_used():
+    written = FILE.read_text(encoding="utf-8")
+    assert [word for word in WORDS if f"{{{word}}}" not in written] == []
+
+
+def test_word_without_a_list_is_an_error():
+    with pytest.raises(KeyError):
+        fill_in("we {unheard_of}", WORDS)
+
+
+def test_counts_are_no_words():
+    assert fill_in("a{2} b{2,80} {here}{0,1}", {"here": "(?:x)"}) == "a{2} b{2,80} (?:x){0,1}"
+
+
+def test_patterns_are_read_once():
+    assert patterns() is patterns()
