@@ -19,10 +19,9 @@ import msgspec
 
 from forged.capture.rules.patterns import Flag, patterns
 from forged.capture.rules.prose import sentences
-from forged.capture.rules.replaced import REPLACES, replaced
-from forged.capture.values import Classified, KnownMemory, Proposal
+from forged.capture.rules.replaced import replaced
+from forged.capture.values import Classified, Event, Head, Proposal
 from forged.memory import Category, Scope
-from forged.state import Event
 
 # Bytes of the shortest and characters of the longest sentence worth keeping; one that is longer still, even
 # with a lead-in, is not looked at, which bounds the cost of every pattern.
@@ -44,12 +43,12 @@ class RuleClassifier:
     """`builtin:rules` (Classifier): makes no call and costs nothing."""
 
     async def classify(
-        self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
+        self, event: Event, heads: Sequence[Head], *, deadline: float, attempts: int
     ) -> Classified:
         """Propose the lasting statements of the window's user messages, in their order."""
         del deadline, attempts
         said = _still_meant([utterance.text for utterance in event.window if utterance.role == "user"])
-        return Classified(tuple(_linked(proposal, known) for proposal in _newest(said)))
+        return Classified(tuple(_linked(proposal, heads) for proposal in _newest(said)))
 
     async def aclose(self) -> None:
         pass
@@ -165,16 +164,11 @@ def _is_cjk(text: str) -> bool:
 # --- what a statement replaces ------------------------------------------------------------------------
 
 
-def _linked(proposal: Proposal, known: Sequence[KnownMemory]) -> Proposal:
+def _linked(proposal: Proposal, heads: Sequence[Head]) -> Proposal:
     """Let a proposal supersede the one head of its scope that it plainly does away with."""
-    rivals = [head for head in known if head.scope == proposal.scope]
-    index = _replaced(proposal.content, [head.first_line for head in rivals])
+    rivals = [head for head in heads if head.scope == proposal.scope]
+    index = replaced(proposal.content, [head.first_line for head in rivals])
     return proposal if index is None else msgspec.structs.replace(proposal, supersedes=rivals[index].id)
-
-
-def _replaced(content: str, lines: Sequence[str]) -> int | None:
-    """See `replaced`; most statements do away with nothing."""
-    return replaced(content, lines) if any(form.search(content) for form in REPLACES) else None
 
 
 def _newest(proposals: Sequence[Proposal]) -> list[Proposal]:
@@ -182,7 +176,7 @@ def _newest(proposals: Sequence[Proposal]) -> list[Proposal]:
     kept: list[Proposal] = []
     for proposal in proposals:
         rivals = [other for other in kept if other.scope == proposal.scope]
-        index = _replaced(proposal.content, [rival.content for rival in rivals])
+        index = replaced(proposal.content, [rival.content for rival in rivals])
         if index is not None:
             kept.remove(rivals[index])
         kept.append(proposal)

@@ -7,30 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from forged.capture.rules.patterns import patterns
 
-<<<<<<< HEAD
-# `old` is what a statement does away with; each form says it in so many words.
-REPLACES = forms(
-    r"""
-    \b(?:instead of|rather than) <old>(?= *(?:[,;.]|$|\b(?:in|for|here|because|everywhere|when|to|and|now
-        |since|from)\b))
-    \bfrom <old> to \S
-    , (?:and )?not <old>(?= *(?:[,;.]|$|\b(?:in|for|here|because|any ?more)\b))
-    \b(?:don'?t|do not|no longer|not) (?:use|using) <old>\b.*\b(?:any ?more|any longer)\b
-    \bno longer use <old>
-    \breplaced <old> (?:with|by)\s
-    (?:而不是|不用|不要用|不是) ?<old>
-    从 ?<old> ?(?:换到|换成|迁移到|迁到|改用|改成|切换到)
-    """
-)
-# Half a contrast: the line is about a choice, and may be against the very thing that it names.
-_NEGATES = any_of(
-    r"""
-    \b(?:not|never|no|no longer|instead|rather|without|avoid|replaced|dropped|over|from|against)\b
-    n't\b|不|别|而非
-    """
-)
-=======
->>>>>>> w-rules
 # Words that something is in use, right before its name.
 _AFFIRMS = (
     r"(?:\b(?:use[sd]?|using|prefers?|preferred|is|are|with|via|in|on|chose|to|by|through)|用|使用|喜欢|是)"
@@ -49,11 +25,7 @@ def replaced(content: str, lines: Sequence[str]) -> int | None:
 
 
 def _given_up(content: str) -> Iterator[str]:
-<<<<<<< HEAD
-    matches = (form.search(content) for form in REPLACES)
-=======
     matches = (form.pattern.search(content) for form in patterns().replacements)
->>>>>>> w-rules
     return (match["old"].strip("`") for match in matches if match is not None)
 
 
