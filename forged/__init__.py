@@ -1,3 +1,23 @@
-"""forged: one long-term memory for every coding agent on a machine."""
+"""The version, and how a package's door fetches a name when it is first asked for."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
 
 __version__ = "0.1.0"
+
+
+def door(package: str, places: Mapping[str, str]) -> Callable[[str], object]:
+    """A `__getattr__` for a package whose modules are not all wanted by everybody who imports one of them.
+
+    `places` says in which module of the package each name stands. The capture worker and the quick verbs of
+    forgectl start without numpy, httpx and sqlite this way. Raises AttributeError for any other name.
+    """
+    known = MappingProxyType(dict(places))
+
+    def fetch(name: str) -> object:
+        if name not in known:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{known[name]}"), name)
+
+    return fetch

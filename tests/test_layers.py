@@ -29,12 +29,18 @@ LAYERS = """
 CLOSED = {
     "forged.cli": {"forged", "forged.config", "forged.errors", "forged.evaluation", "forged_client"},
     "forged.evaluation": {
-        *("forged", "forged.config", "forged.errors", "forged.files.frontmatter", "forged.memory"),
-        "forged_client",
+        *("forged", "forged.config", "forged.errors", "forged.files=", "forged.memory", "forged_client"),
     },
-    "forged.map": {"forged.memory", "forged.models=", "forged.text"},
+    "forged.map": {"forged", "forged.memory", "forged.models=", "forged.text"},
     "forged.text": set[str](),
     "forged_client": set[str](),
+}
+# From outside of a package only what its __init__ lists in __all__ may be imported. The modules of a shelf are
+# doors of their own; entries of processes import no more than they need.
+SHELVES = {"forged.text": "pure functions that share nothing"}
+MAY_REACH_BEHIND_DOORS = {
+    "forged.__main__": "entry of the daemon",
+    "forged.capture.worker": "entry of the worker, whose memory counts",
 }
 # One technology, one home.
 HOMES = {
@@ -75,12 +81,14 @@ Modules = dict[str, Path]
 def violations(*packages: Path) -> list[str]:
     """All breaches of the contracts in these package directories, as `file:line: sentence`."""
     modules = {name: file for package in packages for name, file in found(package)}
+    doors = {name: listed(ast.parse(file.read_bytes())) for name, file in modules.items() if name[-1] == "="}
     return [
         f"{file.relative_to(packages[0].parent)}:{line}: {sentence}"
         if file.is_relative_to(packages[0].parent)
         else f"{file}:{line}: {sentence}"
         for name, file in sorted(modules.items())
-        for line, sentence in judged(name, ast.parse(file.read_bytes()), modules)
+        for tree in [ast.parse(file.read_bytes())]
+        for line, sentence in (*judged(name, tree, modules), *intruding(name, tree, doors))
     ]
 
 
@@ -104,6 +112,32 @@ def judged(name: str, tree: ast.Module, modules: Modules) -> Iterator[tuple[int,
                 yield node.lineno, f"{name} reads the current directory ({used})"
         if isinstance(node, ast.ExceptHandler) and swallows(node) and not covered(name, MAY_CATCH_ALL):
             yield node.lineno, f"{name} catches everything"
+
+
+def intruding(name: str, tree: ast.Module, doors: dict[str, frozenset[str]]) -> Iterator[tuple[int, str]]:
+    """Imports from another package of forged that do not go through its door."""
+    if covered(name, MAY_REACH_BEHIND_DOORS):
+        return
+    for node in ast.walk(tree):
+        base = node.module if isinstance(node, ast.ImportFrom) and not node.level else None
+        package = ".".join((base or "").split(".")[:2])
+        if f"{package}=" not in doors or package.count(".") != 1:
+            continue
+        if package in SHELVES or covered(name.removesuffix("="), {package}):
+            continue
+        for alias in node.names:
+            if base != package or alias.name not in doors[f"{package}="]:
+                yield node.lineno, f"{name} takes {alias.name} from {base}, behind the door of {package}"
+
+
+def listed(tree: ast.Module) -> frozenset[str]:
+    """Names in a module's __all__."""
+    lists = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+    )
+    return frozenset(name for value in lists for name in ast.literal_eval(value))
 
 
 def imported(node: ast.AST, name: str, modules: Modules) -> Iterator[str]:
@@ -189,7 +223,9 @@ PLANTED = {
     "forged/errors.py": "import forged.memory",
     "forged/memory.py": "from forged import errors, __version__",
     "forged/files/store.py": "def later():\n    from forged.maps import builder",
+    "forged/files/__init__.py": "from forged.files.store import later\n__all__ = ['later']",
     "forged/files/watcher.py": "import watchfiles._rust_notify",
+    "forged/scopes/resolve.py": "from forged.files import later, watcher\nfrom forged.files.store import later",
     "forged/maps/builder.py": "import httpx\nfrom forged_client.protocol import Hit",
     "forged/stray.py": "",
     "forged/files/roots.py": "import os\nfrom os import environ\nos.getcwd()\nos.environ",
@@ -206,6 +242,7 @@ PLANTED = {
 }
 CAUGHT = [
     "forged/cli/__init__.py:3: forged.cli= imports forged.files.store; forged.cli may not see it",
+    "forged/cli/__init__.py:3: forged.cli= takes store from forged.files, behind the door of forged.files",
     "forged/errors.py:1: forged.errors imports forged.memory, which is not below it",
     "forged/files/roots.py:2: forged.files.roots reads the environment (environ)",
     "forged/files/roots.py:3: forged.files.roots reads the current directory (getcwd)",
@@ -213,9 +250,12 @@ CAUGHT = [
     "forged/files/store.py:2: forged.files.store imports forged.maps.builder, which is not below it",
     "forged/map/chains.py:3: forged.map.chains catches everything",
     "forged/map/chains.py:5: forged.map.chains imports forged.files.roots; forged.map may not see it",
+    "forged/map/chains.py:5: forged.map.chains takes roots from forged.files, behind the door of forged.files",
     "forged/maps/builder.py:1: forged.maps.builder imports httpx, whose home is forged.models.endpoint",
     "forged/maps/builder.py:2: forged.maps.builder imports forged_client, whose home is",
     "forged/retrieval/hyde.py:2: forged.retrieval.hyde imports forged.capture.queue, which is not below it",
+    "forged/scopes/resolve.py:1: forged.scopes.resolve takes watcher from forged.files, behind the door of",
+    "forged/scopes/resolve.py:2: forged.scopes.resolve takes later from forged.files.store, behind the door",
     "forged/stray.py:1: forged.stray has no layer: add it to LAYERS",
     "forged/text/terms.py:1: forged.text.terms imports forged.errors; forged.text may not see it",
     "forged_client/framing.py:1: forged_client.framing imports numpy; the client has msgspec",

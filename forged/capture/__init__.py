@@ -10,3 +10,29 @@
 gives the worker one event and ends it once. What an event comes to is written to the state before the worker
 puts a file in place (ADR-0046). Capture never talks to the indexer: it writes files.
 """
+
+from typing import TYPE_CHECKING
+
+from forged import door
+
+if TYPE_CHECKING:
+    from forged.capture.intake import take_in
+    from forged.capture.service import Pipeline
+    from forged.capture.values import KnownMemory, WorkerSettings
+
+__all__ = [
+    "KnownMemory",
+    "Pipeline",
+    "WorkerSettings",
+    "take_in",
+]
+
+__getattr__ = door(
+    __name__,
+    {
+        "take_in": "intake",
+        "Pipeline": "service",
+        "KnownMemory": "values",
+        "WorkerSettings": "values",
+    },
+)

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Tally
-from forged.files.roots import Root
-from forged.map.chains import link
+from forged.files import Root
+from forged.map import link
 from forged.memory import Category, Memory, Related, Relationship, Trigger, new_id
 from forged.state import Document, Event, digest
 from forged.text.redaction import PLACEHOLDER, redact

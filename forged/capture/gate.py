@@ -9,7 +9,7 @@ stands still in a suspended machine say little about midnight.
 from __future__ import annotations
 
 from forged.capture.values import Failed, Usage
-from forged.models.budget import Breaker, Governor
+from forged.models import Breaker, Governor
 from forged.state import Event
 from forged.text.tokens import BYTES_PER_TOKEN
 

@@ -20,10 +20,10 @@ from forged.capture.gate import Gate
 from forged.capture.queue import CaptureQueue, Change
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import WorkerSettings
-from forged.config.known_models import BUILTIN_RULES
+from forged.config import BUILTIN_RULES
 from forged.counters import Metrics
 from forged.errors import StoreError
-from forged.models.budget import Breaker, Governor
+from forged.models import Breaker, Governor
 from forged.state import DeadEvent, Event, State, Unwanted, texts_of
 
 logger = logging.getLogger(__name__)

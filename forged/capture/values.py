@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from forged.config.known_models import BUILTIN_RULES
-from forged.files.roots import Root
+from forged.config import BUILTIN_RULES
+from forged.files import Root
 from forged.memory import Related, Scope
 from forged.state import Document, Event
 

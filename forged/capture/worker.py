@@ -42,12 +42,9 @@ from forged.capture.values import (
     Usage,
     WorkerSettings,
 )
-from forged.config.known_models import BUILTIN_RULES
+from forged.config import BUILTIN_RULES
 from forged.errors import ConfigError, MemoryExists, ProviderError, StoreError
-from forged.files.roots import Root
-from forged.files.scan import scan
-from forged.files.snapshot import Snapshot
-from forged.files.store import MemoryStore
+from forged.files import MemoryStore, Root, Snapshot, scan
 from forged.memory import Memory, utc_now
 from forged.state import Document
 

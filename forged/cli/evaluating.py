@@ -22,11 +22,23 @@ from forged.cli.commands import reads
 from forged.cli.exits import Stop
 from forged.cli.terminal import Bar, columns, escape_line, tell
 from forged.errors import ConfigError, ForgedError
-from forged.evaluation import jsonl_set, loading, settings, stores, trial
-from forged.evaluation.dataset import Dataset, DatasetError
-from forged.evaluation.scores import Summary
-from forged.evaluation.settings import Prepared, Subject
-from forged.evaluation.trial import Outcome
+from forged.evaluation import (
+    LEARNING,
+    SEED,
+    TOP_K,
+    Dataset,
+    DatasetError,
+    Outcome,
+    Prepared,
+    Subject,
+    Summary,
+    load,
+    load_off_topic,
+    prepare,
+    run,
+    small,
+    whole,
+)
 from forged_client.errors import ClientError
 
 _HEAD: tuple[str, ...] = (
@@ -111,7 +123,7 @@ def eval_command(
     try:
         sets = _sets(call, paths, off_topic, split)
         subjects = [
-            settings.prepare(Subject(model, strategy, changed), call.environ)
+            prepare(Subject(model, strategy, changed), call.environ)
             for model, strategy in itertools.product(models, strategies)
         ]
         _require_hypotheses(sets, strategies)
@@ -137,9 +149,9 @@ def _change(text: str) -> tuple[str, str]:
 
 def _sets(call: Invocation, paths: Iterable[str], off_topic: str | None, split: str) -> tuple[Dataset, ...]:
     here = Path(call.workspace)
-    sets = [loading.load(here / path) for path in paths]
+    sets = [load(here / path) for path in paths]
     if off_topic is not None:
-        messages = jsonl_set.load_off_topic(here / off_topic)
+        messages = load_off_topic(here / off_topic)
         sets = [msgspec.structs.replace(each, off_topic=messages) for each in sets]
     return tuple(each.part(split) for each in sets)
 
@@ -157,9 +169,9 @@ def _measured(
     bar = Bar(call.redraws(sys.stderr) and not call.as_json)
     for each, size in itertools.product(sets, sizes):
         title = each.name if size is None else f"{each.name}, stores of {size}"
-        world = stores.whole(each) if size is None else stores.small(each, size)
+        world = whole(each) if size is None else small(each, size)
         try:
-            for subject, outcome in trial.run(world, subjects, functools.partial(draw, bar, title)):
+            for subject, outcome in run(world, subjects, functools.partial(draw, bar, title)):
                 yield Measurement(each.name, subject.model, subject.strategy, size, outcome)
         finally:
             bar.wipe()
@@ -182,7 +194,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
     """Draw a step of a measurement; where no bar is, only a wait that nobody expects is told."""
     bar.draw(f"{title}: {doing}", done, total)
-    if doing == trial.LEARNING:
+    if doing == LEARNING:
         bar.tell_instead(f"{title}: waiting, {doing}", once=title)
 
 
@@ -190,7 +202,7 @@ def _show(
     call: Invocation, done: Sequence[Measurement], split: str, changes: Sequence[tuple[str, str]]
 ) -> None:
     shown = {key: value for key, value in changes if not key.endswith("api_key")}
-    about = {"split": split, "top_k": settings.TOP_K, "seed": stores.SEED, "changes": shown}
+    about = {"split": split, "top_k": TOP_K, "seed": SEED, "changes": shown}
     show(call, {**about, "measurements": done}, table(done))
     for each in () if call.as_json else done:
         for failure in each.outcome.failures:

@@ -9,8 +9,9 @@ A name is fetched when it is first asked for: the capture worker needs one name 
 paths and addresses would cost it 1.5 MB.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from forged import door
 
 if TYPE_CHECKING:
     from forged.config.installed import Missing, missing, model_folder
@@ -68,14 +69,35 @@ __all__ = [
     "unusable",
 ]
 
-_MODULES = ("known_models", "values", "keys", "installed", "loading", "repository")
-
-
-def __getattr__(name: str) -> object:
-    if name in __all__:
-        for module in _MODULES:
-            found = vars(import_module(f"forged.config.{module}"))
-            if name in found:
-                globals()[name] = found[name]
-                return found[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = door(
+    __name__,
+    {
+        "Missing": "installed",
+        "missing": "installed",
+        "model_folder": "installed",
+        "resolve_key": "keys",
+        "shown_url": "keys",
+        "BUILTIN_LEXICAL": "known_models",
+        "BUILTIN_RULES": "known_models",
+        "DEFAULT_MIN_SCORE": "known_models",
+        "LOCAL": "known_models",
+        "bare_name": "known_models",
+        "known_model": "known_models",
+        "runs_in_process": "known_models",
+        "unusable": "known_models",
+        "config_path": "loading",
+        "load": "loading",
+        "RepoConfig": "repository",
+        "apply": "repository",
+        "repo_identity": "repository",
+        "repo_overrides": "repository",
+        "CaptureConfig": "values",
+        "Config": "values",
+        "LlmConfig": "values",
+        "Loaded": "values",
+        "MemoryConfig": "values",
+        "Setting": "values",
+        "is_loopback": "values",
+        "is_usable_url": "values",
+    },
+)

@@ -28,8 +28,7 @@ from forged.daemon.build import Models, build, choose_models, user_top
 from forged.daemon.handlers import Dispatcher
 from forged.daemon.server import Server
 from forged.errors import ForgedError
-from forged.files import atomic
-from forged.files.roots import Root
+from forged.files import Root, atomic
 from forged.memory import Scope
 from forged_client import address
 

@@ -14,21 +14,24 @@ from functools import partial
 
 import msgspec
 
-from forged.capture.service import Pipeline
-from forged.capture.values import WorkerSettings
-from forged.config import Config, Loaded
-from forged.config.known_models import BUILTIN_LEXICAL, BUILTIN_RULES
+from forged.capture import Pipeline, WorkerSettings
+from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded
 from forged.counters import Metrics
 from forged.daemon import known_memories
 from forged.daemon.handlers import About, Daemon
-from forged.files.roots import Root
-from forged.files.watcher import Watcher
-from forged.maps.indexer import Indexer
-from forged.maps.writer import Writer
-from forged.models import ChatModel, Embedder
-from forged.models.budget import GovernedChat, Governor
-from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
-from forged.retrieval.retriever import Retriever, Tuning
+from forged.files import Root, Watcher
+from forged.maps import Indexer, Writer
+from forged.models import (
+    ChatModel,
+    ClassifierEndpoint,
+    Embedder,
+    GovernedChat,
+    Governor,
+    make_chat_model,
+    make_classifier,
+    make_embedder,
+)
+from forged.retrieval import Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
 from forged_client import address

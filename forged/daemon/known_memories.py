@@ -13,13 +13,12 @@ import sys
 import time
 from collections.abc import Sequence
 
-from forged.capture.values import KnownMemory
+from forged.capture import KnownMemory
 from forged.conversation import last_user_text
 from forged.map import View
-from forged.maps.indexer import Indexer
+from forged.maps import Indexer
 from forged.memory import Memory, time_ns
-from forged.retrieval.retriever import Retriever
-from forged.retrieval.values import Ask
+from forged.retrieval import Ask, Retriever
 from forged.scopes import FileRoots, Sources
 from forged.state import Event
 from forged.text.redaction import redact

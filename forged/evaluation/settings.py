@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from forged import config
-from forged.config.known_models import BUILTIN_LEXICAL
+from forged.config import BUILTIN_LEXICAL
 from forged.errors import ConfigError
 
 CONFIGURED = "configured"

@@ -17,7 +17,7 @@ from random import Random
 import msgspec
 
 from forged.evaluation.dataset import Dataset, Item, Query, Repository, labels_of
-from forged.files import frontmatter
+from forged.files import render
 from forged.memory import Scope
 
 SEED = 20261
@@ -109,4 +109,4 @@ def _write(top: Path, items: Iterable[Item]) -> None:
     directory = top / ".forge" / "memory"
     directory.mkdir(parents=True)
     for item in items:
-        (directory / f"{item.memory.id}.md").write_bytes(frontmatter.render(item.memory))
+        (directory / f"{item.memory.id}.md").write_bytes(render(item.memory))

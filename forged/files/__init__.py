@@ -5,12 +5,19 @@ and removes. Raises WorkspaceError, MemoryFormatError and StoreError. The watche
 as only the daemon needs what it brings along.
 """
 
+from typing import TYPE_CHECKING
+
+from forged import door
+from forged.files import atomic
 from forged.files.frontmatter import parse, read, render
 from forged.files.pace import Pace
 from forged.files.roots import FOLDERS, Root, resolve
 from forged.files.scan import open_folder, scan
 from forged.files.snapshot import Snapshot, printable
 from forged.files.store import MemoryStore, Removed
+
+if TYPE_CHECKING:
+    from forged.files.watcher import Watcher
 
 __all__ = [
     "FOLDERS",
@@ -19,6 +26,8 @@ __all__ = [
     "Removed",
     "Root",
     "Snapshot",
+    "Watcher",
+    "atomic",
     "open_folder",
     "parse",
     "printable",
@@ -27,3 +36,10 @@ __all__ = [
     "resolve",
     "scan",
 ]
+
+__getattr__ = door(
+    __name__,
+    {
+        "Watcher": "watcher",
+    },
+)

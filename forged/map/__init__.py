@@ -8,9 +8,9 @@ Pure functions over values in memory, without any I/O. Only the chains are impor
 worker needs them, and does not need numpy.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from forged import door
 from forged.map.chains import NO_CHAINS, Chains, hops, link
 
 if TYPE_CHECKING:
@@ -43,14 +43,25 @@ __all__ = [
     "threshold",
     "weigh",
 ]
-_MODULES = ("baseline", "dense", "lexical", "relevance", "search", "vector_map")
 
-
-def __getattr__(name: str) -> object:
-    """Import what stands behind a name when it is asked for first."""
-    if name in __all__:
-        for module in _MODULES:
-            found = import_module(f"forged.map.{module}")
-            if name in vars(found):
-                return vars(found)[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = door(
+    __name__,
+    {
+        "Baseline": "baseline",
+        "LEAST_DIMENSION": "baseline",
+        "DenseLeg": "dense",
+        "LexicalLeg": "lexical",
+        "Reading": "relevance",
+        "UNGATED": "relevance",
+        "calibrated": "relevance",
+        "carried": "relevance",
+        "threshold": "relevance",
+        "weigh": "relevance",
+        "Candidate": "search",
+        "Found": "search",
+        "search_maps": "search",
+        "Traits": "vector_map",
+        "VectorMap": "vector_map",
+        "View": "vector_map",
+    },
+)

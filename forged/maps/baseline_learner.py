@@ -12,8 +12,7 @@ import logging
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.map.baseline import LEAST_DIMENSION, Baseline
-from forged.map.dense import DenseLeg
+from forged.map import LEAST_DIMENSION, Baseline, DenseLeg
 from forged.maps.endpoint_pause import EndpointPause
 from forged.models import Embedder
 from forged.text.everyday import MESSAGES

@@ -19,15 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.errors import ProviderError
-from forged.files.pace import Pace
-from forged.files.scan import scan
-from forged.files.snapshot import Snapshot
-from forged.files.store import MemoryStore
-from forged.map import chains
-from forged.map.baseline import Baseline
-from forged.map.chains import NO_CHAINS, Chains
-from forged.map.lexical import LexicalLeg
-from forged.map.vector_map import Traits, VectorMap
+from forged.files import MemoryStore, Pace, Snapshot, scan
+from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Traits, VectorMap, link
 from forged.maps.known_vectors import Known, KnownVectors
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
@@ -220,7 +213,7 @@ class Builder:
         before = self._map.chains if self._map is not None else None
         if before is NO_CHAINS and not any(memories[row].supersedes for row in fresh):
             return NO_CHAINS
-        return chains.link(memories)
+        return link(memories)
 
     def _traits(self, memories: Sequence[Memory], changes: Changes) -> Traits:
         if self._map is None:

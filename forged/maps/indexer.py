@@ -18,8 +18,7 @@ import msgspec
 
 from forged.counters import Metrics
 from forged.errors import ForgedError, ProviderError
-from forged.files.roots import Root
-from forged.files.store import MemoryStore
+from forged.files import MemoryStore, Root
 from forged.maps import malloc_trim
 from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.builder import Accepts, Builder, Draft

@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.errors import ProviderError
-from forged.map import relevance
-from forged.map.baseline import Baseline
-from forged.map.dense import DenseLeg
+from forged.map import Baseline, DenseLeg, calibrated, carried
 from forged.maps.embed_batches import EmbeddingRun
 from forged.maps.vector_cache import VectorCache
 from forged.models import Embedder, Vectors
@@ -109,6 +107,6 @@ def _calibrate(
     if baseline is None or not leg.present or not baseline.fits(leg):
         return
     if before is None:
-        relevance.calibrated(leg, baseline)
+        calibrated(leg, baseline)
     else:
-        relevance.carried(before, places, leg, baseline)
+        carried(before, places, leg, baseline)

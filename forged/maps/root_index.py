@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from forged.files.roots import Root
-from forged.map.vector_map import VectorMap
+from forged.files import Root
+from forged.map import VectorMap
 from forged.maps.builder import Builder
 
 

@@ -15,7 +15,7 @@ from itertools import compress, filterfalse, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map.dense import DenseLeg
+from forged.map import DenseLeg
 from forged.models import Vectors
 
 # A small root may lose all its files to a `git checkout`; this many rows are kept even then (1.5 KB each).

@@ -17,11 +17,8 @@ from collections.abc import Collection
 import msgspec
 
 from forged.errors import MemoryNotFound
-from forged.files import atomic
-from forged.files.roots import Root
-from forged.files.scan import scan
-from forged.files.snapshot import Snapshot
-from forged.map import chains
+from forged.files import Root, Snapshot, atomic, scan
+from forged.map import link
 from forged.maps.root_index import RootIndex
 from forged.memory import Memory
 
@@ -74,7 +71,7 @@ class Writer:
             snapshot = await asyncio.to_thread(_on_disk, index)
             if all(memory.id != memory_id for memory in snapshot.memories):
                 return ()
-            return chains.link(snapshot.memories).chain(memory_id)
+            return link(snapshot.memories).chain(memory_id)
 
     async def remove(self, index: RootIndex, ids: tuple[str, ...], *, erase: bool) -> Gone:
         """Take every file of `ids` away, to the trash or for good. Raises StoreError."""
@@ -114,7 +111,7 @@ class Writer:
             raise MemoryNotFound(
                 f"no memory {wanted!r} in this scope to supersede; `forgectl list` shows what is there"
             )
-        head = current[chains.link(snapshot.memories).head(wanted)]
+        head = current[link(snapshot.memories).head(wanted)]
         return msgspec.structs.replace(draft, supersedes=head.id, version=head.version + 1)
 
     def _lock(self, root: Root) -> asyncio.Lock:

@@ -8,19 +8,53 @@ are imported when one is used; importing this package imports none of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from forged import door
 from forged.models.texts import sendable
+
+if TYPE_CHECKING:
+    from forged.models.budget import Breaker, GovernedChat, Governor
+    from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]
 
-__all__ = ["ChatModel", "Completion", "Embedder", "Enough", "Kind", "Prompt", "Vectors", "sendable"]
+__all__ = [
+    "Breaker",
+    "ChatModel",
+    "ClassifierEndpoint",
+    "Completion",
+    "Embedder",
+    "Enough",
+    "GovernedChat",
+    "Governor",
+    "Kind",
+    "Prompt",
+    "Vectors",
+    "make_chat_model",
+    "make_classifier",
+    "make_embedder",
+    "sendable",
+]
+
+__getattr__ = door(
+    __name__,
+    {
+        "Breaker": "budget",
+        "GovernedChat": "budget",
+        "Governor": "budget",
+        "ClassifierEndpoint": "factory",
+        "make_chat_model": "factory",
+        "make_classifier": "factory",
+        "make_embedder": "factory",
+    },
+)
 
 
 class Prompt(msgspec.Struct, frozen=True):

@@ -12,15 +12,18 @@ from typing import Generic, TypeVar
 import msgspec
 
 from forged.config import (
+    BUILTIN_LEXICAL,
+    BUILTIN_RULES,
+    LOCAL,
     Config,
     is_loopback,
     is_usable_url,
     missing,
     model_folder,
     resolve_key,
+    runs_in_process,
     shown_url,
 )
-from forged.config.known_models import BUILTIN_LEXICAL, BUILTIN_RULES, LOCAL, runs_in_process
 from forged.errors import ConfigError
 from forged.models import ChatModel, Embedder
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from forged.config.known_models import bare_name
+from forged.config import bare_name
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.in_process import Encode, InProcessEmbedder, threads

@@ -13,7 +13,7 @@ import os
 
 import numpy as np
 
-from forged.config.known_models import LOCAL
+from forged.config import LOCAL
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.in_process import Encode, InProcessEmbedder, threads

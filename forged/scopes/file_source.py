@@ -13,10 +13,9 @@ from concurrent.futures import Executor
 
 import msgspec
 
-from forged.files.roots import Root
+from forged.files import Root
 from forged.map import Candidate, Found, View, hops, search_maps, weigh
-from forged.maps.indexer import Indexer
-from forged.maps.root_index import RootIndex
+from forged.maps import Indexer, RootIndex
 from forged.scopes.source import Question, Ranked, Rows
 
 # Multiply-adds that are searched on the event loop, about 2 ms; more goes to the thread.

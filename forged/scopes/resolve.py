@@ -25,9 +25,8 @@ import msgspec
 
 from forged import config
 from forged.config import Config, MemoryConfig, RepoConfig
-from forged.files import roots
-from forged.files.roots import Root
-from forged.maps.indexer import Indexer
+from forged.files import Root, resolve
+from forged.maps import Indexer
 from forged.memory import Scope
 from forged.scopes.file_source import FileRoots
 
@@ -80,7 +79,7 @@ class Resolver:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _place(self, workspace: str) -> tuple[Workplace, float]:
-        found = await self._in_thread(partial(roots.resolve, workspace, self._home))
+        found = await self._in_thread(partial(resolve, workspace, self._home))
         top = next((root.top for root in found if root.scope is Scope.REPO), None)
         if top is None:
             return self._workplace(found, self._user.memory, ()), self._clock() + KEPT_S

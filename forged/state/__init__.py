@@ -10,11 +10,9 @@ with the last five seconds (spending) is written every five seconds. The capture
 here and opens nothing, so all that needs the file is imported when it is asked for.
 """
 
-from __future__ import annotations
-
-import importlib
 from typing import TYPE_CHECKING
 
+from forged import door
 from forged.state.digests import digest
 from forged.state.event_values import DeadEvent, Document, Event, Kind, new_event_id
 
@@ -40,18 +38,15 @@ __all__ = [
     "texts_of",
 ]
 
-_IN = {
-    "EVERYWHERE": "pauses",
-    "Events": "events",
-    "Forgotten": "forgotten",
-    "Pauses": "pauses",
-    "State": "state",
-    "Unwanted": "events",
-    "texts_of": "events",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _IN:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_IN[name]}"), name)
+__getattr__ = door(
+    __name__,
+    {
+        "Events": "events",
+        "Unwanted": "events",
+        "texts_of": "events",
+        "Forgotten": "forgotten",
+        "EVERYWHERE": "pauses",
+        "Pauses": "pauses",
+        "State": "state",
+    },
+)

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from forged.conversation import Utterance
-from forged.files.roots import Root
+from forged.files import Root
 from forged.memory import Memory, utc_now
 
 Kind = Literal["turn", "compaction", "explicit", "session_end"]

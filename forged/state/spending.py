@@ -20,7 +20,7 @@ from forged.state.database import Database
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from forged.models.budget import Governor
+    from forged.models import Governor
 
 logger = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from forged.state.tables import rows, value_of
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from forged.models.budget import Governor
+    from forged.models import Governor
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,9 @@ import msgspec
 from forged.capture.rules.patterns import Flag, patterns
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import replaced
-from forged.capture.values import Classified, Event, Head, Proposal
+from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.memory import Category, Scope
+from forged.state import Event
 
 # Bytes of the shortest and characters of the longest sentence worth keeping; one that is longer still, even
 # with a lead-in, is not looked at, which bounds the cost of every pattern.
@@ -43,12 +44,12 @@ class RuleClassifier:
     """`builtin:rules` (Classifier): makes no call and costs nothing."""
 
     async def classify(
-        self, event: Event, heads: Sequence[Head], *, deadline: float, attempts: int
+        self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
         """Propose the lasting statements of the window's user messages, in their order."""
         del deadline, attempts
         said = _still_meant([utterance.text for utterance in event.window if utterance.role == "user"])
-        return Classified(tuple(_linked(proposal, heads) for proposal in _newest(said)))
+        return Classified(tuple(_linked(proposal, known) for proposal in _newest(said)))
 
     async def aclose(self) -> None:
         pass
@@ -164,9 +165,9 @@ def _is_cjk(text: str) -> bool:
 # --- what a statement replaces ------------------------------------------------------------------------
 
 
-def _linked(proposal: Proposal, heads: Sequence[Head]) -> Proposal:
+def _linked(proposal: Proposal, known: Sequence[KnownMemory]) -> Proposal:
     """Let a proposal supersede the one head of its scope that it plainly does away with."""
-    rivals = [head for head in heads if head.scope == proposal.scope]
+    rivals = [memory for memory in known if memory.scope == proposal.scope]
     index = replaced(proposal.content, [head.first_line for head in rivals])
     return proposal if index is None else msgspec.structs.replace(proposal, supersedes=rivals[index].id)
 

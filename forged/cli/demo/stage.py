@@ -22,7 +22,7 @@ import msgspec
 
 from forged.cli.call import Invocation
 from forged.cli.demo.agent import milliseconds_since
-from forged.evaluation.scratch import NotStarted, daemon
+from forged.evaluation import NotStarted, daemon
 from forged_client import Client
 from forged_client.protocol import MemoryRecord
 

@@ -9,15 +9,15 @@ from typing import get_args
 import msgspec
 
 from forged import conversation
-from forged.capture.intake import take_in
+from forged.capture import take_in
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, record, token_of, utterances
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
-from forged.map.vector_map import VectorMap, View
-from forged.maps.root_index import RootIndex
+from forged.map import VectorMap, View
+from forged.maps import RootIndex
 from forged.memory import Memory, Scope, Trigger, time_ns
-from forged.retrieval.retriever import FIRST_BUILD
+from forged.retrieval import FIRST_BUILD
 from forged.scopes import Workplace
 from forged.state import DeadEvent, Event, Kind, new_event_id
 from forged_client import protocol as wire

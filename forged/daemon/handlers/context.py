@@ -8,16 +8,15 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from forged import config
-from forged.capture.service import Pipeline
+from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
-from forged.files.watcher import Watcher
-from forged.map.vector_map import View
-from forged.maps.indexer import Indexer
-from forged.maps.writer import Writer
-from forged.models.budget import Governor
-from forged.retrieval.retriever import Retriever
+from forged.files import Watcher
+from forged.map import View
+from forged.maps import Indexer, Writer
+from forged.models import Governor
+from forged.retrieval import Retriever
 from forged.scopes import Resolver, Workplace
 from forged.state import State
 

@@ -13,8 +13,8 @@ import msgspec
 from forged import memory
 from forged.conversation import Utterance
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.files.roots import Root
-from forged.map.vector_map import VectorMap
+from forged.files import Root
+from forged.map import VectorMap
 from forged.memory import Category, Memory, Related, Relationship, Trigger
 from forged.scopes import Ranked
 from forged.text.tool_markup import without_tool_text

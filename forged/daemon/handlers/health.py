@@ -18,9 +18,8 @@ from forged.daemon.handlers import capture
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
-from forged.map.vector_map import View
-from forged.maps.indexer import BuildEvent
-from forged.maps.root_index import RootIndex
+from forged.map import View
+from forged.maps import BuildEvent, RootIndex
 from forged_client import protocol as wire
 
 _PROBLEMS_SHOWN = 1000

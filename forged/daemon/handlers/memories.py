@@ -17,12 +17,11 @@ from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import draft, fitting, record
 from forged.daemon.handlers.refusals import InvalidRequest, NotReady
 from forged.errors import MemoryNotFound
-from forged.files.roots import Root
-from forged.map.vector_map import VectorMap, View
-from forged.maps.root_index import RootIndex
-from forged.maps.writer import Gone
+from forged.files import Root
+from forged.map import VectorMap, View
+from forged.maps import Gone, RootIndex
 from forged.memory import Memory, Scope
-from forged.retrieval.retriever import FIRST_BUILD
+from forged.retrieval import FIRST_BUILD
 from forged.scopes import Workplace
 from forged.text.same_text import normalised
 from forged_client import protocol as wire

@@ -11,7 +11,7 @@ from forged.conversation import last_user_text
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, utterances
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.retrieval.values import Answer, Ask
+from forged.retrieval import Answer, Ask
 from forged.scopes import Sources, Workplace
 from forged_client import protocol as wire
 
