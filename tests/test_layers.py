@@ -35,8 +35,8 @@ CLOSED = {
     "forged.text": set[str](),
     "forged_client": set[str](),
 }
-# From outside of a package only what its __init__ lists in __all__ may be imported. The modules of a shelf are
-# doors of their own; entries of processes import no more than they need.
+# From outside of a package only what its __init__ lists in __all__ may be imported. The modules of a shelf
+# are doors of their own; entries of processes import no more than they need.
 SHELVES = {"forged.text": "pure functions that share nothing"}
 MAY_REACH_BEHIND_DOORS = {
     "forged.__main__": "entry of the daemon",
@@ -225,7 +225,7 @@ PLANTED = {
     "forged/files/store.py": "def later():\n    from forged.maps import builder",
     "forged/files/__init__.py": "from forged.files.store import later\n__all__ = ['later']",
     "forged/files/watcher.py": "import watchfiles._rust_notify",
-    "forged/scopes/resolve.py": "from forged.files import later, watcher\nfrom forged.files.store import later",
+    "forged/scopes/resolve.py": "from forged.files import later, watcher\nfrom forged.files.store import x",
     "forged/maps/builder.py": "import httpx\nfrom forged_client.protocol import Hit",
     "forged/stray.py": "",
     "forged/files/roots.py": "import os\nfrom os import environ\nos.getcwd()\nos.environ",
@@ -250,12 +250,12 @@ CAUGHT = [
     "forged/files/store.py:2: forged.files.store imports forged.maps.builder, which is not below it",
     "forged/map/chains.py:3: forged.map.chains catches everything",
     "forged/map/chains.py:5: forged.map.chains imports forged.files.roots; forged.map may not see it",
-    "forged/map/chains.py:5: forged.map.chains takes roots from forged.files, behind the door of forged.files",
+    "forged/map/chains.py:5: forged.map.chains takes roots from forged.files, behind the door of",
     "forged/maps/builder.py:1: forged.maps.builder imports httpx, whose home is forged.models.endpoint",
     "forged/maps/builder.py:2: forged.maps.builder imports forged_client, whose home is",
     "forged/retrieval/hyde.py:2: forged.retrieval.hyde imports forged.capture.queue, which is not below it",
     "forged/scopes/resolve.py:1: forged.scopes.resolve takes watcher from forged.files, behind the door of",
-    "forged/scopes/resolve.py:2: forged.scopes.resolve takes later from forged.files.store, behind the door",
+    "forged/scopes/resolve.py:2: forged.scopes.resolve takes x from forged.files.store, behind the door of",
     "forged/stray.py:1: forged.stray has no layer: add it to LAYERS",
     "forged/text/terms.py:1: forged.text.terms imports forged.errors; forged.text may not see it",
     "forged_client/framing.py:1: forged_client.framing imports numpy; the client has msgspec",
