@@ -17,8 +17,9 @@ $(VENV)/.installed: pyproject.toml client/pyproject.toml
 demo: $(VENV)/.installed
 	$(BIN)/forgectl demo
 
+# With a short run of the fault tier: a daemon and a worker killed in every state, if not a hundred times.
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests
+	FORGED_FAULTS=short $(BIN)/python -m pytest --numprocesses 3 --dist loadfile tests tests/faults
 
 # Kills and broken disks by the hundred; takes some minutes.
 test-faults: $(VENV)/.installed

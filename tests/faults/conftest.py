@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.amount import SHORT
 from tests.support.facts import FAST, Telling, classified, facts_in, telling
 from tests.support.provider import Answer, Request, ScriptedProvider
 
@@ -51,10 +52,10 @@ class Outage:
     events: int
 
 
-# Both need a minute of waiting, so they begin first and their tests come last.
+# Both need a minute of waiting, so they begin first and their tests come last; a short run does without them.
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session", autouse=not SHORT)
 def poisoned() -> Iterator[Poisoned]:
     mended = threading.Event()
 
@@ -72,7 +73,7 @@ def poisoned() -> Iterator[Poisoned]:
         yield Poisoned(one, "odd-0", others, time.monotonic(), mended)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session", autouse=not SHORT)
 def outage() -> Iterator[Outage]:
     with _directory() as place, telling(place) as one:
         one.provider.chat = Answer({"error": {"message": "out of order"}}, status=503)
@@ -82,7 +83,14 @@ def outage() -> Iterator[Outage]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: bool({"poisoned", "outage"} & set(_asked_for(item))))
+    items.sort(key=_waits_a_minute)
+    for item in items:
+        if SHORT and _waits_a_minute(item):
+            item.add_marker(pytest.mark.skip(reason="takes a minute: `make test-faults` runs it"))
+
+
+def _waits_a_minute(item: pytest.Item) -> bool:
+    return bool({"poisoned", "outage"} & set(_asked_for(item)))
 
 
 def _asked_for(item: pytest.Item) -> list[str]:

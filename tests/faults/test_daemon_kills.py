@@ -6,9 +6,10 @@ import itertools
 import time
 from collections.abc import Callable
 
+from tests.faults.amount import times
 from tests.support.facts import GONE_S, Telling, telling
 
-_KILLS = 100
+_KILLS = times(100, 15)
 _READY_S = 1.5
 _WRITES = itertools.cycle(
     [

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 
 from forged_client import Client
+from tests.faults.amount import times
 from tests.support.daemon import eventually
 from tests.support.facts import Telling, telling
 from tests.support.scene import memory, put
 
 STOP_S = 5.0
-_ROUNDS, _CLIENTS, _SPOOLED = 5, 64, 256
+_ROUNDS, _CLIENTS, _SPOOLED = times(5, 1), 64, 256
 State = Callable[[Telling, str], contextlib.AbstractContextManager[list[str]]]
 
 

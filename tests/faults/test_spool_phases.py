@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+from tests.faults.amount import times
 from tests.support.daemon import eventually
 from tests.support.facts import Telling, telling
 from tests.support.spots import PHASES, SPOTS, Spot
 
-_EVENTS, _SESSIONS = 500, 10
-_TIMES = 5  # that each kind of kill happens
+_EVENTS, _SESSIONS = times(500, 200), 10
+_TIMES = times(5, 2)  # that each kind of kill happens
 
 
 def test_five_hundred_events_and_kills_in_eight_phases(place, promised):

@@ -8,11 +8,12 @@ import signal
 import time
 from collections.abc import Callable
 
+from tests.faults.amount import times
 from tests.support.daemon import eventually
 from tests.support.facts import Telling, telling, usage
 
 RESUMED_S = 2.0
-_ROUNDS = 25
+_ROUNDS = times(25, 4)
 _MEMORIES = r"/\.forge/memory"
 # Where a file is written, and where a result is sent: the call, what it is about, and what happens there.
 _WRITING = itertools.cycle(
