@@ -1,0 +1,15 @@
+"""How much of the fault tier is run: all of it, or with FORGED_FAULTS=short what `make test` has time for.
+
+A short run strikes in every state and phase, only fewer times, and leaves out what takes a minute of waiting.
+"""
+
+from __future__ import annotations
+
+import os
+
+SHORT = os.environ.get("FORGED_FAULTS") == "short"
+
+
+def times(whole: int, short: int) -> int:
+    """How often something is done in this run."""
+    return short if SHORT else whole
