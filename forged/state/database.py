@@ -146,7 +146,7 @@ class Database:
         return await working
 
 
-class _Full(StoreError):
+class _Full(StoreError):  # noqa: N818 - reads as the state it names
     """The disk has no room."""
 
 

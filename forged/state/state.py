@@ -22,7 +22,8 @@ from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
 from forged.state.database import Database, explained
-from forged.state.events import Events, Stored, stored
+from forged.state.event_rows import Stored, stored
+from forged.state.events import Events
 from forged.state.forgotten import Forgotten
 from forged.state.pauses import Pauses
 from forged.state.spending import Spending, Spent, all_spent
