@@ -22,8 +22,7 @@ from socket import socket as Socket  # noqa: N812 - a type here, and a name for 
 
 import msgspec
 
-from forged.capture.service import Pipeline
-from forged.capture.values import WorkerSettings
+from forged.capture import Pipeline, WorkerSettings
 from forged.config import Config, Loaded
 from forged.config import load as load_config
 from forged.config.known_models import BUILTIN_LEXICAL, BUILTIN_RULES

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from forged.capture.values import KnownMemory
+from forged.capture import KnownMemory
 from forged.conversation import Utterance
 from forged.map.view import View
 from forged.maps.indexer import Indexer

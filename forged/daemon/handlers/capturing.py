@@ -9,7 +9,7 @@ from typing import get_args
 import msgspec
 
 from forged import conversation
-from forged.capture.intake import take_in, window_id_of
+from forged.capture import take_in, window_id_of
 from forged.daemon.handlers.context import Context, InvalidRequest, NotReady, Workplace
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.translation import fitting, record, utterances

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from forged import config
-from forged.capture.service import Pipeline
+from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
