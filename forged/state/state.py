@@ -52,7 +52,10 @@ class _Contents(msgspec.Struct, frozen=True):
 
 
 class State:
-    """One for the daemon; lives in its event loop. `problem` is why the file cannot be used, or nothing."""
+    """One for the daemon; lives in its event loop.
+
+    `tried` is set when the file is open or is known not to open now; `problem` is why not, or nothing.
+    """
 
     def __init__(self, directory: str, governor: Governor) -> None:
         """Take the absolute path of the state directory; it is made if it is missing."""
@@ -61,7 +64,7 @@ class State:
         self._copy = os.path.join(directory, "state.copy")
         self._database = Database(self._path)
         self._opening: asyncio.Task[None] | None = None
-        self._tried = asyncio.Event()
+        self.tried = asyncio.Event()
         self._copied_at = float("-inf")
         self._staying: tuple[str, ...] = ()
         self.problem = ""
@@ -74,10 +77,10 @@ class State:
 
     async def opened(self, timeout_s: float | None = None) -> None:
         """Wait until the file is open, or is known not to open now, or the time is over."""
-        if not self._tried.is_set():
+        if not self.tried.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
-                    await self._tried.wait()
+                    await self.tried.wait()
 
     async def run(self) -> None:
         """Open the file, then write every five seconds what may wait so long, until cancelled."""
@@ -99,7 +102,7 @@ class State:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know, for status and doctor."""
-        told = [self.problem, self.pauses.doubt] if self._tried.is_set() else []
+        told = [self.problem, self.pauses.doubt] if self.tried.is_set() else []
         if self._database.journal not in ("", "wal"):
             told.append(f"{self._path} has a rollback journal, as this file system cannot do better: slower")
         return tuple(dict.fromkeys(filter(None, (*told, *self._staying))))
@@ -118,7 +121,7 @@ class State:
             self.forgotten.restore(found.forgotten)
             self.pauses.restore(found.pauses, found.doubt)
             self.spending.restore(found.spending)
-        self._tried.set()
+        self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
         """Whether an earlier daemon may have written down a pause."""

@@ -23,7 +23,8 @@ async def retrieve(context: Context, request: wire.Retrieve) -> wire.Retrieved:
     """The injection for one turn (design.md section 6 "Retrieve")."""
     started = time.monotonic()
     place = context.workplace(request.workspace)
-    await context.daemon.state.opened(place.settings.retrieval_timeout_s)  # it is, but for the first moments
+    if not context.daemon.state.tried.is_set():  # nobody knows yet what is paused
+        await context.daemon.state.opened(place.settings.retrieval_timeout_s)
     if off := context.daemon.disabled or place.off or context.daemon.state.pauses.reason(place.tops):
         return wire.Retrieved(id=request.id, status="disabled", reason=off)
     ask = _ask(context, request, place, started)
