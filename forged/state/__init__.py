@@ -1,7 +1,7 @@
 """Everything small and durable that is not a memory: one file, `state.db`, and one thread that uses it.
 
     State ->  events  forgotten  pauses  spending     what the daemon asks and tells; answers from memory
-                      tables                          rows, each with a checksum
+                      event_rows  tables              rows, each with a checksum
                       database                        the file, its thread, its transactions
               damage  daily_copy  takeover            what is done before the file is used
 
@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING
 
 from forged import door
 from forged.state.digests import digest
-from forged.state.event_values import DeadEvent, Document, Event, Kind, new_event_id
+from forged.state.event_values import (
+    DeadEvent,
+    Document,
+    Event,
+    Kind,
+    Unwanted,
+    new_event_id,
+    texts_of,
+)
 
 if TYPE_CHECKING:
-    from forged.state.events import Events, Unwanted, texts_of
+    from forged.state.events import Events
     from forged.state.forgotten import Forgotten
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.state import State
@@ -42,8 +50,6 @@ __getattr__ = door(
     __name__,
     {
         "Events": "events",
-        "Unwanted": "events",
-        "texts_of": "events",
         "Forgotten": "forgotten",
         "EVERYWHERE": "pauses",
         "Pauses": "pauses",

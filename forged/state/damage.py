@@ -20,6 +20,7 @@ from forged.files import atomic
 from forged.memory import utc_now
 from forged.state import daily_copy, tables
 from forged.state.database import Damaged, connect, explained, transaction
+from forged.state.event_rows import dead_row
 from forged.state.event_values import Event, is_event_id
 from forged.state.tables import Row
 
@@ -101,8 +102,6 @@ def _take(connection: Connection, table: str, row: Row, aside: str) -> None:
         return
     event_id = str(row[0])
     if table in ("events", "dead") and is_event_id(event_id):
-        from forged.state.events import dead_row  # noqa: PLC0415 - it imports this package's other half
-
         reason = f"unreadable since state.db was damaged; {aside} has its bytes"
         tables.put(connection, "dead", *dead_row(Event(id=event_id, received_at=""), reason, utc_now(), None))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -17,6 +18,9 @@ Kind = Literal["turn", "compaction", "explicit", "session_end"]
 
 # Only a turn's event may be replaced by a newer one; the others are on disk before they are acknowledged.
 DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end"})
+
+# Whether an event is to go, asked with all texts of it.
+Unwanted = Callable[[Sequence[str]], bool]
 
 _ID = re.compile(r"ev_[A-Za-z0-9_-]{1,64}")
 
@@ -80,3 +84,9 @@ class DeadEvent(msgspec.Struct, frozen=True):
     died_at: str
     bytes: int
     documents: tuple[Document, ...] | None = None
+
+
+def texts_of(event: Event, documents: tuple[Document, ...] | None) -> tuple[str, ...]:
+    """Everything that was said in an event or decided about it."""
+    said = (utterance.text for utterance in event.window)
+    return (*said, *(document.memory.content for document in documents or ()))

@@ -16,14 +16,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from forged.errors import StoreError
 from forged.memory import utc_now
-from forged.state import tables
-from forged.state.database import Damaged, Database
-from forged.state.event_values import DeadEvent, Document, Event
-from forged.state.tables import Row
+from forged.state import event_rows
+from forged.state.database import Database
+from forged.state.event_rows import Stored
+from forged.state.event_values import DeadEvent, Document, Event, Unwanted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -34,21 +32,8 @@ _RETRY_S = 2.0
 _REASON_LENGTH = 2000
 
 T = TypeVar("T")
-# Asked in a thread, with all texts of an event.
-Unwanted = Callable[[Sequence[str]], bool]
 _Documents = tuple[Document, ...]
 _Rows = Sequence[tuple[str, bytes]]
-
-_EVENT = msgspec.msgpack.Decoder(Event)
-_DOCUMENTS = msgspec.msgpack.Decoder(_Documents)
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """What a file holds: events that wait, in order, with their bytes; documents by event; how many dead."""
-
-    events: tuple[tuple[Event, int], ...] = ()
-    documents: tuple[tuple[str, _Documents], ...] = ()
-    dead: int = 0
 
 
 class Events:
@@ -129,7 +114,7 @@ class Events:
 
     async def put(self, event: Event) -> bool:
         """Whether there was room; the event will survive a power cut then."""
-        data = _encoded(event)
+        data = event_rows.encoded(event)
         if self.count >= self._max_events or self.bytes + len(data) > self._max_bytes:
             return False
         await self._put([(event.id, data)])
@@ -137,10 +122,10 @@ class Events:
 
     async def put_all(self, events: Sequence[Event]) -> None:
         """Store events, whatever room there is: what was accepted is kept."""
-        await self._put([(event.id, _encoded(event)) for event in events])
+        await self._put([(event.id, event_rows.encoded(event)) for event in events])
 
     async def _put(self, rows: _Rows) -> None:
-        await self._run(partial(_put, rows))
+        await self._run(partial(event_rows.put, rows))
         self._sizes |= {event_id: len(data) for event_id, data in rows}
 
     def decided(self, event_id: str, documents: _Documents) -> None:
@@ -149,8 +134,8 @@ class Events:
 
     async def journal(self, event_id: str) -> None:
         """Return once it is durable what was decided about an event."""
-        data = _encoded(self._documents[event_id])
-        await self._run(partial(_journal, event_id, data))
+        data = event_rows.encoded(self._documents[event_id])
+        await self._run(partial(event_rows.journal, event_id, data))
         self._journalled.add(event_id)
 
     async def remove(self, event_id: str) -> None:
@@ -166,7 +151,7 @@ class Events:
 
     async def _removed(self, event_id: str) -> bool:
         try:
-            await self._run(partial(_remove, event_id))
+            await self._run(partial(event_rows.remove, event_id))
         except StoreError as error:
             if event_id not in self._unremoved:
                 logger.warning("event stays event=%s error=%s", event_id, error)
@@ -192,19 +177,19 @@ class Events:
 
     async def give_up(self, event: Event, reason: str) -> None:
         """Move an event, which need not be on disk, to the dead with what was decided about it."""
-        row = dead_row(event, reason[:_REASON_LENGTH], utc_now(), self._documents.get(event.id))
-        self.dead_count = await self._run(partial(_give_up, row, self._max_dead_bytes))
+        row = event_rows.dead_row(event, reason[:_REASON_LENGTH], utc_now(), self._documents.get(event.id))
+        self.dead_count = await self._run(partial(event_rows.give_up, row, self._max_dead_bytes))
         self._gone(event.id)
 
     async def dead(self) -> tuple[DeadEvent, ...]:
         """Events that were given up, oldest first."""
-        found = await self._run(_dead)
+        found = await self._run(event_rows.dead)
         self.dead_count = len(found)
         return found
 
     async def revive(self, event_id: str) -> Event | None:
         """Let a dead event wait again, whatever room there is; None if there is none that could be read."""
-        found = await self._run(partial(_revive, event_id))
+        found = await self._run(partial(event_rows.revive, event_id))
         if found is None:
             return None
         event, size, documents = found
@@ -217,13 +202,13 @@ class Events:
 
     async def drop(self, event_id: str) -> bool:
         """Erase a dead event; false if there is none of this id."""
-        dropped = await self._run(partial(_drop, [event_id]))
+        dropped = await self._run(partial(event_rows.drop, [event_id]))
         self.dead_count -= dropped
         return dropped > 0
 
     async def drop_unwanted(self, unwanted: Unwanted) -> int:
         """Erase dead events; returns how many."""
-        dropped = await self._run(partial(_drop_unwanted, unwanted))
+        dropped = await self._run(partial(event_rows.drop_unwanted, unwanted))
         self.dead_count -= dropped
         return dropped
 
@@ -242,134 +227,3 @@ class Events:
             raise
         self.trouble = ""
         return result
-
-
-def texts_of(event: Event, documents: _Documents | None) -> tuple[str, ...]:
-    """Everything that was said in an event or decided about it."""
-    said = (utterance.text for utterance in event.window)
-    return (*said, *(document.memory.content for document in documents or ()))
-
-
-def stored(connection: Connection) -> Stored:
-    """All that waits. Raises Damaged."""
-    return Stored(
-        tuple((_event(row[1]), len(_blob(row[1]))) for row in tables.rows(connection, "events")),
-        tuple((str(row[0]), _documents(row[1]) or ()) for row in tables.rows(connection, "journal")),
-        _count_dead(connection),
-    )
-
-
-def dead_row(event: Event, reason: str, died_at: str, documents: _Documents | None) -> Row:
-    """The row of an event that was given up."""
-    decided = None if documents is None else _encoded(documents)
-    return (event.id, event.kind, reason, died_at, _encoded(event), decided)
-
-
-# --- transactions, in the thread of the database --------------------------------------------------------
-
-
-def put_event(connection: Connection, event: Event) -> None:
-    tables.put(connection, "events", event.id, _encoded(event))
-
-
-def put_documents(connection: Connection, event_id: str, documents: _Documents) -> None:
-    tables.put(connection, "journal", event_id, _encoded(documents))
-
-
-def _put(rows: _Rows, connection: Connection) -> None:
-    for event_id, data in rows:
-        tables.put(connection, "events", event_id, data)
-
-
-def _journal(event_id: str, data: bytes, connection: Connection) -> None:
-    tables.put(connection, "journal", event_id, data)
-
-
-def _remove(event_id: str, connection: Connection) -> None:
-    tables.remove(connection, "events", event_id)
-    tables.remove(connection, "journal", event_id)
-
-
-def _give_up(row: Row, most_bytes: int, connection: Connection) -> int:
-    tables.put(connection, "dead", *row)
-    _remove(str(row[0]), connection)
-    _trim(connection, most_bytes)
-    return _count_dead(connection)
-
-
-def _trim(connection: Connection, most_bytes: int) -> None:
-    """Keep the dead to the cap if turns alone can pay for it."""
-    query = "SELECT id, kind, length(event) + ifnull(length(documents), 0) FROM dead ORDER BY id"
-    sizes = connection.execute(query).fetchall()
-    over = sum(size for _, _, size in sizes) - most_bytes
-    for event_id, kind, size in sizes:
-        if over > 0 and kind == "turn":
-            tables.remove(connection, "dead", event_id)
-            over -= size
-            logger.warning("dead turn erased, there are too many event=%s bytes=%d", event_id, size)
-
-
-def _count_dead(connection: Connection) -> int:
-    (count,) = connection.execute("SELECT count(*) FROM dead").fetchone()
-    return int(count)
-
-
-def _dead(connection: Connection) -> tuple[DeadEvent, ...]:
-    return tuple(_dead_event(row) for row in tables.rows(connection, "dead"))
-
-
-def _revive(event_id: str, connection: Connection) -> tuple[Event, int, _Documents | None] | None:
-    row = tables.row_of(connection, "dead", event_id)
-    found = None if row is None else _dead_event(row)
-    if found is None or not found.event.window:
-        return None
-    data = _encoded(found.event)
-    tables.put(connection, "events", event_id, data)
-    if found.documents is not None:
-        tables.put(connection, "journal", event_id, _encoded(found.documents))
-    tables.remove(connection, "dead", event_id)
-    return found.event, len(data), found.documents
-
-
-def _drop(event_ids: Sequence[str], connection: Connection) -> int:
-    return sum(tables.remove(connection, "dead", event_id) for event_id in event_ids)
-
-
-def _drop_unwanted(unwanted: Unwanted, connection: Connection) -> int:
-    found = [item for item in _dead(connection) if unwanted(texts_of(item.event, item.documents))]
-    return _drop([item.event.id for item in found], connection)
-
-
-# --- values ---------------------------------------------------------------------------------------------
-
-
-def _encoded(value: Event | _Documents) -> bytes:
-    try:
-        return msgspec.msgpack.encode(value)
-    except UnicodeEncodeError as error:
-        raise StoreError("it holds text that is not Unicode") from error
-
-
-def _event(data: object) -> Event:
-    try:
-        return _EVENT.decode(_blob(data))
-    except msgspec.DecodeError as error:
-        raise Damaged(f"an event cannot be read: {error}") from error
-
-
-def _documents(data: object) -> _Documents | None:
-    try:
-        return None if data is None else _DOCUMENTS.decode(_blob(data))
-    except msgspec.DecodeError as error:
-        raise Damaged(f"documents cannot be read: {error}") from error
-
-
-def _dead_event(row: Row) -> DeadEvent:
-    _, _, reason, died_at, event, documents = row
-    size = len(_blob(event)) + len(_blob(documents or b""))
-    return DeadEvent(_event(event), str(reason), str(died_at), size, _documents(documents))
-
-
-def _blob(data: object) -> bytes:
-    assert isinstance(data, bytes)
-    return data

@@ -71,9 +71,10 @@ class Pauses:
         return "" if self.places.isdisjoint(tops) else "paused; `forgectl resume` ends it"
 
     def listed(self) -> tuple[str, ...]:
-        """What is paused: `*` for everything, then the tops of repositories."""
+        """What is paused, as far as it is known: `*` for everything, then the tops of repositories."""
         tops = tuple(sorted(self.places - {EVERYWHERE}))
-        return (EVERYWHERE, *tops) if self.doubt or EVERYWHERE in self.places else tops
+        everywhere = EVERYWHERE in self.places or self.doubt not in ("", _UNREAD)
+        return (EVERYWHERE, *tops) if everywhere else tops
 
 
 def _change(place: str, paused: bool, connection: Connection) -> None:

@@ -22,7 +22,8 @@ from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
 from forged.state.database import Database, explained
-from forged.state.events import Events, Stored, stored
+from forged.state.event_rows import Stored, stored
+from forged.state.events import Events
 from forged.state.forgotten import Forgotten
 from forged.state.pauses import Pauses
 from forged.state.spending import Spending, Spent, all_spent
@@ -51,7 +52,10 @@ class _Contents(msgspec.Struct, frozen=True):
 
 
 class State:
-    """One for the daemon; lives in its event loop. `problem` is why the file cannot be used, or nothing."""
+    """One for the daemon; lives in its event loop.
+
+    `tried` is set when the file is open or is known not to open now; `problem` is why not, or nothing.
+    """
 
     def __init__(self, directory: str, governor: Governor) -> None:
         """Take the absolute path of the state directory; it is made if it is missing."""

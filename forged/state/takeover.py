@@ -24,8 +24,8 @@ from forged.memory import utc_now
 from forged.state import tables
 from forged.state.damage import NOTE
 from forged.state.database import explained, transaction
+from forged.state.event_rows import dead_row, put_documents, put_event
 from forged.state.event_values import Document, Event
-from forged.state.events import dead_row, put_documents, put_event
 from forged.state.pauses import EVERYWHERE
 from forged.state.spending import all_spent, put_spent
 

@@ -29,7 +29,7 @@ from forged.conversation import Utterance
 from forged.files.roots import Root
 from forged.state import Document, Event, tables
 from forged.state.database import connect, transaction
-from forged.state.events import dead_row
+from forged.state.event_rows import dead_row
 from forged_client.messages import CAPTURE_BYTES
 from forged_client.protocol import Capture, Captured, Message, Reply
 from tests.support.capturing import Stage, contents, on_disk, proposal, reply, said

@@ -37,7 +37,7 @@ from forged.memory import Memory
 from forged.models.budget import Governor
 from forged.state import Document, Event, State, tables
 from forged.state.database import Database, connect, transaction
-from forged.state.events import put_documents, put_event
+from forged.state.event_rows import put_documents, put_event
 from tests.support.loops import PATIENCE_S, turns, until
 from tests.support.tasks import roots_in
 

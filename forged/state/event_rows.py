@@ -1,0 +1,161 @@
+"""Capture events as rows: each function is one transaction's work, done in the thread of the database.
+
+`events` waits, `journal` says what an event comes to, `dead` holds what was given up. What is read is
+checked: Damaged says that a row is not what was written. `encoded` raises StoreError for what could not be
+read back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from forged.errors import StoreError
+from forged.state import tables
+from forged.state.database import Damaged
+from forged.state.event_values import DeadEvent, Document, Event, Unwanted, texts_of
+from forged.state.tables import Row
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+logger = logging.getLogger(__name__)
+
+_Documents = tuple[Document, ...]
+_Rows = Sequence[tuple[str, bytes]]
+
+_EVENT = msgspec.msgpack.Decoder(Event)
+_DOCUMENTS = msgspec.msgpack.Decoder(_Documents)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What a file holds: events that wait, in order, with their bytes; documents by event; how many dead."""
+
+    events: tuple[tuple[Event, int], ...] = ()
+    documents: tuple[tuple[str, _Documents], ...] = ()
+    dead: int = 0
+
+
+def stored(connection: Connection) -> Stored:
+    """All that waits. Raises Damaged."""
+    return Stored(
+        tuple((_event(row[1]), len(_blob(row[1]))) for row in tables.rows(connection, "events")),
+        tuple((str(row[0]), _documents(row[1]) or ()) for row in tables.rows(connection, "journal")),
+        _count_dead(connection),
+    )
+
+
+def dead_row(event: Event, reason: str, died_at: str, documents: _Documents | None) -> Row:
+    """The row of an event that was given up."""
+    decided = None if documents is None else encoded(documents)
+    return (event.id, event.kind, reason, died_at, encoded(event), decided)
+
+
+def put_event(connection: Connection, event: Event) -> None:
+    tables.put(connection, "events", event.id, encoded(event))
+
+
+def put_documents(connection: Connection, event_id: str, documents: _Documents) -> None:
+    tables.put(connection, "journal", event_id, encoded(documents))
+
+
+def put(rows: _Rows, connection: Connection) -> None:
+    for event_id, data in rows:
+        tables.put(connection, "events", event_id, data)
+
+
+def journal(event_id: str, data: bytes, connection: Connection) -> None:
+    tables.put(connection, "journal", event_id, data)
+
+
+def remove(event_id: str, connection: Connection) -> None:
+    tables.remove(connection, "events", event_id)
+    tables.remove(connection, "journal", event_id)
+
+
+def give_up(row: Row, most_bytes: int, connection: Connection) -> int:
+    tables.put(connection, "dead", *row)
+    remove(str(row[0]), connection)
+    _trim(connection, most_bytes)
+    return _count_dead(connection)
+
+
+def _trim(connection: Connection, most_bytes: int) -> None:
+    """Keep the dead to the cap if turns alone can pay for it."""
+    query = "SELECT id, kind, length(event) + ifnull(length(documents), 0) FROM dead ORDER BY id"
+    sizes = connection.execute(query).fetchall()
+    over = sum(size for _, _, size in sizes) - most_bytes
+    for event_id, kind, size in sizes:
+        if over > 0 and kind == "turn":
+            tables.remove(connection, "dead", event_id)
+            over -= size
+            logger.warning("dead turn erased, there are too many event=%s bytes=%d", event_id, size)
+
+
+def _count_dead(connection: Connection) -> int:
+    (count,) = connection.execute("SELECT count(*) FROM dead").fetchone()
+    return int(count)
+
+
+def dead(connection: Connection) -> tuple[DeadEvent, ...]:
+    return tuple(_dead_event(row) for row in tables.rows(connection, "dead"))
+
+
+def revive(event_id: str, connection: Connection) -> tuple[Event, int, _Documents | None] | None:
+    row = tables.row_of(connection, "dead", event_id)
+    found = None if row is None else _dead_event(row)
+    if found is None or not found.event.window:
+        return None
+    data = encoded(found.event)
+    tables.put(connection, "events", event_id, data)
+    if found.documents is not None:
+        tables.put(connection, "journal", event_id, encoded(found.documents))
+    tables.remove(connection, "dead", event_id)
+    return found.event, len(data), found.documents
+
+
+def drop(event_ids: Sequence[str], connection: Connection) -> int:
+    return sum(tables.remove(connection, "dead", event_id) for event_id in event_ids)
+
+
+def drop_unwanted(unwanted: Unwanted, connection: Connection) -> int:
+    found = [item for item in dead(connection) if unwanted(texts_of(item.event, item.documents))]
+    return drop([item.event.id for item in found], connection)
+
+
+# --- values ---------------------------------------------------------------------------------------------
+
+
+def encoded(value: Event | _Documents) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except UnicodeEncodeError as error:
+        raise StoreError("it holds text that is not Unicode") from error
+
+
+def _event(data: object) -> Event:
+    try:
+        return _EVENT.decode(_blob(data))
+    except msgspec.DecodeError as error:
+        raise Damaged(f"an event cannot be read: {error}") from error
+
+
+def _documents(data: object) -> _Documents | None:
+    try:
+        return None if data is None else _DOCUMENTS.decode(_blob(data))
+    except msgspec.DecodeError as error:
+        raise Damaged(f"documents cannot be read: {error}") from error
+
+
+def _dead_event(row: Row) -> DeadEvent:
+    _, _, reason, died_at, event, documents = row
+    size = len(_blob(event)) + len(_blob(documents or b""))
+    return DeadEvent(_event(event), str(reason), str(died_at), size, _documents(documents))
+
+
+def _blob(data: object) -> bytes:
+    assert isinstance(data, bytes)
+    return data
