@@ -24,7 +24,6 @@ _LEARNS = {
     "learning": "words decide what is injected until everyday messages are embedded",
     "failing": "words decide what is injected, as everyday messages could not be embedded",
 }
-
 _LOUD = {"off": "warn", "paused": "warn", "waiting": "warn", "failing": "bad"}
 # Fields of the report that are shown by their own names, where they are not zero.
 _COUNTERS = ("coalesced", "rejected", "replaced", "duplicates", "invalid", "redacted", "failures")
@@ -36,8 +35,7 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     yield f"  {_process(report)}"
     yield f"  {_models(report)}"
     if report.gate.state in _LEARNS:
-        why = f": {escape_line(report.gate.reason)}" if report.gate.reason else ""
-        yield f"  {paint('warn', 'gate:')} {_LEARNS[report.gate.state]}{why}"
+        yield f"  {paint('warn', 'gate:')} {_LEARNS[report.gate.state]}{_because(report.gate.reason)}"
     for warning in report.warnings:
         yield f"  {paint('warn', 'warning:')} {escape_line(warning)}"
     for root in report.roots:
@@ -66,10 +64,13 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
 
 def _headline(report: StatusReport, paint: Painter) -> str:
     state = paint(_COLOUR_OF_STATE.get(report.state, "bad"), escape_line(report.state))
-    reason = f": {escape_line(report.reason)}" if report.reason else ""
-    if report.state == "degraded" and not reason:
-        reason = ": see below what is wrong; the rest works"
-    return f"{state}{reason}"
+    if report.state == "degraded" and not report.reason:
+        return f"{state}: see below what is wrong; the rest works"
+    return f"{state}{_because(report.reason)}"
+
+
+def _because(reason: str) -> str:
+    return f": {escape_line(reason)}" if reason else ""
 
 
 def _process(report: StatusReport) -> str:
@@ -162,8 +163,7 @@ def _capture_headline(report: CaptureReport, paint: Painter) -> str:
     state = escape_line(report.state)
     shown = paint(_LOUD[state], state.upper()) if state in _LOUD else paint("good", state)
     classifier = f"  {escape_line(report.classifier)}" if report.classifier else ""
-    reason = f": {escape_line(report.reason)}" if report.reason else ""
-    return f"{shown}  capture{classifier}{reason}"
+    return f"{shown}  capture{classifier}{_because(report.reason)}"
 
 
 def _capture_results(report: CaptureReport, now: float) -> str:

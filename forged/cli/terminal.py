@@ -115,15 +115,12 @@ def columns(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> l
     """
     table = [tuple(row) for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
-    if numbers_from is None:
+    words = len(widths) if numbers_from is None else numbers_from
+    if words == len(widths):
         widths[-1:] = [0]
-    words = slice(numbers_from)
-    numbers = slice(len(widths) if numbers_from is None else numbers_from, None)
+    pads = [str.ljust] * words + [str.rjust] * (len(widths) - words)
     return [
-        "  ".join(
-            [cell.ljust(width) for cell, width in zip(row[words], widths[words], strict=True)]
-            + [cell.rjust(width) for cell, width in zip(row[numbers], widths[numbers], strict=True)]
-        )
+        "  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True))
         for row in table
     ]
 
