@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio client have in common: their settings, and the deadline of a call."""
+"""The base of the blocking and the asyncio client: their settings, and the deadline of a call."""
 
 from __future__ import annotations
 

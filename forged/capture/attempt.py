@@ -1,8 +1,8 @@
-"""One attempt at an event: whether it made progress, and when so many have failed that it is given up.
+"""Retry state of the event that the worker has: its kills and failures, and when it is given up.
 
-A killed worker counts against an event only if it had the event and made no progress; what was put in place
-by an earlier attempt is none. A failure counts only if it says something about this event and not about the
-endpoint or the disk, which would have met any other just so.
+A killed worker counts against an event only if it had the event and made no progress; files put in place by
+an earlier attempt are no progress. A failure counts only if it says something about this event, and not about
+the endpoint or the disk, which would have met any other just so.
 """
 
 from __future__ import annotations

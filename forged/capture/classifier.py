@@ -1,4 +1,4 @@
-"""What decides what is worth keeping: a rule set, or a chat model.
+"""The interface of a classifier, which proposes what is worth keeping: a rule set, or a chat model.
 
 Both get the same window and the same list of known memories and answer with unchecked proposals; what becomes
 of those is decided in `documents`, for both alike.

@@ -1,10 +1,10 @@
-"""One event after the other to the worker, and what becomes of each: done, tried again, or given up.
+"""Hands one event after the other to the worker, and ends each: done, tried again later, or given up.
 
 The worker first finds out what an event comes to. That is written down, with ids, before the worker may put
 the first file in place; so an event that comes again is only linked, and a file that is there already is one
 that is done. An event leaves the queue only when it has left the disk or lies among the dead; if the disk
 does not allow that, it is tried again and the worker is not asked twice. Nothing that an event needs on its
-way may end the daemon: a ranking that fails or hangs costs the classifier its list and nobody else anything.
+way may end the daemon: if the ranking fails or hangs, the classifier gets no list of known memories.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """From what a classifier proposes to the documents that are written: every rule that a proposal must pass.
 
-`decide` takes proposals, which may hold anything: a model's answer is a guess by somebody who read the
-conversation and whatever was pasted into it. Each proposal is judged alone, and one that breaks a rule costs
-only itself. Links are kept only where they lead to a memory that the event may see, and a version is always
-based on the head of its chain, because two branches of one fact cannot both be the newest.
+`decide` takes proposals, which may hold anything: a model's answer is a guess from the conversation and what
+was pasted into it. Each proposal is judged alone; one that breaks a rule is left out, and the others stay.
+Links are kept only where they lead to a memory that the event may see, and a version is always based on the
+head of its chain, because two branches of one fact cannot both be the newest.
 
 What is known is not written again. That includes a superseded version that came from the same session: a
 window is sent whole every turn, so the statement that was replaced is still in it and would otherwise replace

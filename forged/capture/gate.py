@@ -1,4 +1,4 @@
-"""Whether the next event may cost a model call: not while the endpoint fails, nor beyond a limit.
+"""Whether the next event may cost a model call now: not while the endpoint fails, nor beyond a limit.
 
 The breaker and the governor each say when another call may go; the gate asks them, remembers the answer until
 then, and tells them what a call came to. What needs no call (the built-in rules, an event that was decided

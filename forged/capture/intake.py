@@ -1,7 +1,8 @@
-"""From what was said to what capture keeps of it: the first of the two gates for secrets.
+"""What capture keeps of a conversation: the newest messages that fit, without injected text and secrets.
 
-`take_in` returns the newest messages that fit, without our own injections, which must neither be learnt nor
-take up room, and without secrets. Nothing waits, is stored or leaves for a model that has not passed here.
+`take_in` gets utterances without tool content and returns the window of one event; it raises nothing. Nothing
+waits, is stored or leaves for a model that has not passed here. What forged itself injected must neither be
+learnt nor take up room. Secrets are looked for a second time in `documents`, before a file is written.
 Messages are read from the newest back, so the cost is that of the window and not that of the conversation.
 """
 

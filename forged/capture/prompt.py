@@ -1,6 +1,6 @@
 """What the classifier model is told: when something is worth remembering, and the conversation to judge.
 
-The words and their reasons stand in forged/prompts/classifier*.md, the form of the answer here. The
+The words and their reasons stand in forged/text/prompts/classifier*.md, the form of the answer here. The
 conversation is data between two marks that its own text cannot know. The mark depends on the first message
 only, so that a growing window keeps the beginning that providers cache.
 """

@@ -1,7 +1,7 @@
-"""Events that wait for the worker: their order, who takes whose place, and who has to go when it is too much.
+"""The queue of events that wait for the worker: order, replacement by a newer turn, eviction when it is full.
 
-`add` puts an event in the line and tells who left for it; `take`, `put_back` and `finish` lend the first one
-out; `drop` removes what is not wanted any more. Nothing is raised.
+`add` puts an event in and returns what left for it; `take` gives out the first one, which `put_back` or
+`finish` then ends; `drop` removes what is not wanted any more. Nothing is raised.
 
 A turn's event carries the whole window since the last summary, so of two that begin at the same message only
 the newer is worth a model call. It takes the older one's place in the line, for a session that never pauses
@@ -11,7 +11,7 @@ Sessions are served first come, first served, and each in its own order. An even
 back-off, a paused repository) holds up its own session only. The event that is taken stays in the line, where
 `put_back` leaves it; it counts everywhere, and is never replaced, evicted or dropped.
 
-No clock, no disk, no lock: the service brings the time and does what the answers say.
+No clock, no disk, no lock: the caller brings the time and acts on what is returned.
 """
 
 from __future__ import annotations

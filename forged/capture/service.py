@@ -1,4 +1,4 @@
-"""Capture as the daemon sees it: what it accepts, what waits, and what a person may do about it.
+"""Capture for the rest of the daemon: takes events, runs the worker, and answers what a person asks of it.
 
 `accept` takes an event and answers with a word. `durable` is said when the event is on stable storage, and
 then holds: such an event is never replaced, never evicted, and ends in memories or among the dead. An event

@@ -1,4 +1,4 @@
-"""Keeps one capture worker alive: replaced when it dies, killed when it is stuck, gone when the daemon is.
+"""Keeps one capture worker process alive: replaced when it dies, killed when stuck, ended with the daemon.
 
 `run` keeps it until cancelled, `give` hands it a task; what it says and when it dies is told by callbacks. A
 worker that has run before is replaced at once, because its event waits. One that cannot even start says so in

@@ -1,4 +1,4 @@
-"""`forgectl undo`, `pause` and `resume`: a person's hold on what is captured."""
+"""`forgectl undo`, `pause` and `resume`: take the newest capture back, stop memory, and let it go on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The status report as a person reads it: state first, then each root and capture with what is wrong there.
 
-Functions from a reply to lines, so that the fast path and click print the same text. Whoever's turns are not
-kept notices it weeks later, by what is missing: a state in which nothing is kept is therefore written in
-capitals and with its reason, which is loud also where there is no colour.
+Functions from a reply to lines, so that the fast path and click print the same text. That turns are not kept
+is noticed weeks later, by what is missing: a state in which nothing is kept is therefore written in capitals
+and with its reason, also where there is no colour.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known about models by name: the ones that need no endpoint, and the words before query and passage.
+"""What is known about models by name: which need no endpoint, and which prefixes queries and passages need.
 
 Most retrieval models were trained with such prefixes and lose 4-6 points of recall without them, silently. A
 value that the user sets wins; an unknown model gets none, which is right for the OpenAI family. Names are

@@ -1,8 +1,8 @@
 """The four harmless keys that a repository may set for itself, in its `.forge/config.toml`.
 
 A repository is somebody else's text: it never names an endpoint, a model, a key, a path or a command, and it
-may switch memory off but not on (design.md section 9, reliability E6). Nothing it holds can stop a request,
-so every fault is a warning and the key keeps the user's value.
+may switch memory off but not on. Nothing it holds can stop a request, so every fault is a warning and the key
+keeps the user's value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Searching memories: frozen maps, one search over them, and how much what it found is to the point.
+"""Searching memories: frozen maps, one search over them, and whether what it found is relevant.
 
     search_maps -> Found      the queries against all rows: one product, one walk over the postings
-    weigh -> Reading          the gate: the evidence of what was found, and what lies far below the best
+    weigh -> Reading          the gate: how strong the best find is, and which lie far below it
     VectorMap, View           what is searched; a builder makes it of DenseLeg, LexicalLeg, Chains, Traits
 
 Pure functions over values in memory, without any I/O. Only the chains are imported at once: the capture

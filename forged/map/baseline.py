@@ -1,4 +1,4 @@
-"""How similar everyday text is to anything, for one embedding model: the gate's yardstick.
+"""How similar everyday messages are to any memory, for one embedding model: what the gate compares with.
 
 Sentence models put all texts into a narrow cone, queries and passages into two places of it, and no two
 models into the same: a cosine of 0.8 is next to nothing for one and a perfect match for another. So a fixed

@@ -1,4 +1,4 @@
-"""What raises a memory beside its own words and vector: a date, its neighbours, the occasion it was made on.
+"""Scores raised by more than words and vector: a date that the message names, good neighbours, one occasion.
 
 A memory made on a day that the query names is preferred. Then the best candidates are smoothed over their
 nearest neighbours: one that is close to other good candidates is more likely right than one that stands alone

@@ -9,10 +9,10 @@ it, and since (x - m)·(q - m) is x·q - x·m plus a constant of the query, it n
 beside the raw products. The mean is that of all rows the request sees; a mean per leg would move a small
 unrelated leg to the front.
 
-Scripts lie apart like strangers, though: to a model a Chinese text is first of all Chinese. So rows and
-queries in Chinese, Japanese or Korean (CJK) lose a mean of their own, which lets a question in one language
-find its answer in another (own set: recall@10 of 10 such questions 0.47 -> 0.87, of all 220 +1.6 points; in a
-store of one script nothing changes).
+Texts in different writing systems lie far apart, though: to a model a Chinese text is first of all Chinese.
+So rows and queries in Chinese, Japanese or Korean (CJK) lose a mean of their own, which lets a question in
+one language find its answer in another (own set: recall@10 of 10 such questions 0.47 -> 0.87, of all 220 +1.6
+points; in a store of one script nothing changes).
 """
 
 from __future__ import annotations

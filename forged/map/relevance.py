@@ -1,4 +1,4 @@
-"""The gate, which decides whether a store has anything to say about a message: a second reading of a search.
+"""The gate: decides from the results of a search whether a store holds anything relevant to a message.
 
 `weigh` takes what a search found, its cosines and postings, and the baseline of the model; nothing is
 compared anew. Out come `Reading.evidence`, one number for the request, and `Reading.near_best`, which leaves

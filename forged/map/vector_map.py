@@ -1,4 +1,4 @@
-"""What a request searches: maps, each the memories of one root frozen together with what finds them.
+"""What a request searches: maps, each the memories of one root frozen together with their indexes.
 
 Readers keep the map they got: a rebuild makes a new one and swaps it in by one assignment, so no search ever
 waits or meets half a map. A view is taken once per request, repo before user, and walked in memory.

@@ -1,7 +1,7 @@
-"""What everyday messages look like to the embedding model, learned once and beside other work.
+"""Embeds the everyday messages once for each model, beside other work: the baseline that the gate needs.
 
-The gate holds a request against it. While it is not known, because it is being learned or the endpoint
-refused, words decide; the next build that embeds tries again, or the next scan.
+Until it is known, because it is being learned or the endpoint refused, the gate uses the lexical score alone;
+the next build that embeds tries again, or the next scan.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long an endpoint that asked for patience is left alone."""
+"""For how long an endpoint is not asked after it refused and named a time (`Retry-After`)."""
 
 from __future__ import annotations
 

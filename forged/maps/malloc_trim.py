@@ -1,4 +1,4 @@
-"""Memory that a long build has freed, given back to the system.
+"""Gives memory that a long build has freed back to the system.
 
 The C library keeps what is freed between things that stay, and a daemon stays all day: after the first build
 of 10,000 memories with vectors that was 28 of 122 MiB. Fewer arenas or a lower threshold for the whole

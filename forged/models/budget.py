@@ -3,7 +3,7 @@
 One Governor counts for the whole daemon, because a limit that each part keeps for itself is no limit. Days
 are UTC. It decides before a call on an estimate and counts after it what was really used; a call that fails
 is counted too, since a provider may have charged for it. The accounts are in memory: `restore` takes those
-of an earlier daemon, `accounts` is for whoever writes them down.
+of an earlier daemon, `accounts` are what is written down for the next.
 """
 
 from __future__ import annotations

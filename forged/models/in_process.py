@@ -9,7 +9,7 @@ passages of 150 tokens going on, on two cores of a busy machine (query p50 / p95
     two threads, all cores for each                      38-72 / 52-180
     two threads, half of the cores for each              31-56 / 40-101
 
-On Linux the passages' thread steps back behind whoever else works on the machine; the queries' never does.
+On Linux the passages' thread has a lower priority (nice 10) than other programs; the queries' has not.
 Beside two busy processes, on a machine that others used too, medians of 17 rounds at nice 0 / 10: query p95
 120 / 81 ms (lower in 15), the work of the two processes 6.4 / 5.5 s (in 12; of the others at most a fifth
 longer). The price: 0.9 / 0.5 passages a second, medians of 11 of the rounds.

@@ -1,9 +1,9 @@
 """A chat reply while it is being written: from server-sent events to the text so far.
 
-Who waits for a few lines under a time limit can use those that stand already, and hangs up on a model that
-does not come to an end. Each `data:` line of an OpenAI-compatible stream is a JSON event by itself, so a
-line that cannot be read (a comment, a sign of life, half of the last one) costs nothing but itself. A server
-that knows no streams answers in one piece, which is read as ever.
+A caller with a time limit can use the lines that have arrived, and hangs up on a model that does not come to
+an end. Each `data:` line of an OpenAI-compatible stream is a JSON event by itself, so a line that cannot be
+read (a comment, a sign of life, half of the last one) costs nothing but itself. A server that knows no
+streams answers in one piece, which is read as a whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What of a model's reply are hypotheses, and what is only talk around them.
+"""Reads hypotheses out of a chat model's reply, and drops the talk around them.
 
 Models number, bullet, quote, fence and explain although told not to; they answer in JSON nobody asked for,
 repeat themselves, copy the example of the prompt or the message of the user, refuse, or write one long

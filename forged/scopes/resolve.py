@@ -61,7 +61,7 @@ class Resolver:
     def __init__(
         self, home: str, user: Config, indexer: Indexer, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`home` is the user's directory, `user` the configuration that a repository may narrow."""
+        """`home` is the user's directory, `user` the configuration; a repository may set four keys of it."""
         self._home = home
         self._user = user
         self._indexer = indexer

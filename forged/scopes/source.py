@@ -1,4 +1,4 @@
-"""What a request may search, and the values that pass between it and whoever is searched.
+"""The interface of a source of memories, and the values that go in and out of one.
 
 A `Source` holds memories and finds those that answer a `Question`. All file roots of a request are one source
 (`FileSource`), because words and vectors are weighed over all of their rows together. Any other source is

@@ -1,10 +1,9 @@
 """Where the user has told forged to stop: everywhere, or in single repositories; it outlives a restart.
 
 A pause is a promise about privacy, so every doubt is decided for it. What cannot be read means paused
-everywhere, because nobody knows any more what it said, and so it is until it has been read. A pause holds at
-once even if it cannot be written, a resumption only once it is. And resuming everywhere leaves the
-repositories paused that were paused by name: who silenced one project long ago must not have it speak because
-of something else.
+everywhere, because nobody knows any more what it said, until it can be read or a person resumes everywhere. A
+pause holds at once even if it cannot be written, a resumption only once it is. Resuming everywhere leaves the
+repositories paused that were paused by name: whoever silenced one project meant that project.
 """
 
 from __future__ import annotations

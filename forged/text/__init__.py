@@ -1,4 +1,4 @@
 """What is done to text: pure functions that know no other part of forged.
 
-A shelf and no room: each module stands for itself, and is imported by its own name.
+The package exports nothing: each module stands for itself and is imported by its own name.
 """

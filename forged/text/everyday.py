@@ -1,4 +1,4 @@
-"""Everyday messages and words: what these score in a store is the measure of what has nothing to do with it.
+"""Everyday messages and words: what they score in a store shows what an unrelated message scores there.
 
 Messages of code, chat, errands and agent noise, fifty in English and fourteen in Chinese, and words that say
 little about any subject; all in our own words, and no message stands in an evaluation set. The words are for

@@ -1,7 +1,7 @@
 """Cuts tool markup out of text that is otherwise prose: calls, results, and what a harness puts between tags.
 
 Structured messages keep tool content in parts of its own, which nobody reads here. Some agents write it into
-the text itself, as `<tool>...</tool>` (Forge, ADR-0019) or in a dozen other spellings; what stands there is a
+the text itself, as `<tool>...</tool>` (the Forge agent) or in a dozen other spellings; what stands there is a
 file's content or a command's output, nothing that was said. A pattern from opener to closer is not enough,
 for arguments hold closers and openers, and people write about tags. So:
 

@@ -43,7 +43,7 @@ def contents(memories: list[Memory]) -> list[str]:
     return [each.content for each in memories]
 
 
-# --- what a document says of itself (B81) ------------------------------------------------------------
+# --- what a document says of itself ------------------------------------------------------------------
 
 
 def test_a_document_has_a_new_id_one_time_and_its_session():
@@ -169,7 +169,7 @@ def test_a_duplicate_takes_no_place_among_the_ten():
     assert tally == Tally(duplicates=5)
 
 
-# --- secrets (B85) -----------------------------------------------------------------------------------
+# --- secrets -----------------------------------------------------------------------------------------
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -214,7 +214,7 @@ def test_short_content_without_a_secret_is_a_memory():
     assert contents(memories) == ["use tabs"]
 
 
-# --- what is known already (bug 24) ------------------------------------------------------------------
+# --- what is known already --------------------------------------------------------------------------
 
 
 def test_what_was_forgotten_does_not_come_back():
@@ -280,7 +280,7 @@ def test_a_memory_of_a_root_that_the_event_does_not_see_is_no_duplicate():
     assert contents(memories) == ["goose speaks REST"]
 
 
-# --- versions (B80, bugs 25, 26) ---------------------------------------------------------------------
+# --- versions -----------------------------------------------------------------------------------------
 
 
 def test_a_known_id_is_superseded_by_the_next_version():
@@ -329,7 +329,7 @@ def test_a_memory_of_the_other_scope_is_refined_and_not_superseded(scope, other)
     assert one.related == (Related("mem_1", "refines"),)
 
 
-# --- edges (bugs 20, 21) -----------------------------------------------------------------------------
+# --- edges ------------------------------------------------------------------------------------------
 
 
 def edges_of(*edges: Related, existing: Existing, **fields) -> tuple[Related, ...]:

@@ -160,7 +160,7 @@ def test_a_server_without_schemas_is_asked_without(provider: ScriptedProvider) -
     assert contents(classify(provider, attempts=1)) == ["Tabs are used."]
 
 
-# --- rules of behaviours.md ---
+# --- what the model is told, and what its slips cost ---
 
 
 def test_bug_20_the_model_is_told_the_only_ids_and_edges_without_one_are_dropped(

@@ -114,7 +114,7 @@ def test_a_message_cannot_speak_for_another(line: str, before: str) -> None:
     assert f"\n{line}" not in prompt
 
 
-# --- existing memories (B75) ---
+# --- existing memories ---
 
 
 def test_existing_memories_are_listed_by_id_place_and_first_line() -> None:

@@ -1,4 +1,4 @@
-"""What is made of a model's answer: what can be read is read, one bad element costs only itself (bug 22)."""
+"""What is made of a model's answer: what can be read is read, one bad element costs only itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""B2, B3: a daemon that is killed leaves no process, and the next one takes up what it left without help."""
+"""A daemon that is killed leaves no process, and the next one takes up what it left without help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C8: an endpoint that fails is asked now and then, however much waits for it, and status says so."""
+"""An endpoint that fails is asked now and then, however much waits for it, and status says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""B6: an event that ends the worker, or that no call succeeds for, is set aside and holds up no other."""
+"""An event that ends the worker, or that no call succeeds for, is set aside and holds up no other."""
 
 from __future__ import annotations
 

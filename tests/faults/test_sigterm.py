@@ -1,4 +1,4 @@
-"""B5: SIGTERM ends the daemon in 5 s in any state, and no turn that waits is lost by it."""
+"""SIGTERM ends the daemon in 5 s in any state, and no turn that waits is lost by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A6: an acknowledged event survives a kill at each step of its way, and what it says appears once."""
+"""An acknowledged event survives a kill at each step of its way, and what it says appears once."""
 
 from __future__ import annotations
 

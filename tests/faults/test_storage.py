@@ -1,4 +1,4 @@
-"""A3, A4: a disk that is full or broken loses nothing that was acknowledged, and its end needs no restart."""
+"""A disk that is full or broken loses nothing that was acknowledged, and its end needs no restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""B1: a worker that is killed, wherever it stands, is replaced, and its event is done once."""
+"""A worker that is killed, wherever it stands, is replaced, and its event is done once."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ from tests.support.scene import memory, put
 ERRORS_AS = "Always use errors.As for error checks in Go."
 
 
-# --- every turn (B68, B69, B74) -----------------------------------------------------------------------
+# --- every turn ---------------------------------------------------------------------------------------
 
 
 def test_every_completed_turn_is_classified_and_its_window_is_whole(stage, repo):
-    """B68, B74: no counter, no memory of what was sent before."""
+    """No counter, no memory of what was sent before."""
     talk: list[str] = []
     for turn in range(3):
         talk += [f"question {turn}", f"answer {turn}"]
@@ -37,7 +37,7 @@ def test_every_completed_turn_is_classified_and_its_window_is_whole(stage, repo)
 
 @pytest.mark.parametrize(("kind", "trigger"), [("compaction", "compaction"), ("session_end", "cadence")])
 def test_a_compaction_is_classified_whatever_the_state_of_the_turn(stage, repo, kind, trigger):
-    """B69: while a turn is in hand and another waits; its own window is not lost in theirs."""
+    """While a turn is in hand and another waits; its own window is not lost in theirs."""
     with stage.hanging(proposal("Builds run on bazel.")):
         stage.capture(repo, "a turn in hand")
         stage.provider.wait_for(1, path=CHAT)
@@ -74,11 +74,11 @@ def test_the_next_event_knows_what_the_last_one_left(rules, repo):
     assert (new.version, new.supersedes) == (2, old.id)
 
 
-# --- what was captured is found (B83, B87) ------------------------------------------------------------
+# --- what was captured is found -----------------------------------------------------------------------
 
 
 def test_the_first_capture_makes_its_folders_and_another_agent_finds_the_memory(home, repo):
-    """B87, B83: HOME is empty, nothing is configured, nobody says when to rebuild."""
+    """HOME is empty, nothing is configured, nobody says when to rebuild."""
     with capturing(home) as stage:
         assert not (repo / ".forge").exists()
         assert not (home / ".forge").exists()
@@ -93,7 +93,7 @@ def test_the_first_capture_makes_its_folders_and_another_agent_finds_the_memory(
 
 
 def test_a_rebuild_that_hangs_holds_up_no_capture(home, repo):
-    """B83: the embeddings endpoint gives no answer; the next turn is classified and written."""
+    """The embeddings endpoint gives no answer; the next turn is classified and written."""
     with capturing(home, classifier_model="m", embedding_model="m") as stage:
         never = threading.Event()
         stage.load(repo)
@@ -196,7 +196,7 @@ def test_an_injection_that_comes_back_is_not_captured_again_by_the_rules(rules, 
     assert len(rules.captured(repo, MEMORY, session="of somebody else")) == 1
 
 
-# --- who may be asked (C28) ---------------------------------------------------------------------------
+# --- who may be asked ---------------------------------------------------------------------------------
 
 
 def test_an_address_and_a_key_alone_send_nothing(rules, repo):

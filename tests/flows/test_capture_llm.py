@@ -42,7 +42,7 @@ def test_nothing_worth_keeping_is_the_normal_answer(stage, repo):
 
 @pytest.mark.parametrize("text", ["", "I found nothing worth remembering, sorry.", "null", '{"a":', "<html>"])
 def test_an_answer_that_is_not_json_writes_nothing_and_is_no_error(stage, repo, text):
-    """B78: and rebuilds nothing."""
+    """Nor does it cost a rebuild."""
     stage.load(repo)
     before, built = stage.state, _rebuilds(stage)
     stage.provider.chat = completion(text)
@@ -69,14 +69,14 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_answer_is_understood_in_the_forms_that_models_give(stage, repo, shape):
-    """B77, bug 22."""
+    """Fenced, wrapped, explained, or with a comma too many."""
     stage.provider.chat = completion(SHAPES[shape])
 
     assert contents(stage.captured(repo, "hello")) == ["Kept."]
 
 
 def test_an_entry_of_unknown_scope_or_category_costs_only_itself(stage, repo):
-    """B79, bug 23: blank ones as well; what was left out is counted."""
+    """Blank ones as well; what was left out is counted."""
     before = stage.state.invalid
     stage.provider.chat = reply(
         proposal("Lives on the moon.", scope="moon"),
@@ -90,7 +90,7 @@ def test_an_entry_of_unknown_scope_or_category_costs_only_itself(stage, repo):
 
 
 def test_a_memory_supersedes_only_what_is_there(stage, repo):
-    """B80: version = predecessor + 1; an unknown id is cleared."""
+    """Version = predecessor + 1; an unknown id is cleared."""
     put(repo, memory("v3", "Builds run on make.", version=3))
     stage.load(repo)
     stage.provider.chat = reply(
@@ -104,7 +104,7 @@ def test_a_memory_supersedes_only_what_is_there(stage, repo):
 
 
 def test_a_file_says_whence_it_comes(stage, repo):
-    """B81: new id, created = updated = now in UTC, session and trigger; the folder by scope."""
+    """New id, created = updated = now in UTC, session and trigger; the folder by scope."""
     stage.provider.chat = reply(
         proposal("Of the repo.", category="corrections"), proposal("Of the user.", "user", "user-facts")
     )
@@ -127,7 +127,7 @@ def test_a_file_says_whence_it_comes(stage, repo):
 
 
 def test_links_lead_only_to_what_is_there_and_have_known_names(stage, repo):
-    """Bugs 20 and 21."""
+    """Left out: an edge said twice, an id that nothing has, a relation of the model's own invention."""
     put(repo, memory("m1", "Builds run on make."), memory("m2", "Tests need docker."))
     stage.load(repo)
     edges = [
@@ -151,7 +151,7 @@ def test_links_lead_only_to_what_is_there_and_have_known_names(stage, repo):
 
 
 def test_what_says_the_same_is_written_once(stage, repo):
-    """Bug 24: in one answer, in the next one, and against what either scope has."""
+    """In one answer, in the next one, and against what either scope has."""
     stage.client.remember(str(repo), "The user likes short answers.", scope="user")
     before = stage.state.duplicates
     stage.provider.chat = reply(
@@ -166,7 +166,7 @@ def test_what_says_the_same_is_written_once(stage, repo):
 
 
 def test_a_chain_never_forks(stage, repo):
-    """Bug 25: two that replace the same one stand in a line, and an old version's head is replaced."""
+    """Two that replace the same one stand in a line, and an old version's head is replaced."""
     put(
         repo,
         memory("v1", "Builds run on make."),
@@ -188,7 +188,7 @@ def test_a_chain_never_forks(stage, repo):
 
 
 def test_a_repo_memory_refines_a_users_and_never_replaces_it(stage, repo):
-    """Bug 26."""
+    """It would replace the user's in every other repository as well."""
     mine = stage.client.remember(str(repo), "Builds run on make.", scope="user").memory_id
     stage.provider.chat = reply(proposal("Here they run on bazel.", supersedes=mine))
 
@@ -198,7 +198,7 @@ def test_a_repo_memory_refines_a_users_and_never_replaces_it(stage, repo):
 
 
 def test_no_secret_reaches_a_file_the_spool_or_the_model(stage, repo):
-    """B85: said by the user, or made up by the model; counted, never shown."""
+    """Said by the user, or made up by the model; counted, never shown."""
     draw = Draw("end to end")
     told, made_up = (f"ghp_{draw.of(ALNUM, 36)}" for _ in "ab")
     before = stage.state.redacted
@@ -235,7 +235,7 @@ def test_an_endpoint_without_structured_output_is_asked_again_without(stage, rep
 
 
 def test_files_and_folders_are_private(stage, repo):
-    """B87, design D14: folders are made by the first capture."""
+    """Folders are made by the first capture."""
     stage.provider.chat = reply(proposal("Kept."))
     (found,) = stage.captured(repo, "hello")
 
@@ -247,7 +247,7 @@ def test_files_and_folders_are_private(stage, repo):
 
 @pytest.mark.parametrize("broken", ["repo", "user", "both"])
 def test_a_scope_that_cannot_be_listed_does_not_stop_the_other(stage, repo, broken):
-    """B76, B82: the rest of the batch is written, and what could not be is when it can."""
+    """The rest of the batch is written, and what could not be is when it can."""
     home = stage.daemon.home / ".forge/memory"
     folders = {"repo": [repo / ".forge/memory"], "user": [home], "both": [repo / ".forge/memory", home]}[
         broken
@@ -263,7 +263,7 @@ def test_a_scope_that_cannot_be_listed_does_not_stop_the_other(stage, repo, brok
         stage.capture(repo, "hello")
         stage.until(lambda now: now.failures > before)
         if broken == "both":
-            assert _rebuilds(stage) == built  # bug 27: nothing is written, so nothing is rebuilt
+            assert _rebuilds(stage) == built  # nothing is written, so nothing is rebuilt
         else:
             kept = on_disk(repo) if broken == "user" else on_disk(stage.daemon.home, "user")
             assert len(kept) == 1

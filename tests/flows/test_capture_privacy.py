@@ -3,7 +3,7 @@
 One daemon that logs at debug level, one scripted provider for all its models, and one day's work: every
 secret of `tests.support.secrets` is said in conversations of every kind and echoed by the classifier. Then
 everything that is left of it is read as bytes: all files under HOME, the log, what the provider received and
-what the daemon answers. The rules are those of design.md section 9.
+what the daemon answers.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def _listed(prompt: str) -> list[str]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_tool_content_never_reaches_a_prompt(stage, repo, form):
-    """B73: only what user and assistant said, in every form of message."""
+    """Only what user and assistant said, in every form of message."""
     stage.captured(repo, *FORMS[form])
 
     (prompt,) = stage.prompts
@@ -31,7 +31,7 @@ def test_tool_content_never_reaches_a_prompt(stage, repo, form):
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "private-in-json"])
 def test_tool_content_of_a_client_that_is_not_ours_never_reaches_a_prompt(stage, repo, form):
-    """B73: the daemon cuts by itself what our own client does not even send."""
+    """The daemon cuts by itself what our own client does not even send."""
     sent = Capture(
         workspace=str(repo), session_id="s", messages=msgspec.convert(FORMS[form], tuple[Message, ...])
     )
@@ -54,7 +54,7 @@ XML = {
 
 @pytest.mark.parametrize("shape", XML)
 def test_tool_xml_in_text_never_reaches_a_prompt(stage, repo, shape):
-    """B73, bug 32."""
+    """Nested, never closed, in capitals, with attributes."""
     stage.captured(repo, "do it", XML[shape])
 
     assert SAID in stage.prompts[0]
@@ -63,7 +63,7 @@ def test_tool_xml_in_text_never_reaches_a_prompt(stage, repo, shape):
 
 
 def test_prose_about_tool_tags_reaches_the_prompt(stage, repo):
-    """Bug 32."""
+    """A pattern from opener to closer would eat it."""
     told = "Wrap calls in `<tool>` and close them with `</tool>`, like\n```\n<tool>x</tool>\n```\nalways."
     stage.captured(repo, told)
 
@@ -71,7 +71,7 @@ def test_prose_about_tool_tags_reaches_the_prompt(stage, repo):
 
 
 def test_what_is_empty_without_tool_content_is_no_turn_at_all(stage, repo):
-    """B73: nothing is left to classify, so nobody is asked."""
+    """Nothing is left to classify, so nobody is asked."""
     answer = stage.capture(repo, f"<tool>{HIDDEN}</tool>", session="s")
 
     assert (answer.outcome, answer.reason) == ("rejected", "nothing_to_capture")
@@ -79,7 +79,7 @@ def test_what_is_empty_without_tool_content_is_no_turn_at_all(stage, repo):
 
 
 def test_the_prompt_lists_the_heads_of_both_scopes(stage, repo):
-    """B75: id, scope and category, first line; with nothing to list there is no such part."""
+    """Id, scope and category, first line; with nothing to list there is no such part."""
     stage.captured(repo, "hello")
     first, second = (
         stage.client.remember(str(repo), text, scope=scope, category="patterns")
@@ -98,7 +98,7 @@ def test_the_prompt_lists_the_heads_of_both_scopes(stage, repo):
 
 
 def test_the_list_has_an_end_and_no_superseded_memory(stage, repo):
-    """Bug 31: 2,000 memories, of which half are older versions; the nearest comes first."""
+    """2,000 memories, of which half are older versions; the nearest comes first."""
     for at in range(1000):
         text = f"Fact {at} about subject{at}: {'many words ' * 30}"
         put(repo, memory(f"a{at}", text), memory(f"b{at}", text, supersedes=f"a{at}", version=2))

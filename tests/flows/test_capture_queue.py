@@ -31,11 +31,11 @@ def _restart(stage: Stage) -> None:
     stage.daemon.start()
 
 
-# --- no agent waits (B70, bug 28) ---------------------------------------------------------------------
+# --- no agent waits -----------------------------------------------------------------------------------
 
 
 def test_a_hundred_turns_behind_a_hanging_classifier_are_answered_at_once(stage, repo, capsys):
-    """B70; ten sessions, ten turns each: of every session the newest window is classified, and few others."""
+    """Ten sessions, ten turns each: of every session the newest window is classified, and few others."""
     took_ms: list[float] = []
     outcomes: list[str] = []
     texts: dict[int, list[str]] = {session: [] for session in range(10)}
@@ -67,7 +67,7 @@ def test_a_hundred_turns_behind_a_hanging_classifier_are_answered_at_once(stage,
 
 
 def test_sessions_beyond_the_limit_replace_the_oldest_and_are_counted(stage, repo):
-    """B70: 64 sessions may wait; status tells of the others."""
+    """64 sessions may wait; status tells of the others."""
     before = stage.state.replaced
     with stage.hanging():
         stage.capture(repo, "the one in hand", session="first")
@@ -83,7 +83,7 @@ def test_sessions_beyond_the_limit_replace_the_oldest_and_are_counted(stage, rep
 
 
 def test_a_compaction_is_processed_however_many_turns_wait(stage, repo):
-    """B71, bug 28: it is durable before the answer, and nothing takes its place."""
+    """It is durable before the answer, and nothing takes its place."""
     with stage.hanging():
         for session in range(70):
             stage.capture(repo, f"number {session}.", session=f"s{session}")
@@ -177,11 +177,11 @@ def test_both_windows_around_a_summary_reach_the_daemon_through_an_observer(stag
     assert "the next question" in stage.prompts[2]
 
 
-# --- a stop (B86) -------------------------------------------------------------------------------------
+# --- a stop -------------------------------------------------------------------------------------------
 
 
 def test_waiting_turns_survive_a_stop_and_are_classified_after_it(alone, repo):
-    """B86, bug 30: SIGTERM in the middle of a call; what only memory held is in the spool then."""
+    """SIGTERM in the middle of a call; what only memory held is in the spool then."""
     with alone.hanging(proposal("Builds go through bazel.")):
         for session in range(3):
             assert alone.capture(repo, f"session {session}.", session=f"s{session}").outcome == "accepted"

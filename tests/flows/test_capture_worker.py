@@ -17,11 +17,11 @@ from tests.support.capturing import Stage, capturing, contents, on_disk, proposa
 from tests.support.provider import CHAT, Answer
 from tests.support.shell import alive, wait_for_end
 
-# --- calls that fail (B84, bug 29) --------------------------------------------------------------------
+# --- calls that fail ----------------------------------------------------------------------------------
 
 
 def test_a_failed_call_holds_up_its_own_event_only(alone, repo):
-    """B84: two attempts come to nothing, the next session is served meanwhile, the event is tried again."""
+    """Two attempts come to nothing, the next session is served meanwhile, the event is tried again."""
     broken = Answer({"error": {"message": "boom"}}, status=500, headers={"Retry-After": "0"})
     alone.provider.chat = [broken, broken, reply(proposal("The second is heard."))]
 
@@ -39,7 +39,7 @@ def test_a_failed_call_holds_up_its_own_event_only(alone, repo):
 
 
 def test_a_call_that_never_ends_is_given_up_and_the_next_event_is_served(home, repo):
-    """Bug 29; the time limit here is a second."""
+    """The time limit here is a second."""
     with capturing(home, classifier_model="m", classifier_timeout_s=1) as stage:
         never = threading.Event()
         stage.provider.chat = [Answer(hold=never), reply(proposal("The second is heard."))]
@@ -71,11 +71,10 @@ def test_an_event_whose_calls_fail_five_times_is_set_aside_with_its_reason(alone
     assert alone.provider.received == []
 
 
-# --- a worker that dies (bug 30) ----------------------------------------------------------------------
+# --- a worker that dies -------------------------------------------------------------------------------
 
 
 def test_a_killed_worker_is_replaced_and_its_event_is_done_by_the_next(stage, repo):
-    """Bug 30."""
     with stage.hanging(proposal("Kills change nothing.")):
         stage.capture(repo, "hello")
         stage.provider.wait_for(1, path=CHAT)

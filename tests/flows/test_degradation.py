@@ -1,4 +1,4 @@
-"""Every row of the degradation table (behaviours.md B60-B67 as design.md D3-D8 has them), from outside.
+"""What is answered when a model, an endpoint or a build fails, or is late: each case, from outside.
 
 Explicit `hyde` with plain cosine answers a failure with nothing and a reason; `auto` as forged comes falls
 back to the direct strategy, then to words, and says so. No failure is an exception for the agent, none
@@ -105,7 +105,7 @@ def _walrus(scene: Scene, repo: Path) -> None:
     scene.provider.received.clear()
 
 
-# --- HyDE fails (B64) --------------------------------------------------------------------------------
+# --- HyDE fails ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("answer", "reason"), CHAT_FAILURES)
@@ -122,7 +122,7 @@ def test_hyde_that_fails_gives_nothing_but_a_reason(hyde, repo, answer, reason):
         (),
     )
     assert hyde.embeds == []
-    assert len(hyde.chats) <= 2  # while an agent waits, at most one retry (design.md section 7)
+    assert len(hyde.chats) <= 2  # while an agent waits, at most one retry
 
 
 @pytest.mark.parametrize(("answer", "reason"), CHAT_FAILURES)
@@ -178,7 +178,7 @@ def test_auto_asks_directly_after_an_empty_hyde_reply(auto, repo):
     assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "hyde: no_hypotheses")
 
 
-# --- nobody answers: the time limit (B56, B67, D6) ---------------------------------------------------
+# --- nobody answers: the time limit ------------------------------------------------------------------
 
 
 def test_hyde_that_never_answers_is_a_timeout_in_time(hyde, repo):
@@ -279,7 +279,7 @@ def _ok(reply):
     return reply if reply.status == "ok" else None
 
 
-# --- the query's embedding fails (B65) ---------------------------------------------------------------
+# --- the query's embedding fails ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_a_fallback_is_counted(auto, repo):
     assert auto.client.status().counters["retrieve_fallbacks"] == before + 1
 
 
-# --- builds fail (B43, B62, B63) ---------------------------------------------------------------------
+# --- builds fail -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ def test_the_provider_being_down_at_start_needs_no_restart(tmp_path_factory, rep
         assert scene.daemon.log().count("build failed") == 1
 
 
-# --- one bad text (H5, bugs 6, 7) --------------------------------------------------------------------
+# --- one bad text ------------------------------------------------------------------------------------
 
 
 def test_one_poisonous_text_among_200_is_named_and_the_other_199_are_found(hyde, repo):

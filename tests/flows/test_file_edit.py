@@ -1,4 +1,4 @@
-"""Whatever changes a file, the map follows: editors, git, whole directories, ten thousand files (G1, D13).
+"""Whatever changes a file, the map follows: editors, git, whole directories, ten thousand files.
 
 The oracle is the directory itself: ids and texts of what the daemon lists against what lies on disk.
 """

@@ -1,4 +1,4 @@
-"""One daemon, many projects: a request sees its own repository and the user, and nothing else (E4, C33)."""
+"""One daemon, many projects: a request sees its own repository and the user, and nothing else."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_repository_cannot_supersede_a_user_memory(home, repo):
 
 
 def test_unrelated_user_memories_do_not_crowd_out_the_repository(home, repo):
-    """Joint statistics: 254 memories of the repository against 60 of the user's (design.md D18)."""
+    """Joint statistics: 254 memories of the repository against 60 of the user's."""
     random.seed(11)
     questions = _many_memories(repo, 254)
     alone = _recall(home, repo, questions)

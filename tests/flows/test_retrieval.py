@@ -66,7 +66,7 @@ def _other_repo(tmp_path: Path) -> Path:
     return top
 
 
-# --- the turn cache (B53-B55, bugs 11-14) ------------------------------------------------------------
+# --- the turn cache ----------------------------------------------------------------------------------
 
 
 def test_parallel_calls_of_one_turn_share_one_pipeline(scene, repo):
@@ -252,7 +252,7 @@ def test_twenty_clients_at_once_get_what_they_asked_for(scene, repo):
     assert [ids(reply)[0] for reply in replies] == [f"m{n:02}" for n in range(20)]
 
 
-# --- the window and the hypotheses (B46-B50, B9, B19, B109, D4) --------------------------------------
+# --- the window and the hypotheses -------------------------------------------------------------------
 
 
 def _window(scene: Scene) -> str:
@@ -408,7 +408,7 @@ def test_a_time_limit_that_makes_no_sense_is_the_configured_one_or_none_at_all(s
     assert scene.client.ping().status == "ok"
 
 
-# --- ranking as it shows (B7, B8, B58, bugs 4, 5) ----------------------------------------------------
+# --- ranking as it shows -----------------------------------------------------------------------------
 
 
 def test_equal_memories_come_in_one_order_in_every_turn(scene, repo):
@@ -489,7 +489,7 @@ def test_a_search_is_not_cut_by_the_injection_budget(tmp_path_factory, repo):
     assert (injected.status, injected.text) == ("empty", "")
 
 
-# --- builds (B24, B25, B28, B29, B41, B44, D7) -------------------------------------------------------
+# --- builds ------------------------------------------------------------------------------------------
 
 
 def test_a_first_look_embeds_both_folders_of_repo_and_user(tmp_path_factory, repo):
@@ -594,7 +594,7 @@ def _ok(reply):
     return reply if reply.status == "ok" else None
 
 
-# --- rebuild --full (D12) ----------------------------------------------------------------------------
+# --- rebuild --full ----------------------------------------------------------------------------------
 
 
 def test_a_full_rebuild_embeds_everything_anew_and_a_plain_one_only_what_changed(scene, repo):
@@ -625,7 +625,7 @@ def test_vectors_of_another_dimension_are_welcome_after_a_full_rebuild(tmp_path_
 
 
 def test_a_model_replaced_behind_its_name_heals_with_the_next_edit(tmp_path_factory, repo):
-    """H6: no map ever holds two dimensions, and nobody has to ask for a rebuild."""
+    """No map ever holds two dimensions, and nobody has to ask for a rebuild."""
     put(repo, memory("m0", "walrus"), memory("m1", "something"))
     with staged(
         tmp_path_factory.mktemp("home"), retrieval_strategy="direct", retrieval_lexical_weight=0
@@ -669,7 +669,7 @@ def test_a_full_rebuild_that_fails_keeps_the_old_vectors(request, repo, kind):
     assert (reply.status, sorted(ids(reply)), "dense" in reply.legs) == ("ok", ["m0", "m1"], True)
 
 
-# --- switches (B2, D3, B20) --------------------------------------------------------------------------
+# --- switches ----------------------------------------------------------------------------------------
 
 SWITCHED_OFF = {
     "memory.enabled is false": {"enabled": False, "retrieval_model": "chat"},

@@ -78,7 +78,7 @@ def builds(indexer):
 
 
 def test_an_old_slow_build_never_replaces_a_newer_one(repo, root, embedder):
-    """Bug 8: a task per trigger lets the build that began first end last."""
+    """A task per trigger lets the build that began first end last."""
 
     async def body():
         async with indexing(embedder, lexical=False) as indexer:

@@ -90,7 +90,7 @@ def test_what_was_written_is_marked_once_and_is_visible_in_its_generation(repo, 
 
 
 def test_superseding_an_old_version_is_based_on_the_head_of_its_chain(repo, writer):
-    """Bug 25: an agent that still knows version 1 must not fork the chain."""
+    """An agent that still knows version 1 must not fork the chain."""
     put(repo, draft("mem_1"), memory("mem_2", "two", supersedes="mem_1", version=2))
 
     async def body():

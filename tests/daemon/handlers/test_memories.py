@@ -74,7 +74,7 @@ def test_an_unknown_scope_is_refused(home, repo):
 
 
 def test_a_memory_of_the_other_scope_cannot_be_superseded(home, repo):
-    """Bug 26."""
+    """A repository's memory would replace the user's own in every other repository."""
     put(home, memory("mem_u", "of the user", scope="user"))
 
     async def work(parts):
