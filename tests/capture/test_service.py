@@ -762,6 +762,7 @@ def test_answer_that_could_not_be_written_down_is_no_failure_of_the_endpoint(pla
         await one.hands_over(event)
         one.disk.failing = frozenset({"journal"})
         one.worker.says(Decided(event.id, (one.document(),), ONE_CALL))
+        await until(lambda: not one.in_hand)
         (day,) = one.governor.days(1)
         return day.calls, day.failed
 

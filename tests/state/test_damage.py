@@ -204,8 +204,12 @@ def test_without_a_copy_the_file_alone_says_what_it_can(tmp_path):
     run(scene())
 
 
-def test_damaged_copy_is_as_good_as_none_and_harms_nothing(directory):
-    (directory / "state.copy").write_bytes(b"torn")
+@pytest.mark.parametrize("how", ["torn", "flipped"])
+def test_damaged_copy_is_as_good_as_none_and_harms_nothing(directory, how):
+    whole = (directory / "state.copy").read_bytes()
+    assert whole.count(b"/srv/other") == 1
+    damaged = {"torn": b"torn", "flipped": whole.replace(b"/srv/other", b"/srv/othes")}
+    (directory / "state.copy").write_bytes(damaged[how])
     flip(directory, a_byte_of(directory, "pauses"))
 
     async def scene() -> tuple[str, ...]:
