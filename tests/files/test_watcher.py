@@ -58,7 +58,7 @@ async def watching(*roots: Root) -> AsyncIterator[tuple[Watcher, Heard]]:
     heard = Heard()
     watcher = Watcher(heard)
     watcher.set_roots(roots)
-    watcher.wake()
+    watcher.used_at = time.monotonic()
     running = asyncio.create_task(watcher.run())
     try:
         await heard.until(lambda: set(heard.counts) == {root.top for root in roots})

@@ -71,7 +71,7 @@ class Dispatcher:
         self._daemon.metrics.requests += 1
         if isinstance(request, wire.Ping):  # the commonest, and the one that is timed
             return wire.Pong(id=request.id)
-        self._daemon.watcher.wake()
+        self._daemon.watcher.used_at = monotonic()
         if isinstance(request, wire.Hello):  # what follows in the same read relies on it
             return replace(health.hello(self._daemon, request), id=request.id)
         if isinstance(request, wire.Events):
