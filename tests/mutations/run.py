@@ -50,7 +50,7 @@ PLANTED = HERE / "planted.toml"
 DRAWN = HERE / "drawn.toml"
 _REACH = REPO / ".venv" / "reach.json"
 _DRAWN_HEAD = f"""\
-Bugs drawn by `run.py draw` from a fixed start of the random numbers ({operators.SEED}), and what the tests made of them at that time.
+Bugs drawn by `run.py draw` from random number {operators.SEED} on, and what the tests made of them then.
 `tests` names the test that noticed one; `tried` counts the tests that entered a survivor's function and
 passed. A bug is found by its lines, not by `hint`. One whose code is gone needs a line: retired = "why"."""
 

@@ -29,14 +29,11 @@ EPOCH = "e1"
 
 
 class StandInWatcher:
-    """Watches nothing; counts how often it was woken."""
+    """Watches nothing; `used_at` is when it was last told that an agent is at work."""
 
     def __init__(self) -> None:
         self.state = "inotify"
-        self.woken = 0
-
-    def wake(self) -> None:
-        self.woken += 1
+        self.used_at = 0.0
 
     def watch_count_of(self, top: str) -> int:
         return 2

@@ -366,11 +366,11 @@ def test_forgetting_leaves_nothing_in_turn_cache_and_ledger(home, repo):
 def test_every_request_but_a_ping_wakes_the_watcher_and_all_are_counted(home, repo):
     async def work(parts):
         await parts.ask(wire.Ping())
-        quiet = parts.watcher.woken
+        quiet = parts.watcher.used_at
         await parts.ask(wire.ListMemories(workspace=str(repo)))
-        return quiet, parts.watcher.woken, parts.daemon.metrics.requests
+        return quiet, parts.watcher.used_at > quiet, parts.daemon.metrics.requests
 
-    assert talk(home, work) == (0, 1, 2)
+    assert talk(home, work) == (0.0, True, 2)
 
 
 def test_every_verb_of_the_protocol_is_answered(home, repo):
