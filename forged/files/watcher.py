@@ -61,8 +61,8 @@ class Watcher:
 
     `state` is for status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is
     reported each 2 s) or "restarting: <cause>". `watched` are the directories under watch, at most 4 a root;
-    `used_at` is when an agent was last at work, in seconds of `time.monotonic`, set by who hears of it: for half
-    a minute afterwards a change is reported in 10 ms and not in 100.
+    `used_at` is when an agent was last at work, in seconds of `time.monotonic`, set by who hears of it; for
+    half a minute afterwards a change is reported in 10 ms and not in 100.
     """
 
     def __init__(self, on_change: Callable[[str, frozenset[str]], None]) -> None:
