@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
@@ -32,18 +32,16 @@ _LONGEST_ASKED_S = 300.0
 _UNREAD = frozenset({"unreachable", "auth", "rate_limited"})
 _WITHOUT_CALL = frozenset({"limit", "storage", "internal"})
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-
 
 class Day(msgspec.Struct, frozen=True):
     """One day (UTC, as YYYY-MM-DD) and purpose; `failed` calls are among `calls`."""
 
-    day: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    day: str
     purpose: str
-    calls: Count = 0
-    failed: Count = 0
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
+    calls: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
     @property
     def tokens(self) -> int:
