@@ -12,7 +12,6 @@ it ends when the daemon does, however that happens.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import multiprocessing
@@ -69,13 +68,16 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
 
     def report(one: Report) -> None:
-        results.send_bytes(msgspec.msgpack.encode(one))
+        try:
+            results.send_bytes(msgspec.msgpack.encode(one))
+        except BrokenPipeError:  # the daemon is gone, and what an orderly end would close goes by itself
+            os._exit(1)
 
     wanted = msgspec.msgpack.decode(settings, type=WorkerSettings)
     classifier, problem = _classifier(wanted)
     one = Worker(wanted, classifier, report)
     # One loop for all events, so that a connection to an endpoint outlives an event.
-    with contextlib.suppress(BrokenPipeError), asyncio.Runner() as runner:
+    with asyncio.Runner() as runner:
         report(Ready(os.getpid(), problem))
         while True:
             runner.run(one.handle(msgspec.msgpack.decode(queue.get(), type=Task)))
