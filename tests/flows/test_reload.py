@@ -18,7 +18,7 @@ from forged_client import Client
 from forged_client.protocol import RELOADING, StatusReport
 from tests.support.activated import Activated, activated, needs_activation
 from tests.support.capturing import capturing, contents, on_disk, proposal, reply
-from tests.support.daemon import DaemonProcess, eventually, running
+from tests.support.daemon import DaemonProcess, children_of, eventually, running
 from tests.support.provider import CHAT, Answer, ScriptedProvider
 from tests.support.scene import configuration, memory, put
 from tests.support.shell import Shell
@@ -235,9 +235,8 @@ def test_sigterm_ends_it_in_time_while_a_provider_hangs_and_it_starts_over(home,
 @needs_proc
 def test_twenty_reloads_leave_no_threads_descriptors_or_children_behind(daemon, home, repo):
     def used() -> tuple[int, int, int]:
-        tasks = list(Path(f"/proc/{daemon.pid}/task").iterdir())
-        children = sum(len((task / "children").read_text().split()) for task in tasks)
-        return len(tasks), len(os.listdir(f"/proc/{daemon.pid}/fd")), children
+        threads, descriptors = (len(os.listdir(f"/proc/{daemon.pid}/{name}")) for name in ("task", "fd"))
+        return threads, descriptors, len(children_of(daemon.pid))
 
     def settled(client: Client) -> tuple[int, int, int]:
         eventually(lambda: client.status().capture.state == "idle", 20)

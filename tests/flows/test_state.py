@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.capturing import Stage, capturing, contents, on_disk
-from tests.support.daemon import DaemonProcess, eventually
+from tests.support.daemon import DaemonProcess, eventually, of_threads
 from tests.support.scene import memory, put
 from tests.support.shell import Shell
 from tests.support.state_files import stored
@@ -171,8 +171,7 @@ def _is_traced(pid: int) -> bool:
     """Whether strace has taken hold of every thread."""
 
     def tracers() -> set[str]:
-        tasks = Path(f"/proc/{pid}/task").iterdir()
-        return {(task / "status").read_text().split("TracerPid:\t")[1].split()[0] for task in tasks}
+        return {status.split("TracerPid:\t")[1].split()[0] for status in of_threads(pid, "status")}
 
     deadline = time.monotonic() + 5
     while "0" in tracers() and time.monotonic() < deadline:

@@ -135,6 +135,20 @@ def running(home: Path, *, env: Mapping[str, str] | None = None, config: str = "
         daemon.close()
 
 
+def of_threads(pid: int, name: str) -> list[str]:
+    """What the system's file NAME of every thread says; a thread that ends while it is read is left out."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.append((task / name).read_text())
+    return found
+
+
+def children_of(pid: int) -> list[str]:
+    """Of all threads: a worker is the child of the one that started it."""
+    return [child for children in of_threads(pid, "children") for child in children.split()]
+
+
 def eventually(check, timeout_s: float = 10.0, pause_s: float = 0.02):
     """Repeat `check` until it returns something true, at most `timeout_s`; returns that."""
     deadline = time.monotonic() + timeout_s
