@@ -14,7 +14,7 @@ from forged.files.roots import Root
 from forged.memory import Category, Memory, Related, Relationship, Scope, is_valid_id
 from forged.state import Document, Event
 from forged.state.forgotten import digest
-from tests.support.scene import memory
+from tests.data.memories import memory
 
 REPO = Root("/srv/goose", Scope.REPO)
 USER = Root("/home/tess", Scope.USER)

@@ -10,7 +10,7 @@ from forged.capture.intake import WINDOW_LIMIT, Intake, take_in
 from forged.conversation import Utterance
 from forged.retrieval.injection import render
 from forged.scopes import Ranked
-from tests.support.scene import memory
+from tests.data.memories import memory
 
 # Put together here, so that no scanner takes this file for a leak.
 AWS_KEY = "AKIA" + "Z7QX2MB4WJ9KD3RT"

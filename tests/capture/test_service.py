@@ -15,8 +15,8 @@ from forged.capture.values import Decided, KnownMemory, Link, Tally, Usage
 from forged.errors import ProviderError, StoreError
 from forged.files.scan import scan
 from forged.state import digest
-from tests.support.loops import run, turns, until
-from tests.support.scripted import ONE_CALL, Capture, captured, later, played
+from tests.capture.pipeline import ONE_CALL, Capture, captured
+from tests.support.clock import later, run, turns, until
 
 DURABLE = ["compaction", "explicit", "session_end"]
 KNOWN = KnownMemory("mem_0", "repo", "patterns", 1, "Builds go through make.")
@@ -31,7 +31,7 @@ def play(tmp_path):
             async with captured(tmp_path, **options) as one:
                 return await scene(one)
 
-        return played(played_scene())
+        return run(played_scene())
 
     return play
 
@@ -1180,7 +1180,7 @@ def test_turn_that_was_decided_is_not_decided_anew_after_a_restart(tmp_path):
             await until(lambda: one.given)
             return len(one.governor._slots), [name.partition(".")[2] for name in one.rows()]
 
-    assert played(scene()) == (0, ["events", "journal"])
+    assert run(scene()) == (0, ["events", "journal"])
 
 
 def test_after_the_end_nothing_is_accepted(play):

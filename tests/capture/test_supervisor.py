@@ -15,9 +15,9 @@ from forged.capture.supervisor import Patience
 from forged.capture.values import Classify, Done, Link, Linked, WorkerSettings
 from forged.conversation import Utterance
 from forged.state import Event
-from tests.support.loops import run, turns, until
-from tests.support.supervised import back_to, census, is_gone, proc, semaphores, supervised
-from tests.support.workers import ROOT
+from tests.support.clock import run, turns, until
+from tests.support.daemon import is_alive, proc
+from tests.support.worker import ROOT, back_to, census, semaphores, supervised
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
@@ -402,9 +402,9 @@ def test_what_the_worker_started_ends_with_it():
         async with supervised("family") as one:
             await until(lambda: one.readies)
             child = one.readies[0].pid
-            alive = not is_gone(child)
+            alive = is_alive(child)
             await one.stop()
-            await until(lambda: is_gone(child))
+            await until(lambda: not is_alive(child))
             return alive
 
     assert run(scene())
@@ -416,7 +416,7 @@ def test_worker_without_a_group_of_its_own_is_killed_alone():
             pid = await one.ready()
             assert os.getpgid(pid) == os.getpgrp()
             await one.stop()
-            return is_gone(pid)
+            return not is_alive(pid)
 
     assert run(scene())
 

@@ -28,8 +28,8 @@ from forged.files.roots import Root
 from forged.files.scan import scan
 from forged.memory import Memory, Scope
 from forged.state import Document, Event, digest
-from tests.support.loops import run
-from tests.support.tasks import block, roots_in
+from tests.support.clock import run
+from tests.support.worker import block, roots_in
 
 USAGE = Usage(1, 100, 10)
 TABS = Proposal("Indent Go code with tabs.", "repo", "coding-preferences")

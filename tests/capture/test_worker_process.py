@@ -15,10 +15,10 @@ from forged.capture import worker
 from forged.capture.supervisor import Patience
 from forged.capture.values import WorkerSettings
 from forged.capture.worker_process import work
-from tests.support.loops import run, until
+from tests.support.clock import run, until
+from tests.support.daemon import is_alive, proc
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
-from tests.support.supervised import back_to, census, is_gone, proc, supervised
-from tests.support.tasks import block, roots_in, told
+from tests.support.worker import back_to, block, census, roots_in, supervised, told
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
@@ -111,7 +111,7 @@ def test_cancelled_in_a_call_everything_ends(tmp_path):
             one.supervisor.give(told(tmp_path, "Use tabs."), 30)
             await asyncio.get_running_loop().run_in_executor(None, provider.wait_for, 1)
             await one.stop()
-            assert is_gone(pid)
+            assert not is_alive(pid)
         await asyncio.get_running_loop().shutdown_default_executor()
         await back_to(before)
 
@@ -142,7 +142,7 @@ import asyncio, sys
 import msgspec
 from forged.capture.worker_process import work
 from forged.capture.values import Classify, WorkerSettings
-from tests.support.supervised import supervised
+from tests.support.worker import supervised
 
 async def main():
     settings, task = sys.stdin.buffer.read().split(b"\\0\\0\\0\\n")
@@ -187,12 +187,12 @@ def test_worker_ends_when_the_daemon_is_killed(tmp_path, busy):
         try:
             run(until_gone(pid))
         finally:
-            if not is_gone(pid):
+            if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
 
 
 async def until_gone(pid: int) -> None:
-    await until(lambda: is_gone(pid))
+    await until(lambda: not is_alive(pid))
 
 
 def test_worker_logs_to_the_daemon_s_stderr_and_no_text(tmp_path, capfd):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from forged.cli import commands
 from forged.cli.call import Invocation
-from tests.support.fake_daemon import FakeDaemon, fake_daemon
+from tests.support.daemon import FakeDaemon
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -27,9 +28,11 @@ class Outcome(msgspec.Struct, frozen=True):
 
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDaemon]:
-    with fake_daemon() as running:
-        monkeypatch.setenv("FORGED_SOCKET", running.path)
-        yield running
+    with tempfile.TemporaryDirectory(prefix="fgf") as directory:  # short, as socket paths have to be
+        daemon = FakeDaemon(f"{directory}/forged.sock")
+        monkeypatch.setenv("FORGED_SOCKET", daemon.path)
+        yield daemon
+        daemon.stop()
 
 
 @pytest.fixture

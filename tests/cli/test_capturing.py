@@ -3,7 +3,7 @@ import io
 import pytest
 
 from forged_client.protocol import CaptureReport, Failed, Pause, Paused, Status, StatusReport, Undo, Undone
-from tests.support import reports
+from tests.cli import reports
 
 BATCH = (reports.record("mem_1"), reports.record("mem_2", content="Use \x1b[2J tabs."))
 TAKEN = Undone(memories=BATCH, trash="/state/trash/1", generation="e:10")

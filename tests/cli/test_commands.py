@@ -10,7 +10,7 @@ from forged.cli import commands
 from forged.cli.call import Invocation, of_process
 from forged.cli.exits import EXPLAINED
 from forged_client.protocol import ListMemories, Memories, Pong, Rebuild, Search, Status
-from tests.support import reports
+from tests.cli import reports
 
 WHOLE_RUN = "from forged.cli import main; main()"
 

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from forged_client.protocol import Dead, DeadEvents, Failed
-from tests.support import reports
+from tests.cli import reports
 
 EVENTS = (reports.dead_event("ev_1"), reports.dead_event("ev_2", kind="turn", reason="killed \x1b[2J thrice"))
 NONE = DeadEvents(status="empty")

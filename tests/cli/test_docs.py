@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 import forged
-from tests.support.shell import Shell
+from tests.support.daemon import Shell
 
 PAGES = {page.stem: page.read_text() for page in (Path(forged.__file__).parent / "docs").glob("*.md")}
 

@@ -4,8 +4,8 @@ import pytest
 
 from forged.cli.doctor import checks
 from forged_client.protocol import Hello, Status, Welcome
-from tests.support import reports
-from tests.support.models import LOCAL_MODEL, hide, plant
+from tests.cli import reports
+from tests.support.provider import LOCAL_MODEL, hide, plant
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 
 from forged import config
 from forged_client.protocol import SettingReport, Status
-from tests.support import reports
-from tests.support.daemon import eventually, running
-from tests.support.models import hide
-from tests.support.scene import memory, put
-from tests.support.shell import Shell
+from tests.cli import reports
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import Shell, running
+from tests.support.provider import hide
 
 IN_USE = "configuration in use"
 

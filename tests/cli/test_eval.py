@@ -19,8 +19,8 @@ from forged.evaluation.dataset import Item, Query
 from forged.evaluation.scores import judge, summary
 from forged.evaluation.trial import LEARNING, Failure, OffTopicCount, Outcome
 from forged.memory import Memory
+from tests.support.daemon import Shell, processes_with
 from tests.support.provider import Answer, ScriptedProvider
-from tests.support.shell import Shell, processes_with
 
 SMALL = str(Path(__file__).parents[1] / "data" / "eval_small")
 LEXICAL = ("--model", "builtin:lexical")

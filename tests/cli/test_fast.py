@@ -7,7 +7,7 @@ import pytest
 
 from forged.cli import fast, plain_verbs
 from forged_client.protocol import Hello, Message, Ping, Pong, Retrieve, Retrieved, Status, Welcome
-from tests.support import reports
+from tests.cli import reports
 
 WHOLE_RUN = "from forged.cli import main; main()"
 WITHOUT_MSGSPEC = f"import sys; sys.modules['msgspec'] = None; {WHOLE_RUN}"

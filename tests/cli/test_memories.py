@@ -15,7 +15,7 @@ from forged_client.protocol import (
     Remember,
     Remembered,
 )
-from tests.support import reports
+from tests.cli import reports
 
 WRITTEN = Remembered(memory_id="mem_n", version=2, path="/w/.forge/memory/mem_n.md", generation="e:9")
 GONE = Forgotten(

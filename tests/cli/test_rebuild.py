@@ -5,7 +5,7 @@ import pytest
 from forged.cli.call import Invocation
 from forged.cli.rebuild import Display
 from forged_client.protocol import Events, Progress, Rebuild, Rebuilt
-from tests.support import reports
+from tests.cli import reports
 
 EVENTS = [
     Progress(event="scanning", root="/w"),

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from forged_client.protocol import Explained, Found, Message, Retrieve, Retrieved, Search, Why
-from tests.support import reports
+from tests.cli import reports
 
 
 def test_search_lists_hits_with_scores_by_leg_and_older_versions(daemon, forgectl):

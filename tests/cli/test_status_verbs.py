@@ -3,7 +3,7 @@ import pytest
 from forged.cli.status import capture_lines
 from forged.cli.terminal import Painter
 from forged_client.protocol import GateReport, Status
-from tests.support import reports
+from tests.cli import reports
 
 
 def test_status_shows_state_roots_and_what_was_counted(daemon, forgectl):

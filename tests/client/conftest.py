@@ -13,7 +13,7 @@ import pytest
 
 from forged_client import AsyncClient, Client
 from forged_client.protocol import Reply
-from tests.support.peer import Peer, Script
+from tests.support.daemon import Peer, Script
 
 # What a call may take above its deadline: scheduling on a busy machine, far below any hanging.
 MARGIN_S = 2.0

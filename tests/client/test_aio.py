@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from forged_client import AsyncClient, Client, ReplyLost
 from forged_client.protocol import Found, Ping, Pong, Progress, Remember, Search
-from tests.support.peer import PATIENCE_S, Peer, Script, Talk, answering, any_answer, stopped_server, with_id
+from tests.support.clock import PATIENCE_S
+from tests.support.daemon import Peer, Script, Talk, answering, any_answer, stopped_server
 
 Serve = Callable[[Script], Peer]
 T = TypeVar("T")
@@ -79,7 +81,7 @@ def test_a_request_that_timed_out_does_not_end_the_others(serve: Serve, socket_f
         talk.next_request()
         second = talk.next_request()
         release.wait(PATIENCE_S)
-        talk.reply(with_id(any_answer(second), second.id))
+        talk.reply(replace(any_answer(second), id=second.id))
         talk.wait_for_hang_up()
 
     peer = serve(script)
@@ -129,7 +131,7 @@ def test_a_restart_that_the_loop_has_not_seen_yet_is_not_an_error(serve: Serve, 
         await client.ping()
         peer = serve(answering(any_answer))  # blocks the loop
         status = (await client.remember("/w", "text")).status
-        assert len(peer.asked(Remember)) == 1
+        assert len(peer.requests_of(Remember)) == 1
         return status
 
     assert run(socket_file, ask_over_a_restart) == "ok"
@@ -156,7 +158,7 @@ def test_a_write_whose_reply_was_lost_is_not_sent_again(serve: Serve, socket_fil
     peer = serve(script)
 
     assert run(socket_file, lambda client: client.remember("/w", "text")).status == "error"
-    assert len(peer.asked(Remember)) == 1
+    assert len(peer.requests_of(Remember)) == 1
     with pytest.raises(ReplyLost):
         run(socket_file, lambda client: client.remember("/w", "text"), strict=True)
 
@@ -178,7 +180,7 @@ def test_a_cancelled_request_leaves_the_connection_usable(serve: Serve, socket_f
         return (await client.ping()).status
 
     assert run(socket_file, cancel_one) == "ok"
-    assert (len(peer.talks), len(peer.asked(Search))) == (1, 1)
+    assert (len(peer.talks), len(peer.requests_of(Search))) == (1, 1)
 
 
 def test_requests_wait_for_a_daemon_that_does_not_read(socket_file: str) -> None:

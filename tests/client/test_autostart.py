@@ -25,7 +25,7 @@ print("daemon is up", flush=True)
 
 _SERVES = """
 from forged_client.protocol import Pong
-from tests.support.peer import Peer, answering
+from tests.support.daemon import Peer, answering
 try:
     Peer(os.environ["FORGED_SOCKET"], answering(lambda _: Pong()))
 except OSError:

@@ -8,7 +8,8 @@ import pytest
 
 from forged_client import Observer
 from forged_client.protocol import Capture, Captured, Reply, Retrieve, Retrieved
-from tests.support.peer import PATIENCE_S, Peer, Script, answering, any_answer
+from tests.support.clock import PATIENCE_S
+from tests.support.daemon import Peer, Script, answering, any_answer
 
 Serve = Callable[[Script], Peer]
 Ask = Callable[..., Reply]
@@ -60,4 +61,4 @@ def test_it_ends_when_the_variable_says_no(serve: Serve, ask: Ask, monkeypatch: 
 
     assert ask("retrieve", "/w", SAID).status == "ok"
     assert ask("capture", "/w", "s", SAID).status == "ok"
-    assert len(peer.asked(Retrieve)) == len(peer.asked(Capture)) == 1
+    assert len(peer.requests_of(Retrieve)) == len(peer.requests_of(Capture)) == 1

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from msgspec.structs import replace
 
 from forged_client import Client, ReplyLost, protocol
 from forged_client.protocol import (
@@ -21,7 +22,8 @@ from forged_client.protocol import (
     Retrieve,
     Retrieved,
 )
-from tests.support.peer import PATIENCE_S, Peer, Script, Talk, answering, any_answer, with_id
+from tests.support.clock import PATIENCE_S
+from tests.support.daemon import Peer, Script, Talk, answering, any_answer
 
 Serve = Callable[[Script], Peer]
 
@@ -33,7 +35,7 @@ def ping_only(talk: Talk) -> None:
 def one_answer_then_hang_up(talk: Talk) -> None:
     talk.greet()
     request = talk.next_request()
-    talk.reply(with_id(any_answer(request), request.id))
+    talk.reply(replace(any_answer(request), id=request.id))
 
 
 CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
@@ -85,7 +87,7 @@ def test_a_retrieve_carries_all_it_was_given(serve: Serve, socket_file: str) -> 
         )
 
     assert reply.text == "block"
-    assert peer.asked(Retrieve) == [
+    assert peer.requests_of(Retrieve) == [
         Retrieve(
             id=2,
             workspace="/w",
@@ -141,7 +143,7 @@ def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> N
         assert client.ping().status == "ok"
         assert client.remember("/w", "text").status == "ok"
 
-    assert len(peer.asked(Remember)) == 1
+    assert len(peer.requests_of(Remember)) == 1
 
 
 def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve: Serve, socket_file: str) -> None:
@@ -152,7 +154,7 @@ def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve: Ser
             assert client.remember("/w", "text").status == "ok"
             peer._threads[-1].join(PATIENCE_S)
 
-    assert len(peer.asked(Remember)) == 3
+    assert len(peer.requests_of(Remember)) == 3
 
 
 def test_a_lost_reply_is_asked_for_once_more(serve: Serve, socket_file: str) -> None:
@@ -339,4 +341,4 @@ def test_an_interrupted_call_leaves_no_reply_behind(serve: Serve, socket_file: s
             client.ping()
 
         assert client.ping().status == "ok"
-    assert len(peer.asked(Ping)) == 2
+    assert len(peer.requests_of(Ping)) == 2

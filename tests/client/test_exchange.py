@@ -36,7 +36,8 @@ from forged_client.protocol import (
     Undo,
     Welcome,
 )
-from tests.support.frames import EXAMPLES, cut
+from tests.data.examples import EXAMPLES
+from tests.support.daemon import cut
 
 
 def sent(frame: bytes) -> list[Request]:

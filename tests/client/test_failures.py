@@ -25,7 +25,7 @@ from forged_client.errors import (
 )
 from forged_client.framing import encode
 from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Pong, Welcome
-from tests.support.peer import Peer, Script, Talk, answering, full_backlog, stopped_server
+from tests.support.daemon import Peer, Script, Talk, answering, full_backlog, stopped_server
 
 Ask = Callable[..., protocol.Reply]
 Serve = Callable[[Script], Peer]
@@ -211,7 +211,7 @@ def test_a_path_object_is_a_workspace(serve: Serve, ask: Ask) -> None:
 
     ask("search", Path("/w"), "q")
 
-    assert peer.asked(protocol.Search)[0].workspace == "/w"
+    assert peer.requests_of(protocol.Search)[0].workspace == "/w"
 
 
 def test_fields_of_a_newer_daemon_are_ignored(serve: Serve, ask: Ask) -> None:

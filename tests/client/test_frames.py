@@ -1,4 +1,4 @@
-"""Golden frames: what released versions send stays readable. To add one, see tests/support/frames.py."""
+"""Golden frames: what released versions send stays readable. To add one, see tests/data/examples.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from forged_client.framing import FrameCutter, decode_reply, decode_request
 from forged_client.protocol import MAX_REPLY_BYTES, Reply, Request
 from forged_client.version import __version__
-from tests.support.frames import EXAMPLES, FOLDER, cut, examples, message_types, name_of
+from tests.data.examples import EXAMPLES, FOLDER, examples, message_types, name_of
+from tests.support.daemon import cut
 
 FRAMES = sorted(FOLDER.glob("*/*.hex"))
 

@@ -17,7 +17,7 @@ from forged_client.framing import (
     encode,
 )
 from forged_client.protocol import Pong, Search
-from tests.support.frames import cut
+from tests.support.daemon import cut
 
 
 def framed(body: bytes) -> bytes:

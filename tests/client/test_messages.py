@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from forged_client.framing import encode
 from forged_client.messages import RETRIEVE_BYTES, capture_request, window, window_id_of
 from forged_client.protocol import MAX_REQUEST_BYTES, Message, Part, Retrieve
-from tests.support.forms import FORMS, HIDDEN, ROLELESS, SAID
+from tests.data.forms import FORMS, HIDDEN, ROLELESS, SAID
 
 
 def read(*messages: object, last_summary_index: int = 0, limit: int = 10_000) -> tuple[Message, ...]:

@@ -10,7 +10,8 @@ import pytest
 from forged_client import Observer
 from forged_client.observer import MAX_LASTING, MAX_WINDOWS
 from forged_client.protocol import Capture, Captured
-from tests.support.peer import PATIENCE_S, Peer, Script, answering, stopped_server
+from tests.support.clock import PATIENCE_S
+from tests.support.daemon import Peer, Script, answering, stopped_server
 
 Serve = Callable[[Script], Peer]
 
@@ -42,7 +43,7 @@ def test_a_finished_turn_reaches_the_daemon(serve: Serve, socket_file: str) -> N
     observer.on_turn_complete(said("hello"), 0)
 
     assert observer.close(PATIENCE_S)
-    (request,) = peer.asked(Capture)
+    (request,) = peer.requests_of(Capture)
     assert (request.workspace, request.session_id, request.kind) == ("/w", "s", "turn")
     assert observer.counts == {"accepted": 1}
 
@@ -54,7 +55,7 @@ def test_a_rejection_is_told_and_not_retried(serve: Serve, socket_file: str) -> 
     observer.on_turn_complete(said("hello"))
 
     assert observer.close(PATIENCE_S)
-    assert (observer.counts, len(peer.asked(Capture))) == ({"rejected": 1}, 1)
+    assert (observer.counts, len(peer.requests_of(Capture))) == ({"rejected": 1}, 1)
     assert observer.last_reply.reason == "capture_not_available"
 
 
@@ -89,7 +90,7 @@ def test_windows_before_and_after_a_summary_both_wait_in_order(serve: Serve, soc
 
     assert observer.close(PATIENCE_S)
     assert [text for _, text in gate.seen] == ["other", "before 2", "after 2"]
-    assert len({request.window_id for request in peer.asked(Capture)}) == 3
+    assert len({request.window_id for request in peer.requests_of(Capture)}) == 3
     assert observer.counts == {"accepted": 3, "replaced": 2}
 
 
@@ -194,7 +195,7 @@ def test_what_was_not_delivered_waits_for_the_daemon(serve: Serve, socket_file: 
     observer.on_turn_complete(said("later"))
 
     assert observer.close(PATIENCE_S)
-    assert [request.messages[0].content for request in peer.asked(Capture)] == ["early", "later"]
+    assert [request.messages[0].content for request in peer.requests_of(Capture)] == ["early", "later"]
 
 
 def test_messages_may_be_changed_after_the_call(serve: Serve, socket_file: str) -> None:
@@ -220,7 +221,7 @@ def test_private_spans_never_leave(serve: Serve, socket_file: str) -> None:
     observer.on_turn_complete(said("keep <private>secret</private> this"))
 
     assert observer.close(PATIENCE_S)
-    assert peer.asked(Capture)[0].messages[0].content == "keep  this"
+    assert peer.requests_of(Capture)[0].messages[0].content == "keep  this"
 
 
 @pytest.mark.parametrize("messages", [None, 7, [object()], "text"])

@@ -31,7 +31,7 @@ from forged.config import (
 )
 from forged.config.known_models import known_model
 from forged.errors import ConfigError
-from tests.support.models import fill, hide, plant
+from tests.support.provider import fill, hide, plant
 
 SECRET = "sk-verysecret-0123456789"
 

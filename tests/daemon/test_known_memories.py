@@ -13,11 +13,10 @@ from forged.daemon import known_memories
 from forged.files.roots import Root
 from forged.memory import Scope
 from forged.state import Event
-from tests.support.embedders import FakeEmbedder
-from tests.support.loops import run, until
-from tests.support.parts import assembled
-from tests.support.scene import memory, put
-from tests.support.scripted import later, played
+from tests.daemon.parts import assembled
+from tests.data.memories import memory, put
+from tests.support.clock import later, run, until
+from tests.support.provider import FakeEmbedder
 
 
 @pytest.fixture
@@ -151,7 +150,7 @@ def test_endpoint_that_hangs_is_waited_for_two_seconds_at_most(roots, home, repo
             await later(2)
             return await listing
 
-    assert ids(played(body())) == ["mem_1"]
+    assert ids(run(body())) == ["mem_1"]
 
 
 def test_thousands_are_looked_through_beside_the_loop(roots, home, repo):

@@ -19,9 +19,9 @@ from forged.daemon.server import MAX_CONNECTIONS, Server
 from forged.errors import StoreError
 from forged_client import protocol as wire
 from forged_client.framing import FrameCutter, decode_request, encode
-from tests.support.frames import cut
-from tests.support.loops import run, turns, until
-from tests.support.service import ScriptedService, serving
+from tests.daemon.served import ScriptedService, serving
+from tests.support.clock import run, turns, until
+from tests.support.daemon import cut
 
 BUFFER = 1 << 16
 IN_FLIGHT = 64

@@ -14,8 +14,8 @@ from forged.evaluation.scratch import NotStarted, daemon
 from forged.evaluation.settings import Subject
 from forged.evaluation.trial import MeasurementFailed
 from forged.text.everyday import MESSAGES
+from tests.support.daemon import processes_with
 from tests.support.provider import Answer, ScriptedProvider, changed
-from tests.support.shell import processes_with
 
 SMALL = loading.load(Path(__file__).parents[1] / "data" / "eval_small")
 WORLD = stores.whole(SMALL)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.amount import SHORT
-from tests.support.facts import FAST, Telling, classified, facts_in, telling
+from tests.faults.telling import FAST, Telling, classified, facts_in, telling
 from tests.support.provider import Answer, Request, ScriptedProvider
 
 Row = Callable[[str, int, str], None]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from tests.faults.amount import times
-from tests.support.facts import GONE_S, Telling, telling
+from tests.faults.telling import GONE_S, Telling, telling
 
 _KILLS = times(100, 15)
 _READY_S = 1.5

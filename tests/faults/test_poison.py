@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from forged_client.protocol import DeadEvent
-from tests.support.daemon import eventually
-from tests.support.facts import Telling, facts_in, telling
+from tests.faults.telling import Telling, facts_in, telling
+from tests.support.clock import eventually
+from tests.support.daemon import Shell
 from tests.support.provider import CHAT
-from tests.support.shell import Shell
 
 _TRIES, _CALLS, _OTHERS = 3, 5, 20
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from forged_client import Client
+from tests.data.memories import memory, put
 from tests.faults.amount import times
-from tests.support.daemon import eventually
-from tests.support.facts import Telling, telling
-from tests.support.scene import memory, put
+from tests.faults.telling import Telling, telling
+from tests.support.clock import eventually
 
 STOP_S = 5.0
 _ROUNDS, _CLIENTS, _SPOOLED = times(5, 1), 64, 256

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from tests.faults.amount import times
-from tests.support.daemon import eventually
-from tests.support.facts import Telling, telling
-from tests.support.spots import PHASES, SPOTS, Spot
+from tests.faults.spots import PHASES, SPOTS, Spot
+from tests.faults.telling import Telling, telling
+from tests.support.clock import eventually
 
 _EVENTS, _SESSIONS = times(500, 200), 10
 _TIMES = times(5, 2)  # that each kind of kill happens

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from tests.support.daemon import eventually
-from tests.support.facts import DISK_BYTES, Telling, can_mount, telling
-from tests.support.state_files import stored
+from tests.faults.telling import DISK_BYTES, Telling, can_mount, telling
+from tests.support.clock import eventually
+from tests.support.daemon import stored
 
 DRAINED_S = 5.0
 _TEMP = r"/\.forged-"

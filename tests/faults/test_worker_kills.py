@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 
 from tests.faults.amount import times
-from tests.support.daemon import eventually
-from tests.support.facts import Telling, telling, usage
+from tests.faults.telling import Telling, telling
+from tests.support.clock import eventually
+from tests.support.daemon import usage
 
 RESUMED_S = 2.0
 _ROUNDS = times(25, 4)

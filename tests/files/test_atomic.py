@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from forged.files import atomic
-from tests.support import syscalls
-from tests.support.syscalls import needs_seccomp
+from tests.files import syscalls
+from tests.files.syscalls import needs_seccomp
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def directory(tmp_path: Path):
 PUBLISH = """
 import errno, os, sys
 from forged.files import atomic
-from tests.support.syscalls import fail
+from tests.files.syscalls import fail
 directory = os.open(sys.argv[1], atomic.DIRECTORY)
 faults = dict(pair.split("=") for pair in sys.argv[2:])
 only = directory if faults.pop("only", "") == "directory" else None

@@ -22,7 +22,7 @@ from forged.files.roots import Root
 from forged.files.scan import scan
 from forged.files.store import MemoryStore
 from forged.memory import Memory, Related, Scope, new_id
-from tests.support import syscalls
+from tests.files import syscalls
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 
@@ -159,7 +159,7 @@ from forged.errors import StoreError
 from forged.memory import Memory, Scope
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from tests.support.syscalls import fail
+from tests.files.syscalls import fail
 memory = Memory("mem_1", "text", "", "", 1, "repo", "patterns", "", "explicit")
 with tempfile.TemporaryDirectory() as top:
     fail(fsync=errno.ENOSPC)

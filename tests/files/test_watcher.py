@@ -18,8 +18,7 @@ import pytest
 from forged.files.roots import Root
 from forged.files.watcher import Watcher
 from forged.memory import Scope
-from tests.support.daemon import eventually
-from tests.support.loops import until
+from tests.support.clock import eventually, until
 
 DEADLINE_S = 10.0
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.capturing import Stage, capturing
+from tests.support.daemon import Stage, capturing
 
 
 @pytest.fixture(scope="session")

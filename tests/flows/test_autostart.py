@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import eventually
-from tests.support.shell import FORGED, Shell, alive, processes_with, wait_for_end
+from tests.support.clock import eventually
+from tests.support.daemon import FORGED, Shell, is_alive, processes_with, wait_for_end
 
 _SECRET = "sk-do-not-inherit-me"
 _AGENT = """
@@ -148,7 +148,7 @@ def test_the_daemon_outlives_the_agent_that_started_it_and_its_terminal(shell):
     code, _ = shell.on_terminal("ping")
 
     assert code == 0
-    assert alive(_pid(shell))
+    assert is_alive(_pid(shell))
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["never started here", "started before"])

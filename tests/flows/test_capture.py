@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.capturing import Stage, capturing, contents, on_disk, proposal, reply
-from tests.support.daemon import eventually
-from tests.support.provider import CHAT, Answer, poisoned
-from tests.support.scene import memory, put
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import Stage, capturing, contents, on_disk
+from tests.support.provider import CHAT, Answer, poisoned, proposal, reply
 
 ERRORS_AS = "Always use errors.As for error checks in Go."
 

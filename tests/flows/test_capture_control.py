@@ -8,10 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from forged_client.observer import Observer
-from tests.support.capturing import Stage, capturing, contents, on_disk, proposal, reply, said
-from tests.support.provider import CHAT
-from tests.support.scene import memory, put
-from tests.support.shell import Shell
+from tests.data.memories import memory, put
+from tests.support.daemon import Shell, Stage, capturing, contents, on_disk, said
+from tests.support.provider import CHAT, proposal, reply
 
 
 def _shell(stage: Stage, repo: Path) -> Shell:

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from forged_client.protocol import Edge
-from tests.support.capturing import Stage, contents, on_disk, proposal, reply
-from tests.support.provider import Answer, completion
-from tests.support.scene import memory, put
-from tests.support.secrets import ALNUM, Draw
+from tests.data.memories import memory, put
+from tests.data.secrets import ALNUM, Draw
+from tests.support.daemon import Stage, contents, on_disk
+from tests.support.provider import Answer, completion, proposal, reply
 
 NOW = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 

@@ -1,7 +1,7 @@
 """Where what was said may be read afterwards: secrets, private spans and tool content nowhere at all.
 
 One daemon that logs at debug level, one scripted provider for all its models, and one day's work: every
-secret of `tests.support.secrets` is said in conversations of every kind and echoed by the classifier. Then
+secret of `tests.data.secrets` is said in conversations of every kind and echoed by the classifier. Then
 everything that is left of it is read as bytes: all files under HOME, the log, what the provider received and
 what the daemon answers.
 """
@@ -32,12 +32,11 @@ from forged.state.database import connect, transaction
 from forged.state.event_rows import dead_row
 from forged_client.messages import CAPTURE_BYTES
 from forged_client.protocol import Capture, Captured, Message, Reply
-from tests.support.capturing import Stage, contents, on_disk, proposal, reply, said
-from tests.support.daemon import DaemonProcess, children_of
-from tests.support.forms import FORMS, HIDDEN, SAID
-from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, completion
-from tests.support.scene import configuration, memory, put
-from tests.support.secrets import ALNUM, TOKENS, Draw, Planted, planted
+from tests.data.forms import FORMS, HIDDEN, SAID
+from tests.data.memories import memory, put
+from tests.data.secrets import ALNUM, TOKENS, Draw, Planted, planted
+from tests.support.daemon import DaemonProcess, Stage, children_of, configuration, contents, on_disk, said
+from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, completion, proposal, reply
 
 KINDS = ("turn", "compaction", "explicit", "session_end")
 DURABLE = KINDS[1:]

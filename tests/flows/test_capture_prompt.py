@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from forged_client.protocol import Capture, Message
-from tests.support.forms import FORMS, HIDDEN, SAID
-from tests.support.scene import memory, put
+from tests.data.forms import FORMS, HIDDEN, SAID
+from tests.data.memories import memory, put
 
 
 def _listed(prompt: str) -> list[str]:

@@ -13,9 +13,8 @@ from collections import Counter
 from pathlib import Path
 
 from forged_client.observer import Observer
-from tests.support.capturing import Stage, capturing, contents, on_disk, proposal
-from tests.support.provider import CHAT
-from tests.support.state_files import stored
+from tests.support.daemon import Stage, capturing, contents, on_disk, stored
+from tests.support.provider import CHAT, proposal
 
 PROMISED_MS = 20.0
 

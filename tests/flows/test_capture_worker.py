@@ -13,9 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.capturing import Stage, capturing, contents, on_disk, proposal, reply
-from tests.support.provider import CHAT, Answer
-from tests.support.shell import alive, wait_for_end
+from tests.support.daemon import Stage, capturing, contents, is_alive, on_disk, wait_for_end
+from tests.support.provider import CHAT, Answer, proposal, reply
 
 # --- calls that fail ----------------------------------------------------------------------------------
 
@@ -143,7 +142,7 @@ def test_a_worker_that_never_gets_ready_shows_in_status_and_dies_with_the_daemon
     with _spoiled(home, tmp_path, "signal.pause()") as (stage, _):
         assert "not ready after" in _failing(stage, repo)
         worker = stage.state.worker_pid
-        assert alive(worker)
+        assert is_alive(worker)
         assert stage.daemon.stop() == 0
         wait_for_end(worker)
 
@@ -154,4 +153,4 @@ def test_a_signal_to_all_processes_does_not_end_the_worker(stage, repo):
     os.kill(worker, signal.SIGTERM)
     stage.captured(repo, "hello")
 
-    assert (stage.state.worker_pid, alive(worker)) == (worker, True)
+    assert (stage.state.worker_pid, is_alive(worker)) == (worker, True)

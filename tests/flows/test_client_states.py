@@ -25,9 +25,10 @@ import pytest
 from forged_client import AsyncClient, Client, Observer
 from forged_client.framing import encode
 from forged_client.protocol import Events, Hello, Reply
-from tests.support.daemon import DaemonProcess, eventually, running
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess, configuration, running
 from tests.support.provider import CHAT, Answer, ScriptedProvider
-from tests.support.scene import configuration, memory, put
 
 CALLS = 20
 TIMEOUT_S = 0.15

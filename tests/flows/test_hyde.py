@@ -12,9 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 from forged.text import prompts
-from tests.support.daemon import eventually
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import Scene, ids, staged
 from tests.support.provider import Answer, completion, streamed
-from tests.support.scene import Scene, ids, memory, put, staged
 
 TOO_LONG = Answer(
     {"error": {"message": "This model's maximum context length is 2048 tokens", "type": "invalid"}},

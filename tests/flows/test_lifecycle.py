@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import DaemonProcess, eventually
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess
 from tests.support.provider import Answer, ScriptedProvider
 
 _AGENT = Path(__file__).parent / "agents" / "remembering.py"

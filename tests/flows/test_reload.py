@@ -16,12 +16,22 @@ import pytest
 
 from forged_client import Client
 from forged_client.protocol import RELOADING, StatusReport
-from tests.support.activated import Activated, activated, needs_activation
-from tests.support.capturing import capturing, contents, on_disk, proposal, reply
-from tests.support.daemon import DaemonProcess, children_of, eventually, running
-from tests.support.provider import CHAT, Answer, ScriptedProvider
-from tests.support.scene import configuration, memory, put
-from tests.support.shell import Shell
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import (
+    Activated,
+    DaemonProcess,
+    Shell,
+    activated,
+    capturing,
+    children_of,
+    configuration,
+    contents,
+    needs_activation,
+    on_disk,
+    running,
+)
+from tests.support.provider import CHAT, Answer, ScriptedProvider, proposal, reply
 
 _STOP_S = 5.0
 _CLIENTS = 20

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from forged_client.protocol import Message, Part, Retrieve
-from tests.support.daemon import eventually, running
-from tests.support.provider import Answer, ScriptedProvider, poisoned
-from tests.support.scene import Scene, configuration, embedded, ids, memory, put, staged
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import Scene, configuration, ids, running, staged
+from tests.support.provider import Answer, ScriptedProvider, embedded, poisoned
 
 REFUSED = Answer({"error": {"message": "no"}}, status=401)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from forged_client.protocol import Rebuilt, Retrieved
-from tests.support.scene import Scene, ids, memory, put, staged
+from tests.data.memories import memory, put
+from tests.support.daemon import Scene, ids, staged
 
 H1, H2, MESSAGE = "alpha bravo", "charlie delta", "echo foxtrot"
 BODIES = {

@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.capturing import Stage, capturing, contents, on_disk
-from tests.support.daemon import DaemonProcess, eventually, of_threads
-from tests.support.scene import memory, put
-from tests.support.shell import Shell
-from tests.support.state_files import stored
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess, Shell, Stage, capturing, contents, of_threads, on_disk, stored
 
 OLD = Path(__file__).parents[1] / "data/state-0.1.0/state"
 FACT = "Walruses keep the harbour keys in the blue box."

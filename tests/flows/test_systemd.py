@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forged_client import Client
-from tests.support.activated import Activated, activated, needs_activation
+from tests.support.daemon import Activated, activated, needs_activation
 
 pytestmark = needs_activation
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shell import alive, wait_for_end
+from tests.support.daemon import is_alive, wait_for_end
 
 REPO = Path(__file__).parents[2]
 # How this machine reaches a package index is its own affair. Read before the tests empty the environment.
@@ -75,7 +75,7 @@ class Place:
         """Processes that have this home in their environment."""
         found = []
         for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and alive(int(entry.name)):
+            if entry.name.isdigit() and is_alive(int(entry.name)):
                 try:
                     told = (entry / "environ").read_bytes().split(b"\0")
                 except OSError:

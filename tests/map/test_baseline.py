@@ -9,8 +9,8 @@ from forged.map import relevance
 from forged.map.baseline import Baseline, Calibration
 from forged.map.dense import DenseLeg
 from forged.map.search import search_maps
-from tests.support.maps import vector_map
-from tests.support.scene import memory
+from tests.data.maps import vector_map
+from tests.data.memories import memory
 
 DIMENSION = 64
 MESSAGES = 32

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from forged.map.chains import NO_CHAINS, hops, link
 from forged.memory import Memory
-from tests.support.scene import memory
+from tests.data.memories import memory
 
 IDS = [f"m{n}" for n in range(8)]
 STAMPS = ["2025-01-01T00:00:00Z", "2025-01-01T00:00:00.000000001Z", "2024-06-01T10:00:00+11:00", "no time"]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.map.dense import DenseLeg, are_cjk, cosines_into, joint_centre
-from tests.support.maps import rows_of
+from tests.data.maps import rows_of
 
 
 def unit_rows(n, d, seed=0, offset=0.0):

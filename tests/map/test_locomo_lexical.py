@@ -12,7 +12,7 @@ import pytest
 from forged.evaluation import locomo, scores
 from forged.map.search import search_maps
 from forged.memory import Memory
-from tests.support.maps import vector_map
+from tests.data.maps import vector_map
 
 # What somebody who works with agents keeps about themselves: nothing of it is about the people of LoCoMo.
 USER_MEMORIES = [

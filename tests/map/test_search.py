@@ -17,7 +17,7 @@ from forged.map.search import search_maps
 from forged.map.vector_map import Traits, VectorMap
 from forged.memory import Memory
 from forged.text.terms import terms
-from tests.support.maps import lexical_leg, rows_of
+from tests.data.maps import lexical_leg, rows_of
 
 WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "rust", "cargo", "main", "branch"]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from forged.map.vector_map import Traits, View
 from forged.memory import Memory
-from tests.support.maps import vector_map
-from tests.support.scene import memory
+from tests.data.maps import vector_map
+from tests.data.memories import memory
 
 
 def written(content="text", created_at=""):

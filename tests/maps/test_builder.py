@@ -13,10 +13,10 @@ from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
 from forged.maps.builder import Builder
 from forged.memory import Scope
-from tests.support.embedders import FakeEmbedder, vector
-from tests.support.loops import run
-from tests.support.maps import rows_of
-from tests.support.scene import memory, put
+from tests.data.maps import rows_of
+from tests.data.memories import memory, put
+from tests.support.clock import run
+from tests.support.provider import FakeEmbedder, vector
 
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
 

@@ -9,8 +9,8 @@ import pytest
 
 from forged.errors import ProviderError
 from forged.maps.embed_batches import EmbeddingRun
-from tests.support.embedders import FakeEmbedder, vector
-from tests.support.loops import run, turns, until
+from tests.support.clock import run, turns, until
+from tests.support.provider import FakeEmbedder, vector
 
 COUNT = 300
 CHUNK = FakeEmbedder.chunk

@@ -16,9 +16,9 @@ from forged.maps.indexer import UNLOAD_AFTER_S, Indexer, retry_after
 from forged.memory import Scope
 from forged.scopes import FileRoots
 from forged.text.everyday import MESSAGES
-from tests.support.embedders import FakeEmbedder
-from tests.support.loops import PATIENCE_S, run, turns, until
-from tests.support.scene import memory, put
+from tests.data.memories import memory, put
+from tests.support.clock import PATIENCE_S, run, turns, until
+from tests.support.provider import FakeEmbedder
 
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
 

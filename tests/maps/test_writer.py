@@ -15,9 +15,9 @@ from forged.files.roots import Root
 from forged.maps.indexer import Indexer
 from forged.maps.writer import TRASH_S, Writer
 from forged.memory import Scope
-from tests.support.embedders import FakeEmbedder
-from tests.support.loops import PATIENCE_S, run
-from tests.support.scene import memory, put
+from tests.data.memories import memory, put
+from tests.support.clock import PATIENCE_S, run
+from tests.support.provider import FakeEmbedder
 
 
 @pytest.fixture

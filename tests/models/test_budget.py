@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forged.errors import ProviderError
 from forged.models import Completion, Prompt
 from forged.models.budget import Breaker, Day, GovernedChat, Governor
-from tests.support.loops import run, turns, until
+from tests.support.clock import run, turns, until
 
 NOON = 1_777_636_800.0  # 2026-05-01T12:00:00Z
 DAY_S = 86_400

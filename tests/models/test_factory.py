@@ -13,8 +13,7 @@ import pytest
 from forged.config import Config, LlmConfig, MemoryConfig
 from forged.models import Prompt
 from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
-from tests.support.models import LOCAL_MODEL, fill, hide, plant
-from tests.support.provider import ScriptedProvider
+from tests.support.provider import LOCAL_MODEL, ScriptedProvider, fill, hide, plant
 
 LOCAL = "http://127.0.0.1:9/v1"
 REMOTE = "https://api.example/v1"

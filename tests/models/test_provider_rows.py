@@ -29,8 +29,7 @@ from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Prompt, Vectors
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from forged.text.tokens import estimate
-from tests.support.provider import Answer, Behaviour, Request, ScriptedProvider, completion
-from tests.support.scene import embedded
+from tests.support.provider import Answer, Behaviour, Request, ScriptedProvider, completion, embedded
 
 M = TypeVar("M", OpenAICompatibleEmbedder, OpenAICompatibleChat)
 KEY = "sk-verysecret-0123456789"

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from forged_client import Client
 from forged_client.protocol import CaptureReport, Retrieved
-from tests.support.daemon import DaemonProcess, eventually, running
-from tests.support.scene import memory, put
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess, running
 
 MEMORIES = (
     memory("mem_pool", "Database connections come from a pool of ten, because the server allows twenty."),

@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.support.daemon import eventually
+from tests.support.clock import eventually
 
 CHAT_MODEL = "smollm2"
 # The server's, not the model's: small enough for a long conversation to be refused.

@@ -9,8 +9,8 @@ from forged.files.scan import scan
 from forged.memory import Scope
 from tests.real.scene import LATE_S, RealScene, real_scene
 from tests.real.servers import CHAT_MODEL, chat_server, free_port
-from tests.support.daemon import eventually
-from tests.support.scene import ids
+from tests.support.clock import eventually
+from tests.support.daemon import ids
 
 TURN = (
     {"role": "user", "content": "We always use tabs in Go files here, never spaces. Remember that."},

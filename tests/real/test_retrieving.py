@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from tests.real.scene import LATE_S, MEMORIES, QUESTION
-from tests.support.daemon import eventually
-from tests.support.scene import ids
+from tests.support.clock import eventually
+from tests.support.daemon import ids
 
 # What an answer may take beyond its time limit on a busy machine.
 MARGIN_S = 1.0

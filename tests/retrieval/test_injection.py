@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forged.retrieval.injection import Injection, render
 from forged.scopes import Ranked
-from tests.support.scene import memory
+from tests.data.memories import memory
 
 MARKER = re.compile(r"<\s*(/?)\s*forged-memories", re.IGNORECASE)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from forged.retrieval.rank import fused
 from forged.scopes import Ranked
-from tests.support.scene import memory
+from tests.data.memories import memory
 
 
 def rows(*names: str, text: str = "x") -> list[Ranked]:

@@ -19,9 +19,9 @@ from forged.retrieval.retriever import Retriever, Tuning
 from forged.retrieval.turns import turn_key
 from forged.retrieval.values import Answer, Ask
 from forged.scopes import Question, Ranked, Rows, Sources
-from tests.support.loops import until
-from tests.support.maps import vector_map
-from tests.support.scene import memory
+from tests.data.maps import vector_map
+from tests.data.memories import memory
+from tests.support.clock import until
 
 X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 REFUSED = ProviderError("no", reason="auth")

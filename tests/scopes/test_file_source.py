@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from forged.map import Candidate, View
 from forged.scopes.file_source import rank
-from tests.support.maps import vector_map
-from tests.support.scene import memory
+from tests.data.maps import vector_map
+from tests.data.memories import memory
 
 # --- chains and hops in an answer ---------------------------------------------------------
 

@@ -15,7 +15,7 @@ from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope
 from forged.models.budget import Governor
 from forged.state import Document, Event, State
-from tests.support.loops import run
+from tests.support.clock import run
 
 ROOTS = (Root("/srv/repo", Scope.REPO), Root("/home/me", Scope.USER))
 

@@ -14,8 +14,8 @@ from forged.models.budget import Governor
 from forged.state import digest
 from forged.state.tables import TABLES
 from tests.state.conftest import a_governor, documents, event, opened, raw
-from tests.support.loops import run
-from tests.support.stepped import killed_at_every_call
+from tests.state.stepped import killed_at_every_call
+from tests.support.clock import run
 
 TOP = "/srv/repo"
 TEXTS = [f"forgotten text {number}" for number in range(40)]

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from forged.errors import StoreError
 from forged.state import DeadEvent, Event, State
 from forged.state.event_values import is_event_id, new_event_id
+from tests.files import syscalls
 from tests.state.conftest import documents, event, opened, raw
-from tests.support import syscalls
-from tests.support.loops import run
+from tests.support.clock import run
 
 
 async def left(directory: Path) -> tuple[list[Event], list[Event]]:
@@ -249,7 +249,7 @@ import asyncio, errno, sys
 from pathlib import Path
 from forged.errors import StoreError
 from tests.state.conftest import documents, event, opened
-from tests.support import syscalls
+from tests.files import syscalls
 
 async def main():
     async with opened(Path(sys.argv[1])) as state:

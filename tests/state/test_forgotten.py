@@ -9,7 +9,7 @@ import pytest
 from forged.errors import StoreError
 from forged.state import Forgotten, digest
 from tests.state.conftest import raw
-from tests.support.scripted import FlakyDatabase
+from tests.state.flaky import FlakyDatabase
 
 TOP = "/repo"
 

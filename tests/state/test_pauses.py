@@ -7,8 +7,8 @@ import pytest
 from forged.errors import StoreError
 from forged.state import State
 from tests.state.conftest import a_governor
-from tests.support.loops import run
-from tests.support.scripted import FlakyDatabase
+from tests.state.flaky import FlakyDatabase
+from tests.support.clock import run
 
 REPO, OTHER, HOME = "/w/repo", "/w/other", "/home/me"
 

@@ -9,8 +9,8 @@ import pytest
 
 from forged.state import State, digest
 from tests.state.conftest import a_governor, event, opened, raw
-from tests.support.loops import run, turns, until
-from tests.support.scripted import FlakyDatabase, later, played
+from tests.state.flaky import FlakyDatabase
+from tests.support.clock import later, run, turns, until
 
 
 def spent(governor) -> list[tuple[str, int]]:
@@ -56,7 +56,7 @@ def test_spending_is_written_every_five_seconds_and_only_when_there_is_some(dire
             await state.pauses.set("/srv/repo", True)  # after what was begun
             return [*counts, saved()]
 
-    assert played(scene()) == [0, 0, 1]
+    assert run(scene()) == [0, 0, 1]
 
 
 def test_spending_that_cannot_be_written_is_warned_of_once_and_written_later(directory, caplog):
@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_opened_is_tried_again_and_its_pauses_hold_then(di
             return problem, paused, state.problem, state.pauses.listed(), len(state.events.left())
 
     run(first())
-    problem, paused, *rest = played(scene())
+    problem, paused, *rest = run(scene())
 
     assert "cannot use" in problem
     assert paused == ("*",)

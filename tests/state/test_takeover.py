@@ -12,8 +12,8 @@ import pytest
 from forged.state import digest
 from forged.state.takeover import BACKUP
 from tests.state.conftest import a_governor, event, opened, raw
-from tests.support.loops import run
-from tests.support.stepped import killed_at_every_call
+from tests.state.stepped import killed_at_every_call
+from tests.support.clock import run
 
 OLD = Path(__file__).parents[1] / "data/state-0.1.0/state"
 ID = [event(number).id for number in range(9)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from forged.retrieval.injection import render
 from forged.scopes import Ranked
 from forged.text.injected_text import InjectedText
-from tests.support.scene import memory
+from tests.data.memories import memory
 
 A, B = "0123456789abcdef", "fedcba9876543210"
 CONTENT = "Always use errors.As.\n\nIt sees through wrapping,\nwhich == does not."

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.text.redaction import PLACEHOLDER, redact
-from tests.support.secrets import ALNUM, CHOSEN, HEX, Draw, clean_sentences, planted
+from tests.data.secrets import ALNUM, CHOSEN, HEX, Draw, clean_sentences, planted
 
 WINDOW = 64_000
 DRAWN = Draw("test").of(ALNUM, 24) + "7"

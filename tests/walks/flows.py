@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.support.daemon import eventually
+from tests.support.clock import eventually
 from tests.walks.stage import SESSION, Flow, Stage, staged
 
 _PATIENCE_S = 60.0

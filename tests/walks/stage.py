@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tests.support.daemon import DaemonProcess, eventually
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess
 from tests.walks.traces import Call, Traces
 
 HERE = Path(__file__).parent

@@ -15,10 +15,10 @@ from forged.memory import Scope
 from forged.state import Event, digest
 from forged_client import protocol as wire
 from forged_client.messages import capture_request
-from tests.support.loops import run, until
-from tests.support.parts import assembled
-from tests.support.scene import memory, put
-from tests.support.scripted import FlakyDatabase
+from tests.daemon.parts import assembled
+from tests.data.memories import memory, put
+from tests.state.flaky import FlakyDatabase
+from tests.support.clock import run, until
 
 KEY = "AKIA" + "QWERTYUIOPASDFGH"
 

@@ -23,9 +23,9 @@ from forged.retrieval.values import Ranked
 from forged_client import protocol as wire
 from forged_client.framing import encode
 from forged_client.messages import CAPTURE_BYTES, window
-from tests.support.forms import FORMS, HIDDEN, SAID
-from tests.support.frames import EXAMPLES
-from tests.support.scene import memory
+from tests.data.examples import EXAMPLES
+from tests.data.forms import FORMS, HIDDEN, SAID
+from tests.data.memories import memory
 
 ROOT = Root("/repo", Scope.REPO)
 RECORD = next(each for each in EXAMPLES if isinstance(each, wire.Memories)).memories[0]
@@ -199,7 +199,7 @@ def test_a_hit_lists_older_versions_by_their_first_lines():
 def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
     from forged.files.store import MemoryStore
     from forged.maps.builder import Builder
-    from tests.support.scene import put
+    from tests.data.memories import put
 
     put(tmp_path, memory("a", "text", related=["b"], supersedes="b", version=2), memory("b", "old"))
     builder = Builder(MemoryStore(Root(str(tmp_path), Scope.REPO)), None, lexical=True)

@@ -10,8 +10,8 @@ from forged.config import Config, MemoryConfig
 from forged.daemon.handlers.dispatch import IN_WORKSPACE, OF_DAEMON, Needs
 from forged.errors import ForgedError
 from forged_client import protocol as wire
-from tests.support.loops import run
-from tests.support.parts import EPOCH, assembled
+from tests.daemon.parts import EPOCH, assembled
+from tests.support.clock import run
 
 AT_ONCE = {wire.Hello, wire.Ping, wire.Events}
 REQUESTS = {

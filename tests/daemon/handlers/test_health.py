@@ -9,10 +9,10 @@ import pytest
 
 from forged.maps.indexer import BuildEvent
 from forged_client import protocol as wire
-from tests.support.embedders import FakeEmbedder
-from tests.support.loops import run, turns, until
-from tests.support.parts import EPOCH, assembled
-from tests.support.scene import memory, put
+from tests.daemon.parts import EPOCH, assembled
+from tests.data.memories import memory, put
+from tests.support.clock import run, turns, until
+from tests.support.provider import FakeEmbedder
 
 
 def talk(home, work, embedder=None, **options):

@@ -9,10 +9,10 @@ import pytest
 from forged.errors import MemoryExists, MemoryNotFound
 from forged.memory import Scope
 from forged_client import protocol as wire
-from tests.support.embedders import FakeEmbedder
-from tests.support.loops import run, until
-from tests.support.parts import assembled
-from tests.support.scene import memory, put
+from tests.daemon.parts import assembled
+from tests.data.memories import memory, put
+from tests.support.clock import run, until
+from tests.support.provider import FakeEmbedder
 
 
 def talk(home, work, embedder=None, **options):

@@ -1,21 +1,20 @@
 """One example of every message of this version, and the golden frames made from them.
 
-`python -m tests.support.frames`, from the repository root, writes the frames that are not there yet. One
+`python -m tests.data.examples`, from the repository root, writes the frames that are not there yet. One
 that exists is never rewritten: it is what released clients send, so what breaks it breaks them. A field that
 a message gained later gets a frame of its own, in LATER; the older frame shows what it means without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 from forged_client import protocol as p
-from forged_client.framing import HEADER_BYTES, FrameCutter, encode
+from forged_client.framing import HEADER_BYTES, encode
 from forged_client.version import __version__
 
-FOLDER = Path(__file__).parents[1] / "data" / "frames"
+FOLDER = Path(__file__).parent / "frames"
 
 _EDGE = p.Edge(id="mem_b", relationship="refines")
 _HIT = p.Hit(
@@ -143,19 +142,6 @@ LATER: dict[str, p.Request | p.Reply] = {
         ),
     ),
 }
-
-
-def cut(cutter: FrameCutter, data: bytes) -> Iterator[bytes]:
-    """The bodies that `data` completes, when as much of it arrives at once as the cutter has room for."""
-    rest = memoryview(data)
-    while rest:
-        room = cutter.room()
-        size = min(len(room), len(rest))
-        room[:size] = rest[:size]
-        cutter.held += size
-        rest = rest[size:]
-        while (body := cutter.take()) is not None:
-            yield bytes(body)
 
 
 def name_of(message: p.Request | p.Reply) -> str:

@@ -14,13 +14,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support import syscalls
+from tests.files import syscalls
 
 CALLS = ("open", "fsync", "link", "unlink", "rename", "mkdir")
 
 _RUNNER = """
 import sys
-from tests.support.stepped import run_steps
+from tests.state.stepped import run_steps
 {script}
 run_steps(prepare, act, sys.argv[1])
 """

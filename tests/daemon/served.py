@@ -16,7 +16,7 @@ from forged.daemon.server import Server
 from forged.errors import ForgedError
 from forged_client import protocol as wire
 from forged_client.framing import FrameCutter, decode_reply, encode
-from tests.support.frames import cut
+from tests.support.daemon import cut
 
 
 class ScriptedService:

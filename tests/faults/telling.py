@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import re
 import signal
@@ -24,15 +23,17 @@ from pathlib import Path
 
 from forged_client import Client
 from forged_client.protocol import Captured, CaptureReport
-from tests.support.daemon import DaemonProcess, eventually
-from tests.support.faults import Faults
-from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, completion
+from tests.faults.orders import Faults
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess, configuration, processes_with, state_of
+from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, proposal, reply
 
 # What a killed daemon may leave its helpers, to notice and to end.
 GONE_S = 2.0
 DISK_BYTES = 256 << 10
 REPO = Path(__file__).parents[2]
 PARTS = ("http", "grpc", "admin")
+_ENV = {"PYTHONPATH": str(REPO), "FORGED_LLM__CALLS_PER_MINUTE": "0"}
 # What Python says when a process is being spawned and the one that spawns it is killed, and when the process
 # ends between the removal of a semaphore and the note to the resource tracker that it is gone.
 _CUT_SHORT = re.compile(
@@ -60,8 +61,7 @@ def facts_in(request: Request) -> list[str]:
 def classified(names: Iterable[str], parts: Iterable[str] = PARTS[:1], port: int = 8080) -> Answer:
     """The model's answer: a memory for every part of every fact."""
     contents = [f"Service {name}-{part} listens on port {port}." for name in names for part in parts]
-    found = [{"content": text, "scope": "repo", "category": "architectural-decisions"} for text in contents]
-    return completion(json.dumps(found))
+    return reply(*(proposal(text, category="architectural-decisions") for text in contents))
 
 
 @dataclass
@@ -98,15 +98,15 @@ class Telling:
         """Tell a fact in an event of its own; the session is the first part of its name."""
         messages = [{"role": "user", "content": said(name)}]
         session = name.partition("-")[0]
-        reply = (client or self.client).capture(str(self.top), session, messages, kind=kind)
-        if reply.outcome == "durable":
+        told = (client or self.client).capture(str(self.top), session, messages, kind=kind)
+        if told.outcome == "durable":
             self.durable.append(name)
-        return reply
+        return told
 
     def tell_for_sure(self, name: str, kind: str = "explicit") -> None:
         """Tell a fact until it is acknowledged, as an agent does that finds the daemon dead; restarts it."""
-        while (reply := self.tell(name, kind)).outcome != "durable":
-            assert reply.status in ("error", "unavailable"), reply
+        while (told := self.tell(name, kind)).outcome != "durable":
+            assert told.status in ("error", "unavailable"), told
             self.back()  # fails if it lives
 
     # --- the daemon -----------------------------------------------------------------------------------
@@ -120,8 +120,7 @@ class Telling:
 
         def idle() -> int:
             report = self.report()
-            is_idle = report.state == "idle" and report.worker_pid and _sleeps_in_read(report.worker_pid)
-            return report.worker_pid if is_idle else 0
+            return report.worker_pid if report.state == "idle" and state_of(report.worker_pid) == "S" else 0
 
         return eventually(idle)
 
@@ -162,13 +161,7 @@ class Telling:
 
     def remaining(self) -> list[int]:
         """Processes that belong to the daemon, as their environment says."""
-        tag, found = self.daemon.socket.encode(), []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError):
-                    if tag in (entry / "environ").read_bytes():
-                        found.append(int(entry.name))
-        return found
+        return processes_with(self.daemon.socket)
 
     def seen(self, path: Path) -> Path:
         """The daemon's view of a path, for it may have mounts that we do not see."""
@@ -204,14 +197,6 @@ class Telling:
             assert session == sorted(session)
 
 
-def _sleeps_in_read(pid: int) -> bool:
-    """Whether a process sleeps; of a worker without an event that is in its queue."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
-    except OSError:
-        return False
-
-
 @contextlib.contextmanager
 def telling(home: Path, *, parts: int = 1, disk: Path | None = None) -> Iterator[Telling]:
     """A started daemon that can be given faults, its provider, and a repository; all gone at the end.
@@ -224,9 +209,9 @@ def telling(home: Path, *, parts: int = 1, disk: Path | None = None) -> Iterator
     with ScriptedProvider() as provider:
         daemon = DaemonProcess(
             home,
-            env={"PYTHONPATH": str(REPO), **faults.env, **_state_on(disk)},
-            config=_configuration(provider),
-            command=(*_mounting(disk), sys.executable, "-m", "tests.support.faulty"),
+            env={**_ENV, **faults.env, **_state_on(disk)},
+            config=configuration(provider, embedding_model="builtin:lexical", classifier_model="m"),
+            command=(*_mounting(disk), sys.executable, "-m", "tests.faults.faulty"),
         )
         one = Telling(top, provider, daemon, faults, PARTS[:parts])
         try:
@@ -243,18 +228,6 @@ def telling(home: Path, *, parts: int = 1, disk: Path | None = None) -> Iterator
             for pid in one.remaining():  # a test that failed because of them
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-
-
-def _configuration(provider: ScriptedProvider) -> str:
-    """A model that classifies, and no limit to its calls; everything else is built in."""
-    return f"""
-[memory]
-embedding_model = "builtin:lexical"
-classifier_model = "m"
-[llm]
-base_url = "{provider.base_url}"
-calls_per_minute = 0
-"""
 
 
 def _state_on(disk: Path | None) -> dict[str, str]:
@@ -277,24 +250,6 @@ def can_mount() -> bool:
 
 # Files of a killed process stay in the page cache, so memory shows what a disk would, only sooner.
 FAST = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What a process uses."""
-
-    threads: int
-    descriptors: int
-    semaphores: int
-
-
-def usage(pid: int) -> Usage:
-    process = Path("/proc") / str(pid)
-    return Usage(
-        threads=len(os.listdir(process / "task")),
-        descriptors=len(os.listdir(process / "fd")),
-        semaphores=(process / "maps").read_text().count("/dev/shm/sem."),
-    )
 
 
 def _text_of(path: Path) -> str:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from sqlite3 import Connection
 from types import MappingProxyType
-from typing import TypeVar
 
 from forged.capture.service import CaptureState, Pipeline
 from forged.capture.values import (
@@ -32,53 +30,17 @@ from forged.capture.values import (
 )
 from forged.conversation import Utterance
 from forged.counters import Metrics
-from forged.errors import StoreError
 from forged.memory import Memory
 from forged.models.budget import Governor
 from forged.state import Document, Event, State, tables
-from forged.state.database import Database, connect, transaction
+from forged.state.database import connect, transaction
 from forged.state.event_rows import put_documents, put_event
-from tests.support.loops import PATIENCE_S, turns, until
-from tests.support.tasks import roots_in
+from tests.state.flaky import FlakyDatabase
+from tests.support.clock import turns, until
+from tests.support.worker import roots_in
 
-T = TypeVar("T")
 ONE_CALL = Usage(1, 100, 10)
 NOTHING: Mapping[str, tuple[Document, ...]] = MappingProxyType({})
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    shift = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.shift
-
-
-def played(work: Coroutine[None, None, T]) -> T:
-    """Run one async test in a loop whose time can be put forward; it is cancelled when it hangs."""
-
-    async def limited() -> T:
-        task = asyncio.current_task()
-        assert task is not None
-        # Of the real clock, whatever the test does with the loop's.
-        watchdog = threading.Timer(
-            2 * PATIENCE_S, asyncio.get_running_loop().call_soon_threadsafe, [task.cancel]
-        )
-        watchdog.start()
-        try:
-            return await work
-        finally:
-            watchdog.cancel()
-
-    with asyncio.Runner(loop_factory=_Loop) as runner:
-        return runner.run(limited())
-
-
-async def later(seconds: float) -> None:
-    """Put the loop's time forward, and let happen what was due."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, _Loop)
-    loop.shift += seconds
-    await turns()
 
 
 class ScriptedSupervisor:
@@ -136,20 +98,6 @@ class ScriptedSupervisor:
 
     def says(self, report: Report) -> None:
         self._on_report(report)
-
-
-class FlakyDatabase(Database):
-    """A database on a disk that fails where a test says so, by the name of the operation."""
-
-    failing: frozenset[str] = frozenset()
-    asked: tuple[str, ...] = ()
-
-    async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        name = getattr(work, "func", work).__name__.strip("_")
-        self.asked += (name,)
-        if name in self.failing:
-            raise StoreError(f"cannot {name}: the disk is on fire")
-        return await super().run(work, durable=durable)
 
 
 async def nothing_known(_: Event) -> tuple[KnownMemory, ...]:

@@ -12,12 +12,24 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from msgspec.structs import replace
+
 from forged_client import protocol
 from forged_client.framing import FrameCutter, decode_request, encode
-from tests.support.frames import cut
+from tests.support.clock import PATIENCE_S
 
-# Longer than any test may take, so that a broken test ends and a working one never waits for it.
-PATIENCE_S = 20.0
+
+def cut(cutter: FrameCutter, data: bytes) -> Iterator[bytes]:
+    """The bodies that `data` completes, when as much of it arrives at once as the cutter has room for."""
+    rest = memoryview(data)
+    while rest:
+        room = cutter.room()
+        size = min(len(room), len(rest))
+        room[:size] = rest[:size]
+        cutter.held += size
+        rest = rest[size:]
+        while (body := cutter.take()) is not None:
+            yield bytes(body)
 
 
 class Talk:
@@ -57,6 +69,7 @@ class Talk:
 
 
 Script = Callable[[Talk], None]
+Answer = protocol.Reply | Callable[[protocol.AnyRequest], protocol.Reply]
 
 
 class Peer:
@@ -90,7 +103,7 @@ class Peer:
         with suppress(FileNotFoundError):
             os.unlink(self.path)
 
-    def asked(self, kind: type[protocol.Request]) -> list[protocol.Request]:
+    def requests_of(self, kind: type[protocol.Request]) -> list[protocol.Request]:
         return [request for request in self.requests if isinstance(request, kind)]
 
     def _accept(self) -> None:
@@ -118,15 +131,44 @@ def answering(answer: Callable[[protocol.AnyRequest], protocol.Reply | None]) ->
         while (request := talk.next_request()) is not None:
             reply = answer(request)
             if reply is not None:
-                talk.reply(with_id(reply, request.id))
+                talk.reply(replace(reply, id=request.id))
 
     return script
 
 
-def with_id(reply: protocol.Reply, number: int) -> protocol.Reply:
-    from msgspec.structs import replace
+class FakeDaemon(Peer):
+    """A peer that answers by the type of the request, with a reply or with what a function makes of it."""
 
-    return replace(reply, id=number)
+    def __init__(self, path: str) -> None:
+        self.answers: dict[type[protocol.Request], Answer] = {
+            protocol.Hello: protocol.Welcome(version="0.1.0", pid=7),
+            protocol.Ping: protocol.Pong(),
+        }
+        self.waits = threading.Event()
+        self._released = threading.Event()
+        super().__init__(path, self._answer)
+
+    def _answer(self, talk: Talk) -> None:
+        unknown = protocol.Failed(status="error", code="unknown_verb", message="?")
+        while (request := talk.next_request()) is not None:
+            found = self.answers.get(type(request), unknown)
+            reply = found(request) if callable(found) else found
+            talk.reply(replace(reply, id=request.id))
+
+    def stop_answering(self) -> protocol.Reply:
+        """As an answer: say that a client waits, and leave it waiting until the test is over."""
+        self.waits.set()
+        self._released.wait(PATIENCE_S)
+        return protocol.Failed(status="error")
+
+    def asked(self, kind: type[protocol.Request]) -> protocol.Request:
+        """The only request of this type."""
+        (request,) = self.requests_of(kind)
+        return request
+
+    def stop(self) -> None:
+        self._released.set()
+        super().stop()
 
 
 def any_answer(request: protocol.AnyRequest) -> protocol.Reply:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import signal
-import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
@@ -16,8 +15,9 @@ from pathlib import Path
 from forged.capture.supervisor import Patience, Supervisor
 from forged.capture.values import Classify, Decided, Done, Failed, Link, Ready, Report, Task, WorkerSettings
 from forged.capture.worker_process import Target
-from tests.support.loops import until
-from tests.support.workers import scripted
+from tests.support.clock import until
+from tests.support.daemon import Usage, proc, usage
+from tests.support.worker.scripted import scripted
 
 PROMPT = Patience(first_start_s=0)
 
@@ -108,25 +108,10 @@ async def supervised(
         await one.stop()
 
 
-@dataclass(frozen=True)
-class Census:
-    """What this process uses of the system."""
-
-    threads: int
-    descriptors: int
-    children: frozenset[int]
-    semaphores: int
-
-
-def census() -> Census:
-    """Count; the one helper process that `multiprocessing` keeps is started before, so that it is in."""
+def census() -> Usage:
+    """What this process uses; the one helper that `multiprocessing` keeps is started before, so it is in."""
     resource_tracker.ensure_running()
-    return Census(
-        threading.active_count(),
-        len(os.listdir("/proc/self/fd")),
-        frozenset(children(os.getpid())),
-        proc(os.getpid(), "maps").count(b"/dev/shm/sem."),  # under a temporary name, with whoever made them
-    )
+    return usage(os.getpid())
 
 
 def semaphores(pid: int) -> list[Path]:
@@ -134,25 +119,7 @@ def semaphores(pid: int) -> list[Path]:
     return [Path(name.decode()) for name in re.findall(rb"/dev/shm/sem\.mp\S+", proc(pid, "maps"))]
 
 
-def children(pid: int) -> list[int]:
-    """Process ids of all children, dead ones that were not waited for among them."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                    found.append(int(entry.name))
-    return found
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
-
-
-async def back_to(before: Census) -> None:
+async def back_to(before: Usage) -> None:
     """Wait until no more is used than before."""
 
     def settled() -> bool:
@@ -168,8 +135,3 @@ async def back_to(before: Census) -> None:
         await until(settled)
     except AssertionError:
         raise AssertionError(f"{before} became {census()}") from None
-
-
-def proc(pid: int, name: str) -> bytes:
-    """What the kernel says of a process under this name."""
-    return (Path("/proc") / str(pid) / name).read_bytes()

@@ -9,54 +9,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from forged.files.frontmatter import render
-from forged.memory import Memory, Related
 from forged_client import Client
 from forged_client.protocol import Rebuilt, Retrieved, RootReport
-from tests.support.daemon import DaemonProcess, running
-from tests.support.provider import CHAT, EMBEDDINGS, Answer, Request, ScriptedProvider
-
-CREATED = "2025-03-04T05:06:07Z"
-
-
-def memory(
-    memory_id: str,
-    content: str,
-    *,
-    related: Sequence[str] = (),
-    supersedes: str | None = None,
-    version: int = 1,
-    scope: str = "repo",
-    created_at: str = CREATED,
-) -> Memory:
-    """Return a memory with unimportant fields filled in."""
-    return Memory(
-        id=memory_id,
-        content=content,
-        created_at=created_at,
-        updated_at=created_at,
-        version=version,
-        scope=scope,
-        category="patterns",
-        session_id="s",
-        trigger="explicit",
-        supersedes=supersedes,
-        related=tuple(Related(other, "relates-to") for other in related),
-    )
-
-
-def put(top: Path, *memories: Memory, folder: str = ".forge/memory") -> None:
-    """Write memories as an editor does that renames; existing files are replaced."""
-    directory = top / folder
-    directory.mkdir(parents=True, exist_ok=True)
-    for each in memories:
-        fresh = directory / f".{each.id}.fresh"
-        fresh.write_bytes(render(each))
-        fresh.rename(directory / f"{each.id}.md")
+from tests.support.daemon.process import DaemonProcess, running
+from tests.support.provider import CHAT, EMBEDDINGS, Request, ScriptedProvider
 
 
 def configuration(provider: ScriptedProvider, **settings: object) -> str:
@@ -129,12 +89,6 @@ def staged(home: Path, *, dimension: int = 3, **settings: object) -> Iterator[Sc
         daemon.client() as client,
     ):
         yield Scene(provider, daemon, client)
-
-
-def embedded(provider: ScriptedProvider, request: Request, **options: object) -> Answer:
-    """Answer an embeddings request well; `options` are those of `Answer`."""
-    data = [{"index": at, "embedding": provider.vector(text)} for at, text in enumerate(request.inputs)]
-    return Answer({"data": data}, **options)  # type: ignore[arg-type]
 
 
 def ids(reply: Retrieved) -> list[str]:

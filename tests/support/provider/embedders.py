@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 
 import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
+from tests.support.provider.server import hashed_vector
 
 
 class FakeEmbedder:
@@ -65,6 +65,4 @@ class FakeEmbedder:
 
 def vector(text: str, dimension: int = 8) -> Vectors:
     """The unit row of a text, shape (dimension,)."""
-    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-    row = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
-    return row / np.linalg.norm(row)
+    return np.array(hashed_vector(text, dimension), np.float32)

@@ -17,12 +17,12 @@ from pathlib import Path
 import msgspec
 
 from forged_client import Client
-from tests.support.daemon import lexical_unless_told
+from tests.support.clock import PATIENCE_S
+from tests.support.daemon.process import lexical_unless_told
+from tests.support.daemon.processes import state_of, wait_for_end
 
 FORGECTL = os.path.join(os.path.dirname(sys.executable), "forgectl")
 FORGED = os.path.join(os.path.dirname(sys.executable), "forged")
-
-_PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Shell:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=_PATIENCE_S,
+            timeout=PATIENCE_S,
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
 
@@ -122,7 +122,7 @@ class Terminal:
         self.text = ""
         self._pid = pid
         self._descriptor = descriptor
-        self._until = time.monotonic() + _PATIENCE_S
+        self._until = time.monotonic() + PATIENCE_S
 
     def read(self) -> bool:
         """Take what was written; false at the end."""
@@ -140,38 +140,6 @@ class Terminal:
 
     def type(self, keys: str) -> None:
         """Type once the process sleeps: Python loses a Ctrl-C that comes just before it begins to read."""
-        while _state(self._pid) == "R":
+        while state_of(self._pid) == "R":
             time.sleep(0.005)
         os.write(self._descriptor, keys.encode())
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; one that only waits for its parent does not."""
-    return _state(pid) not in {"Z", "X", ""}
-
-
-def _state(pid: int) -> str:
-    """The kernel's letter for what the process does; empty when there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
-def wait_for_end(pid: int, timeout_s: float = 10.0) -> None:
-    until = time.monotonic() + timeout_s
-    while alive(pid):
-        assert time.monotonic() < until, f"process {pid} does not end"
-        time.sleep(0.02)
-
-
-def processes_with(text: str) -> list[int]:
-    """Living processes that have `text` in their environment or on their command line."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid() and alive(int(entry.name)):
-            with contextlib.suppress(OSError):
-                told = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
-                if text.encode() in told:
-                    found.append(int(entry.name))
-    return found

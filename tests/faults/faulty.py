@@ -1,6 +1,6 @@
-"""`forged` as it is, but for calls of the system that fail, or are the last, on order (`faults`).
+"""`forged` as it is, but for calls of the system that fail, or are the last, on order (`orders`).
 
-Started as `python -m tests.support.faulty serve`. A spawned worker imports its parent's main module again,
+Started as `python -m tests.faults.faulty serve`. A spawned worker imports its parent's main module again,
 under another name, so it is wrapped as well. Nothing of forged is changed: what is wrapped is `os`, what
 SQLite commits, and what `multiprocessing` sends and receives.
 """
@@ -24,7 +24,7 @@ from multiprocessing.queues import Queue
 import msgspec
 
 from forged.__main__ import main
-from tests.support.faults import ORDERS, Fault, Fired, note
+from tests.faults.orders import ORDERS, Fault, Fired, note
 
 _real_link, _real_unlink, _real_fsync, _real_replace = os.link, os.unlink, os.fsync, os.replace
 _real_send, _real_get, _real_connect = Connection.send_bytes, Queue.get, sqlite3.connect

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from tests.support.daemon import eventually
-from tests.support.facts import telling
-from tests.support.spots import SPOTS
+from tests.faults.spots import SPOTS
+from tests.faults.telling import telling
+from tests.support.clock import eventually
 
 
 @pytest.fixture

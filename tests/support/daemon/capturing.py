@@ -7,7 +7,6 @@ anybody, and a stage that knows when all that was handed over has been dealt wit
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import threading
@@ -19,26 +18,14 @@ from forged.files.roots import Root
 from forged.files.scan import scan
 from forged.memory import Memory, Scope
 from forged_client.protocol import Captured, CaptureReport
-from tests.support.daemon import eventually, running
-from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
-from tests.support.scene import Scene, configuration
+from tests.support.clock import eventually
+from tests.support.daemon.process import running
+from tests.support.daemon.scene import Scene, configuration
+from tests.support.provider import CHAT, ScriptedProvider, reply
 
 # No leg that calls anybody, and no limit on calls that a test did not ask for.
 _QUIET = {"embedding_model": "builtin:lexical"}
 _FREE = {"FORGED_LLM__CALLS_PER_MINUTE": "0"}
-
-
-def proposal(
-    content: str, scope: str = "repo", category: str = "patterns", **more: object
-) -> dict[str, object]:
-    """Return one element of a classifier's reply."""
-    return {"content": content, "scope": scope, "category": category, **more}
-
-
-def reply(*proposals: object, usage: Mapping[str, int] | None = None) -> Answer:
-    """Answer a classifier's request; without proposals that nothing is worth keeping."""
-    answer = completion(json.dumps(proposals))
-    return answer if usage is None else replace(answer, json={**dict(answer.json), "usage": usage})  # type: ignore[call-overload]
 
 
 def said(*texts: object) -> list[object]:

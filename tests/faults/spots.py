@@ -1,10 +1,10 @@
-"""The eight phases of a durable event, and the calls in which a kill strikes each of them (`faults`)."""
+"""The eight phases of a durable event, and the calls in which a kill strikes each of them (`orders`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.support.faults import Faults
+from tests.faults.orders import Faults
 
 
 @dataclass(frozen=True)

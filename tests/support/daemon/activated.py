@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import DaemonProcess, eventually
+from tests.support.clock import eventually
+from tests.support.daemon.process import DaemonProcess
 
 _ACTIVATE = shutil.which("systemd-socket-activate")
 

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -133,28 +132,3 @@ def running(home: Path, *, env: Mapping[str, str] | None = None, config: str = "
         assert "Traceback" not in _UNBORN.sub("", daemon.log()), daemon.log()
     finally:
         daemon.close()
-
-
-def of_threads(pid: int, name: str) -> list[str]:
-    """What the system's file NAME of every thread says; a thread that ends while it is read is left out."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            found.append((task / name).read_text())
-    return found
-
-
-def children_of(pid: int) -> list[str]:
-    """Of all threads: a worker is the child of the one that started it."""
-    return [child for children in of_threads(pid, "children") for child in children.split()]
-
-
-def eventually(check, timeout_s: float = 10.0, pause_s: float = 0.02):
-    """Repeat `check` until it returns something true, at most `timeout_s`; returns that."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        found = check()
-        if found:
-            return found
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(pause_s)

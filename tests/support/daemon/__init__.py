@@ -1,0 +1,79 @@
+"""The daemon stage: a real `forged serve` for a test, people and agents at it, and stand-ins for it.
+
+- `DaemonProcess` and `running` start a daemon under a HOME and socket of its own, and `activated` one behind
+  systemd's socket; ready when it says so, killed at the end, and its log must hold no traceback.
+- `staged` puts a scripted provider beside it: a `Scene` asks and looks; `capturing` gives a `Stage`, which
+  hands turns over and knows when they have been dealt with.
+- `Shell` is forgectl as a person runs it, in a pipe or on a terminal.
+- `Peer` and `FakeDaemon` play the daemon for a client, well or badly; `stop` hangs up on all and ends the
+  threads.
+- `processes_with`, `usage` and others ask the system about processes, and `stored` a daemon's `state.db`.
+"""
+
+from tests.support.daemon.activated import Activated, activated, needs_activation
+from tests.support.daemon.capturing import Stage, capturing, contents, on_disk, said
+from tests.support.daemon.peer import (
+    FakeDaemon,
+    Peer,
+    Script,
+    Talk,
+    answering,
+    any_answer,
+    cut,
+    full_backlog,
+    stopped_server,
+)
+from tests.support.daemon.process import DaemonProcess, running
+from tests.support.daemon.processes import (
+    Usage,
+    children_of,
+    is_alive,
+    of_threads,
+    proc,
+    processes_with,
+    state_of,
+    usage,
+    wait_for_end,
+)
+from tests.support.daemon.scene import Scene, configuration, ids, staged
+from tests.support.daemon.shell import FORGECTL, FORGED, Shell
+from tests.support.daemon.stored import stored
+
+__all__ = [
+    "FORGECTL",
+    "FORGED",
+    "Activated",
+    "DaemonProcess",
+    "FakeDaemon",
+    "Peer",
+    "Scene",
+    "Script",
+    "Shell",
+    "Stage",
+    "Talk",
+    "Usage",
+    "activated",
+    "answering",
+    "any_answer",
+    "capturing",
+    "children_of",
+    "configuration",
+    "contents",
+    "cut",
+    "full_backlog",
+    "ids",
+    "is_alive",
+    "needs_activation",
+    "of_threads",
+    "on_disk",
+    "proc",
+    "processes_with",
+    "running",
+    "said",
+    "staged",
+    "state_of",
+    "stopped_server",
+    "stored",
+    "usage",
+    "wait_for_end",
+]

@@ -1,0 +1,76 @@
+"""What the system says of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.clock import eventually
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter for what the process does; empty when there is none."""
+    try:
+        return proc(pid, "stat").rpartition(b")")[2].split()[0].decode()
+    except OSError:
+        return ""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that only waits for its parent does not."""
+    return state_of(pid) not in {"Z", "X", ""}
+
+
+def wait_for_end(pid: int, timeout_s: float = 10.0) -> None:
+    eventually(lambda: not is_alive(pid), timeout_s)
+
+
+def processes_with(text: str) -> list[int]:
+    """Living processes besides this one that have `text` in their environment or on their command line."""
+    found = []
+    for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+        if pid != os.getpid() and is_alive(pid):
+            with contextlib.suppress(OSError):
+                if text.encode() in proc(pid, "environ") + proc(pid, "cmdline"):
+                    found.append(pid)
+    return found
+
+
+def proc(pid: int, name: str) -> bytes:
+    """What the kernel says of a process under this name."""
+    return (Path("/proc") / str(pid) / name).read_bytes()
+
+
+def of_threads(pid: int, name: str) -> list[str]:
+    """What the system's file NAME of every thread says; a thread that ends while it is read is left out."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.append((task / name).read_text())
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    """Of all threads, for a worker is the child of the one that started it; dead ones not waited for too."""
+    return [int(child) for children in of_threads(pid, "children") for child in children.split()]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process uses of the system."""
+
+    threads: int
+    descriptors: int
+    children: frozenset[int]
+    semaphores: int
+
+
+def usage(pid: int) -> Usage:
+    return Usage(
+        threads=len(os.listdir(f"/proc/{pid}/task")),
+        descriptors=len(os.listdir(f"/proc/{pid}/fd")),
+        children=frozenset(children_of(pid)),
+        semaphores=proc(pid, "maps").count(b"/dev/shm/sem."),  # under a temporary name, if they are its own
+    )

