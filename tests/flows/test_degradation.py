@@ -26,12 +26,13 @@ MARGIN_S = 1.0
 NEVER = Answer(delay_s=25)
 REFUSED = Answer({"error": {"message": "no"}}, status=401)
 
-CHAT_FAILURES = [
-    pytest.param(Answer({"error": {"message": "boom"}}, status=500), "server", id="500"),
-    pytest.param(RESET, "unreachable", id="reset"),
-    pytest.param(HTML, "bad_reply", id="html"),
-    pytest.param(REFUSED, "auth", id="401"),
-]
+CHAT_FAILURES = {
+    "server": Answer({"error": {"message": "boom"}}, status=500),
+    "unreachable": RESET,
+    "bad_reply": HTML,
+    "auth": REFUSED,
+    "no_hypotheses": completion(" \n"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -109,27 +110,24 @@ def _walrus(scene: Scene, repo: Path) -> None:
 # --- HyDE fails ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("answer", "reason"), CHAT_FAILURES)
-def test_hyde_that_fails_gives_nothing_but_a_reason(hyde, repo, answer, reason):
+@pytest.mark.parametrize("reason", CHAT_FAILURES)
+def test_hyde_that_fails_gives_nothing_but_a_reason(hyde, repo, reason):
     _walrus(hyde, repo)
-    hyde.provider.chat = answer
+    hyde.provider.chat = CHAT_FAILURES[reason]
 
     reply = hyde.ask(repo, "the walrus")
 
-    assert (reply.status, reply.reason, reply.text, reply.memories) == (
-        "error",
-        f"provider: {reason}",
-        "",
-        (),
-    )
+    failed = ("empty", reason) if reason == "no_hypotheses" else ("error", f"provider: {reason}")
+    assert (reply.status, reply.reason, reply.text, reply.memories) == (*failed, "", ())
     assert hyde.embeds == []
     assert len(hyde.chats) <= 2  # while an agent waits, at most one retry
 
 
-@pytest.mark.parametrize(("answer", "reason"), CHAT_FAILURES)
-def test_auto_without_hyde_asks_directly_and_says_so(auto, repo, answer, reason):
+@pytest.mark.parametrize("reason", CHAT_FAILURES)
+def test_auto_without_hyde_asks_directly_and_says_and_counts_it(auto, repo, reason):
     _walrus(auto, repo)
-    auto.provider.chat = answer
+    auto.provider.chat = CHAT_FAILURES[reason]
+    before = auto.client.status().counters["retrieve_fallbacks"]
 
     reply = auto.ask(repo, "the walrus")
 
@@ -137,129 +135,62 @@ def test_auto_without_hyde_asks_directly_and_says_so(auto, repo, answer, reason)
     assert reply.legs == ("lexical", "dense")
     assert ids(reply)[0] == "m0"
     assert auto.embedded == ["the walrus"]
+    assert auto.client.status().counters["retrieve_fallbacks"] == before + 1
 
 
-def test_the_turn_after_a_failed_one_is_normal(hyde, repo):
+def test_a_failure_is_not_asked_for_again_at_once_and_the_next_turn_is_normal(hyde, repo):
     _walrus(hyde, repo)
     hyde.provider.chat = REFUSED
     assert hyde.ask(repo, "the walrus", "t1").status == "error"
-    hyde.provider.chat = None
-
-    reply = hyde.ask(repo, "the walrus", "t2")
-
-    assert (reply.status, reply.strategy, ids(reply)[0]) == ("ok", "hyde", "m0")
-
-
-def test_a_failure_is_not_asked_for_again_at_once(hyde, repo):
-    _walrus(hyde, repo)
-    hyde.provider.chat = REFUSED
-    hyde.ask(repo, "the walrus", "t1")
 
     again = hyde.ask(repo, "the walrus", "t1")
+    asked = len(hyde.chats)
+    hyde.provider.chat = None
+    other = hyde.ask(repo, "the walrus", "t2")
 
-    assert (again.status, again.cached, len(hyde.chats)) == ("error", True, 1)
-
-
-def test_an_empty_hyde_reply_costs_no_embeddings_call_and_gives_nothing(hyde, repo):
-    _walrus(hyde, repo)
-    hyde.provider.chat = completion("")
-
-    reply = hyde.ask(repo, "the walrus")
-
-    assert (reply.status, reply.reason, reply.text) == ("empty", "no_hypotheses", "")
-    assert hyde.embeds == []
-
-
-def test_auto_asks_directly_after_an_empty_hyde_reply(auto, repo):
-    _walrus(auto, repo)
-    auto.provider.chat = completion(" \n")
-
-    reply = auto.ask(repo, "the walrus")
-
-    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "hyde: no_hypotheses")
+    assert (again.status, again.cached, asked) == ("error", True, 1)
+    assert (other.status, other.strategy, ids(other)[0]) == ("ok", "hyde", "m0")
 
 
 # --- nobody answers: the time limit ------------------------------------------------------------------
 
 
-def test_hyde_that_never_answers_is_a_timeout_in_time(hyde, repo):
+def test_hyde_that_never_answers_is_a_timeout_after_a_limit_that_a_request_may_only_shorten(hyde, repo):
     _walrus(hyde, repo)
     hyde.provider.chat = NEVER
 
-    started = time.monotonic()
-    reply = hyde.ask(repo, "the walrus", timeout_s=0.3)
-
-    assert (reply.status, reply.text) == ("timeout", "")
-    assert time.monotonic() - started < 0.3 + MARGIN_S
-
-
-def test_a_request_may_shorten_the_configured_limit_but_not_lengthen_it(hyde, repo):
-    _walrus(hyde, repo)
-    hyde.provider.chat = NEVER
-
-    def asked(turn: str, **limit: float) -> tuple[str, float]:
+    def took(limit: dict[str, float]) -> float:
         with hyde.daemon.client() as client:
             started = time.monotonic()
-            status = replace(hyde, client=client).ask(repo, "the walrus", turn, **limit).status
-            return status, time.monotonic() - started
+            reply = replace(hyde, client=client).ask(repo, "the walrus", f"t{limit}", **limit)
+            assert (reply.status, reply.text) == ("timeout", "")
+            return time.monotonic() - started
 
-    with ThreadPoolExecutor(2) as threads:
-        told = [threads.submit(asked, "t1"), threads.submit(asked, "t2", timeout_s=20.0)]
-        statuses, took = zip(*(each.result() for each in told), strict=True)
+    with ThreadPoolExecutor(3) as threads:
+        short, configured, longer = threads.map(took, [{"timeout_s": 0.3}, {}, {"timeout_s": 20.0}])
 
-    assert statuses == ("timeout", "timeout")
-    assert max(took) < 2.0 + MARGIN_S
+    assert short < 0.3 + MARGIN_S
+    assert max(configured, longer) < 2.0 + MARGIN_S
 
 
-def test_auto_whose_hyde_never_answers_asks_directly_in_time(auto, repo):
+@pytest.mark.parametrize(
+    ("embeddings", "fallback"),
+    [
+        (None, ("hyde: timeout", ("lexical", "dense"), ["m0", "m1"])),
+        (NEVER, ("provider: timeout", ("lexical",), ["m0"])),
+    ],
+    ids=["by query", "by words"],
+)
+def test_auto_whose_hyde_never_answers_falls_back_in_time(auto, repo, embeddings, fallback):
     _walrus(auto, repo)
-    auto.provider.chat = NEVER
+    auto.provider.chat, auto.provider.embeddings = NEVER, embeddings
 
     started = time.monotonic()
     reply = auto.ask(repo, "the walrus", timeout_s=0.6)
 
-    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "hyde: timeout")
-    assert reply.legs == ("lexical", "dense")
-    assert ids(reply)[0] == "m0"
+    assert (reply.status, reply.strategy) == ("ok", "direct")
+    assert (reply.reason, reply.legs, ids(reply)) == fallback
     assert time.monotonic() - started < 0.6 + MARGIN_S
-
-
-def test_auto_with_nobody_there_answers_with_words_in_time(auto, repo):
-    _walrus(auto, repo)
-    auto.provider.chat = NEVER
-    auto.provider.embeddings = NEVER
-
-    started = time.monotonic()
-    reply = auto.ask(repo, "the walrus", timeout_s=0.6)
-
-    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "provider: timeout")
-    assert (reply.legs, ids(reply)) == (("lexical",), ["m0"])
-    assert time.monotonic() - started < 0.6 + MARGIN_S
-
-
-def test_a_late_pipeline_runs_on_and_fills_the_turn_cache(hyde, repo):
-    _walrus(hyde, repo)
-    written = threading.Event()
-    hyde.provider.chat = [Answer(completion("a hypothesis").json, hold=written)]
-    assert hyde.ask(repo, "the walrus", "t1", timeout_s=0.1).status == "timeout"
-
-    written.set()
-    reply = eventually(lambda: _ok(hyde.ask(repo, "the walrus", "t1", timeout_s=0.1)), 5)
-
-    assert ids(reply)[0] == "m0"
-    assert (len(hyde.chats), len(hyde.embeds)) == (1, 1)
-
-
-def test_a_late_pipeline_of_auto_replaces_its_fallback(auto, repo):
-    _walrus(auto, repo)
-    written = threading.Event()
-    auto.provider.chat = [Answer(completion("a hypothesis").json, hold=written)]
-    assert auto.ask(repo, "the walrus", "t1", timeout_s=0.4).strategy == "direct"
-
-    written.set()
-
-    assert eventually(lambda: auto.ask(repo, "the walrus", "t1", timeout_s=0.4).strategy == "hyde", 5)
-    assert len(auto.chats) == 1
 
 
 def test_embeddings_that_are_slow_for_the_query_are_a_timeout_and_then_an_answer(hyde, repo):
@@ -320,16 +251,6 @@ def test_auto_answers_with_words_when_no_query_can_be_embedded(auto, repo, statu
     assert (reply.status, reply.strategy) == ("ok", "direct")
     assert reply.reason in {"provider: auth", "provider: server", "provider: timeout"}
     assert (reply.legs, ids(reply)) == (("lexical",), ["m0"])
-
-
-def test_a_fallback_is_counted(auto, repo):
-    _walrus(auto, repo)
-    auto.provider.chat = REFUSED
-    before = auto.client.status().counters["retrieve_fallbacks"]
-
-    auto.ask(repo, "the walrus")
-
-    assert auto.client.status().counters["retrieve_fallbacks"] == before + 1
 
 
 # --- builds fail -------------------------------------------------------------------------------------
@@ -412,22 +333,19 @@ def test_one_poisonous_text_among_200_is_named_and_the_other_199_are_found(hyde,
     assert [(p.path, "bad_input" in p.reason) for p in report.problems] == [("m077", True)]
     assert len(hyde.embeds) <= 4 + 14
     hyde.provider.embeddings = None
-    hyde.provider.vectors.update({"ahead": (1, 0, 0), "behind": (-1, 0, 0)})
-    found = [hyde.client.search(str(repo), text, limit=100).memories for text in ("ahead", "behind")]
-    assert {hit.id for hits in found for hit in hits} == {f"m{n:03}" for n in range(200) if n != 77}
+    assert _all_found(hyde, repo) == {f"m{n:03}" for n in range(200) if n != 77}
 
-
-def test_a_poisonous_text_is_tried_again_when_a_person_asks(hyde, repo):
-    hyde.provider.embeddings = poisoned("poison", Answer({"error": {"message": "cannot"}}, status=400))
-    put(repo, memory("m0", "poison"), memory("m1", "fine"))
-    hyde.load(repo)
-    assert hyde.report(repo).quarantined == 1
-    hyde.provider.embeddings = None
-
-    hyde.load(repo)
+    hyde.load(repo)  # a person asks: it is tried again
 
     assert hyde.report(repo).quarantined == 0
-    assert sorted(ids(hyde.ask(repo))) == ["m0", "m1"]
+    assert _all_found(hyde, repo) == {f"m{n:03}" for n in range(200)}
+
+
+def _all_found(scene: Scene, repo: Path) -> set[str]:
+    """Every memory that has a vector, from the two ends of one direction."""
+    scene.provider.vectors.update({"ahead": (1, 0, 0), "behind": (-1, 0, 0)})
+    found = [scene.client.search(str(repo), text, limit=100).memories for text in ("ahead", "behind")]
+    return {hit.id for hits in found for hit in hits}
 
 
 def test_poison_in_every_chunk_does_not_look_like_an_outage(hyde, repo):

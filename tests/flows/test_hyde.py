@@ -97,29 +97,25 @@ def test_the_prompt_that_is_sent_is_the_file(auto, repo):
     assert chat.json["messages"][0]["content"] == prompts.text("hyde")
 
 
+_TOLD = ["Shellfish are eaten.", "Tusks are long."]
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "told"),
     [
-        'Here are 2 notes:\n```json\n["Shellfish are eaten.", "Tusks are long."]\n```',
-        "Sure!\n1. **Shellfish are eaten.**\n2. Tusks are long.\nLet me know if you need more.",
-        "Shellfish are eaten. Tusks are long.",
+        ('Here are 2 notes:\n```json\n["Shellfish are eaten.", "Tusks are long."]\n```', _TOLD),
+        ("Sure!\n1. **Shellfish are eaten.**\n2. Tusks are long.\nLet me know if you need more.", _TOLD),
+        ("Shellfish are eaten. Tusks are long.", _TOLD),
+        ("1、海象吃蛤蜊。\n2、海象的牙一直在长。", ["海象吃蛤蜊。", "海象的牙一直在长。"]),
     ],
 )
-def test_hypotheses_are_found_in_the_forms_that_models_give(auto, repo, text):
+def test_hypotheses_are_found_in_the_forms_that_models_give(auto, repo, text, told):
     auto.provider.chat = completion(text)
 
-    reply = auto.ask(repo, "what about it?")
+    reply = auto.ask(repo, "海象吃什么？")
 
     assert (reply.status, reply.strategy) == ("ok", "hyde")
-    assert auto.embedded == ["Shellfish are eaten.", "Tusks are long.", "what about it?"]
-
-
-def test_hypotheses_in_chinese_are_looked_for_beside_a_chinese_message(auto, repo):
-    auto.provider.chat = completion("1、海象吃蛤蜊。\n2、海象的牙一直在长。")
-
-    auto.ask(repo, "海象吃什么？")
-
-    assert auto.embedded == ["海象吃蛤蜊。", "海象的牙一直在长。", "海象吃什么？"]
+    assert auto.embedded == [*told, "海象吃什么？"]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +180,7 @@ def test_explicit_hyde_that_is_late_injects_nothing_and_names_the_reason(hyde, r
     assert (late.status, late.reason) == ("timeout", "retrieval_timeout_s is over")
     assert (late.text, late.memories, late.included) == ("", (), 0)
     assert (after.status, set(ids(after))) == ("ok", {"m0", "m1"})
-    assert len(hyde.chats) == 1
+    assert (len(hyde.chats), len(hyde.embeds)) == (1, 1)
 
 
 def test_a_late_model_leaves_the_words_alone_in_time_and_then_adds_to_them(words, repo):
@@ -194,17 +190,8 @@ def test_a_late_model_leaves_the_words_alone_in_time_and_then_adds_to_them(words
     written.set()
     after = _cached(words, repo, "any tusks?", "t1")
 
-    assert (late.status, late.strategy, ids(late)) == ("ok", "direct", ["m1"])
+    assert (late.status, late.strategy, late.reason, ids(late)) == ("ok", "direct", "hyde: timeout", ["m1"])
     assert set(ids(after)) == {"m0", "m1"}
-
-
-def test_a_late_model_is_named_where_there_are_no_vectors(words, repo):
-    written, words.provider.chat = _held("The walrus eats clams.")
-
-    late = words.ask(repo, "any tusks?", timeout_s=0.4)
-    written.set()
-
-    assert late.reason == "hyde: timeout"
 
 
 def test_another_turn_does_not_wait_for_a_late_one(auto, repo):
