@@ -79,11 +79,16 @@ def _agent(shell: Shell, code: str = _AGENT) -> subprocess.Popen[str]:
     )
 
 
-def test_the_first_call_in_a_fresh_home_is_carried_out(shell):
+def test_the_first_call_in_a_fresh_home_is_carried_out_and_what_it_makes_is_closed_to_others(shell):
     written = shell.run("remember", "the walrus sings")
+    state = shell.home / ".local/state/forged"
 
     assert (written.code, written.err) == (0, "")
     assert "walrus" in shell.run("search", "walrus", "--no-autostart").out
+    assert (state / "forged.log").stat().st_mode & 0o777 == 0o600
+    assert state.stat().st_mode & 0o777 == 0o700
+    assert {path.name for path in state.rglob("*") if path.stat().st_mode & 0o077} == set()
+    assert "serving socket=" in (state / "forged.log").read_text()
 
 
 def test_the_daemon_gets_nothing_of_its_starter_but_what_it_needs(shell):
@@ -101,16 +106,6 @@ def test_the_daemon_gets_nothing_of_its_starter_but_what_it_needs(shell):
     assert os.getsid(pid) == pid
     assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
     assert os.readlink(f"/proc/{pid}/fd/2") == str(shell.home / ".local/state/forged/forged.log")
-
-
-def test_what_is_made_on_the_way_is_closed_to_others(shell):
-    shell.run("remember", "the walrus sings")
-    state = shell.home / ".local/state/forged"
-
-    assert (state / "forged.log").stat().st_mode & 0o777 == 0o600
-    assert state.stat().st_mode & 0o777 == 0o700
-    assert {path.name for path in state.rglob("*") if path.stat().st_mode & 0o077} == set()
-    assert "serving socket=" in (state / "forged.log").read_text()
 
 
 def test_ten_agents_at_once_get_one_daemon(shell):
@@ -174,14 +169,6 @@ def test_a_workspace_cannot_choose_what_is_started(shell, before):
     assert (written.code, written.err) == (0, "")
     assert told == f"ok {_pid(caught)} \n"
     assert not trap.exists()
-
-
-def test_status_starts_no_daemon_and_no_autostart_is_obeyed(shell):
-    codes = [shell.run(*verb).code for verb in (("status",), ("list", "--no-autostart"))]
-
-    assert codes == [3, 3]
-    assert processes_with(shell.socket) == []
-    assert not os.path.exists(shell.socket)
 
 
 def test_what_cannot_be_started_ends_the_call_at_once_and_says_where_to_look(shell, tmp_path):

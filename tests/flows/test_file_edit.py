@@ -19,30 +19,47 @@ from tests.support.daemon import DaemonProcess, running
 NORMALLY_S, MANY_S, ALWAYS_S = 2.0, 5.0, 31.0
 
 
-@pytest.fixture
-def daemon(home):
-    with running(home) as daemon:
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("home")) as daemon:
         yield daemon
 
 
-def test_truncate_and_write_in_place(daemon, repo):
-    _put(repo, "mem_a", "the first text")
-    _follows(daemon, repo)
-
-    (_directory(repo) / "mem_a.md").write_text("the second text")
-
-    _follows(daemon, repo)
+def in_place(directory: Path) -> None:
+    (directory / "mem_a.md").write_text("the second text")
 
 
-def test_save_by_rename(daemon, repo):
-    _put(repo, "mem_a", "the first text")
-    _follows(daemon, repo)
-
-    fresh = _directory(repo) / "mem_a.md.swp"
+def by_rename(directory: Path) -> None:
+    fresh = directory / "mem_a.md.swp"
     fresh.write_text("the second text")
-    fresh.rename(_directory(repo) / "mem_a.md")
+    fresh.rename(directory / "mem_a.md")
 
+
+def all_deleted(directory: Path) -> None:
+    shutil.rmtree(directory.parent)
+
+
+def another_directory(directory: Path) -> None:
+    other = directory.parent / "elsewhere"
+    other.mkdir()
+    (other / "mem_b.md").write_text("in the other directory")
+    directory.rename(directory.parent / "old")
+    other.rename(directory)
+
+
+@pytest.mark.parametrize(
+    "edit", [in_place, by_rename, all_deleted, another_directory], ids=lambda edit: edit.__name__
+)
+def test_an_edit_is_followed_and_the_next_ones_as_well(daemon, repo, edit):
+    _put(repo, "mem_a", "the first text")
     _follows(daemon, repo)
+
+    edit(_directory(repo))
+    _follows(daemon, repo)
+
+    for name in ("mem_c", "mem_d"):
+        _put(repo, name, f"and then {name}")
+        _follows(daemon, repo)
 
 
 def test_a_save_in_two_halves_never_loses_the_memory(daemon, repo):
@@ -80,31 +97,6 @@ def test_git_checkout_away_and_back(daemon, tmp_path):
         _follows(daemon, top)
 
 
-def test_directory_deleted_and_recreated(daemon, repo):
-    _put(repo, "mem_a", "before")
-    _follows(daemon, repo)
-
-    shutil.rmtree(repo / ".forge")
-    _follows(daemon, repo)
-    _put(repo, "mem_b", "after")
-    _follows(daemon, repo)
-    _put(repo, "mem_c", "and once more")
-    _follows(daemon, repo)
-
-
-def test_directory_swapped_by_rename(daemon, repo):
-    _put(repo, "mem_a", "before")
-    _follows(daemon, repo)
-
-    other = repo / ".forge/elsewhere"
-    other.mkdir()
-    (other / "mem_b.md").write_text("in the other directory")
-    _directory(repo).rename(repo / ".forge/old")
-    other.rename(_directory(repo))
-
-    _follows(daemon, repo)
-
-
 def test_ten_thousand_files_at_once(daemon, repo):
     _put(repo, "mem_first", "here before the others")
     _follows(daemon, repo)
@@ -132,17 +124,17 @@ def test_a_name_that_is_not_utf8_is_a_problem_and_hurts_nobody(daemon, repo):
         assert any("UTF-8" in p.reason for p in _status_of(client, repo).problems)
 
 
-def test_a_repository_of_many_directories_costs_at_most_eight_watches(daemon, repo):
+def test_a_repository_of_many_directories_costs_at_most_eight_watches(home, repo):
     for outer in range(40):
         for inner in range(50):
             (repo / f"d{outer}/d{inner}").mkdir(parents=True)
     _put(repo, "mem_a", "text")
-    _follows(daemon, repo)
+    with running(home) as daemon, daemon.client() as client:
+        _follows(daemon, repo)
 
-    with daemon.client() as client:
         assert eventually(lambda: _status_of(client, repo).watches) <= 8
-    # While the watches are set anew, the old ones still stand.
-    eventually(lambda: _inotify_watches(daemon.pid) <= 8 + 4)  # the repository's and the user root's
+        # While the watches are set anew, the old ones still stand.
+        eventually(lambda: _inotify_watches(daemon.pid) <= 8 + 4)  # the repository's and the user root's
 
 
 def test_a_file_that_is_no_memory_is_named_in_status_and_the_rest_is_served(daemon, repo):

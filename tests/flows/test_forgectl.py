@@ -96,15 +96,10 @@ def test_a_memory_goes_through_every_verb(shell):
 
 
 def test_text_comes_from_stdin_where_a_dash_stands(shell):
-    written, _ = _remember_from_stdin(shell, "two\nlines\n")
+    written = shell.run("remember", "-", "--json", stdin="two\nlines\n").json["memory_id"]
 
     assert shell.run("show", written).out.endswith("\n\ntwo\nlines\n")
     assert "two\nlines" in shell.run("retrieve", "-", stdin="lines, two of them").out
-
-
-def _remember_from_stdin(shell: Shell, text: str) -> tuple[str, str]:
-    written = shell.run("remember", "-", "--json", stdin=text).json
-    return written["memory_id"], written["generation"]
 
 
 def test_an_erased_memory_is_not_in_the_trash(shell):
@@ -174,6 +169,8 @@ def test_status_without_a_daemon_is_3_and_starts_none(alone):
     assert (shown.code, shown.out) == (3, "")
     assert shown.err.startswith("forgectl: forged is not running, `forgectl ping` starts it: no daemon")
     assert alone.run("status", "--json").json["error"]["code"] == "not_running"
+    assert alone.run("list", "--no-autostart").code == 3
+    assert processes_with(alone.socket) == []
     assert list(alone.home.rglob("*")) == []
     assert not os.path.exists(alone.socket)
 
@@ -325,23 +322,16 @@ def test_a_broken_memory_is_named_by_status_and_doctor_and_breaks_nothing(shell)
     assert eventually(lambda: shell.run("status").out.startswith("ok\n"))
 
 
-def test_doctor_names_a_wrong_key_though_the_daemon_still_runs(home, repo):
-    with running(home) as daemon:
-        _configure(home, "[memory]\nretrieval_top_k = 900\n")
-
-        findings = Shell(home, daemon.socket, repo).run("doctor")
-
-    assert findings.code == 78
-    assert "FAIL  configuration: memory.retrieval_top_k = 900" in findings.out
-    assert "ok    daemon: forged " in findings.out
-
-
-def test_doctor_says_a_warning_of_the_configuration_once(home, repo):
+def test_doctor_says_a_warning_once_and_names_a_wrong_key_though_the_daemon_still_runs(home, repo):
     with running(home, config='[memory]\nretrieval_modle = "m"\n') as daemon:
-        findings = Shell(home, daemon.socket, repo).run("doctor")
+        warned = Shell(home, daemon.socket, repo).run("doctor")
+        _configure(home, "[memory]\nretrieval_top_k = 900\n")
+        failed = Shell(home, daemon.socket, repo).run("doctor")
 
-    assert findings.code == 0
-    assert findings.out.count("did you mean memory.retrieval_model?") == 1
+    assert (warned.code, failed.code) == (0, 78)
+    assert warned.out.count("did you mean memory.retrieval_model?") == 1
+    assert "FAIL  configuration: memory.retrieval_top_k = 900" in failed.out
+    assert "ok    daemon: forged " in failed.out
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 
+import msgspec
 import pytest
 
 from forged_client import framing, protocol
@@ -82,34 +83,26 @@ def test_a_capture_may_have_two_mebibytes(daemon):
         assert client.capture("/", "s", window).outcome == "accepted"
 
 
-def test_the_first_request_must_be_hello(daemon):
+_HELLO, _FROM_LATER = protocol.Hello(id=1), protocol.Hello(id=1, protocol_min=7, protocol_max=9)
+
+
+@pytest.mark.parametrize(
+    ("requests", "refusal"),
+    [
+        pytest.param([protocol.Ping(id=5)], (5, "hello_required"), id="no hello"),
+        pytest.param([_HELLO, {"type": "levitate", "id": 9}], (9, "unknown_verb"), id="unknown verb"),
+        pytest.param([_FROM_LATER], (1, "protocol_mismatch"), id="another protocol"),
+    ],
+)
+def test_what_is_no_request_here_gets_a_typed_error_with_its_id(daemon, requests, refusal):
     with _connect(daemon) as peer:
-        _send(peer, _frame(protocol.Ping(id=5)))
+        _send(peer, b"".join(map(_frame, requests)))
         peer.shutdown(socket.SHUT_WR)
 
-        (reply,) = (framing.decode_reply(body) for body in _bodies(peer))
+        replies = [framing.decode_reply(body) for body in _bodies(peer)]
 
-    assert (reply.id, reply.code) == (5, "hello_required")
-
-
-def test_an_unknown_verb_gets_a_typed_error_with_its_id(daemon):
-    with _connect(daemon) as peer:
-        _send(peer, _frame(protocol.Hello(id=1)) + _packed({"type": "levitate", "id": 9}))
-        peer.shutdown(socket.SHUT_WR)
-
-        _, reply = (framing.decode_reply(body) for body in _bodies(peer))
-
-    assert (reply.id, reply.code) == (9, "unknown_verb")
-
-
-def test_a_client_of_another_protocol_is_told_so(daemon):
-    with _connect(daemon) as peer:
-        _send(peer, _frame(protocol.Hello(id=1, protocol_min=7, protocol_max=9)))
-        peer.shutdown(socket.SHUT_WR)
-
-        (reply,) = (framing.decode_reply(body) for body in _bodies(peer))
-
-    assert reply.code == "protocol_mismatch"
+    assert len(replies) == len(requests)
+    assert (replies[-1].id, replies[-1].code) == refusal
 
 
 def test_one_byte_a_second_is_cut_off_while_others_are_served(daemon):
@@ -165,14 +158,10 @@ def _connect(daemon: DaemonProcess) -> socket.socket:
     return peer
 
 
-def _frame(message: protocol.Request) -> bytes:
-    return bytes(framing.encode(message))
-
-
-def _packed(value: dict[str, object]) -> bytes:
-    import msgspec
-
-    body = msgspec.msgpack.encode(value)
+def _frame(message: protocol.Request | dict[str, object]) -> bytes:
+    if isinstance(message, protocol.Request):
+        return bytes(framing.encode(message))
+    body = msgspec.msgpack.encode(message)
     return struct.pack(">I", len(body)) + body
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clock import eventually
-from tests.support.daemon import DaemonProcess
+from tests.support.daemon import DaemonProcess, configuration, processes_with, running
 from tests.support.provider import Answer, ScriptedProvider
 
 _AGENT = Path(__file__).parent / "agents" / "remembering.py"
@@ -49,7 +50,7 @@ def test_nothing_acknowledged_is_lost_when_the_daemon_is_killed(daemon, repo):
         for agent in agents:
             lines = agent.communicate(timeout=60)[0].splitlines()
             acknowledged.update(line.split("\t") for line in lines)
-        assert _processes_of(daemon) == []
+        assert processes_with(daemon.socket) == []
         daemon.start()
 
     directory = repo / ".forge/memory"
@@ -64,16 +65,7 @@ def test_nothing_acknowledged_is_lost_when_the_daemon_is_killed(daemon, repo):
 
 def test_twenty_starts_at_once_give_one_daemon(home):
     daemon = DaemonProcess(home)
-    starts = [
-        subprocess.Popen(
-            [sys.executable, "-m", "forged", "serve"],
-            env=daemon.env,
-            cwd="/",
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in range(20)
-    ]
+    starts = [_serve(daemon) for _ in range(20)]
     try:
         eventually(lambda: sum(start.poll() is not None for start in starts) == 19, 60)
         with daemon.client(strict=True) as client:
@@ -83,7 +75,7 @@ def test_twenty_starts_at_once_give_one_daemon(home):
     finally:
         for start in starts:
             start.kill()
-            start.wait(10)
+            start.communicate(timeout=10)
         daemon.close()
 
 
@@ -97,12 +89,11 @@ def test_what_a_killed_daemon_leaves_behind_does_not_stop_the_next(daemon):
 
 
 def test_a_second_daemon_leaves_the_first_alone(daemon):
-    second = subprocess.run(
-        [sys.executable, "-m", "forged", "serve"], env=daemon.env, cwd="/", capture_output=True, timeout=30
-    )
+    with _serve(daemon) as second:
+        _, told = second.communicate(timeout=30)
 
     assert second.returncode == os.EX_TEMPFAIL
-    assert str(daemon.pid) in second.stderr.decode()
+    assert str(daemon.pid) in told
     with daemon.client(strict=True) as client:
         assert client.ping().status == "ok"
 
@@ -110,12 +101,11 @@ def test_a_second_daemon_leaves_the_first_alone(daemon):
 def test_a_wrong_configuration_ends_with_78_and_names_the_key(home):
     daemon = DaemonProcess(home, config="[memory]\nretrieval_top_k = 900\n")
     try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "forged", "serve"], env=daemon.env, capture_output=True, timeout=30
-        )
+        with _serve(daemon) as ended:
+            _, told = ended.communicate(timeout=30)
         assert ended.returncode == os.EX_CONFIG
-        assert "memory.retrieval_top_k" in ended.stderr.decode()
-        assert "900" in ended.stderr.decode()
+        assert "memory.retrieval_top_k" in told
+        assert "900" in told
     finally:
         daemon.close()
 
@@ -126,20 +116,14 @@ def test_socket_and_directory_are_closed_to_others(daemon):
     assert os.stat(os.path.dirname(daemon.socket)).st_mode & 0o777 == 0o700
 
 
-def test_sigterm_ends_an_idle_daemon_and_removes_the_socket(daemon):
-    assert daemon.stop(_STOP_S) == 0
-    assert not os.path.exists(daemon.socket)
-
-
-def test_sigterm_ends_a_daemon_with_many_clients(daemon):
-    peers = [socket.socket(socket.AF_UNIX) for _ in range(64)]
-    try:
-        for peer in peers:
+@pytest.mark.parametrize("clients", [0, 64])
+def test_sigterm_ends_a_daemon_and_removes_the_socket(daemon, clients):
+    with contextlib.ExitStack() as stack:
+        for peer in [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(clients)]:
             peer.connect(daemon.socket)
         assert daemon.stop(_STOP_S) == 0
-    finally:
-        for peer in peers:
-            peer.close()
+
+    assert not os.path.exists(daemon.socket)
 
 
 def test_sigterm_ends_a_daemon_in_the_middle_of_a_rebuild(daemon, repo):
@@ -158,17 +142,11 @@ def test_sigterm_ends_a_daemon_whose_provider_hangs(home, repo):
     (repo / ".forge/memory/mem_a.md").write_text("text")
     with ScriptedProvider() as provider:
         provider.embeddings = Answer(hold=threading.Event())
-        config = f'[memory]\nembedding_model = "m"\nembedding_base_url = "{provider.base_url}"\n'
-        daemon = DaemonProcess(home, config=config)
-        try:
-            daemon.start()
-            with daemon.client(strict=True) as client:
-                client.status(str(repo))
-                provider.wait_for(1, timeout=10)
+        with running(home, config=configuration(provider)) as daemon, daemon.client(strict=True) as client:
+            client.status(str(repo))
+            provider.wait_for(1, timeout=10)
 
-                assert daemon.stop(_STOP_S) == 0
-        finally:
-            daemon.close()
+            assert daemon.stop(_STOP_S) == 0
 
 
 def test_the_executable_is_recorded_for_clients_to_start(daemon, home):
@@ -224,15 +202,7 @@ def test_concurrent_new_versions_of_one_memory_make_one_chain(daemon, repo):
         first = client.remember(str(repo), "version one")
     agents = [
         subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                _SUPERSEDING,
-                daemon.socket,
-                str(repo),
-                first.memory_id,
-                str(number),
-            ]
+            [sys.executable, "-c", _SUPERSEDING, daemon.socket, str(repo), first.memory_id, str(number)]
         )
         for number in range(6)
     ]
@@ -254,16 +224,13 @@ def _agent(daemon: DaemonProcess, repo: Path, count: int, tag: str) -> subproces
     )
 
 
-def _processes_of(daemon: DaemonProcess) -> list[int]:
-    """Living processes that carry the daemon's socket in their environment and run forged."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                tagged = daemon.socket.encode() in (entry / "environ").read_bytes()
-                forged = b"forged" in (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if tagged and forged:
-                found.append(int(entry.name))
-    return found
+def _serve(daemon: DaemonProcess) -> subprocess.Popen[str]:
+    """Another start at the same address."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "forged", "serve"],
+        env=daemon.env,
+        cwd="/",
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -24,12 +24,12 @@ from tests.support.daemon import (
     Shell,
     activated,
     capturing,
-    children_of,
     configuration,
     contents,
     needs_activation,
     on_disk,
     running,
+    usage,
 )
 from tests.support.provider import CHAT, Answer, ScriptedProvider, proposal, reply
 
@@ -77,25 +77,21 @@ def test_a_rebuild_takes_up_a_changed_configuration_in_the_same_process(daemon, 
         assert eventually(lambda: client.status(str(repo)).state == "ok")
     assert after.pid == before.pid
     assert len(found.memories) == 1
+    second = subprocess.run(
+        [sys.executable, "-m", "forged", "serve"], env=daemon.env, cwd="/", capture_output=True, timeout=30
+    )
+    assert second.returncode == os.EX_TEMPFAIL  # it is the only one still
 
 
-@pytest.mark.parametrize("change", ["none", "comment"])
-def test_a_rebuild_under_the_same_configuration_starts_nothing_over(daemon, home, repo, change):
+def test_neither_a_rebuild_nor_a_change_alone_starts_anything_over(daemon, home, repo):
     with daemon.client() as client:
         epoch = client.status().epoch
-        if change == "comment":
-            write(home, 1000, "# a remark\n")
-
         assert client.rebuild(str(repo), wait=True).status == "ok"
-        assert client.status().epoch == epoch
-
-
-def test_a_change_alone_starts_nothing_over(daemon, home, repo):
-    with daemon.client() as client:
-        epoch = client.status().epoch
+        write(home, 1000, "# a remark\n")
+        assert client.rebuild(str(repo), wait=True).status == "ok"
         write(home, 2000)
-
         assert client.retrieve(str(repo), [{"role": "user", "content": "which walrus sings?"}]).status == "ok"
+
         assert client.status().epoch == epoch
 
 
@@ -120,18 +116,6 @@ def test_a_broken_configuration_is_refused_and_what_ran_runs_on(daemon, home, re
         assert client.retrieve(str(repo), [{"role": "user", "content": "which walrus sings?"}]).status == "ok"
         write(home, 3000)
         assert reloaded(client, repo, epoch).epoch != epoch
-
-
-def test_the_daemon_stays_the_only_one_while_it_starts_over(daemon, home, repo):
-    with daemon.client() as client:
-        before = client.status().epoch
-        write(home, 2000)
-        reloaded(client, repo, before)
-
-    second = subprocess.run(
-        [sys.executable, "-m", "forged", "serve"], env=daemon.env, cwd="/", capture_output=True, timeout=30
-    )
-    assert second.returncode == os.EX_TEMPFAIL
 
 
 # --- who is at work meanwhile -------------------------------------------------------------------------
@@ -244,13 +228,10 @@ def test_sigterm_ends_it_in_time_while_a_provider_hangs_and_it_starts_over(home,
 
 @needs_proc
 def test_twenty_reloads_leave_no_threads_descriptors_or_children_behind(daemon, home, repo):
-    def used() -> tuple[int, int, int]:
-        threads, descriptors = (len(os.listdir(f"/proc/{daemon.pid}/{name}")) for name in ("task", "fd"))
-        return threads, descriptors, len(children_of(daemon.pid))
-
     def settled(client: Client) -> tuple[int, int, int]:
         eventually(lambda: client.status().capture.state == "idle", 20)
-        return used()
+        now = usage(daemon.pid)
+        return now.threads, now.descriptors, len(now.children)
 
     with daemon.client() as client:
         epoch, early = client.status().epoch, (0, 0, 0)
