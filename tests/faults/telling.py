@@ -149,6 +149,7 @@ class Telling:
 
     def kill(self) -> float:
         """SIGKILL the daemon alone; seconds until nothing of it is left, its helpers included."""
+        assert self.remaining()
         since = time.monotonic()
         os.kill(self.daemon.pid, signal.SIGKILL)
         self.killed()

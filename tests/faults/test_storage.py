@@ -100,6 +100,7 @@ def test_events_that_cannot_be_taken_out_of_the_spool_leave_it_later(place, prom
         eventually(lambda: one.report().finished == len(names))
         one.assert_kept_once(names)
         assert one.report().spooled == len(names)
+        eventually(lambda: _WORDS["EIO"] in one.report().last_error)
         one.faults.disarm()
         since = time.monotonic()
         eventually(lambda: one.report().spooled == 0, DRAINED_S)
