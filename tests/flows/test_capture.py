@@ -1,8 +1,8 @@
 """Capture as agents meet it: every turn is classified, a fact becomes one memory, and our own words none.
 
-A scripted model or the built-in rules classify. Rows (B..) and bugs are those of the behaviour list; what a
-classifier is told and may answer is in test_capture_prompt and test_capture_llm, how events wait in
-test_capture_queue, and what people decide in test_capture_control.
+A scripted model or the built-in rules classify. What a classifier is told and may answer is in
+test_capture_prompt and test_capture_llm, how events wait in test_capture_queue, and what people decide in
+test_capture_control.
 """
 
 from __future__ import annotations
@@ -137,21 +137,17 @@ def test_fifty_turns_of_small_talk_add_no_memory_by_the_rules(rules, repo):
         talk += [f"can you run test {turn} again?", "sure, it always passes"]
 
 
-def test_a_fact_that_ten_sessions_tell_is_one_memory(stage, repo):
+def test_a_fact_that_ten_sessions_tell_is_one_memory(stage, rules, repo):
+    """By a model, which says it of the repo, and by the rules, by which it is the user's."""
     stage.provider.chat = reply(proposal("Builds run on bazel."))
     for session in range(10):
         stage.capture(repo, "Builds run on bazel.", session=f"s{session}")
-    stage.settle()
-
-    assert (contents(on_disk(repo)), len(stage.chats)) == (["Builds run on bazel."], 10)
-
-
-def test_a_fact_that_ten_sessions_tell_is_one_memory_by_the_rules(rules, repo):
-    for session in range(10):
         rules.capture(repo, f"Hello {session}.\n\n{ERRORS_AS}", session=f"s{session}")
+    stage.settle()
     rules.settle()
 
-    assert (contents(on_disk(rules.daemon.home, "user")), on_disk(repo)) == ([ERRORS_AS], [])
+    assert (contents(on_disk(repo)), len(stage.chats)) == (["Builds run on bazel."], 10)
+    assert contents(on_disk(rules.daemon.home, "user")) == [ERRORS_AS]
 
 
 # --- our own words (echo) -----------------------------------------------------------------------------

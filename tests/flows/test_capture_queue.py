@@ -1,7 +1,6 @@
 """The capture queue from outside: what is promised at once, what comes first, and what outlives a stop.
 
-The scripted provider plays the classifier and hangs where a test needs a line to form. Rows (B..) and bugs
-are those of the behaviour list.
+The scripted provider plays the classifier and hangs where a test needs a line to form.
 """
 
 from __future__ import annotations
@@ -122,7 +121,6 @@ def test_a_full_spool_says_so_and_loses_nothing(stage, repo):
 
 
 def test_one_call_is_under_way_at_a_time_and_sessions_are_served_in_order(stage, repo):
-    """B72."""
     with stage.hanging():
         for session in range(8):
             stage.capture(repo, f"session {session}.", session=f"s{session}", kind="compaction")
@@ -201,7 +199,6 @@ def test_waiting_turns_survive_a_stop_and_are_classified_after_it(alone, repo):
 
 
 def test_a_stop_during_a_slow_call_is_quick_and_leaves_no_process(alone, repo):
-    """B86."""
     with alone.hanging():
         alone.capture(repo, "anything", kind="compaction")
         worker = alone.until(lambda now: now.in_hand).worker_pid

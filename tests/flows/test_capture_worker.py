@@ -1,6 +1,6 @@
 """Calls that fail and workers that die: each costs its own event at most, and no agent notices.
 
-The scripted provider plays the classifier. Rows (B..) and bugs are those of the behaviour list.
+The scripted provider plays the classifier.
 """
 
 from __future__ import annotations

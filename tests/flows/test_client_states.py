@@ -153,29 +153,26 @@ def rebuilding(daemon: DaemonProcess, repo: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def crowded(daemon: DaemonProcess, _: Path) -> Iterator[str]:
     """All places are taken by connections that are quiet: the quietest makes room."""
-    peers = [socket.socket(socket.AF_UNIX) for _ in range(PLACES)]
-    try:
-        for peer in peers:
-            peer.connect(daemon.socket)
+    with _peers(daemon):
         yield daemon.socket
-    finally:
-        for peer in peers:
-            peer.close()
 
 
 @contextlib.contextmanager
 def full(daemon: DaemonProcess, _: Path) -> Iterator[str]:
     """All places are taken by connections that wait for events: nobody makes room."""
-    peers = [socket.socket(socket.AF_UNIX) for _ in range(PLACES)]
-    try:
-        for peer in peers:
-            peer.connect(daemon.socket)
-            peer.sendall(encode(Hello(id=1)) + encode(Events(id=2)))
-            peer.recv(1 << 16)  # the welcome; what came with hello has been received by now
+    with _peers(daemon, encode(Hello(id=1)) + encode(Events(id=2))):
         yield daemon.socket
-    finally:
-        for peer in peers:
-            peer.close()
+
+
+@contextlib.contextmanager
+def _peers(daemon: DaemonProcess, said: bytes = b"") -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for peer in [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(PLACES)]:
+            peer.connect(daemon.socket)
+            if said:
+                peer.sendall(said)
+                peer.recv(1 << 16)  # the welcome; what came with hello has been received by now
+        yield
 
 
 ABSENT = {"unavailable"}

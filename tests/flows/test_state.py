@@ -15,7 +15,7 @@ import pytest
 
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
-from tests.support.daemon import DaemonProcess, Shell, Stage, capturing, contents, of_threads, on_disk, stored
+from tests.support.daemon import Shell, Stage, capturing, contents, of_threads, on_disk, running, stored
 
 OLD = Path(__file__).parents[1] / "data/state-0.1.0/state"
 FACT = "Walruses keep the harbour keys in the blue box."
@@ -127,17 +127,13 @@ def test_ping_and_status_do_not_wait_for_the_file(home, repo):
     """A pipe in its place would keep whoever opens it for ever; it is refused, and all else goes on."""
     state_of(home).mkdir(parents=True)
     os.mkfifo(state_of(home) / "state.db")
-    daemon = DaemonProcess(home)
-    try:
-        daemon.start()
+    with running(home) as daemon:
         with daemon.client() as client:
             assert client.ping().status == "ok"
             told = eventually(lambda: client.status().warnings)
             assert client.capture(str(repo), "s", [{"role": "user", "content": "x"}]).outcome == "rejected"
         assert "not a regular file" in told[0]
         assert daemon.stop() == 0
-    finally:
-        daemon.close()
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="NOT TESTED: strace is not installed")
