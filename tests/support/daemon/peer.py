@@ -69,7 +69,7 @@ class Talk:
 
 
 Script = Callable[[Talk], None]
-Answer = protocol.Reply | Callable[[protocol.AnyRequest], protocol.Reply]
+Answer = protocol.Reply | Callable[[protocol.Request], protocol.Reply]
 
 
 class Peer:
