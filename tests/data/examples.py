@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from forged_client import protocol as p
-from forged_client.framing import HEADER_BYTES, encode
+from forged_client.framing import encode
 from forged_client.version import __version__
 
 FOLDER = Path(__file__).parent / "frames"
@@ -147,10 +147,6 @@ LATER: dict[str, p.Request | p.Reply] = {
 def name_of(message: p.Request | p.Reply) -> str:
     side = "request" if isinstance(message, p.Request) else "reply"
     return f"{side}-{type(message).__struct_config__.tag}"
-
-
-def body_of(message: p.Request | p.Reply) -> bytes:
-    return bytes(encode(message)[HEADER_BYTES:])
 
 
 def message_types() -> set[type]:

@@ -15,7 +15,7 @@ from forged.evaluation.settings import Subject
 from forged.evaluation.trial import MeasurementFailed
 from forged.text.everyday import MESSAGES
 from tests.support.daemon import processes_with
-from tests.support.provider import Answer, ScriptedProvider, changed
+from tests.support.provider import Answer, ScriptedProvider, embedded
 
 SMALL = loading.load(Path(__file__).parents[1] / "data" / "eval_small")
 WORLD = stores.whole(SMALL)
@@ -129,12 +129,12 @@ def everyday(request):
 def test_nothing_is_asked_before_the_gate_knows_the_model(scratch, env, provider):
     """With a slow model the first questions would be decided by words."""
     provider.dimension = 64
-    well_behaved, is_waited_for = changed(lambda items: items), threading.Event()
+    is_waited_for = threading.Event()
 
     def slow_at_first(provider, request):
         if everyday(request):
             is_waited_for.wait(5)
-        return well_behaved(provider, request)
+        return embedded(provider, request)
 
     def progress(doing, _done, _total):
         if doing == trial.LEARNING:
@@ -151,9 +151,8 @@ def test_nothing_is_asked_before_the_gate_knows_the_model(scratch, env, provider
 
 def test_a_gate_that_cannot_learn_the_model_is_no_measurement(scratch, env, provider):
     provider.dimension = 64
-    well_behaved = changed(lambda items: items)
     provider.embeddings = lambda provider, request: (
-        Answer(status=401) if everyday(request) else well_behaved(provider, request)
+        Answer(status=401) if everyday(request) else embedded(provider, request)
     )
 
     with pytest.raises(MeasurementFailed, match="gate could not learn the model: auth"):
@@ -168,10 +167,8 @@ def test_hyde_asks_the_users_chat_model(scratch, env, provider):
 
 
 def test_a_query_without_an_answer_scores_nothing_and_is_counted(scratch, env, provider):
-    well_behaved = changed(lambda items: items)
-
     def refuses_queries(provider, request):
-        return Answer(status=401) if is_query(request) else well_behaved(provider, request)
+        return Answer(status=401) if is_query(request) else embedded(provider, request)
 
     provider.embeddings = refuses_queries
 

@@ -77,10 +77,6 @@ class Faults:
             path.unlink(missing_ok=True)
 
     @property
-    def armed(self) -> list[str]:
-        return [path.name for path in self._directory.glob("*.order")]
-
-    @property
     def fired(self) -> list[Fired]:
         """All that happened, in order."""
         try:

@@ -11,6 +11,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from forged_client.observer import Observer
 from tests.support.daemon import Stage, capturing, contents, on_disk, stored
 from tests.support.provider import CHAT, proposal
@@ -232,6 +234,10 @@ def test_without_a_spool_nothing_of_a_conversation_is_on_disk(home, repo):
 
 
 def test_nothing_is_asked_when_there_is_nothing_to_do(stage, repo):
+    """For two seconds no provider hears of anything."""
     stage.captured(repo, "hello")
+    asked = len(stage.provider.requests())
 
-    stage.quiet()
+    with pytest.raises(TimeoutError):
+        stage.provider.wait_for(asked + 1, 2.0)
+    assert stage.state.state == "idle"

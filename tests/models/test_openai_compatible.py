@@ -23,6 +23,16 @@ from forged.models.endpoint import Endpoint
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from forged.models.replies import order, read_completion
 from forged.text.tokens import estimate
+from tests.models.odd_answers import (
+    at_most,
+    base64_vectors,
+    changed,
+    gzip_bomb,
+    gzipped,
+    shuffled,
+    without_first_index,
+    without_index,
+)
 from tests.support.provider import (
     CHAT,
     CLOSE,
@@ -33,16 +43,8 @@ from tests.support.provider import (
     Behaviour,
     Script,
     ScriptedProvider,
-    at_most,
-    base64_vectors,
-    changed,
     completion,
-    gzip_bomb,
-    gzipped,
     poisoned,
-    shuffled,
-    without_first_index,
-    without_index,
 )
 
 T = TypeVar("T")

