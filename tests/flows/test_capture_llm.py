@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from forged_client.protocol import Edge
 from tests.data.memories import memory, put
 from tests.data.secrets import ALNUM, Draw
 from tests.support.daemon import Stage, contents, on_disk
@@ -59,34 +58,6 @@ def test_an_answer_is_understood_in_the_forms_that_models_give(stage, repo, shap
     assert contents(stage.captured(repo, "hello")) == ["Kept."]
 
 
-def test_an_entry_of_unknown_scope_or_category_costs_only_itself(stage, repo):
-    """Blank ones as well; what was left out is counted."""
-    before = stage.state.invalid
-    stage.provider.chat = reply(
-        proposal("Lives on the moon.", scope="moon"),
-        proposal("Is a recipe.", category="recipes"),
-        proposal("  \n"),
-        proposal("Is kept."),
-    )
-
-    assert contents(stage.captured(repo, "hello")) == ["Is kept."]
-    assert stage.state.invalid - before == 3
-
-
-def test_a_memory_supersedes_only_what_is_there(stage, repo):
-    """Version = predecessor + 1; an unknown id is cleared."""
-    put(repo, memory("v3", "Builds run on make.", version=3))
-    stage.load(repo)
-    stage.provider.chat = reply(
-        proposal("Builds run on bazel.", supersedes="v3"), proposal("Tests need docker.", supersedes="gone")
-    )
-
-    written = {found.content: found for found in stage.captured(repo, "hello")}
-    builds, tests = written["Builds run on bazel."], written["Tests need docker."]
-    assert (builds.version, builds.supersedes) == (4, "v3")
-    assert (tests.version, tests.supersedes) == (1, None)
-
-
 def test_a_file_says_whence_it_comes(stage, repo):
     """New id, created = updated = now in UTC, session and trigger; the folder by scope."""
     stage.provider.chat = reply(
@@ -107,21 +78,42 @@ def test_a_file_says_whence_it_comes(stage, repo):
     assert (of_user.content, of_user.scope, of_user.category) == ("Of the user.", "user", "user-facts")
 
 
-def test_links_lead_only_to_what_is_there_and_have_known_names(stage, repo):
-    """Left out: an edge said twice, an id that nothing has, a relation of the model's own invention."""
-    put(repo, memory("m1", "Builds run on make."), memory("m2", "Tests need docker."))
+def test_what_is_wrong_in_an_answer_costs_only_itself(stage, repo):
+    """Unknown scopes and categories, blank contents, links to nowhere, another scope's memory to replace."""
+    mine = stage.client.remember(str(repo), "Editing is done in emacs.", scope="user").memory_id
+    put(
+        repo,
+        memory("v3", "Builds run on make.", version=3),
+        memory("m1", "Queues need redis."),
+        memory("m2", "Tests need docker."),
+    )
     stage.load(repo)
+    before = stage.state.invalid
     refined = ("m1", "m1", "unknown", "", "../../x")
     edges = [*((each, "refines") for each in refined), ("m2", "causes"), ("m2", "contradicts")]
     stage.provider.chat = reply(
-        proposal("Both run nightly.", related=[{"id": at, "relationship": name} for at, name in edges])
+        proposal("Lives on the moon.", scope="moon"),
+        proposal("Is a recipe.", category="recipes"),
+        proposal("  \n"),
+        proposal("Builds run on bazel.", supersedes="v3"),
+        proposal("Releases are on Fridays.", supersedes="gone"),
+        proposal("Both run nightly.", related=[{"id": at, "relationship": name} for at, name in edges]),
+        proposal("Here one edits in vi.", supersedes=mine),
     )
 
-    (written,) = [found for found in stage.captured(repo, "hello") if found.id.startswith("mem_")]
-    assert [(edge.id, edge.relationship) for edge in written.related] == [
-        ("m1", "refines"),
-        ("m2", "contradicts"),
-    ]
+    found = [each for each in stage.captured(repo, "hello") if each.id.startswith("mem_")]
+    written = {
+        each.content: (each.version, each.supersedes, [(edge.id, edge.relationship) for edge in each.related])
+        for each in found
+    }
+    assert written == {
+        "Builds run on bazel.": (4, "v3", []),
+        "Releases are on Fridays.": (1, None, []),
+        "Both run nightly.": (1, None, [("m1", "refines"), ("m2", "contradicts")]),
+        # It would replace the user's in every other repository as well.
+        "Here one edits in vi.": (1, None, [(mine, "refines")]),
+    }
+    assert stage.state.invalid - before == 3
 
 
 def test_what_says_the_same_is_written_once(stage, repo):
@@ -159,16 +151,6 @@ def test_a_chain_never_forks(stage, repo):
     assert (third.supersedes, fourth.supersedes) == ("v2", third.id)
     chain = stage.client.history(str(repo), "v1", min_generation=stage.load(repo).generation)
     assert ([each.version for each in chain.memories], chain.flags) == ([1, 2, 3, 4], ())
-
-
-def test_a_repo_memory_refines_a_users_and_never_replaces_it(stage, repo):
-    """It would replace the user's in every other repository as well."""
-    mine = stage.client.remember(str(repo), "Builds run on make.", scope="user").memory_id
-    stage.provider.chat = reply(proposal("Here they run on bazel.", supersedes=mine))
-
-    (written,) = stage.captured(repo, "hello")
-    assert (written.supersedes, written.version) == (None, 1)
-    assert [Edge(edge.id, edge.relationship) for edge in written.related] == [Edge(mine, "refines")]
 
 
 def test_no_secret_reaches_a_file_the_spool_or_the_model(stage, repo):

@@ -1,6 +1,7 @@
 """What the classifier model is told: what was said and what is known, and nothing that a tool was given.
 
-Messages go in at the client, prompts are read from the provider's log.
+Messages go in at the client, prompts are read from the provider's log. All
+shapes of tool markup are in tests/text/test_tool_markup.
 """
 
 from __future__ import annotations
@@ -31,34 +32,6 @@ def test_tool_content_never_reaches_a_prompt(stage, repo, form):
     assert len(stage.prompts) == 1 + (form != "private-in-json")
     assert all(SAID in prompt for prompt in stage.prompts)
     assert not any(HIDDEN in request.body.decode() for request in stage.chats)
-
-
-XML = {
-    "nested": f"{SAID} <tool><tool>{HIDDEN}</tool> {HIDDEN}</tool> after",
-    "unclosed": f"{SAID} <tool>{HIDDEN} and no end",
-    "unclosed inside": f"{SAID} <tool><arguments>{HIDDEN}<tool>{HIDDEN}</tool>",
-    "attributes and capitals": f'{SAID} <TOOL_CALL id="1">{HIDDEN}</Tool_Call> after',
-    "closers in CDATA": f"{SAID} <tool><![CDATA[</tool>{HIDDEN}]]></tool> after",
-    "a closer too many": f"{SAID} <tool>{HIDDEN}</tool> {HIDDEN} </tool> after",
-}
-
-
-@pytest.mark.parametrize("shape", XML)
-def test_tool_xml_in_text_never_reaches_a_prompt(stage, repo, shape):
-    """Nested, never closed, in capitals, with attributes."""
-    stage.captured(repo, "do it", XML[shape])
-
-    assert SAID in stage.prompts[0]
-    assert HIDDEN not in stage.prompts[0]
-    assert ("after" in stage.prompts[0]) == ("after" in XML[shape])
-
-
-def test_prose_about_tool_tags_reaches_the_prompt(stage, repo):
-    """A pattern from opener to closer would eat it."""
-    told = "Wrap calls in `<tool>` and close them with `</tool>`, like\n```\n<tool>x</tool>\n```\nalways."
-    stage.captured(repo, told)
-
-    assert told in stage.prompts[0]
 
 
 def test_what_is_empty_without_tool_content_is_no_turn_at_all(stage, repo):

@@ -118,13 +118,9 @@ def test_hypotheses_are_found_in_the_forms_that_models_give(auto, repo, text, to
     assert auto.embedded == [*told, "海象吃什么？"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["What does the walrus eat for breakfast", "I'm sorry, but I can't help with that.", "[]"],
-    ids=["echo of the message", "refusal", "empty list"],
-)
-def test_what_is_no_hypothesis_is_not_looked_for(auto, repo, text):
-    auto.provider.chat = completion(text)
+def test_what_is_no_hypothesis_is_not_looked_for(auto, repo):
+    """Here it is the message itself; what else is none is in tests/retrieval/test_hypotheses."""
+    auto.provider.chat = completion("What does the walrus eat for breakfast")
 
     reply = auto.ask(repo, "What does the walrus eat for breakfast?")
 

@@ -293,15 +293,6 @@ def test_the_daemon_cuts_tool_parts_of_a_client_that_did_not(scene, repo):
     assert "secret" not in _window(scene)
 
 
-def test_a_boundary_beyond_the_last_message_means_all_of_them(scene, repo):
-    _two(scene, repo)
-
-    reply = scene.ask(repo, "still here", last_summary_index=7)
-
-    assert reply.reason != "empty_window"
-    assert "user: still here" in _window(scene)
-
-
 @pytest.mark.parametrize(
     "messages", [[], [{"role": "tool", "content": "x"}], [{"role": "user", "content": " "}]]
 )
