@@ -14,6 +14,7 @@ import random
 import string
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 ALNUM = string.ascii_letters + string.digits
@@ -341,141 +342,8 @@ FILLERS: dict[str, Callable[[Draw], str]] = {
         "string", "str | None", "Optional[str]", "SecretStr", "bytes", "&str", "char(64)"
     ),
 }
-SENTENCES = r"""
-The {secretive} is required, so the form shows an error when it is blank.
-Where is the {secretive} checked? I think {word}/auth{n}.py does it.
-We should never log the {secretive} of a user.
-A {secretive} is stored in the keychain under {word}, not on disk.
-Rename the {secretive} field to {word}_ref in src/{word}/{word}.ts and keep the tests green.
-The {secretive} is base64-encoded before it is sent.
-The {secretive} is hashed with argon2id and {n} iterations of pbkdf2 would be worse.
-Please raise the token budget from {n} to {n} and print the token count for each prompt.
-max_tokens = {n}, temperature = 0.2, and top_p stays at 1.
-The tokenizer is o200k_base and returns {n} tokens for this file.
-token_budget: {n}
-password_min_length: {n}
-"max_tokens": {n}, "stop": null
-{key} = "{stand_in}"
-{key}: {stand_in}
-"{key}": "{stand_in}",
-export {var}={stand_in}
-{var}="{stand_in}" make deploy
-{key} = os.environ["{var}"]
-{key} = os.getenv("{var}", "")
-{key}: process.env.{var},
-{key} = config.{word}.{key}
-{key} = get_{key}("{word}")
-{key}: ${{{{ secrets.{var} }}}}
---{key} "$" + name is wrong, use --{key} "${var}" here
-self.{key} = {key}
-if not {key}: raise ValueError("{key} is missing")
-def {verb}_{key}(self, {key}: {kind}) -> {kind}:
-async function {verb}{name}({key}: {kind}, retries = {n}): Promise<void> {{
-func ({word} *{name}) {verb}Token(ctx context.Context, token {kind}) error {{
-pub fn {verb}(password: &str, salt: &[u8; 16]) -> Result<String, Error>
-password: {kind}
-private readonly token: {kind};
-token = request.headers.get("X-{name}-Token")
-token = lexer.next_token()
-The token type is {name}Token and the lexer emits {n} of them.
-next_page_token = response.next_page_token
-secretName: {word}-tls-{n}
-secret: {word}-credentials
-tokenUrl: https://{host}/oauth2/token
-password_file: /run/secrets/{word}_password
-POSTGRES_PASSWORD_FILE=/run/secrets/db_{n}
-password_hash_algorithm = "argon2id"
---password-stdin is safer than an argument.
-docker login -u {word} --password-stdin {host}
-Run `curl -s https://{host}/v{n}/health | jq .status` and paste the output.
-curl -H "Authorization: Bearer $TOKEN" https://{host}/v1/{word}s
-curl -H "Authorization: Bearer ${{{var}}}" https://{host}/v1/{word}/{uuid}
-Authorization: Bearer <token>
--H 'X-Api-Key: YOUR_API_KEY' is what the docs show for {word}.
-The commit {git} broke {word}.
-Revert {short} and cherry-pick {short} onto release/{v}.
-git show {short}:src/{word}/main.go | head -n {n}
-diff --git a/src/{word}.py b/src/{word}.py index {short}..{short} 100644
-The image is {host}/{word}@sha256:{sha256} and must stay pinned.
-{sha256}  {word}-{v}.tar.gz
-sha256 = "{sha256}"
-checksum = "{sha256}"
-{word} v{v} h1:{sri}
-integrity: sha512-{sri}
-"resolved": "https://registry.example.org/{word}/-/{word}-{v}.tgz", "integrity": "sha512-{sri}"
-{word}=={v} --hash=sha256:{sha256}
-url = "https://files.example.org/packages/ab/cd/{sha256}/{word}-{v}.whl", size = {n}
-{mem} supersedes {mem}.
-- [{mem}] (repo/corrections) use errors.As for wrapped errors in {word}
-{ev} was coalesced into {ev} after {n} ms.
-The request id is {uuid} and the trace is {sha256}.
-session_id={uuid} turn={n} window={short}
-See https://{host}/{word}/issues/{n}#issuecomment-{n} for the discussion.
-Open http://{host}:{n}/{word}?page={n}&sort=-created_at&id={uuid} in a browser.
-postgres://{host}:5432/{word} needs no password in tests.
-postgres://user{colon}password@{host}:5432/{word} is the form, fill in your own.
-postgresql://${{USER}}{colon}${{PASSWORD}}@{host}/{word}
-git clone git@{host}:team/{word}.git && git clone https://{host}/team/{word}.git
-tests/{word}/test_{word}.py::test_{verb}_{word}_when_token_is_missing[{n}-{word}]
-FAILED tests/test_{word}.py::Test{name}::test_password_{n} - AssertionError: {n} != {n}
---- PASS: Test{name}{n} (0.{n}s)
-1{n} passed, {n} skipped in 12.{n}s
-The button is {colour} on {colour}, and the border {colour}.
-background: linear-gradient({colour}, {colour}); /* {word} */
-`{b64}` decodes to something harmless.
-data:image/png;base64,{sri}
-Base64 of the word is {b64}, the hash is {sha256}.
-Bump {word} from {v} to {v}-rc.{n} and regenerate the lock file.
-from {word}.{word} import {name}, {verb}_{word}
-import {{ {name} }} from "@acme/{word}-{n}/{verb}"
-~/.config/{word}/config.toml, /etc/{word}/conf.d/{n}.conf and C:\Users\dev\{word}\{n}
-/nix/store/{short}{short}{short}-{word}-{v}/bin/{word}
-/home/dev/projects/{word}/src/{name}{n}.java:{n}: error: cannot find symbol
-at {name}.{verb} ({word}.js:{n}:{n}) in node_modules/@acme/{word}/dist/index-{short}.js
-kubectl get pod {word}-{short}-x7k2p -n {word} -o jsonpath='{{.status.podIP}}'
-arn:aws:secretsmanager:eu-central-1:1{n}{n}:secret:{word}-{short}
-valueFrom: {{ secretKeyRef: {{ name: {word}-db, key: password }} }}
-password: !secret {word}_password
-key: {word}-${{{{ hashFiles('**/lock.json') }}}}-{n}
-primary_key = "{uuid}"
-cache_key = f"{word}:{n}:{v}"
-The key is to {verb} the {word} before {date}.
-Press the key {n} times; the keyboard layout is de-latin1-{n}.
-public_key: ssh-keygen -t ed25519 -C dev@{host}
-Is {word}.password_policy.min_length = {n} still right?
-OAuth2 with PKCE: the token endpoint is https://{host}/token, the scope is {word}.read.
-CSRF token: see {name}Middleware{n}.
-expires_at={date} token_ttl={n}s refresh_token_ttl={n}s
-{date} INFO {word} request_id={uuid} status=200 duration_ms={n}
-From now on always {verb} the {word} with {name}{n}Config, never by hand.
-I prefer pytest over unittest, and snake_case_names_like_this_one_here over camelCase.
-We use {word}-{v} instead of {word}2 because the token refresh hangs on ARM64.
-No, not SHA-1, the checksum is SHA-256 and the HMAC is HS256.
-The passport number and the passive mode of FTP have nothing to do with it.
-Pass {word}{n} as the second argument; pass: {n}, fail: 0.
-pwd prints /home/dev/{word}; PWD=/home/dev/{word}/{n}
-Keep secrets: use {var}, never a literal.
-secrets.token_hex({n}) is enough for the {word} id.
-password=getpass.getpass("Password: ")
-$password = $request->password{n};
-$this->{key} = $config['{key}'];
-password: @user.password_{n}, :password => :{word}{n}
-val password = user!!.password ?: return
-password: "#{{creds.password}}"
-if err := bcrypt.CompareHashAndPassword(hash, []byte(password)); err != nil {{
-PasswordAuthentication no, PubkeyAuthentication yes, MaxAuthTries {n}
-BasicAuth is off; basic understanding of bearer authentication-middleware-for-{word} is assumed.
-The header `-----BEGIN RSA {edge}` marks PKCS#1 and -----BEGIN {edge} marks PKCS#8.
-The mask-{word}-with-long-kebab-case-name-{n} class and task-{word}-scheduler-queue-{n} are unused.
-Error E{n}: expected `{name}<'a, T>`, found `Option<{name}>` in crate {word}_{n}
-user_{n}@acme.dev opened ticket {name}-{n} about the forgotten password page.
-| token | {kind} | the session token, see {word} |
-| password | required | at least {n} characters |
-password: must have {n} characters, one digit and one of !@#$
-{{"type": "password", "label": "Password", "autocomplete": "current-password"}}
-<input type="password" name="password" id="password{n}" placeholder="Password">
-Fixes #{n}: {verb} {secretive} on {word} restart (thanks @{word}{n})
-""".strip().splitlines()
+# Of coding conversations, without a secret in them; the names in braces are those of FILLERS.
+SENTENCES = (Path(__file__).parent / "clean_sentences.txt").read_text(encoding="utf-8").splitlines()
 
 
 @functools.cache
