@@ -427,19 +427,15 @@ def test_a_full_rebuild_asked_for_in_the_middle_of_a_build_is_not_lost(repo, ben
     assert len(bench.build()) == 3
 
 
-def test_a_full_rebuild_asked_for_while_texts_are_out_breaks_nothing(repo, bench, embedder):
+async def test_a_full_rebuild_asked_for_while_texts_are_out_breaks_nothing(repo, bench, embedder):
     fill(repo, 3)
     draft = bench.builder.draft()
-
-    async def interrupted():
-        embedder.hold = asyncio.Event()
-        task = asyncio.create_task(bench.builder.embed(draft, lambda _: None))
-        await embedder.called.wait()
-        bench.builder.forget_vectors()
-        embedder.hold.set()
-        return await task
-
-    assert run(interrupted()) is None
+    embedder.hold = asyncio.Event()
+    task = asyncio.create_task(bench.builder.embed(draft, lambda _: None))
+    await embedder.called.wait()
+    bench.builder.forget_vectors()
+    embedder.hold.set()
+    assert await task is None
     bench.map = bench.builder.finish(draft, 1)
     assert len(bench.embedded) == 3
 

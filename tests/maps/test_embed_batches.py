@@ -63,23 +63,20 @@ def test_no_text_costs_no_call():
     assert embedder.calls == []
 
 
-def test_at_most_four_chunks_are_out_at_once_after_the_first():
-    async def body():
-        embedder = FakeEmbedder()
-        embedder.hold = asyncio.Event()
-        task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of(CHUNK * 9)))
-        await embedder.called.wait()
-        first = len(embedder.calls)
-        embedder.hold.set()
-        embedder.hold = hold = asyncio.Event()
-        await until(lambda: len(embedder.calls) >= 5)
-        await turns()
-        out = len(embedder.calls) - first
-        hold.set()
-        await task
-        return first, out
-
-    assert run(body()) == (1, 4)
+async def test_at_most_four_chunks_are_out_at_once_after_the_first():
+    embedder = FakeEmbedder()
+    embedder.hold = asyncio.Event()
+    task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of(CHUNK * 9)))
+    await embedder.called.wait()
+    first = len(embedder.calls)
+    embedder.hold.set()
+    embedder.hold = hold = asyncio.Event()
+    await until(lambda: len(embedder.calls) >= 5)
+    await turns()
+    out = len(embedder.calls) - first
+    hold.set()
+    await task
+    assert (first, out) == (1, 4)
 
 
 @pytest.mark.parametrize("reason", ["bad_input", "server", "bad_reply"])
@@ -207,18 +204,15 @@ def test_an_outage_in_mid_run_blames_no_text_and_keeps_what_came_before(reason):
     assert len(embedder.calls) <= 2 + 4 * 8
 
 
-def test_cancelling_a_run_leaves_no_task_behind():
-    async def body():
-        before = asyncio.all_tasks()
-        embedder = FakeEmbedder()
-        embedder.hold = asyncio.Event()
-        embedder.hold.set()
-        task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of()))
-        await embedder.called.wait()
-        embedder.hold = asyncio.Event()
-        await until(lambda: len(embedder.calls) >= 5)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return asyncio.all_tasks() - before
-
-    assert run(body()) == set()
+async def test_cancelling_a_run_leaves_no_task_behind():
+    before = asyncio.all_tasks()
+    embedder = FakeEmbedder()
+    embedder.hold = asyncio.Event()
+    embedder.hold.set()
+    task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of()))
+    await embedder.called.wait()
+    embedder.hold = asyncio.Event()
+    await until(lambda: len(embedder.calls) >= 5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert asyncio.all_tasks() - before == set()

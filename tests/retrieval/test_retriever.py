@@ -376,14 +376,11 @@ def test_what_a_fallback_finds_passes_the_gate_as_well():
     assert (related.status, related.reason) == ("ok", "provider: auth")
 
 
-def test_a_kept_answer_of_the_turn_is_the_one_that_was_held_back():
-    async def run():
-        of = gated()
-        first, _ = await of.retrieve(ask(window=BESIDE), seeing(View((WORDS,))))
-        again, cached = await of.retrieve(ask(window=BESIDE), seeing(View((WORDS,))))
-        return first is again, cached
-
-    assert asyncio.run(run()) == (True, True)
+async def test_a_kept_answer_of_the_turn_is_the_one_that_was_held_back():
+    of = gated()
+    first, _ = await of.retrieve(ask(window=BESIDE), seeing(View((WORDS,))))
+    again, cached = await of.retrieve(ask(window=BESIDE), seeing(View((WORDS,))))
+    assert (first is again, cached) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -475,32 +472,27 @@ def _key(**options):
     return turn_key(ask(**options), ("/repo",))
 
 
-def test_a_turn_without_a_name_leaves_nobody_running():
-    async def run() -> Chat:
-        chat = Chat()
-        of = retriever(chat, Embedder(), "hyde")
-        await of.retrieve(ask(turn_id="", within=0.05), seeing(View((BOTH,))))
-        await asyncio.sleep(0)
-        return chat
-
-    chat = asyncio.run(run())
+async def test_a_turn_without_a_name_leaves_nobody_running():
+    chat = Chat()
+    of = retriever(chat, Embedder(), "hyde")
+    await of.retrieve(ask(turn_id="", within=0.05), seeing(View((BOTH,))))
+    await asyncio.sleep(0)
 
     assert (chat.calls, chat.cancelled) == (1, 1)
 
 
-def test_a_late_flight_is_joined_and_its_answer_kept():
-    async def run():
-        chat = Chat()
-        of = retriever(chat, Embedder(), "hyde")
-        see = seeing(View((BOTH,)))
-        late, _ = await of.retrieve(ask(within=0.05), see)
-        joined = asyncio.create_task(of.retrieve(ask(), see))
-        await asyncio.sleep(0)
-        chat.lines = ("h",)
-        chat.go.set()
-        return late, await joined, await of.retrieve(ask(), see), chat.calls
-
-    late, (joined, from_cache), (kept, kept_from_cache), calls = asyncio.run(run())
+async def test_a_late_flight_is_joined_and_its_answer_kept():
+    chat = Chat()
+    of = retriever(chat, Embedder(), "hyde")
+    see = seeing(View((BOTH,)))
+    late, _ = await of.retrieve(ask(within=0.05), see)
+    joined = asyncio.create_task(of.retrieve(ask(), see))
+    await asyncio.sleep(0)
+    chat.lines = ("h",)
+    chat.go.set()
+    (joined, from_cache) = await joined
+    (kept, kept_from_cache) = await of.retrieve(ask(), see)
+    calls = chat.calls
 
     assert (late.status, joined.status, kept.status) == ("timeout", "ok", "ok")
     assert (from_cache, kept_from_cache, calls) == (False, True, 1)
@@ -527,19 +519,16 @@ def test_a_turn_of_the_same_name_in_another_repository_is_another_turn(at_once):
     assert [was_kept for _, was_kept in found] == [False, False]
 
 
-def test_a_flight_that_saw_what_was_purged_is_not_kept():
-    async def run():
-        chat = Chat()
-        of = retriever(chat, Embedder(), "hyde")
-        flying = asyncio.create_task(of.retrieve(ask(), seeing(View((BOTH,)))))
-        await asyncio.sleep(0)
-        of.turns.purge()
-        chat.lines = ("h",)
-        chat.go.set()
-        answer, _ = await flying
-        return answer, of.turns.get(_key(), 0)
-
-    answer, kept = asyncio.run(run())
+async def test_a_flight_that_saw_what_was_purged_is_not_kept():
+    chat = Chat()
+    of = retriever(chat, Embedder(), "hyde")
+    flying = asyncio.create_task(of.retrieve(ask(), seeing(View((BOTH,)))))
+    await asyncio.sleep(0)
+    of.turns.purge()
+    chat.lines = ("h",)
+    chat.go.set()
+    answer, _ = await flying
+    kept = of.turns.get(_key(), 0)
 
     assert (answer.status, kept) == ("ok", None)
 
@@ -560,37 +549,30 @@ def test_who_asks_after_a_purge_joins_no_flight_that_saw_what_is_gone():
     assert asyncio.run(run()) == (("lexical", "dense"), ("lexical",), ("lexical",))
 
 
-def test_stopping_ends_what_runs_late():
-    async def run() -> Chat:
-        chat = Chat()
-        of = retriever(chat, Embedder(), "hyde")
-        await of.retrieve(ask(within=0.05), seeing(View((BOTH,))))
-        of.close()
-        await asyncio.sleep(0)
-        return chat
-
-    assert asyncio.run(run()).cancelled == 1
+async def test_stopping_ends_what_runs_late():
+    chat = Chat()
+    of = retriever(chat, Embedder(), "hyde")
+    await of.retrieve(ask(within=0.05), seeing(View((BOTH,))))
+    of.close()
+    await asyncio.sleep(0)
+    assert chat.cancelled == 1
 
 
-def test_a_waiting_first_build_is_waited_for_by_the_flight_and_not_by_the_caller():
-    async def run():
-        built = asyncio.Event()
+async def test_a_waiting_first_build_is_waited_for_by_the_flight_and_not_by_the_caller():
+    built = asyncio.Event()
 
-        async def see(deadline: float) -> View:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await built.wait()
-            except TimeoutError:
-                return View((), waiting=True)
-            return View((BOTH,))
+    async def see(deadline: float) -> View:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await built.wait()
+        except TimeoutError:
+            return View((), waiting=True)
+        return View((BOTH,))
 
-        of, sources = retriever(None, Embedder(), "direct"), Sources(("/repo",), see)
-        early, _ = await of.retrieve(ask(within=0.05), sources)
-        built.set()
-        late, _ = await of.retrieve(ask(), sources)
-        return early, late
-
-    early, late = asyncio.run(run())
+    of, sources = retriever(None, Embedder(), "direct"), Sources(("/repo",), see)
+    early, _ = await of.retrieve(ask(within=0.05), sources)
+    built.set()
+    late, _ = await of.retrieve(ask(), sources)
 
     assert (early.status, late.status) == ("not_ready", "ok")
 
@@ -731,16 +713,13 @@ def test_a_source_that_is_late_is_named_left_out_and_cancelled_before_the_deadli
     assert took < 0.4
 
 
-def test_an_answer_without_a_source_is_kept_for_the_turn_for_a_short_while_only():
-    async def run():
-        of = retriever()
-        flaky = Scripted("org", error=ConnectionError())
-        first, _ = await of.retrieve(ask(), seeing(View((WORDS,)), flaky))
-        again, cached = await of.retrieve(ask(), seeing(View((WORDS,)), flaky))
-        (_, expires) = of.turns._answers[_key()]
-        return first is again, cached, expires < float("inf")
-
-    assert asyncio.run(run()) == (True, True, True)
+async def test_an_answer_without_a_source_is_kept_for_the_turn_for_a_short_while_only():
+    of = retriever()
+    flaky = Scripted("org", error=ConnectionError())
+    first, _ = await of.retrieve(ask(), seeing(View((WORDS,)), flaky))
+    again, cached = await of.retrieve(ask(), seeing(View((WORDS,)), flaky))
+    (_, expires) = of.turns._answers[_key()]
+    assert (first is again, cached, expires < float("inf")) == (True, True, True)
 
 
 def test_files_that_are_known_to_hold_nothing_do_not_speak_for_another_source():
@@ -755,25 +734,20 @@ def test_nothing_in_the_files_and_a_source_that_fails_is_empty_and_says_both():
     assert (answer.status, answer.reason) == ("empty", "no memory matches; org failed")
 
 
-def test_each_source_is_gated_by_its_own_evidence():
-    async def run():
-        of, org = gated(), Scripted("org", shared("o1"))
-        return (await of.retrieve(ask(window=BESIDE), seeing(View((WORDS,)), org)))[0], org.questions
-
-    answer, (question,) = asyncio.run(run())
+async def test_each_source_is_gated_by_its_own_evidence():
+    of, org = gated(), Scripted("org", shared("o1"))
+    answer = (await of.retrieve(ask(window=BESIDE), seeing(View((WORDS,)), org)))[0]
+    (question,) = org.questions
 
     assert (answer.status, [each.memory.id for each in answer.ranked]) == ("ok", ["o1"])
     assert (round(question.least_evidence, 2), question.near_best) == (1.64, True)
 
 
-def test_a_search_that_is_given_up_ends_the_other_sources_too():
-    async def run():
-        of, slow = retriever(), Scripted("org")
-        searching = asyncio.create_task(of.search(ask(), seeing(View((WORDS,)), slow)))
-        await until(lambda: slow.questions)
-        searching.cancel()
-        await asyncio.wait({searching})
-        await asyncio.sleep(0)
-        return slow.cancelled
-
-    assert asyncio.run(run()) == 1
+async def test_a_search_that_is_given_up_ends_the_other_sources_too():
+    of, slow = retriever(), Scripted("org")
+    searching = asyncio.create_task(of.search(ask(), seeing(View((WORDS,)), slow)))
+    await until(lambda: slow.questions)
+    searching.cancel()
+    await asyncio.wait({searching})
+    await asyncio.sleep(0)
+    assert slow.cancelled == 1

@@ -98,16 +98,16 @@ def test_home_sees_the_user_root_alone(home):
     assert [root.scope for root in resolved(home, home).roots] == [Scope.USER]
 
 
-def test_a_workspace_that_is_no_directory_is_refused_each_time(home, tmp_path):
-    async def body():
-        async with resolving(home) as resolver:
-            for _ in range(2):
-                with pytest.raises(WorkspaceError):
-                    await resolver.resolve(str(tmp_path / "nowhere"))
-            (tmp_path / "nowhere").mkdir()
-            return await resolver.resolve(str(tmp_path / "nowhere"))
-
-    assert run(body()).tops == (str(tmp_path / "nowhere"), str(home))
+async def test_a_workspace_that_is_no_directory_is_refused_each_time(home, tmp_path):
+    async with resolving(home) as resolver:
+        for _ in range(2):
+            with pytest.raises(WorkspaceError):
+                await resolver.resolve(str(tmp_path / "nowhere"))
+        (tmp_path / "nowhere").mkdir()
+        assert (await resolver.resolve(str(tmp_path / "nowhere"))).tops == (
+            str(tmp_path / "nowhere"),
+            str(home),
+        )
 
 
 # --- settings of a repository -------------------------------------------------------------------------
@@ -189,32 +189,25 @@ def test_a_version_of_the_file_is_parsed_once_and_the_next_one_is_seen(home, rep
     assert parses == {("loads", False): 2}
 
 
-def test_settings_are_never_older_than_five_seconds_however_often_they_were_asked_for(home, repo):
+async def test_settings_are_never_older_than_five_seconds_however_often_they_were_asked_for(home, repo):
     override(repo, "[memory]\nretrieval_top_k = 3\n")
     (repo / "inside").mkdir()
     clock = Clock()
-
-    async def body():
-        async with resolving(home, clock=clock) as resolver:
-            await resolver.resolve(str(repo))
-            clock.now = KEPT_S - 1
-            await resolver.resolve(str(repo / "inside"))
-            override(repo, "[memory]\nretrieval_top_k = 14\n")
-            clock.now = KEPT_S
-            return await resolver.resolve(str(repo / "inside"))
-
-    assert run(body()).settings.retrieval_top_k == 14
+    async with resolving(home, clock=clock) as resolver:
+        await resolver.resolve(str(repo))
+        clock.now = KEPT_S - 1
+        await resolver.resolve(str(repo / "inside"))
+        override(repo, "[memory]\nretrieval_top_k = 14\n")
+        clock.now = KEPT_S
+        assert (await resolver.resolve(str(repo / "inside"))).settings.retrieval_top_k == 14
 
 
-def test_what_is_known_is_answered_without_giving_up_the_loop(home, repo):
-    async def body():
-        async with resolving(home) as resolver:
-            first = await resolver.resolve(str(repo))
-            with pytest.raises(StopIteration) as there:
-                resolver.resolve(str(repo)).__await__().send(None)
-            return first is there.value.value
-
-    assert run(body())
+async def test_what_is_known_is_answered_without_giving_up_the_loop(home, repo):
+    async with resolving(home) as resolver:
+        first = await resolver.resolve(str(repo))
+        with pytest.raises(StopIteration) as there:
+            resolver.resolve(str(repo)).__await__().send(None)
+        assert first is there.value.value
 
 
 def test_whoever_asks_meanwhile_waits_for_the_same_look_and_may_give_up(home, repo):

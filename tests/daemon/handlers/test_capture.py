@@ -84,11 +84,9 @@ def test_other_kinds_are_durable(home, repo, kind):
     assert (event.kind, reply.outcome) == (kind, "durable")
 
 
-def test_unknown_kind_is_refused_with_those_that_there_are(home, repo):
-    async def work(parts):
-        return await parts.refusal(turn(repo, "hello", kind="thought")), waiting(parts)
-
-    (code, told), left = talk(home, work)
+async def test_unknown_kind_is_refused_with_those_that_there_are(home, repo):
+    async with assembled(home) as parts:
+        (code, told), left = await parts.refusal(turn(repo, "hello", kind="thought")), waiting(parts)
 
     assert (code, left) == ("invalid", ())
     assert "turn, compaction, explicit, session_end" in told
@@ -100,12 +98,11 @@ def test_only_what_follows_the_summary_is_kept(home, repo):
     assert event.window == (Utterance("user", "now"),)
 
 
-def test_windows_that_begin_alike_are_one_though_the_client_names_none(home, repo):
-    async def work(parts):
+async def test_windows_that_begin_alike_are_one_though_the_client_names_none(home, repo):
+    async with assembled(home) as parts:
         replies = [await parts.ask(turn(repo, *said)) for said in (("a",), ("a", "b", "c"), ("c",))]
-        return [reply.outcome for reply in replies], len(waiting(parts))
-
-    assert talk(home, work) == (["accepted", "coalesced", "accepted"], 2)
+        assert [reply.outcome for reply in replies] == ["accepted", "coalesced", "accepted"]
+        assert len(waiting(parts)) == 2
 
 
 @pytest.mark.parametrize("length", [0, 20_000])
@@ -126,12 +123,11 @@ def test_private_text_is_cut_out_of_what_any_client_sends(home, repo):
 
 
 @pytest.mark.parametrize("marked", [True, False])
-def test_what_was_injected_is_cut_out_and_counted(home, repo, marked):
+async def test_what_was_injected_is_cut_out_and_counted(home, repo, marked):
     """As a block with its marks, or repeated as a paragraph."""
     fact = "The harbour opens at noon, and closes at six in the evening."
     put(repo, memory("mem_1", fact))
-
-    async def work(parts):
+    async with assembled(home) as parts:
         await parts.loaded(repo)
         asked = wire.Retrieve(
             workspace=str(repo),
@@ -143,9 +139,7 @@ def test_what_was_injected_is_cut_out_and_counted(home, repo, marked):
         assert "noon" in injected
         echo = injected if marked else fact
         await parts.ask(turn(repo, "When does the harbour open?", f"I was told:\n\n{echo}\n\nSo there."))
-        return waiting(parts)[0].window, parts.daemon.metrics.echoes_removed
-
-    window, echoes = talk(home, work)
+        window, echoes = waiting(parts)[0].window, parts.daemon.metrics.echoes_removed
 
     assert not any("noon" in utterance.text for utterance in window)
     assert echoes > 0
@@ -154,12 +148,10 @@ def test_what_was_injected_is_cut_out_and_counted(home, repo, marked):
 def test_turn_of_nothing_but_secrets_and_silence_is_rejected(home, repo):
     event, reply, _ = taken(home, turn(repo, "  "))
 
-    assert (event, reply.status, reply.outcome, reply.reason) == (
-        None,
-        "ok",
-        "rejected",
-        "nothing_to_capture",
-    )
+    assert event is None
+    assert reply.status == "ok"
+    assert reply.outcome == "rejected"
+    assert reply.reason == "nothing_to_capture"
 
 
 def test_where_memory_is_off_nothing_is_captured(home, repo):
@@ -172,29 +164,25 @@ def test_where_memory_is_off_nothing_is_captured(home, repo):
     assert metrics.captures_rejected == 1
 
 
-def test_long_turns_are_looked_through_beside_the_loop(home, repo):
-    async def work(parts):
+async def test_long_turns_are_looked_through_beside_the_loop(home, repo):
+    async with assembled(home) as parts:
         await parts.resolver.resolve(str(repo))
         answer = parts.handlers.handle(turn(repo, "word " * 20_000))
         task = asyncio.create_task(answer)
         await asyncio.sleep(0)  # one step: what is short would be over
         early = len(waiting(parts))
         await task
-        return early, len(waiting(parts))
-
-    assert talk(home, work) == (0, 1)
+        assert (early, len(waiting(parts))) == (0, 1)
 
 
-def test_short_turns_wait_for_no_thread(home, repo):
-    async def work(parts):
+async def test_short_turns_wait_for_no_thread(home, repo):
+    async with assembled(home) as parts:
         await parts.resolver.resolve(str(repo))
         task = asyncio.create_task(parts.handlers.handle(turn(repo, "hello")))
         await asyncio.sleep(0)
         early = len(waiting(parts))
         await task
-        return early
-
-    assert talk(home, work) == 1
+        assert early == 1
 
 
 # --- undo ---------------------------------------------------------------------------------------------
@@ -274,20 +262,17 @@ def test_newest_batch_of_a_session_is_taken_back_though_another_has_a_newer_one(
     assert (ids(reply), left) == (["mem_1"], ["mem_2"])
 
 
-def test_version_that_is_taken_back_leaves_the_one_before_it_at_the_head(home, repo):
+async def test_version_that_is_taken_back_leaves_the_one_before_it_at_the_head(home, repo):
     put(
         repo,
         captured("mem_1", "On Friday.", 1, trigger="explicit"),
         captured("mem_2", "On Monday.", 2, supersedes="mem_1", version=2),
     )
-
-    async def work(parts):
+    async with assembled(home) as parts:
         await parts.loaded(repo)
         reply = await parts.ask(wire.Undo(workspace=str(repo)))
         asked = wire.ListMemories(workspace=str(repo), min_generation=reply.generation)
-        return [(found.id, found.is_head) for found in (await parts.ask(asked)).memories]
-
-    assert talk(home, work) == [("mem_1", True)]
+        assert [(found.id, found.is_head) for found in (await parts.ask(asked)).memories] == [("mem_1", True)]
 
 
 def test_version_that_was_replaced_meanwhile_stays(home, repo):
@@ -326,15 +311,12 @@ def test_preview_takes_nothing(home, repo):
     assert parts.daemon.metrics.undone == 0
 
 
-def test_batch_that_was_shown_is_taken_back_and_no_other(home, repo):
+async def test_batch_that_was_shown_is_taken_back_and_no_other(home, repo):
     put(repo, captured("mem_1", "One.", 2), captured("mem_2", "Two.", 3))
-
-    async def work(parts):
+    async with assembled(home) as parts:
         await parts.loaded(repo)
         refused = await parts.refusal(wire.Undo(workspace=str(repo), ids=("mem_1",)))
-        return refused, await parts.ask(wire.Undo(workspace=str(repo), ids=("mem_2",)))
-
-    (code, told), reply = talk(home, work)
+        (code, told), reply = refused, await parts.ask(wire.Undo(workspace=str(repo), ids=("mem_2",)))
 
     assert (code, ids(reply)) == ("invalid", ["mem_2"])
     assert "captured meanwhile" in told
@@ -361,73 +343,66 @@ def told(home, repo, text, **fields):
     )
 
 
-def test_forgotten_text_leaves_what_waits_and_what_was_given_up(home, repo):
+async def test_forgotten_text_leaves_what_waits_and_what_was_given_up(home, repo):
     put(repo, memory("mem_1", "The harbour opens at noon."))
-
-    async def work(parts):
+    async with assembled(home) as parts:
         await parts.loaded(repo)
         noted = told(home, repo, "Note: the Harbour opens at noon!")
         await parts.state.events.give_up(noted, "five calls failed")
         await parts.ask(turn(repo, "well, the harbour opens at *noon*", kind="explicit"))
         await parts.ask(turn(repo, "trains run late", kind="compaction"))
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
-        return [event.kind for event in waiting(parts)], len(await parts.capture.dead())
+        assert [event.kind for event in waiting(parts)] == ["compaction"]
+        assert len(await parts.capture.dead()) == 0
 
-    assert talk(home, work) == (["compaction"], 0)
 
-
-def test_forgotten_word_leaves_events_alone_that_have_it_in_another_word(home, repo):
+async def test_forgotten_word_leaves_events_alone_that_have_it_in_another_word(home, repo):
     put(repo, memory("mem_1", "go"))
-
-    async def work(parts):
+    async with assembled(home) as parts:
         await parts.loaded(repo)
         await parts.ask(turn(repo, "we are going", kind="explicit"))
         await parts.ask(turn(repo, "we use Go.", kind="compaction"))
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
-        return [event.kind for event in waiting(parts)]
-
-    assert talk(home, work) == ["explicit"]
+        assert [event.kind for event in waiting(parts)] == ["explicit"]
 
 
 @pytest.mark.parametrize("failing", ["drop_unwanted", "change"])
-def test_what_was_forgotten_cannot_be_found_though_something_else_could_not_be_done(home, repo, failing):
+async def test_what_was_forgotten_cannot_be_found_though_something_else_could_not_be_done(
+    home, repo, failing
+):
     put(repo, memory("mem_1", "The harbour opens at noon."))
     asked = wire.Retrieve(
         workspace=str(repo), session_id="s", turn_id="1", messages=(wire.Message("user", "The harbour?"),)
     )
-
-    async def work(parts):
+    async with assembled(home) as parts:
         await parts.loaded(repo)
         assert "noon" in (await parts.ask(asked)).text
         parts.state._database.__class__ = FlakyDatabase
         parts.state._database.failing = frozenset({failing})
         with pytest.raises(StoreError):
             await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
-        return (await parts.ask(asked)).text
-
-    assert talk(home, work) == ""
+        assert (await parts.ask(asked)).text == ""
 
 
 # --- pause --------------------------------------------------------------------------------------------
 
 
-def test_pause_of_a_repository_holds_until_it_is_resumed(home, repo):
-    async def work(parts):
+async def test_pause_of_a_repository_holds_until_it_is_resumed(home, repo):
+    async with assembled(home) as parts:
         paused = await parts.ask(wire.Pause(workspace=str(repo)))
         during = await parts.ask(turn(repo, "hello"))
         resumed = await parts.ask(wire.Pause(workspace=str(repo), paused=False))
         after = await parts.ask(turn(repo, "hello"))
-        return paused.paused, during.outcome, resumed.paused, after.outcome
+        assert paused.paused == (str(repo),)
+        assert during.outcome == "rejected"
+        assert resumed.paused == ()
+        assert after.outcome == "accepted"
 
-    assert talk(home, work) == ((str(repo),), "rejected", (), "accepted")
 
-
-def test_without_a_repository_only_everything_can_be_paused(home):
-    async def work(parts):
+async def test_without_a_repository_only_everything_can_be_paused(home):
+    async with assembled(home) as parts:
         refused = await parts.refusal(wire.Pause(workspace=str(home)))
-        return refused, (await parts.ask(wire.Pause(everywhere=True))).paused
-
-    (code, said), paused = talk(home, work)
+        (code, said), paused = refused, (await parts.ask(wire.Pause(everywhere=True))).paused
 
     assert (code, paused) == ("invalid", ("*",))
     assert "--all" in said
@@ -463,12 +438,10 @@ def test_the_dead_are_listed_without_and_shown_with_their_text(graves, repo):
     assert [event.id for event in listed.events] == [event.id for event in events]
     assert {event.text for event in listed.events} == {""}
     (one,) = shown.events
-    assert (one.kind, one.session_id, one.root, one.reason) == (
-        "explicit",
-        "s",
-        str(repo),
-        "five calls failed",
-    )
+    assert one.kind == "explicit"
+    assert one.session_id == "s"
+    assert one.root == str(repo)
+    assert one.reason == "five calls failed"
     assert (one.received_at, one.text) == (at(1), "user: second")
     assert one.died_at
     assert one.bytes
@@ -508,39 +481,32 @@ def test_unknown_action_is_refused_and_does_nothing(graves):
 # --- cost and status ----------------------------------------------------------------------------------
 
 
-def test_cost_tells_days_and_limits(home):
+async def test_cost_tells_days_and_limits(home):
     config = Config()
-
-    async def work(parts):
+    async with assembled(home, config=config) as parts:
         parts.governor.spend("capture", calls=2, failed=1, prompt_tokens=10, completion_tokens=5)
-        return await parts.ask(wire.Cost(days=0)), await parts.ask(wire.Cost(days=10**9))
-
-    reply, long = talk(home, work, config=config)
+        reply, long = await parts.ask(wire.Cost(days=0)), await parts.ask(wire.Cost(days=10**9))
 
     (day,) = reply.days
-    assert (day.purpose, day.calls, day.failed, day.prompt_tokens, day.completion_tokens) == (
-        "capture",
-        2,
-        1,
-        10,
-        5,
-    )
+    assert day.purpose == "capture"
+    assert day.calls == 2
+    assert day.failed == 1
+    assert day.prompt_tokens == 10
+    assert day.completion_tokens == 5
     assert (reply.tokens_today, reply.token_limit) == (15, config.memory.daily_token_limit)
     assert reply.calls_per_minute == config.llm.calls_per_minute
     assert reply.resets_at.endswith("T00:00:00Z")
     assert long.days == reply.days
 
 
-def test_status_tells_of_capture(home, repo):
-    async def work(parts):
+async def test_status_tells_of_capture(home, repo):
+    async with assembled(home) as parts:
         await parts.ask(turn(repo, "hello"))
         await parts.ask(turn(repo, "hello", kind="session_end"))
         await parts.state.pauses.set(str(repo), True)
         await parts.ask(turn(repo, "hello"))
         await until(lambda: parts.capture.state().turns == 0)
-        return (await parts.ask(wire.Status())).capture
-
-    report = talk(home, work)
+        report = (await parts.ask(wire.Status())).capture
 
     assert (report.state, report.classifier) == ("waiting", "builtin:rules")
     assert (report.accepted, report.durable, report.rejected) == (1, 1, 1)

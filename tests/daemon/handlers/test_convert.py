@@ -122,13 +122,11 @@ def test_what_is_written_about_tools_is_read():
 def test_a_new_memory_is_explicit_version_one_of_its_roots_scope():
     made = draft(asked(scope="user", category="patterns", session_id="s"), ROOT)
 
-    assert (made.scope, made.version, made.trigger, made.category, made.session_id) == (
-        "repo",
-        1,
-        "explicit",
-        "patterns",
-        "s",
-    )
+    assert made.scope == "repo"
+    assert made.version == 1
+    assert made.trigger == "explicit"
+    assert made.category == "patterns"
+    assert made.session_id == "s"
     assert is_valid_id(made.id)
     assert time_ns(made.created_at) > 0
     assert made.updated_at == made.created_at
@@ -186,13 +184,11 @@ def test_a_hit_lists_older_versions_by_their_first_lines():
 
     shown = hit(Ranked(new, 1.5, 0.5, 2.0, older=(old,)))
 
-    assert (shown.id, shown.score, shown.cosine, shown.lexical, shown.via) == (
-        "mem_2",
-        1.5,
-        0.5,
-        2.0,
-        "search",
-    )
+    assert shown.id == "mem_2"
+    assert shown.score == 1.5
+    assert shown.cosine == 0.5
+    assert shown.lexical == 2.0
+    assert shown.via == "search"
     assert [(each.id, each.version, each.first_line) for each in shown.older] == [("mem_1", 1, "first line")]
 
 
