@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -353,6 +355,22 @@ def test_directory_that_turns_into_a_file_is_a_problem_and_the_other_is_read(loo
 
     assert [memory.id for memory in after.memories] == ["b"]
     assert list(reasons(after)) == ["memory"]
+
+
+def test_directory_that_cannot_be_listed_for_now_is_a_problem_and_nothing_is_lost(
+    look, directory, monkeypatch
+):
+    put(directory, "a")
+    before = look()
+    put(directory, "b")
+    broken_disk = OSError(errno.EIO, "Input/output error")
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "scandir", Mock(side_effect=broken_disk))
+        during = look(before)
+
+    assert bodies(during) == ["text"]
+    assert reasons(during) == {"memory": f"cannot be listed: {atomic.why(broken_disk)}"}
+    assert len(look(during).memories) == 2
 
 
 def test_problem_of_a_repaired_file_goes_away(look, directory):

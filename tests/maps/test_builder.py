@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 
 import numpy as np
 import pytest
 
+from forged.files.pace import Pace
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
+from forged.maps import builder
 from forged.maps.builder import Builder
 from forged.memory import Scope
 from tests.support.embedders import FakeEmbedder, vector
@@ -269,6 +272,26 @@ def test_a_memory_of_another_time_is_of_another_occasion_although_its_text_stays
     assert filled.build() == []
     first, second, third = filled.map.traits.occasion.tolist()
     assert first == third != second
+
+
+def test_whatever_is_done_for_each_memory_lets_the_loop_answer_meanwhile(repo, bench, monkeypatch):
+    yielded = set()
+
+    class Noting(Pace):
+        def __init__(self, pause):
+            super().__init__(pause)
+            self.by = sys._getframe(1).f_code.co_name
+
+        def yield_if_due(self):
+            yielded.add(self.by)
+
+    monkeypatch.setattr(builder, "Pace", Noting)
+    fill(repo, 2)
+    bench.build()
+    put(repo, memory("m000", "edited"))
+    bench.build()
+
+    assert yielded == {"_drafted", "_hash", "_tokenised"}
 
 
 # --- failures -----------------------------------------------------------------------------------------
