@@ -40,6 +40,7 @@ FACTS = (
     "数据库迁移脚本放在 db/migrations 目录下。",
     "The billing service retries webhooks with exponential backoff.",
 )
+SUBJECTS = "quokka zeppelin marzipan obelisk turbine lichen sextant gargoyle tundra"
 NOISE = (
     "ok, next",
     "never mind",
@@ -76,7 +77,7 @@ def baseline():
 
 def store(count):
     """So many memories; the first are FACTS, the others say little and share few words with anything."""
-    words = "quokka zeppelin marzipan obelisk turbine lichen sextant gargoyle tundra".split()  # noqa: SIM905
+    words = SUBJECTS.split()
     others = [
         f"{words[n % 9].title()} number {n + 100} is beside {words[(n // 9 + n + 1) % 9]} of {n + 300}."
         for n in range(count)
