@@ -77,6 +77,13 @@ def root(tmp_path: Path) -> Root:
     return root
 
 
+@pytest.fixture
+def other(tmp_path: Path) -> Root:
+    other = Root(str(tmp_path / "other"), Scope.REPO)
+    os.makedirs(other.directories[0])
+    return other
+
+
 def save(root: Root, name: str = "mem_1.md", directory: int = 0) -> None:
     """Write as forged does: a temporary file beside it, then the final name."""
     final = os.path.join(root.directories[directory], name)
@@ -182,9 +189,7 @@ async def test_other_files_are_not_reported(root, name):
         assert heard.counts[root.top] == before + 1
 
 
-async def test_change_is_reported_for_its_own_root_only(root, tmp_path):
-    other = Root(str(tmp_path / "other"), Scope.REPO)
-    os.makedirs(other.directories[0])
+async def test_change_is_reported_for_its_own_root_only(root, other):
     async with watching(root, other) as (_, heard):
         before = heard.counts[other.top]
         await heard.after(lambda: save(root), root)
@@ -285,9 +290,7 @@ async def test_root_costs_four_watches_however_many_directories_its_repo_has(roo
         assert kernel_watches() == len(watcher.watched) == watcher.watch_count_of(root.top) == 4
 
 
-async def test_watched_roots_change_while_running(root, tmp_path):
-    other = Root(str(tmp_path / "other"), Scope.REPO)
-    os.makedirs(other.directories[0])
+async def test_watched_roots_change_while_running(root, other):
     async with watching(root) as (watcher, heard):
         await heard.after(lambda: watcher.set_roots([root, other]), other)
         await until(lambda: kernel_watches() == len(watcher.watched) == 6)
@@ -341,11 +344,9 @@ async def test_limit_of_watches_means_polling_until_it_is_lifted(root):
     assert watcher.state == "stopped"
 
 
-async def test_directory_that_cannot_be_read_blinds_no_other_root(root, tmp_path):
+async def test_directory_that_cannot_be_read_blinds_no_other_root(root, other):
     if os.geteuid() == 0:
         pytest.skip("root reads everything: NOT checked")
-    other = Root(str(tmp_path / "other"), Scope.REPO)
-    os.makedirs(other.directories[0])
     os.chmod(other.directories[0], 0)
     async with watching(root, other) as (watcher, heard):
         assert len(watcher.watched) == 5
