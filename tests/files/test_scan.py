@@ -521,18 +521,15 @@ def test_only_named_files_are_looked_at(look, directory):
     assert bodies(look(after)) == ["one more", "two more"]
 
 
-def test_named_file_that_did_not_change_gives_the_same_snapshot(look, directory):
-    path = put(directory, "a")
-    before = look()
-
-    assert look(before, files=frozenset({str(path)})) is before
-
-
-def test_first_scan_reads_everything_whatever_was_named(look, directory):
-    path = put(directory, "a")
+def test_named_files_do_not_narrow_a_first_scan_nor_make_a_new_snapshot_where_nothing_changed(
+    look, directory
+):
+    named = frozenset({str(put(directory, "a"))})
     put(directory, "b")
+    first = look(None, files=named)
 
-    assert len(look(None, files=frozenset({str(path)})).memories) == 2
+    assert len(first.memories) == 2
+    assert look(first, files=named) is first
 
 
 def test_directory_that_could_not_be_listed_before_is_read_whole(look, directory):

@@ -106,6 +106,10 @@ def files(repo):
     return repo / ".forge/memory"
 
 
+def traits_of(built):
+    return built.created.tolist(), built.occasion.tolist(), built.is_cjk.tolist()
+
+
 # --- what is embedded ---------------------------------------------------------------------------------
 
 
@@ -114,26 +118,53 @@ def test_a_first_build_embeds_every_text_once(either, embedder):
     assert either.embedded == set(either.shown)
 
 
-def test_an_edit_embeds_exactly_one_text_and_touched_files_none(repo, bench):
+ALL = {"m000", "m001", "m002"}
+LATER, WIDE = "2025-03-05T05:06:07Z", "数据库迁移脚本"
+# What goes, what is written, the texts that are asked for, and whose row is the vector of its text.
+EDITS = {
+    "a text": ((), [memory("m001", "edited")], ["edited"], ALL),
+    "touched files": ((), [memory(f"m00{n}", f"text {n}") for n in range(3)], [], ALL),
+    "an edge": ((), [memory("m000", "text 0", related=["m001"])], [], ALL),
+    "a time": ((), [memory("m001", "text 1", created_at=LATER)], [], ALL),
+    "another name": (("m000",), [memory("z", "text 0")], [], {"m001", "m002", "z"}),
+    "a text that is there": ((), [memory("z", "text 0")], [], {*ALL, "z"}),
+    "two of one text": ((), [memory("y", "new"), memory("z", "new")], ["new"], {*ALL, "y", "z"}),
+    "a blank body": ((), [memory("z", " \n\t")], [], ALL),
+    "one gone": (("m001",), [], [], {"m000", "m002"}),
+    "all gone": (("m000", "m001", "m002"), [], [], set()),
+    "at both ends and between": (
+        ("m000",),
+        [memory("a", WIDE, created_at=LATER), memory("m001", "edited"), memory("z", "last now")],
+        [WIDE, "edited", "last now"],
+        {"a", "m001", "m002", "z"},
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edit_embeds_what_is_new_and_nothing_else(repo, either, edit):
+    gone, written, asked, embedded = edit
+    for name in gone:
+        (files(repo) / f"{name}.md").unlink()
+    put(repo, *written)
+
+    assert either.build() == asked
+    new = either.map
+    assert [each.id for each in new.memories] == sorted((ALL - set(gone)) | {each.id for each in written})
+    assert all(each in new.memories for each in written)
+    assert all(new.find(each.id) is each for each in new.memories)
+    assert either.embedded == embedded
+    assert traits_of(new.traits) == traits_of(Traits.of(new.memories))
+    assert new.dense is None or new.dense.present == len(embedded)
+
+
+def test_an_edit_among_many_embeds_one_text(repo, bench):
     fill(repo, 200)
     bench.build()
     put(repo, memory("m007", "edited"))
 
     assert bench.build() == ["edited"]
-    assert bench.shown["m007"] == "edited"
     assert len(bench.embedded) == 200
-
-    put(repo, *(memory(each, text) for each, text in bench.shown.items()))
-    assert bench.build() == []
-
-
-def test_a_changed_edge_and_a_new_name_embed_none_and_are_shown(repo, filled):
-    (files(repo) / "m000.md").unlink()
-    put(repo, memory("m001", "text 1", related=["m002"]), memory("z", "text 0"))
-
-    assert filled.build() == []
-    assert filled.embedded == {"m001", "m002", "z"}
-    assert [edge.id for edge in filled.map.memories[0].related] == ["m002"]
 
 
 @pytest.mark.parametrize("there", [[], ["on the branch"]])
@@ -149,16 +180,6 @@ def test_a_branch_switched_away_and_back_embeds_none(repo, bench, there):
 
     assert bench.build() == []
     assert len(bench.embedded) == 200 + len(there)
-
-
-def test_equal_texts_are_embedded_once_and_blank_ones_are_listed_and_never_embedded(repo, bench):
-    fill(repo, 5, text="the same")
-    put(repo, memory("blank", " \n\t"))
-
-    assert bench.build() == ["the same"]
-    assert len(bench.shown) == 6
-    assert bench.map.dense.missing.tolist() == [True, *[False] * 5]
-    assert len(bench.embedded) == 5
 
 
 @BOTH
@@ -181,19 +202,6 @@ def test_a_full_rebuild_embeds_all_once(repo, filled):
 
 
 # --- what leaves and what is empty --------------------------------------------------------------------
-
-
-def test_vectors_of_a_removed_memory_leave_until_the_map_is_empty(repo, either):
-    (files(repo) / "m001.md").unlink()
-    either.build()
-
-    assert either.embedded == set(either.shown) == {"m000", "m002"}
-    assert len(either.map.dense) == 2
-
-    for file in files(repo).iterdir():
-        file.unlink()
-    either.build()
-    assert len(either.map) == 0
 
 
 def test_a_missing_directory_is_an_empty_map(bench):
@@ -225,35 +233,18 @@ def test_without_an_embedder_words_are_all_there_is(repo):
     assert bench.map.lexical is not None
 
 
-def test_rows_in_both_legs_follow_the_memories_after_any_edits(repo, bench):
-    fill(repo, 30)
-    bench.build()
-    (files(repo) / "m000.md").unlink()
-    put(repo, memory("a", "first now"), memory("m015", "edited"), memory("z", "last now"))
-    bench.build()
-
-    assert [each.id for each in bench.map.memories] == sorted(bench.shown)
-    assert all(bench.map.find(each.id) is each for each in bench.map.memories)
-    assert bench.embedded == set(bench.shown)
-
-
 # --- what a search asks about memories beside words and vectors ------------------------------------------
-
-
-def traits_of(built):
-    return built.created.tolist(), built.occasion.tolist(), built.is_cjk.tolist()
 
 
 @BOTH
 def test_traits_after_edits_equal_those_from_scratch(repo, embedder, lexical):
     bench = Bench(repo, embedder, lexical=lexical)
-    wide, later = "数据库迁移脚本", "2025-03-05T05:06:07Z"
-    put(repo, *(memory(f"m{number}", wide if number % 2 else f"text {number}") for number in range(8)))
+    put(repo, *(memory(f"m{number}", WIDE if number % 2 else f"text {number}") for number in range(8)))
     bench.build()
     edits = [
-        [memory("m1", "in English now"), memory("m4", wide)],
-        [memory("a", wide, created_at=later), memory("z", "last now", created_at=later)],
-        [memory("m5", wide, created_at=later), memory("m6", "text 6", created_at="")],
+        [memory("m1", "in English now"), memory("m4", WIDE)],
+        [memory("a", WIDE, created_at=LATER), memory("z", "last now", created_at=LATER)],
+        [memory("m5", WIDE, created_at=LATER), memory("m6", "text 6", created_at="")],
     ]
     for changed in edits:
         put(repo, *changed)
@@ -267,7 +258,7 @@ def test_traits_after_edits_equal_those_from_scratch(repo, embedder, lexical):
 
 
 def test_a_memory_of_another_time_is_of_another_occasion_although_its_text_stays(repo, filled):
-    put(repo, memory("m001", "text 1", created_at="2025-03-05T05:06:07Z"))
+    put(repo, memory("m001", "text 1", created_at=LATER))
 
     assert filled.build() == []
     first, second, third = filled.map.traits.occasion.tolist()
