@@ -8,11 +8,14 @@ import os
 # machine take five times as long as one.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import inspect
 import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.clock import run
 
 # How long an example takes says nothing on a busy machine.
 settings.register_profile(
@@ -34,6 +37,15 @@ _KEPT = {
     "OPENBLAS_CORETYPE",
     "OPENBLAS_L2_SIZE",
 }
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs in a loop of its own, and fails when it hangs."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    return True
 
 
 @pytest.fixture(autouse=True)

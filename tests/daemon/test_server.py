@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
-import random
 import socket
+import tempfile
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +26,7 @@ from tests.support.daemon import cut
 
 BUFFER = 1 << 16
 IN_FLIGHT = 64
+BIG = wire.Found(reason="x" * 3_000_000)
 
 
 def search(number, query=None):
@@ -48,260 +50,163 @@ def only(served):
     return connection
 
 
+@contextlib.asynccontextmanager
+async def connected():
+    """A server at work, and one peer of it."""
+    async with serving() as served:
+        yield served, await served.connect()
+
+
+@contextlib.asynccontextmanager
+async def unread():
+    """A peer that does not read the large reply which it asked for."""
+    async with connected() as (served, peer):
+        served.service.replies["big"] = BIG
+        peer.writer.transport.pause_reading()
+        peer.send(search(2, "big"))
+        await until(lambda: served.service.searches == 1)
+        yield served, peer, only(served)
+
+
 # --- requests and replies -----------------------------------------------------------------------------
 
 
-def test_replies_come_as_they_are_ready_and_carry_their_requests_id():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            peer.send(search(2), search(3), wire.Ping(id=4))
-            first = await peer.reply()
-            served.service.release("q3")
-            second = await peer.reply()
-            served.service.release("q2")
-            return [first.id, second.id, (await peer.reply()).id]
-
-    assert run(body()) == [4, 3, 2]
+async def test_replies_come_as_they_are_ready_and_carry_their_requests_id():
+    async with connected() as (served, peer):
+        peer.send(search(2), search(3), wire.Ping(id=4))
+        first = await peer.reply()
+        served.service.release("q3")
+        second = await peer.reply()
+        served.service.release("q2")
+        assert [first.id, second.id, (await peer.reply()).id] == [4, 3, 2]
 
 
-def test_the_sixty_fifth_request_waits_until_one_is_answered():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            peer.send(*(search(number) for number in range(2, 102)))
-            await until(lambda: served.service.searches >= IN_FLIGHT)
-            await turns()
-            taken = [served.service.searches]
-            served.service.release("q2")
-            await peer.reply()
-            await until(lambda: served.service.searches > IN_FLIGHT)
-            await turns()
-            taken.append(served.service.searches)
-            for number in range(3, 102):
-                served.service.release(f"q{number}")
-            ids = [(await peer.reply()).id for _ in range(99)]
-            return taken, sorted(ids) == list(range(3, 102))
-
-    assert run(body()) == ([IN_FLIGHT, IN_FLIGHT + 1], True)
+async def test_the_sixty_fifth_request_waits_until_one_is_answered():
+    async with connected() as (served, peer):
+        peer.send(*(search(number) for number in range(2, 102)))
+        await until(lambda: served.service.searches >= IN_FLIGHT)
+        await turns()
+        taken = [served.service.searches]
+        served.service.release("q2")
+        await peer.reply()
+        await until(lambda: served.service.searches > IN_FLIGHT)
+        await turns()
+        taken.append(served.service.searches)
+        for number in range(3, 102):
+            served.service.release(f"q{number}")
+        ids = [(await peer.reply()).id for _ in range(99)]
+        assert taken == [IN_FLIGHT, IN_FLIGHT + 1]
+        assert sorted(ids) == list(range(3, 102))
 
 
-def test_a_connection_with_64_requests_in_flight_does_not_hold_up_others():
-    async def body():
-        async with serving() as served:
-            busy, other = await served.connect(), await served.connect()
-            busy.send(*(search(number) for number in range(2, 102)))
-            await until(lambda: served.service.searches >= IN_FLIGHT)
-            other.send(wire.Ping(id=7))
-            return (await other.reply()).id
-
-    assert run(body()) == 7
-
-
-def test_a_handler_that_breaks_is_answered_internal_and_the_connection_lives(caplog):
-    async def body():
-        async with serving() as served:
-            served.service.replies["at once"] = ZeroDivisionError("secret of the user")
-            served.service.late["late"] = ZeroDivisionError("secret of the user")
-            served.service.release("late")
-            peer = await served.connect()
-            peer.send(search(2, "at once"), search(3, "late"), wire.Ping(id=4))
-            replies = {reply.id: reply for reply in [await peer.reply() for _ in range(3)]}
-            return replies, served.metrics.internal_errors
-
-    replies, counted = run(body())
-
-    assert [replies[number].code for number in (2, 3)] == ["internal", "internal"]
-    assert "secret" not in replies[2].message + replies[3].message
-    assert isinstance(replies[4], wire.Pong)
-    assert counted == 2
-    assert "ZeroDivisionError" in caplog.text
-
-
-def test_a_domain_error_is_answered_with_its_code_and_sentence():
-    async def body():
-        async with serving() as served:
-            served.service.replies["full"] = StoreError("the disk is full")
-            peer = await served.connect()
-            peer.send(search(2, "full"))
-            return await peer.reply(), served.metrics.internal_errors
-
-    reply, counted = run(body())
-
-    assert (reply.code, reply.message, reply.status, counted) == (
-        "storage_error",
-        "the disk is full",
-        "error",
-        0,
-    )
+async def test_a_connection_with_64_requests_in_flight_does_not_hold_up_others():
+    async with serving() as served:
+        busy, other = await served.connect(), await served.connect()
+        busy.send(*(search(number) for number in range(2, 102)))
+        await until(lambda: served.service.searches >= IN_FLIGHT)
+        other.send(wire.Ping(id=7))
+        assert (await other.reply()).id == 7
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_reply_over_four_mebibytes_becomes_a_typed_error(late):
-    huge = wire.Found(reason="x" * wire.MAX_REPLY_BYTES)
+@pytest.mark.parametrize(
+    ("reply", "code", "told"),
+    [
+        (ZeroDivisionError("secret of the user"), "internal", ""),
+        # A lone surrogate, as a file name that is no UTF-8 or an escape in a hand-written file gives it.
+        (wire.Found(reason="\udcff"), "internal", ""),
+        (wire.Found(reason="x" * wire.MAX_REPLY_BYTES), "invalid", "4 MiB"),
+        (StoreError("the disk is full"), "storage_error", "the disk is full"),
+    ],
+    ids=["breaks", "cannot be encoded", "too large", "a refusal"],
+)
+async def test_a_reply_that_cannot_be_sent_is_a_typed_error_and_the_connection_lives(
+    caplog, late, reply, code, told
+):
+    async with connected() as (served, peer):
+        (served.service.late if late else served.service.replies)["q"] = reply
+        served.service.release("q")
+        peer.send(search(2, "q"))
+        failed = await peer.reply()
+        peer.send(wire.Ping(id=3))
+        assert isinstance(await peer.reply(), wire.Pong)
 
-    async def body():
-        async with serving() as served:
-            (served.service.late if late else served.service.replies)["huge"] = huge
-            served.service.release("huge")
-            peer = await served.connect()
-            peer.send(search(2, "huge"))
-            failed = await peer.reply()
-            peer.send(wire.Ping(id=3))
-            return failed, await peer.reply()
-
-    failed, pong = run(body())
-
-    assert (failed.id, failed.code, pong.id) == (2, "invalid", 3)
-    assert "4 MiB" in failed.message
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_a_reply_that_cannot_be_encoded_is_answered_internal_and_the_connection_lives(late, caplog):
-    """A lone surrogate, as a file name that is no UTF-8 or an escape in a hand-written file gives it."""
-    bad = wire.Found(reason="\udcff")
-
-    async def body():
-        async with serving() as served:
-            (served.service.late if late else served.service.replies)["bad"] = bad
-            served.service.release("bad")
-            peer = await served.connect()
-            peer.send(search(2, "bad"))
-            failed = await peer.reply()
-            peer.send(wire.Ping(id=3))
-            return failed, await peer.reply(), served.metrics.internal_errors
-
-    failed, pong, counted = run(body())
-
-    assert (failed.id, failed.code, pong.id, counted) == (2, "internal", 3, 1)
+    assert (failed.id, failed.status, failed.code) == (2, "error", code)
+    assert told in failed.message
+    assert "secret" not in failed.message
+    assert served.metrics.internal_errors == (code == "internal")
+    assert ("ZeroDivisionError" in caplog.text) == isinstance(reply, ZeroDivisionError)
 
 
-def test_events_stream_until_the_peer_is_gone():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            peer.send(wire.Events(id=5))
-            for event in ("scanning", "swapped"):
-                served.service.progress.put_nowait(wire.Progress(event=event))
-            told = [await peer.reply(), await peer.reply()]
-            peer.writer.close()
-            await until(lambda: served.service.ended == ["events"])
-            return [(reply.id, reply.event) for reply in told]
-
-    assert run(body()) == [(5, "scanning"), (5, "swapped")]
+async def test_events_stream_until_the_peer_is_gone():
+    async with connected() as (served, peer):
+        peer.send(wire.Events(id=5))
+        for event in ("scanning", "swapped"):
+            served.service.progress.put_nowait(wire.Progress(event=event))
+            reply = await peer.reply()
+            assert (reply.id, reply.event) == (5, event)
+        peer.writer.close()
+        await until(lambda: served.service.ended == ["events"])
 
 
-def test_what_was_begun_is_carried_out_although_its_peer_has_left():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            peer.send(search(2))
-            await until(lambda: served.service.searches)
-            peer.writer.close()
-            await until(lambda: not served.server.connections)
-            served.service.release("q2")
-            await until(lambda: served.service.ended == ["q2"])
-
-    run(body())
+async def test_what_was_begun_is_carried_out_although_its_peer_has_left():
+    async with connected() as (served, peer):
+        peer.send(search(2))
+        await until(lambda: served.service.searches)
+        peer.writer.close()
+        await until(lambda: not served.server.connections)
+        served.service.release("q2")
+        await until(lambda: served.service.ended == ["q2"])
 
 
-def test_a_peer_that_half_closes_gets_the_replies_to_what_it_asked():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            peer.send(search(2), search(3), wire.Ping(id=4))
-            await until(lambda: served.service.searches == 2)
-            peer.half_close()
-            await turns()
-            served.service.release("q2")
-            served.service.release("q3")
-            ids = sorted(reply.id for reply in await peer.rest())
-            await until(lambda: not served.server.connections)
-            return ids
-
-    assert run(body()) == [2, 3, 4]
+async def test_a_peer_that_half_closes_gets_the_replies_to_what_it_asked():
+    async with connected() as (served, peer):
+        peer.send(search(2), search(3), wire.Ping(id=4))
+        await until(lambda: served.service.searches == 2)
+        peer.half_close()
+        await turns()
+        served.service.release("q2")
+        served.service.release("q3")
+        ids = sorted(reply.id for reply in await peer.rest())
+        await until(lambda: not served.server.connections)
+        assert ids == [2, 3, 4]
 
 
-def test_a_peer_that_half_closes_without_a_question_is_closed():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            peer.half_close()
-            return await peer.rest()
-
-    assert run(body()) == []
+async def test_a_peer_that_half_closes_without_a_question_is_closed():
+    async with connected() as (_, peer):
+        peer.half_close()
+        assert await peer.rest() == []
 
 
 # --- frames -------------------------------------------------------------------------------------------
 
 
-def test_many_frames_in_one_read_are_all_answered_in_order():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            peer.send(*(wire.Ping(id=number) for number in range(2, 2002)))
-            return [(await peer.reply()).id for _ in range(2000)]
-
-    assert run(body()) == list(range(2, 2002))
+async def test_many_frames_in_one_read_are_all_answered_in_order():
+    async with connected() as (_, peer):
+        peer.send(*(wire.Ping(id=number) for number in range(2, 2002)))
+        assert [(await peer.reply()).id for _ in range(2000)] == list(range(2, 2002))
 
 
-def test_a_frame_that_comes_byte_by_byte_is_one_request():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            for byte in encode(wire.Ping(id=9)):
-                await peer.send_bytes(bytes([byte]))
-            return await peer.reply()
-
-    assert run(body()).id == 9
+async def test_a_frame_that_comes_byte_by_byte_is_one_request():
+    async with connected() as (_, peer):
+        for byte in encode(wire.Ping(id=9)):
+            await peer.send_bytes(bytes([byte]))
+        assert (await peer.reply()).id == 9
 
 
 @pytest.mark.parametrize(
     "size", [BUFFER - 1, BUFFER, BUFFER + 1, BUFFER + 4, 4 * BUFFER, 4 * BUFFER + 1, 1_000_003]
 )
 @pytest.mark.parametrize("before", [0, 1, 7])
-def test_a_frame_around_or_above_the_size_of_the_buffer_arrives_whole(size, before):
+async def test_a_frame_around_or_above_the_size_of_the_buffer_arrives_whole(size, before):
     """`before` pings in front of it move where in the buffer it begins."""
-
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            pings = b"".join(bytes(encode(wire.Ping(id=9))) for _ in range(before))
-            peer.writer.write(pings + sized(size) + bytes(encode(wire.Ping(id=3))))
-            for _ in range(before + 1):
-                await peer.reply()
-            (request,) = (each for each in served.service.requests if isinstance(each, wire.Search))
-            return set(request.query), len(encode(request))
-
-    assert run(body()) == ({"x"}, size)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_frames_in_odd_chunks_are_the_same_requests(seed):
-    source = random.Random(seed)
-    sizes = [source.choice([120, 4000, BUFFER - 3, BUFFER, 200_000]) for _ in range(8)]
-    requests = [
-        wire.Search(id=number, workspace="/", query=f"{number} " + "x" * size)
-        for number, size in enumerate(sizes, 2)
-    ]
-    stream = b"".join(bytes(encode(request)) for request in requests)
-
-    async def body():
-        async with serving() as served:
-            for request in requests:
-                served.service.replies[request.query] = wire.Found()
-            peer = await served.connect()
-            rest = stream
-            while rest:
-                size = source.choice([1, 2, 3, 5, 4093, BUFFER - 1, BUFFER, 100_001])
-                await peer.send_bytes(rest[:size])
-                rest = rest[size:]
-            return [(await peer.reply()).id for _ in requests], served.service.requests[1:]
-
-    ids, seen = run(body())
-
-    assert ids == [request.id for request in requests]
-    assert seen == requests
+    async with connected() as (served, peer):
+        pings = b"".join(bytes(encode(wire.Ping(id=9))) for _ in range(before))
+        peer.writer.write(pings + sized(size) + bytes(encode(wire.Ping(id=3))))
+        for _ in range(before + 1):
+            await peer.reply()
+        (request,) = (each for each in served.service.requests if isinstance(each, wire.Search))
+        assert (set(request.query), len(encode(request))) == ({"x"}, size)
 
 
 @given(
@@ -350,339 +255,237 @@ class Deaf(asyncio.Transport):
         pass
 
 
-def test_a_large_frame_does_not_leave_a_large_buffer_behind():
-    async def body():
-        async with serving() as served:
-            served.service.replies.update({"x": wire.Found()})
-            peer = await served.connect()
-            peer.writer.write(sized(1_000_000))
-            peer.send(wire.Ping(id=3))
-            await peer.reply()
-            peer.send(wire.Ping(id=4))
-            await peer.reply()
-            return len(only(served).get_buffer(-1))
-
-    assert run(body()) == BUFFER
+async def test_a_large_frame_does_not_leave_a_large_buffer_behind():
+    async with serving() as served:
+        served.service.replies.update({"x": wire.Found()})
+        peer = await served.connect()
+        peer.writer.write(sized(1_000_000))
+        peer.send(wire.Ping(id=3))
+        await peer.reply()
+        peer.send(wire.Ping(id=4))
+        await peer.reply()
+        assert len(only(served).get_buffer(-1)) == BUFFER
 
 
-def test_a_claimed_length_alone_costs_no_memory():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            await peer.send_bytes(wire.MAX_CAPTURE_BYTES.to_bytes(4, "big") + b"x")
-            return len(only(served).get_buffer(-1))
-
-    assert run(body()) < BUFFER
+async def test_a_claimed_length_alone_costs_no_memory():
+    async with connected() as (served, peer):
+        await peer.send_bytes(wire.MAX_CAPTURE_BYTES.to_bytes(4, "big") + b"x")
+        assert len(only(served).get_buffer(-1)) < BUFFER
 
 
 # --- slow peers ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("more", [0, 4], ids=["silent", "dripping"])
 @pytest.mark.parametrize("sent", [1, 3, 4, 9])
-def test_an_unfinished_frame_is_cut_off_after_five_seconds_and_not_before(sent):
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            await peer.send_bytes(bytes(encode(wire.Ping(id=2)))[:sent])
-            connection = only(served)
-            began = connection.last_heard
-            connection.check(began + FRAME_TIMEOUT_S - 0.1)
-            await turns()
-            early = len(served.server.connections)
-            connection.check(began + FRAME_TIMEOUT_S + 0.1)
-            return early, await peer.rest(), served.metrics.slow_senders_closed
-
-    assert run(body()) == (1, [], 1)
-
-
-def test_dripping_does_not_stretch_the_five_seconds():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            frame = bytes(encode(wire.Ping(id=2)))
-            await peer.send_bytes(frame[:1])
-            connection = only(served)
-            began = connection.last_heard
-            await peer.send_bytes(frame[1:5])
-            connection.check(began + FRAME_TIMEOUT_S + 0.001)
-            return await peer.rest(), served.metrics.slow_senders_closed
-
-    assert run(body()) == ([], 1)
+async def test_an_unfinished_frame_is_cut_off_after_five_seconds_and_not_before(sent, more):
+    async with connected() as (served, peer):
+        frame = bytes(encode(wire.Ping(id=2)))
+        await peer.send_bytes(frame[:sent])
+        connection = only(served)
+        began = connection.last_heard
+        if more:
+            await peer.send_bytes(frame[sent : sent + more])
+        connection.check(began + FRAME_TIMEOUT_S - 0.1)
+        await turns()
+        assert served.server.connections
+        connection.check(began + FRAME_TIMEOUT_S + 0.001)
+        assert await peer.rest() == []
+        assert served.metrics.slow_senders_closed == 1
 
 
-def test_each_frame_has_five_seconds_of_its_own():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            frame = bytes(encode(wire.Ping(id=2)))
-            await peer.send_bytes(frame[:5])
-            connection = only(served)
-            began = connection.last_heard
-            await peer.send_bytes(frame[5:] + frame[:5])
-            connection.check(began + FRAME_TIMEOUT_S + 0.001)
-            await peer.send_bytes(frame[5:])
-            return [(await peer.reply()).id for _ in range(2)]
-
-    assert run(body()) == [2, 2]
+async def test_each_frame_has_five_seconds_of_its_own():
+    async with connected() as (served, peer):
+        frame = bytes(encode(wire.Ping(id=2)))
+        await peer.send_bytes(frame[:5])
+        connection = only(served)
+        began = connection.last_heard
+        await peer.send_bytes(frame[5:] + frame[:5])
+        connection.check(began + FRAME_TIMEOUT_S + 0.001)
+        await peer.send_bytes(frame[5:])
+        assert [(await peer.reply()).id for _ in range(2)] == [2, 2]
 
 
-def test_an_idle_connection_is_never_slow():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            only(served).check(only(served).last_heard + 86_400)
-            peer.send(wire.Ping(id=2))
-            return (await peer.reply()).id
-
-    assert run(body()) == 2
+async def test_an_idle_connection_is_never_slow():
+    async with connected() as (served, peer):
+        only(served).check(only(served).last_heard + 86_400)
+        peer.send(wire.Ping(id=2))
+        assert (await peer.reply()).id == 2
 
 
-def test_a_frame_that_we_do_not_read_on_is_not_held_against_its_sender():
+async def test_a_frame_that_we_do_not_read_on_is_not_held_against_its_sender():
     """With 64 requests in flight the server stops reading; the peer cannot finish its frame."""
-
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            peer.send(*(search(number) for number in range(2, 2 + IN_FLIGHT)))
-            await peer.send_bytes(bytes(encode(wire.Ping(id=99)))[:6])
-            await until(lambda: served.service.searches == IN_FLIGHT)
-            connection = only(served)
-            connection.check(connection.last_heard + 10 * FRAME_TIMEOUT_S)
-            await turns()
-            for number in range(2, 2 + IN_FLIGHT):
-                served.service.release(f"q{number}")
-            for _ in range(IN_FLIGHT):
-                await peer.reply()
-            await peer.send_bytes(bytes(encode(wire.Ping(id=99)))[6:])
-            return (await peer.reply()).id, served.metrics.slow_senders_closed
-
-    assert run(body()) == (99, 0)
+    async with connected() as (served, peer):
+        peer.send(*(search(number) for number in range(2, 2 + IN_FLIGHT)))
+        await peer.send_bytes(bytes(encode(wire.Ping(id=99)))[:6])
+        await until(lambda: served.service.searches == IN_FLIGHT)
+        connection = only(served)
+        connection.check(connection.last_heard + 10 * FRAME_TIMEOUT_S)
+        await turns()
+        for number in range(2, 2 + IN_FLIGHT):
+            served.service.release(f"q{number}")
+        for _ in range(IN_FLIGHT):
+            await peer.reply()
+        await peer.send_bytes(bytes(encode(wire.Ping(id=99)))[6:])
+        assert (await peer.reply()).id, served.metrics.slow_senders_closed == (99, 0)
 
 
-def test_a_reader_that_takes_nothing_for_five_seconds_is_dropped():
-    async def body():
-        async with serving() as served:
-            served.service.replies["big"] = wire.Found(reason="x" * 3_000_000)
-            peer = await served.connect()
-            peer.writer.transport.pause_reading()
-            peer.send(search(2, "big"))
-            await until(lambda: served.service.searches == 1)
-            connection = only(served)
-            now = connection.last_heard
-            connection.check(now + READER_TIMEOUT_S - 0.5)
-            await turns()
-            early = len(served.server.connections)
-            connection.check(now + READER_TIMEOUT_S + 1)
-            await until(lambda: not served.server.connections)
-            return early, served.metrics.slow_readers_closed
-
-    assert run(body()) == (1, 1)
+async def test_a_reader_that_takes_nothing_for_five_seconds_is_dropped():
+    async with unread() as (served, _, connection):
+        now = connection.last_heard
+        connection.check(now + READER_TIMEOUT_S - 0.5)
+        await turns()
+        assert len(served.server.connections) == 1
+        connection.check(now + READER_TIMEOUT_S + 1)
+        await until(lambda: not served.server.connections)
+        assert served.metrics.slow_readers_closed == 1
 
 
-def test_a_reader_that_takes_something_is_not_dropped():
-    async def body():
-        async with serving() as served:
-            served.service.replies["big"] = wire.Found(reason="x" * 3_000_000)
-            peer = await served.connect()
-            peer.writer.transport.pause_reading()
-            peer.send(search(2, "big"))
-            await until(lambda: served.service.searches == 1)
-            connection = only(served)
-            now = connection.last_heard
-            waiting = connection._transport.get_write_buffer_size()
-            peer.writer.transport.resume_reading()
-            await until(lambda: connection._transport.get_write_buffer_size() < waiting)
-            connection.check(now + READER_TIMEOUT_S + 1)
-            return len((await peer.reply()).reason)
-
-    assert run(body()) == 3_000_000
+async def test_a_reader_that_takes_something_is_not_dropped():
+    async with unread() as (_, peer, connection):
+        now = connection.last_heard
+        waiting = connection._transport.get_write_buffer_size()
+        peer.writer.transport.resume_reading()
+        await until(lambda: connection._transport.get_write_buffer_size() < waiting)
+        connection.check(now + READER_TIMEOUT_S + 1)
+        assert len((await peer.reply()).reason) == 3_000_000
 
 
-def test_pipelined_large_replies_reach_a_peer_that_reads():
+async def test_pipelined_large_replies_reach_a_peer_that_reads():
     """A peer that asks for much at once and reads is no slow reader: the server waits with the rest."""
-
-    async def body():
-        async with serving() as served:
-            served.service.replies["big"] = wire.Found(reason="x" * 3_000_000)
-            peer = await served.connect()
-            peer.send(*(search(number, "big") for number in range(2, 12)))
-            return [(await peer.reply()).id for _ in range(10)]
-
-    assert run(body()) == list(range(2, 12))
+    async with serving() as served:
+        served.service.replies["big"] = wire.Found(reason="x" * 3_000_000)
+        peer = await served.connect()
+        peer.send(*(search(number, "big") for number in range(2, 12)))
+        assert [(await peer.reply()).id for _ in range(10)] == list(range(2, 12))
 
 
 # --- who may come in ----------------------------------------------------------------------------------
 
 
-def test_a_peer_of_another_user_is_closed_before_a_byte_is_read():
-    async def body():
-        async with serving(uid=os.geteuid() + 1) as served:
-            peer = await served.connect(hello=False)
-            peer.send(wire.Hello(id=1))
-            return await peer.rest(), served.service.requests, served.metrics.foreign_peers_refused
-
-    assert run(body()) == ([], [], 1)
-
-
-def test_at_capacity_the_quietest_makes_room_and_is_told_why():
-    async def body():
-        async with serving() as served:
-            peers = [await served.connect() for _ in range(MAX_CONNECTIONS)]
-            peers[0].send(wire.Ping(id=2))
-            await peers[0].reply()
-            late = await served.connect()
-            (told,) = await peers[1].rest()
-            peers[0].send(wire.Ping(id=3))
-            late.send(wire.Ping(id=3))
-            return (
-                told.code,
-                (await peers[0].reply()).id,
-                (await late.reply()).id,
-                served.metrics.connections_evicted,
-            )
-
-    assert run(body()) == ("busy", 3, 3, 1)
+async def test_a_peer_of_another_user_is_closed_before_a_byte_is_read():
+    async with serving(uid=os.geteuid() + 1) as served:
+        peer = await served.connect(hello=False)
+        peer.send(wire.Hello(id=1))
+        assert await peer.rest() == []
+        assert served.service.requests == []
+        assert served.metrics.foreign_peers_refused == 1
 
 
-def test_at_capacity_one_that_never_said_hello_goes_first():
-    async def body():
-        async with serving() as served:
-            peers = [await served.connect() for _ in range(MAX_CONNECTIONS - 1)]
-            silent = await served.connect(hello=False)
-            await until(lambda: len(served.server.connections) == MAX_CONNECTIONS)
-            await served.connect()
-            peers[0].send(wire.Ping(id=3))
-            return [reply.code for reply in await silent.rest()], (await peers[0].reply()).id
-
-    assert run(body()) == (["busy"], 3)
-
-
-def test_a_busy_connection_is_not_evicted_however_quiet():
-    async def body():
-        async with serving() as served:
-            busy = await served.connect()
-            busy.send(search(2))
-            await until(lambda: served.service.searches == 1)
-            others = [await served.connect() for _ in range(MAX_CONNECTIONS - 1)]
-            await served.connect()
-            served.service.release("q2")
-            return (await busy.reply()).id, [reply.code for reply in await others[0].rest()]
-
-    assert run(body()) == (2, ["busy"])
+async def test_at_capacity_the_quietest_makes_room_and_is_told_why():
+    async with serving() as served:
+        peers = [await served.connect() for _ in range(MAX_CONNECTIONS)]
+        peers[0].send(wire.Ping(id=2))
+        await peers[0].reply()
+        late = await served.connect()
+        (told,) = await peers[1].rest()
+        peers[0].send(wire.Ping(id=3))
+        late.send(wire.Ping(id=3))
+        assert told.code == "busy"
+        assert (await peers[0].reply()).id == 3
+        assert (await late.reply()).id == 3
+        assert served.metrics.connections_evicted == 1
 
 
-def test_when_all_are_busy_the_newcomer_is_told_so():
-    async def body():
-        async with serving() as served:
-            for number in range(MAX_CONNECTIONS):
-                (await served.connect()).send(search(2, f"q{number}"))
-            await until(lambda: served.service.searches == MAX_CONNECTIONS)
-            late = await served.connect(hello=False)
-            return [reply.code for reply in await late.rest()], served.metrics.connections_refused
-
-    assert run(body()) == (["busy"], 1)
+async def test_at_capacity_one_that_never_said_hello_goes_first():
+    async with serving() as served:
+        peers = [await served.connect() for _ in range(MAX_CONNECTIONS - 1)]
+        silent = await served.connect(hello=False)
+        await until(lambda: len(served.server.connections) == MAX_CONNECTIONS)
+        await served.connect()
+        peers[0].send(wire.Ping(id=3))
+        assert ([reply.code for reply in await silent.rest()], (await peers[0].reply()).id) == (["busy"], 3)
 
 
-def test_a_refused_peer_that_does_not_read_is_cut():
-    async def body():
-        async with serving() as served:
-            served.service.replies["big"] = wire.Found(reason="x" * 3_000_000)
-            peer = await served.connect()
-            peer.writer.transport.pause_reading()
-            peer.send(search(2, "big"))
-            await until(lambda: served.service.searches == 1)
-            connection = only(served)
-            transport = connection._transport
-            connection.refuse("busy", "make room")
-            await turns()
-            waiting = transport.get_write_buffer_size()
-            loop = asyncio.get_running_loop()
-            now = loop.time
-            loop.time = lambda: now() + READER_TIMEOUT_S + 0.1
-            await until(lambda: transport.get_write_buffer_size() == 0)
-            return waiting > 0
+async def test_a_busy_connection_is_not_evicted_however_quiet():
+    async with serving() as served:
+        busy = await served.connect()
+        busy.send(search(2))
+        await until(lambda: served.service.searches == 1)
+        others = [await served.connect() for _ in range(MAX_CONNECTIONS - 1)]
+        await served.connect()
+        served.service.release("q2")
+        assert (await busy.reply()).id, [reply.code for reply in await others[0].rest()] == (2, ["busy"])
 
-    assert run(body())
+
+async def test_when_all_are_busy_the_newcomer_is_told_so():
+    async with serving() as served:
+        for number in range(MAX_CONNECTIONS):
+            (await served.connect()).send(search(2, f"q{number}"))
+        await until(lambda: served.service.searches == MAX_CONNECTIONS)
+        late = await served.connect(hello=False)
+        assert [reply.code for reply in await late.rest()] == ["busy"]
+        assert served.metrics.connections_refused == 1
+
+
+async def test_a_refused_peer_that_does_not_read_is_cut():
+    async with unread() as (_, _, connection):
+        transport = connection._transport
+        connection.refuse("busy", "make room")
+        await turns()
+        assert transport.get_write_buffer_size() > 0
+        loop = asyncio.get_running_loop()
+        now = loop.time
+        loop.time = lambda: now() + READER_TIMEOUT_S + 0.1
+        await until(lambda: transport.get_write_buffer_size() == 0)
 
 
 # --- the listening socket -----------------------------------------------------------------------------
 
 
-def test_a_removed_socket_is_bound_again_and_open_connections_stay():
-    async def body():
-        async with serving() as served:
-            old = await served.connect()
-            os.unlink(served.path)
-            await served.server.replace(listening.bind(served.path))
-            new = await served.connect()
-            for peer in (old, new):
-                peer.send(wire.Ping(id=5))
-            return [(await peer.reply()).id for peer in (old, new)]
-
-    assert run(body()) == [5, 5]
+async def test_a_removed_socket_is_bound_again_and_open_connections_stay():
+    async with serving() as served:
+        old = await served.connect()
+        os.unlink(served.path)
+        await served.server.replace(listening.bind(served.path))
+        new = await served.connect()
+        for peer in (old, new):
+            peer.send(wire.Ping(id=5))
+        assert [(await peer.reply()).id for peer in (old, new)] == [5, 5]
 
 
-def test_stopping_answers_what_was_begun_and_accepts_no_more():
-    async def body():
-        async with serving() as served:
-            peer = await served.connect()
-            peer.send(search(2))
-            await until(lambda: served.service.searches == 1)
-            stopping = asyncio.create_task(served.server.stop())
-            await turns()
-            served.service.release("q2")
-            left = await peer.rest()
-            await stopping
-            with pytest.raises(OSError, match=r"refused|No such file"):
-                await served.connect()
-            return [reply.id for reply in left], served.server.connections
-
-    assert run(body()) == ([2], set())
+async def test_stopping_answers_what_was_begun_and_accepts_no_more():
+    async with connected() as (served, peer):
+        peer.send(search(2))
+        await until(lambda: served.service.searches == 1)
+        stopping = asyncio.create_task(served.server.stop())
+        await turns()
+        served.service.release("q2")
+        left = await peer.rest()
+        await stopping
+        with pytest.raises(OSError, match=r"refused|No such file"):
+            await served.connect()
+        assert ([reply.id for reply in left], served.server.connections) == ([2], set())
 
 
 @pytest.mark.parametrize("ahead", range(8))
-def test_whoever_connects_as_it_stops_is_not_left_waiting(ahead):
+async def test_whoever_connects_as_it_stops_is_not_left_waiting(ahead):
     """So many turns of the loop before: asyncio takes some from accepting a connection to having it."""
-
-    async def body():
-        with socket.socket(socket.AF_UNIX) as peer:
-            async with serving() as served:
-                peer.setblocking(False)
-                peer.connect(served.path)
-                await turns(ahead)
-                await served.server.stop()
-                try:
-                    return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(peer, 1), 5)
-                except ConnectionResetError:
-                    return b""
-
-    assert run(body()) == b""
-
-
-def test_stopping_waits_a_moment_and_not_for_streams():
-    async def body():
+    with socket.socket(socket.AF_UNIX) as peer:
         async with serving() as served:
-            streaming, stuck = await served.connect(), await served.connect()
-            streaming.send(wire.Events(id=2))
-            await until(lambda: any(each.in_flight for each in served.server.connections))
-            await asyncio.wait_for(served.server.stop(), 0.5)
-            return await streaming.rest(), await stuck.rest()
+            peer.setblocking(False)
+            peer.connect(served.path)
+            await turns(ahead)
+            await served.server.stop()
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(peer, 1), 5) == b""
 
-    assert run(body()) == ([], [])
+
+async def test_stopping_waits_a_moment_and_not_for_streams():
+    async with serving() as served:
+        streaming, stuck = await served.connect(), await served.connect()
+        streaming.send(wire.Events(id=2))
+        await until(lambda: any(each.in_flight for each in served.server.connections))
+        await asyncio.wait_for(served.server.stop(), 0.5)
+        assert (await streaming.rest(), await stuck.rest()) == ([], [])
 
 
-def test_stopping_leaves_the_path_to_whoever_bound_it(tmp_path_factory):
+async def test_stopping_leaves_the_path_to_whoever_bound_it():
     """From Python 3.13 on, asyncio would remove it; it may be the service manager's."""
-    import tempfile
-
-    async def body(path):
-        inherited = socket.socket(socket.AF_UNIX)
-        inherited.bind(path)
+    with tempfile.TemporaryDirectory(prefix="fg") as directory, socket.socket(socket.AF_UNIX) as inherited:
+        inherited.bind(path := f"{directory}/s.sock")
         inherited.listen()
         server = Server(ScriptedService(), Metrics())
         await server.start(inherited)
         await server.stop()
-
-    with tempfile.TemporaryDirectory(prefix="fg") as directory:
-        run(body(f"{directory}/s.sock"))
-        assert os.path.exists(f"{directory}/s.sock")
+        assert os.path.exists(path)

@@ -91,6 +91,7 @@ def test_manager_that_does_not_read_cannot_hold_the_daemon(manager):
         ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, None),
         ({"WATCHDOG_USEC": "0"}, None),
         ({"WATCHDOG_USEC": "soon"}, None),
+        ({"WATCHDOG_USEC": "9" * 20}, None),
         ({"WATCHDOG_USEC": "9" * 5000}, None),
     ],
 )

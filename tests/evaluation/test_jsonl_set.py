@@ -99,21 +99,23 @@ def test_a_set_that_would_measure_nonsense_is_refused_with_its_place(written, me
         loading.load(written(memories, queries))
 
 
-def test_evidence_in_another_repository_is_refused(written):
-    elsewhere = {**MEMORY, "id": "mem_2", "root": "kite"}
-
-    with pytest.raises(DatasetError, match="cannot see"):
-        loading.load(written([MEMORY, elsewhere], [{**QUERY, "evidence": ["mem_2"]}]))
-
-
-def test_a_directory_without_memories_is_no_set(tmp_path):
-    with pytest.raises(DatasetError, match=r"holds no memories\.jsonl"):
-        loading.load(tmp_path)
-
-
-def test_a_directory_without_queries_is_no_set(written):
-    with pytest.raises(DatasetError, match=r"queries\.jsonl cannot be read"):
-        loading.load(written(queries=None))
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({"memories": None}, r"holds no memories\.jsonl"),
+        ({"queries": None}, r"queries\.jsonl cannot be read"),
+        (
+            {
+                "memories": [MEMORY, {**MEMORY, "id": "mem_2", "root": "kite"}],
+                "queries": [{**QUERY, "evidence": ["mem_2"]}],
+            },
+            "cannot see",
+        ),
+    ],
+)
+def test_a_directory_that_lacks_a_file_or_asks_across_repositories_is_no_set(written, files, complaint):
+    with pytest.raises(DatasetError, match=complaint):
+        loading.load(written(**files))
 
 
 def test_off_topic_messages_of_another_file_are_read_line_by_line(tmp_path):

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.models.odd_answers import changed
 
 from forged.evaluation import loading, settings, stores, trial
 from forged.evaluation.scratch import NotStarted, daemon
@@ -74,11 +75,6 @@ def test_what_a_daemon_injects_is_scored(scratch, env):
         "paraphrase", "superseded", "task"
     })  # fmt: skip
     assert seen[-1] == ("asking", WORLD.questions, WORLD.questions)
-
-
-def test_off_topic_messages_that_bring_memories_are_counted_in_each_repository(scratch, env):
-    (found,) = outcomes(WORLD, Subject("builtin:lexical", "direct"), env=env)
-
     # "Silo doors are red." shares a word with a memory of the mill and none with the kite's.
     assert (found.off_topic.messages, found.off_topic.injected) == (6, 1)
     assert found.off_topic.rate == pytest.approx(1 / 6)

@@ -53,36 +53,48 @@ def test_repo_root_comes_before_the_user_root(tmp_path, home):
     assert roots == (Root(str(tmp_path), Scope.REPO), Root(str(home), Scope.USER))
 
 
-def test_workspace_below_a_repo_resolves_to_its_top(tmp_path, home):
-    make(tmp_path / ".git")
-
-    assert repo_top(make(tmp_path / "src" / "deep"), home) == str(tmp_path)
-
-
-def test_workspace_inside_the_git_directory_resolves_to_the_top(tmp_path, home):
-    assert repo_top(make(tmp_path / ".git" / "hooks"), home) == str(tmp_path)
-
-
-def test_nested_repo_is_its_own_root(tmp_path, home):
-    make(tmp_path / ".git")
-    make(tmp_path / "vendor" / ".git")
-
-    assert repo_top(tmp_path / "vendor", home) == str(tmp_path / "vendor")
+# Directories, the workspace among them, and the top that it is of.
+LAYOUTS = {
+    "below a repository": ((".git", "src/deep"), "src/deep", "."),
+    "inside the git directory": ((".git/hooks",), ".git/hooks", "."),
+    "a repository in another": ((".git", "vendor/.git"), "vendor", "vendor"),
+    "one of two of the same name": (("ann/project/.git", "bob/project/.git"), "bob/project", "bob/project"),
+    "a dotted path": (("project/.git",), "/project/./../project/", "project"),
+    "the nearest with .forge": ((".forge", "inner/.forge", "inner/src"), "inner/src", "inner"),
+    "git above a nearer .forge": ((".git", "src/.forge"), "src", "."),
+    "neither git nor .forge": (("plain",), "plain", "plain"),
+}
 
 
-def test_symlinked_and_dotted_paths_resolve_to_one_root(tmp_path, home):
+@pytest.mark.parametrize(("there", "workspace", "top"), LAYOUTS.values(), ids=LAYOUTS)
+def test_workspace_is_of_the_nearest_repository_else_of_the_nearest_forge(
+    tmp_path, home, there, workspace, top
+):
+    for path in there:
+        make(tmp_path / path)
+
+    assert repo_top(f"{tmp_path}/{workspace}", home) == str(tmp_path / top)
+
+
+def test_symlinked_workspace_is_of_the_same_root(tmp_path, home):
     make(tmp_path / "project" / ".git")
     (tmp_path / "alias").symlink_to("project")
 
     assert repo_top(tmp_path / "alias", home) == str(tmp_path / "project")
-    assert repo_top(f"{tmp_path}//project/./../project/", home) == str(tmp_path / "project")
 
 
-def test_same_name_elsewhere_is_another_root(tmp_path, home):
-    for owner in ("ann", "bob"):
-        make(tmp_path / owner / "project" / ".git")
+@pytest.mark.parametrize("below", [".", "..", "../..", ".forge", ".forge/memory", "/"])
+def test_home_above_and_the_user_root_see_the_user_scope_only(home, below):
+    make(home / ".forge" / "memory")
 
-    assert repo_top(tmp_path / "ann" / "project", home) != repo_top(tmp_path / "bob" / "project", home)
+    assert repo_top(home / below, home) is None
+
+
+@pytest.mark.parametrize(("marker", "top"), [(".forge/memory", "project"), (".git", None)])
+def test_neither_the_user_root_nor_a_repository_of_dotfiles_is_found_by_looking_upwards(home, marker, top):
+    make(home / marker)
+
+    assert repo_top(make(home / "project"), home) == (top and str(home / top))
 
 
 @pytest.mark.parametrize("relative", [False, True])
@@ -155,46 +167,6 @@ def test_fifo_named_git_neither_blocks_nor_counts(tmp_path, home):
     os.mkfifo(tmp_path / ".git")
 
     assert repo_top(make(tmp_path / "src"), home) == str(tmp_path / "src")
-
-
-def test_without_git_the_nearest_ancestor_with_forge_is_the_root(tmp_path, home):
-    make(tmp_path / ".forge")
-    make(tmp_path / "inner" / ".forge")
-
-    assert repo_top(make(tmp_path / "inner" / "src"), home) == str(tmp_path / "inner")
-
-
-def test_git_top_beats_a_nearer_forge_directory(tmp_path, home):
-    make(tmp_path / ".git")
-
-    assert repo_top(make(tmp_path / "src" / ".forge").parent, home) == str(tmp_path)
-
-
-def test_without_git_and_forge_the_workspace_itself_is_the_root(tmp_path, home):
-    assert repo_top(make(tmp_path / "plain"), home) == str(tmp_path / "plain")
-
-
-def test_user_root_is_not_found_by_looking_upwards(home):
-    make(home / ".forge" / "memory")
-
-    assert repo_top(make(home / "project"), home) == str(home / "project")
-
-
-@pytest.mark.parametrize("below", [".", "..", "../..", ".forge", ".forge/memory"])
-def test_home_above_and_the_user_root_see_the_user_scope_only(home, below):
-    make(home / ".forge" / "memory")
-
-    assert repo_top(home / below, home) is None
-
-
-def test_root_of_the_file_system_sees_the_user_scope_only(home):
-    assert repo_top("/", home) is None
-
-
-def test_repository_of_dotfiles_in_home_is_no_repo_root(home):
-    make(home / ".git")
-
-    assert repo_top(make(home / "project"), home) is None
 
 
 def test_worktree_of_the_dotfiles_is_no_repo_root(tmp_path, home):

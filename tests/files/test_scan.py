@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -141,7 +143,7 @@ def test_nothing_changed_gives_the_same_snapshot(look, directory):
     assert look(before) is before
 
 
-def test_only_changed_files_are_opened(look, directory):
+def test_only_changed_files_are_opened_and_the_others_stay_the_same_objects(look, directory):
     for name in ("a", "b"):
         put(directory, name)
     before = look()
@@ -151,20 +153,10 @@ def test_only_changed_files_are_opened(look, directory):
     listening = [opened]
     sys.addaudithook(lambda event, args: [heard.append(args[0]) for heard in listening if event == "open"])
 
-    look(before)
+    after = look(before)
     listening.clear()
 
     assert [name for name in opened if str(name).endswith(".md")] == ["b.md"]
-
-
-def test_memory_that_did_not_change_stays_the_same_object(look, directory):
-    put(directory, "a")
-    put(directory, "b")
-    before = look()
-    put(directory, "b", "new")
-
-    after = look(before)
-
     assert after.changed
     assert after.memories[0] is before.memories[0]
     assert after.memories[1].content == "new"
@@ -231,16 +223,20 @@ def test_directory_link_that_stays_inside_is_followed(tmp_path):
 
 
 @pytest.mark.parametrize("link", [".forge", ".forge/memory"])
-def test_directory_link_that_leads_out_is_refused_and_nothing_made(tmp_path, link):
+def test_directory_link_that_leads_out_is_a_problem_and_nothing_is_read_or_made(tmp_path, link):
     top, outside = tmp_path / "repo", tmp_path / "outside"
     (top / link).parent.mkdir(parents=True)
-    outside.mkdir()
-    (top / link).symlink_to(outside)
+    (outside / "memory").mkdir(parents=True)
+    put(outside / "memory", "a")
+    (top / link).symlink_to(outside / "memory" if link.endswith("memory") else outside)
 
+    snapshot = scan(Root(str(top), Scope.REPO))
     with pytest.raises(StoreError, match="leads out"):
-        open_folder(str(top), ".forge/memory", atomic.open_or_make)
+        open_folder(str(top), f"{link}/made", atomic.open_or_make)
 
-    assert os.listdir(outside) == []
+    assert snapshot.memories == ()
+    assert "leads out" in reasons(snapshot)["memory"]
+    assert [path.name for path in sorted(outside.rglob("*"))] == ["memory", "a.md"]
 
 
 def test_link_to_a_neighbour_whose_name_begins_alike_leads_out(tmp_path):
@@ -325,20 +321,6 @@ def test_longest_possible_name_is_read(look, directory):
     assert len(look().memories) == 1
 
 
-@pytest.mark.parametrize("link", [".forge", ".forge/memory"])
-def test_directory_that_leads_out_of_the_repo_is_a_problem(tmp_path, link):
-    outside = tmp_path / "outside/memory"
-    outside.mkdir(parents=True)
-    put(outside, "a")
-    (tmp_path / "repo" / link).parent.mkdir(parents=True)
-    (tmp_path / "repo" / link).symlink_to(outside if link.endswith("memory") else outside.parent)
-
-    snapshot = scan(Root(str(tmp_path / "repo"), Scope.REPO))
-
-    assert snapshot.memories == ()
-    assert "leads out" in reasons(snapshot)["memory"]
-
-
 def test_directory_that_turns_into_a_file_is_a_problem_and_the_other_is_read(look, directory):
     put(directory, "a")
     other = directory.parent / "memories"
@@ -353,6 +335,22 @@ def test_directory_that_turns_into_a_file_is_a_problem_and_the_other_is_read(loo
 
     assert [memory.id for memory in after.memories] == ["b"]
     assert list(reasons(after)) == ["memory"]
+
+
+def test_directory_that_cannot_be_listed_for_now_is_a_problem_and_nothing_is_lost(
+    look, directory, monkeypatch
+):
+    put(directory, "a")
+    before = look()
+    put(directory, "b")
+    broken_disk = OSError(errno.EIO, "Input/output error")
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "scandir", Mock(side_effect=broken_disk))
+        during = look(before)
+
+    assert bodies(during) == ["text"]
+    assert reasons(during) == {"memory": f"cannot be listed: {atomic.why(broken_disk)}"}
+    assert len(look(during).memories) == 2
 
 
 def test_problem_of_a_repaired_file_goes_away(look, directory):
@@ -409,11 +407,19 @@ def test_creation_then_folder_then_name_decide_between_equally_new_files(look, d
 # Files that are being saved.
 
 
-def test_half_written_file_keeps_its_last_good_memory(look, directory, clock):
+HALF = "---\nid: a\nver"
+
+
+@pytest.mark.parametrize(
+    ("saved", "age_s"),
+    [(HALF, QUIET_S + 0.1), ("", GRACE_S - 0.5)],
+    ids=["half written", "truncated"],
+)
+def test_file_that_is_being_saved_in_place_keeps_its_last_good_memory(look, directory, clock, saved, age_s):
     path = put(directory, "a", "whole")
     before = look()
-    path.write_text("---\nid: a\nver")
-    clock.set_age(path, QUIET_S + 0.1)
+    path.write_text(saved)
+    clock.set_age(path, age_s)
 
     during = look(before)
 
@@ -423,19 +429,10 @@ def test_half_written_file_keeps_its_last_good_memory(look, directory, clock):
     assert during.problems == ()
 
 
-def test_truncated_file_keeps_its_last_good_memory(look, directory, clock):
-    path = put(directory, "a", "whole")
-    before = look()
-    path.write_text("")
-    clock.set_age(path, GRACE_S - 0.5)
-
-    assert bodies(look(before)) == ["whole"]
-
-
 def test_file_that_stays_broken_is_a_problem(look, directory, clock):
     path = put(directory, "a", "whole")
     before = look()
-    path.write_text("---\nid: a\nver")
+    path.write_text(HALF)
     clock.set_age(path, QUIET_S)
     during = look(before)
     clock.set_age(path, GRACE_S + 0.1)
@@ -464,21 +461,15 @@ def test_first_half_of_a_text_is_not_taken_for_the_text(look, directory, clock):
     assert (bodies(after), after.unsettled) == (["new words"], False)
 
 
-def test_file_that_replaces_another_is_read_at_once(look, directory, clock):
+@pytest.mark.parametrize("name", ["a", "b"], ids=["in place of another", "new"])
+def test_file_that_is_renamed_into_place_is_read_at_once(look, directory, clock, name):
     put(directory, "a", "old")
     before = look()
-    clock.set_age(put(directory, "a", "new"), 0)
+    clock.set_age(put(directory, name, "new"), 0)
 
     after = look(before)
 
-    assert (bodies(after), after.unsettled) == (["new"], False)
-
-
-def test_new_file_is_read_at_once(look, directory, clock):
-    before = look()
-    clock.set_age(put(directory, "a"), 0)
-
-    assert bodies(look(before)) == ["text"]
+    assert (bodies(after)[-1], after.unsettled) == ("new", False)
 
 
 def test_file_dated_in_the_future_is_not_waited_for(look, directory):
@@ -530,18 +521,15 @@ def test_only_named_files_are_looked_at(look, directory):
     assert bodies(look(after)) == ["one more", "two more"]
 
 
-def test_named_file_that_did_not_change_gives_the_same_snapshot(look, directory):
-    path = put(directory, "a")
-    before = look()
-
-    assert look(before, files=frozenset({str(path)})) is before
-
-
-def test_first_scan_reads_everything_whatever_was_named(look, directory):
-    path = put(directory, "a")
+def test_named_files_do_not_narrow_a_first_scan_nor_make_a_new_snapshot_where_nothing_changed(
+    look, directory
+):
+    named = frozenset({str(put(directory, "a"))})
     put(directory, "b")
+    first = look(None, files=named)
 
-    assert len(look(None, files=frozenset({str(path)})).memories) == 2
+    assert len(first.memories) == 2
+    assert look(first, files=named) is first
 
 
 def test_directory_that_could_not_be_listed_before_is_read_whole(look, directory):

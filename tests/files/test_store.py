@@ -304,13 +304,14 @@ def test_file_that_is_gone_already_is_explained(store):
         store.erase(snapshot, {"mem_1"})
 
 
-def test_other_files_are_never_touched(store, top, trash):
+def test_other_files_are_never_touched_and_no_descriptor_stays_open(store, top, trash):
     directory = top / ".forge/memory"
     directory.mkdir(parents=True)
     theirs = {"note.txt": b"x", "broken.md": b"---\n", "by hand.md": b"text\r\n", ".hidden.md": b"y"}
     for name, data in theirs.items():
         (directory / name).write_bytes(data)
     ids = [new_id() for _ in range(20)]
+    open_before = os.listdir("/proc/self/fd")
 
     for id_ in ids:
         store.write(memory(id_))
@@ -319,6 +320,7 @@ def test_other_files_are_never_touched(store, top, trash):
     store.sweep_temps()
 
     assert {name: (directory / name).read_bytes() for name in os.listdir(directory)} == theirs
+    assert len(os.listdir("/proc/self/fd")) == len(open_before)
 
 
 def test_old_temporary_files_are_swept_and_a_missing_directory_is_fine(store, top):

@@ -76,6 +76,13 @@ def root(tmp_path: Path) -> Root:
     return root
 
 
+@pytest.fixture
+def other(tmp_path: Path) -> Root:
+    other = Root(str(tmp_path / "other"), Scope.REPO)
+    os.makedirs(other.directories[0])
+    return other
+
+
 def save(root: Root, name: str = "mem_1.md", directory: int = 0) -> None:
     """Write as forged does: a temporary file beside it, then the final name."""
     final = os.path.join(root.directories[directory], name)
@@ -112,41 +119,32 @@ def nothing_of_another_test() -> None:
     eventually(lambda: closing_threads() == 0)
 
 
-def test_changed_files_are_named(root):
-    async def flow():
-        async with watching(root) as (_, heard):
-            await heard.after(lambda: save(root), root)
+async def test_changed_files_are_named(root):
+    async with watching(root) as (_, heard):
+        await heard.after(lambda: save(root), root)
 
-            assert heard.files[root.top] == {os.path.join(root.directories[0], "mem_1.md")}
-
-    asyncio.run(flow())
+        assert heard.files[root.top] == {os.path.join(root.directories[0], "mem_1.md")}
 
 
-def test_no_file_is_named_when_a_directory_comes(root):
-    async def flow():
-        async with watching(root) as (_, heard):
-            await heard.after(lambda: os.mkdir(root.directories[1]), root)
+async def test_no_file_is_named_when_a_directory_comes(root):
+    async with watching(root) as (_, heard):
+        await heard.after(lambda: os.mkdir(root.directories[1]), root)
 
-            assert heard.files[root.top] == frozenset()
-
-    asyncio.run(flow())
+        assert heard.files[root.top] == frozenset()
 
 
-def test_root_is_reported_once_its_watches_stand(root):
-    async def flow():
-        seen: list[int] = []
-        heard = Heard()
-        heard.on_report = lambda _: seen.append(kernel_watches())
-        watcher = Watcher(heard)
-        watcher.set_roots([root])
-        running = asyncio.create_task(watcher.run())
-        await heard.until(lambda: bool(seen))
-        running.cancel()
-        await asyncio.wait([running])
+async def test_root_is_reported_once_its_watches_stand(root):
+    seen: list[int] = []
+    heard = Heard()
+    heard.on_report = lambda _: seen.append(kernel_watches())
+    watcher = Watcher(heard)
+    watcher.set_roots([root])
+    running = asyncio.create_task(watcher.run())
+    await heard.until(lambda: bool(seen))
+    running.cancel()
+    await asyncio.wait([running])
 
-        assert seen == [3]  # memory, .forge and the top; memories is not there
-
-    asyncio.run(flow())
+    assert seen == [3]  # memory, .forge and the top; memories is not there
 
 
 @pytest.mark.parametrize(
@@ -163,91 +161,70 @@ def test_root_is_reported_once_its_watches_stand(root):
     ids=["create", "write", "rename", "move out", "remove", "link", "mode"],
 )
 @pytest.mark.parametrize("directory", [0, 1])
-def test_change_of_a_memory_file_is_reported(root, change, directory):
+async def test_change_of_a_memory_file_is_reported(root, change, directory):
     path = Path(root.directories[directory], "mem_1.md")
     path.parent.mkdir(exist_ok=True)
     path.write_text("x")
-
-    async def flow():
-        async with watching(root) as (_, heard):
-            await heard.after(lambda: change(path), root)
-
-    asyncio.run(flow())
+    async with watching(root) as (_, heard):
+        await heard.after(lambda: change(path), root)
 
 
-def test_first_change_after_a_quiet_time_is_reported(root):
-    async def flow():
-        async with watching(root) as (watcher, heard):
-            watcher.used_at = long_ago = time.monotonic() - 3600
-            await heard.after(lambda: save(root), root)
+async def test_first_change_after_a_quiet_time_is_reported(root):
+    async with watching(root) as (watcher, heard):
+        watcher.used_at = long_ago = time.monotonic() - 3600
+        await heard.after(lambda: save(root), root)
 
-            assert watcher.used_at > long_ago + 3500
-
-    asyncio.run(flow())
+        assert watcher.used_at > long_ago + 3500
 
 
 @pytest.mark.parametrize("name", [".hidden.md", "mem_1.md.swp", "notes.txt", "mem_1.md~", "4913"])
-def test_other_files_are_not_reported(root, name):
-    async def flow():
-        async with watching(root) as (_, heard):
-            before = heard.counts[root.top]
-            os.mknod(os.path.join(root.directories[0], name))
-            os.mknod(os.path.join(root.top, "README.md"))
-            await heard.after(lambda: save(root), root)
+async def test_other_files_are_not_reported(root, name):
+    async with watching(root) as (_, heard):
+        before = heard.counts[root.top]
+        os.mknod(os.path.join(root.directories[0], name))
+        os.mknod(os.path.join(root.top, "README.md"))
+        await heard.after(lambda: save(root), root)
 
-            assert heard.counts[root.top] == before + 1
-
-    asyncio.run(flow())
+        assert heard.counts[root.top] == before + 1
 
 
-def test_change_is_reported_for_its_own_root_only(root, tmp_path):
-    async def flow():
-        other = Root(str(tmp_path / "other"), Scope.REPO)
-        os.makedirs(other.directories[0])
-        async with watching(root, other) as (_, heard):
-            before = heard.counts[other.top]
-            await heard.after(lambda: save(root), root)
+async def test_change_is_reported_for_its_own_root_only(root, other):
+    async with watching(root, other) as (_, heard):
+        before = heard.counts[other.top]
+        await heard.after(lambda: save(root), root)
 
-            assert heard.counts[other.top] == before
-
-    asyncio.run(flow())
+        assert heard.counts[other.top] == before
 
 
 @pytest.mark.parametrize("present", ["", "project", "project/.forge", "project/.forge/memory"])
-def test_memory_is_reported_wherever_the_missing_directories_began(tmp_path, present):
-    async def flow():
-        root = Root(str(tmp_path / "project"), Scope.REPO)
-        (tmp_path / present).mkdir(parents=True, exist_ok=True)
-        async with watching(root) as (watcher, heard):
-            os.makedirs(root.directories[0], exist_ok=True)
-            if present != "project/.forge/memory":
-                await heard.until(lambda: len(watcher.watched) == 3)
-            await heard.after(lambda: save(root), root)
-
-    asyncio.run(flow())
+async def test_memory_is_reported_wherever_the_missing_directories_began(tmp_path, present):
+    root = Root(str(tmp_path / "project"), Scope.REPO)
+    (tmp_path / present).mkdir(parents=True, exist_ok=True)
+    async with watching(root) as (watcher, heard):
+        os.makedirs(root.directories[0], exist_ok=True)
+        if present != "project/.forge/memory":
+            await heard.until(lambda: len(watcher.watched) == 3)
+        await heard.after(lambda: save(root), root)
 
 
 @pytest.mark.parametrize("level", [0, 1, 2], ids=["memory", ".forge", "top"])
 @pytest.mark.parametrize("how", ["remove", "move away and back", "swap"])
-def test_directory_that_came_back_is_watched_again(root, level, how):
-    async def flow():
-        directory = [Path(root.directories[0]), Path(root.top, ".forge"), Path(root.top)][level]
-        aside = directory.with_name("aside")
-        async with watching(root) as (_, heard):
-            for _ in range(3):
-                if how == "remove":
-                    await heard.after(lambda: shutil.rmtree(directory), root)
-                    await heard.after(lambda: os.makedirs(root.directories[0]), root)
-                elif how == "move away and back":
-                    await heard.after(lambda: directory.rename(aside), root)
-                    await heard.after(lambda: aside.rename(directory), root)
-                else:
-                    shutil.copytree(directory, aside)
-                    await heard.after(lambda: exchange(directory, aside), root)
-                await heard.until(lambda: stands(root))
-                await heard.after(lambda: save(root), root)
-
-    asyncio.run(flow())
+async def test_directory_that_came_back_is_watched_again(root, level, how):
+    directory = [Path(root.directories[0]), Path(root.top, ".forge"), Path(root.top)][level]
+    aside = directory.with_name("aside")
+    async with watching(root) as (_, heard):
+        for _ in range(3):
+            if how == "remove":
+                await heard.after(lambda: shutil.rmtree(directory), root)
+                await heard.after(lambda: os.makedirs(root.directories[0]), root)
+            elif how == "move away and back":
+                await heard.after(lambda: directory.rename(aside), root)
+                await heard.after(lambda: aside.rename(directory), root)
+            else:
+                shutil.copytree(directory, aside)
+                await heard.after(lambda: exchange(directory, aside), root)
+            await heard.until(lambda: stands(root))
+            await heard.after(lambda: save(root), root)
 
 
 def exchange(directory: Path, aside: Path) -> None:
@@ -273,23 +250,20 @@ def watched_inodes() -> str:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed: checkout NOT checked")
-def test_git_checkout_away_and_back_leaves_no_blindness(root):
-    async def flow():
-        git(root, "init", "-q")
-        git(root, "commit", "-q", "--allow-empty", "-m", "bare")
-        git(root, "branch", "bare")
-        save(root)
-        git(root, "add", ".")
-        git(root, "commit", "-q", "-m", "memories")
-        git(root, "branch", "full")
-        async with watching(root) as (_, heard):
-            for _ in range(3):
-                await heard.after(lambda: git(root, "checkout", "-q", "bare"), root)
-                await heard.after(lambda: git(root, "checkout", "-q", "full"), root)
-            await heard.until(lambda: stands(root))
-            await heard.after(lambda: save(root, "mem_2.md"), root)
-
-    asyncio.run(flow())
+async def test_git_checkout_away_and_back_leaves_no_blindness(root):
+    git(root, "init", "-q")
+    git(root, "commit", "-q", "--allow-empty", "-m", "bare")
+    git(root, "branch", "bare")
+    save(root)
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "memories")
+    git(root, "branch", "full")
+    async with watching(root) as (_, heard):
+        for _ in range(3):
+            await heard.after(lambda: git(root, "checkout", "-q", "bare"), root)
+            await heard.after(lambda: git(root, "checkout", "-q", "full"), root)
+        await heard.until(lambda: stands(root))
+        await heard.after(lambda: save(root, "mem_2.md"), root)
 
 
 def git(root: Root, *arguments: str) -> None:
@@ -297,128 +271,96 @@ def git(root: Root, *arguments: str) -> None:
     subprocess.run(["git", *identity, *arguments], cwd=root.top, check=True, capture_output=True)
 
 
-def test_renamed_ancestor_is_noticed_without_an_event(tmp_path):
-    async def flow():
-        root = Root(str(tmp_path / "outer" / "project"), Scope.REPO)
-        os.makedirs(root.directories[0])
-        async with watching(root) as (watcher, heard):
-            await heard.after((tmp_path / "outer").rename(tmp_path / "gone").exists, root)
+async def test_renamed_ancestor_is_noticed_without_an_event(tmp_path):
+    root = Root(str(tmp_path / "outer" / "project"), Scope.REPO)
+    os.makedirs(root.directories[0])
+    async with watching(root) as (watcher, heard):
+        await heard.after((tmp_path / "outer").rename(tmp_path / "gone").exists, root)
 
-            assert len(watcher.watched) == 1
-
-    asyncio.run(flow())
+        assert len(watcher.watched) == 1
 
 
-def test_root_costs_four_watches_however_many_directories_its_repo_has(root):
+async def test_root_costs_four_watches_however_many_directories_its_repo_has(root):
     os.makedirs(root.directories[1])
     for number in range(500):
         Path(root.top, f"package_{number}").mkdir()
         Path(root.directories[0], f"below_{number}").mkdir()
-
-    async def flow():
-        async with watching(root) as (watcher, _):
-            assert kernel_watches() == len(watcher.watched) == watcher.watch_count_of(root.top) == 4
-
-    asyncio.run(flow())
+    async with watching(root) as (watcher, _):
+        assert kernel_watches() == len(watcher.watched) == watcher.watch_count_of(root.top) == 4
 
 
-def test_watched_roots_change_while_running(root, tmp_path):
-    async def flow():
-        other = Root(str(tmp_path / "other"), Scope.REPO)
-        os.makedirs(other.directories[0])
-        async with watching(root) as (watcher, heard):
-            await heard.after(lambda: watcher.set_roots([root, other]), other)
-            await until(lambda: kernel_watches() == len(watcher.watched) == 6)
-            await heard.after(lambda: save(other), other)
+async def test_watched_roots_change_while_running(root, other):
+    async with watching(root) as (watcher, heard):
+        await heard.after(lambda: watcher.set_roots([root, other]), other)
+        await until(lambda: kernel_watches() == len(watcher.watched) == 6)
+        await heard.after(lambda: save(other), other)
 
-            await heard.after(lambda: watcher.set_roots([other]), other)
-            await until(lambda: kernel_watches() == len(watcher.watched) == 3)
-            assert watcher.watch_count_of(root.top) == 0
-
-    asyncio.run(flow())
+        await heard.after(lambda: watcher.set_roots([other]), other)
+        await until(lambda: kernel_watches() == len(watcher.watched) == 3)
+        assert watcher.watch_count_of(root.top) == 0
 
 
-def test_same_roots_again_disturb_nothing(root):
-    async def flow():
-        async with watching(root) as (watcher, heard):
-            before = heard.counts[root.top]
-            watcher.set_roots([root, root])
-            await heard.after(lambda: save(root), root)
+async def test_same_roots_again_disturb_nothing(root):
+    async with watching(root) as (watcher, heard):
+        before = heard.counts[root.top]
+        watcher.set_roots([root, root])
+        await heard.after(lambda: save(root), root)
 
-            assert heard.counts[root.top] == before + 1
-
-    asyncio.run(flow())
+        assert heard.counts[root.top] == before + 1
 
 
-def test_file_name_that_is_not_text_does_not_end_watching(root, caplog):
-    async def flow():
-        async with watching(root) as (watcher, heard):
-            name = os.fsencode(root.directories[0]) + b"/\xff\xfe.md"
-            await heard.after(lambda: os.close(os.open(name, os.O_CREAT)), root, times=2)
+async def test_file_name_that_is_not_text_does_not_end_watching(root, caplog):
+    async with watching(root) as (watcher, heard):
+        name = os.fsencode(root.directories[0]) + b"/\xff\xfe.md"
+        await heard.after(lambda: os.close(os.open(name, os.O_CREAT)), root, times=2)
 
-            assert watcher.state == "inotify"
-            await heard.after(lambda: save(root), root)
-
-    asyncio.run(flow())
+        assert watcher.state == "inotify"
+        await heard.after(lambda: save(root), root)
     assert caplog.text.count("restarting: Unable to decode path") == 1
 
 
-def test_limit_of_watches_means_polling_until_it_is_lifted(root):
-    async def flow():
-        heard = Heard()
-        watcher = Watcher(heard)
-        watcher.set_roots([root])
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        lowest = os.open("/dev/null", os.O_RDONLY)
-        os.close(lowest)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))  # no descriptor is left for inotify
-        running = asyncio.create_task(watcher.run())
-        try:
-            await heard.until(lambda: heard.counts[root.top] == 2)
-            state = watcher.state
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        await heard.until(lambda: watcher.state == "inotify")
+async def test_limit_of_watches_means_polling_until_it_is_lifted(root):
+    heard = Heard()
+    watcher = Watcher(heard)
+    watcher.set_roots([root])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open("/dev/null", os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))  # no descriptor is left for inotify
+    running = asyncio.create_task(watcher.run())
+    try:
+        await heard.until(lambda: heard.counts[root.top] == 2)
+        state = watcher.state
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    await heard.until(lambda: watcher.state == "inotify")
+    await heard.after(lambda: save(root), root)
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert state.startswith("polling: ")
+    assert "Too many open files" in state
+    assert watcher.state == "stopped"
+
+
+async def test_directory_that_cannot_be_read_blinds_no_other_root(root, other):
+    if os.geteuid() == 0:
+        pytest.skip("root reads everything: NOT checked")
+    os.chmod(other.directories[0], 0)
+    async with watching(root, other) as (watcher, heard):
+        assert len(watcher.watched) == 5
         await heard.after(lambda: save(root), root)
-        running.cancel()
-        await asyncio.wait([running])
-
-        assert state.startswith("polling: ")
-        assert "Too many open files" in state
-        assert watcher.state == "stopped"
-
-    asyncio.run(flow())
 
 
-def test_directory_that_cannot_be_read_blinds_no_other_root(root, tmp_path):
-    async def flow():
-        if os.geteuid() == 0:
-            pytest.skip("root reads everything: NOT checked")
-        other = Root(str(tmp_path / "other"), Scope.REPO)
-        os.makedirs(other.directories[0])
-        os.chmod(other.directories[0], 0)
-        async with watching(root, other) as (watcher, heard):
-            assert len(watcher.watched) == 5
-            await heard.after(lambda: save(root), root)
+async def test_first_root_may_come_after_the_start(root):
+    async with watching() as (watcher, heard):
+        await heard.after(lambda: watcher.set_roots([root]), root)
 
-    asyncio.run(flow())
+        assert len(watcher.watched) == 3
 
 
-def test_first_root_may_come_after_the_start(root):
-    async def flow():
-        async with watching() as (watcher, heard):
-            await heard.after(lambda: watcher.set_roots([root]), root)
-
-            assert len(watcher.watched) == 3
-
-    asyncio.run(flow())
-
-
-def test_cancelling_leaves_no_watch_behind(root):
-    async def flow():
-        async with watching(root) as (watcher, _):
-            watcher.used_at = time.monotonic() - 3600  # the longest pause between two looks
-
-    asyncio.run(flow())
+async def test_cancelling_leaves_no_watch_behind(root):
+    async with watching(root) as (watcher, _):
+        watcher.used_at = time.monotonic() - 3600  # the longest pause between two looks
 
     eventually(lambda: kernel_watches() == 0)

@@ -17,7 +17,7 @@ from tests.support.daemon import DaemonProcess, configuration, processes_with, r
 from tests.support.provider import Answer, ScriptedProvider
 
 _AGENT = Path(__file__).parent / "agents" / "remembering.py"
-_STOP_S = 5.0
+_STOP_S = 4.0  # sooner than the daemon ends itself the hard way
 _SUPERSEDING = """
 import sys
 from forged_client import Client

@@ -40,16 +40,17 @@ def test_candidates_that_nothing_is_near_keep_their_scores(rows):
     np.testing.assert_allclose(rerank([3, 1, -2], rows), [3, 1, -2], rtol=1e-6)
 
 
-def test_a_candidate_beside_a_good_one_passes_one_that_stands_alone():
-    good, beside, alone = [1, 0, 0], [0.8, 0.6, 0], [0, 0, 1]
-
-    assert order(rerank([2, 1.0, 1.1], [good, beside, alone])) == [0, 1, 2]
-
-
-def test_a_candidate_beside_poor_ones_falls_behind_one_that_stands_alone():
-    poor, alone = [1, 0], [0, 1]
-
-    assert order(rerank([1.1, -1, -1, 1.0], [poor, poor, poor, alone])) == [3, 0, 1, 2]
+@pytest.mark.parametrize(
+    ("scores", "rows", "expected"),
+    [
+        ([2, 1.0, 1.1], [[1, 0, 0], [0.8, 0.6, 0], [0, 0, 1]], [0, 1, 2]),
+        ([1.1, -1, -1, 1.0], [[1, 0], [1, 0], [1, 0], [0, 1]], [3, 0, 1, 2]),
+    ],
+    ids=["beside a good one", "beside poor ones"],
+)
+def test_a_candidate_beside_a_good_one_passes_one_that_stands_alone(scores, rows, expected):
+    """And one beside poor ones falls behind it."""
+    assert order(rerank(scores, rows)) == expected
 
 
 def test_the_nearer_neighbour_counts_the_more():

@@ -5,6 +5,7 @@ The oracles are naive on purpose: chains by merging sets until nothing moves, ho
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,15 +33,6 @@ def test_without_supersedes_everybody_is_a_head():
     assert NO_CHAINS.chain("a") == ("a",)
 
 
-def test_a_chain_is_its_members_oldest_first_and_the_newest_is_the_head():
-    chains = link(versions(("v1", None), ("v2", "v1"), ("v3", "v2")))
-
-    assert {chains.head(name) for name in ("v1", "v2", "v3")} == {"v3"}
-    assert chains.chain("v2") == ("v1", "v2", "v3")
-    assert [chains.is_head(name) for name in ("v1", "v2", "v3")] == [False, False, True]
-    assert chains.flags == {}
-
-
 def test_the_head_of_a_fork_is_the_greatest_version_then_the_newest_then_the_last_id():
     root = memory("r", "x")
     sides = [
@@ -56,25 +48,23 @@ def test_the_head_of_a_fork_is_the_greatest_version_then_the_newest_then_the_las
     assert chains.flags == {"c": ("fork",)}
 
 
-def test_two_that_supersede_each_other_are_one_chain_with_one_head():
-    chains = link(versions(("a", "b"), ("b", "a")))
+@pytest.mark.parametrize(
+    ("pairs", "chain", "flags"),
+    [
+        ([("v1", None), ("v2", "v1"), ("v3", "v2")], ("v1", "v2", "v3"), ()),
+        ([("a", "b"), ("b", "a")], ("a", "b"), ("cycle",)),
+        ([("a", "a")], ("a",), ("cycle",)),
+        ([("v2", "gone"), ("v3", "v2")], ("v2", "v3"), ("missing:gone",)),
+    ],
+    ids=["in order", "of each other", "of itself", "of nothing"],
+)
+def test_a_chain_is_its_members_oldest_first_and_the_newest_is_the_head(pairs, chain, flags):
+    chains = link(versions(*pairs))
 
-    assert chains.chain("a") == ("a", "b")
-    assert chains.head("a") == chains.head("b") == "b"
-    assert chains.flags == {"b": ("cycle",)}
-
-
-def test_one_that_supersedes_itself_is_its_own_head():
-    chains = link(versions(("a", "a")))
-
-    assert (chains.head("a"), chains.chain("a"), chains.flags) == ("a", ("a",), {"a": ("cycle",)})
-
-
-def test_a_link_into_nothing_is_named_and_the_rest_of_the_chain_stays():
-    chains = link(versions(("v2", "gone"), ("v3", "v2")))
-
-    assert chains.chain("v3") == ("v2", "v3")
-    assert chains.flags == {"v3": ("missing:gone",)}
+    for name in chain:
+        assert (chains.head(name), chains.chain(name)) == (chain[-1], chain)
+        assert chains.is_head(name) == (name == chain[-1])
+    assert chains.flags == ({chain[-1]: flags} if flags else {})
 
 
 def test_versions_whose_common_root_is_gone_are_still_one_chain():
@@ -169,13 +159,8 @@ def test_hops_go_step_by_step_and_end_at_the_depth():
     assert found == [[], ["b"], ["b", "c"], ["b", "c", "d"]]
 
 
-def test_a_cycle_gives_each_memory_once():
-    edges = {"a": ["b"], "b": ["a"]}
-
-    assert hops(["a"], lambda i: edges[i], depth=3, limit=9) == ["b"]
-
-
-def test_what_search_found_is_no_hop():
+def test_a_cycle_gives_each_memory_once_and_what_search_found_is_no_hop():
+    assert hops(["a"], {"a": ["b"], "b": ["a"]}.get, depth=3, limit=9) == ["b"]
     assert hops(["a", "b"], lambda i: ["a", "b", "c"], depth=1, limit=9) == ["c"]
 
 

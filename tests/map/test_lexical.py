@@ -40,6 +40,12 @@ WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "config", "config
 DOCS = st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), max_size=12)
 
 
+def assert_same(leg, other):
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(leg, name), getattr(other, name), err_msg=name)
+        assert getattr(leg, name).dtype == getattr(other, name).dtype
+
+
 @st.composite
 def edits(draw):
     """Old texts by id, and new ones: some removed, some changed, some added."""
@@ -66,10 +72,7 @@ def test_spliced_leg_equals_one_built_from_scratch(edit):
         size=len(new),
     )
 
-    built = leg_of(*(new[i] for i in new_ids))
-    for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(spliced, name), getattr(built, name), err_msg=name)
-        assert getattr(spliced, name).dtype == getattr(built, name).dtype
+    assert_same(spliced, leg_of(*(new[i] for i in new_ids)))
 
 
 @pytest.mark.parametrize(
@@ -93,10 +96,7 @@ def test_an_edit_of_a_few_among_many_equals_a_leg_built_from_scratch(gone, new_a
         size=size,
     )
 
-    built = LexicalLeg.build([after[row] for row in range(size)])
-    for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(spliced, name), getattr(built, name), err_msg=name)
-        assert getattr(spliced, name).dtype == getattr(built, name).dtype
+    assert_same(spliced, LexicalLeg.build([after[row] for row in range(size)]))
 
 
 def test_splice_leaves_the_old_leg_alone():

@@ -14,7 +14,7 @@ from weakref import ref
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from forged.config.known_models import DEFAULT_MIN_SCORE
@@ -40,6 +40,7 @@ FACTS = (
     "数据库迁移脚本放在 db/migrations 目录下。",
     "The billing service retries webhooks with exponential backoff.",
 )
+SUBJECTS = "quokka zeppelin marzipan obelisk turbine lichen sextant gargoyle tundra"
 NOISE = (
     "ok, next",
     "never mind",
@@ -53,6 +54,7 @@ NOISE = (
     "thanks!",
     "?!",
 )
+WORDLESS = ("", "   ", "!!!", "the", "🙂", "\0")
 NEEDED = relevance.threshold(DEFAULT_MIN_SCORE)
 
 
@@ -75,17 +77,7 @@ def baseline():
 
 def store(count):
     """So many memories; the first are FACTS, the others say little and share few words with anything."""
-    words = [
-        "quokka",
-        "zeppelin",
-        "marzipan",
-        "obelisk",
-        "turbine",
-        "lichen",
-        "sextant",
-        "gargoyle",
-        "tundra",
-    ]
+    words = SUBJECTS.split()
     others = [
         f"{words[n % 9].title()} number {n + 100} is beside {words[(n // 9 + n + 1) % 9]} of {n + 300}."
         for n in range(count)
@@ -125,19 +117,12 @@ def log_odds(legs, text):
 # --- the threshold ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("off", [0.0, -0.0, -0.5, -1.0])
-def test_nothing_is_held_back_at_zero_and_below(off):
-    assert relevance.threshold(off) == -math.inf
-
-
 def test_the_threshold_is_the_deviation_that_this_share_of_a_normal_distribution_stays_below():
     assert relevance.threshold(0.95) == pytest.approx(1.645, abs=1e-3)
     assert relevance.threshold(0.5) == pytest.approx(0)
     assert math.isfinite(relevance.threshold(1e-300))
-
-
-def test_even_all_unrelated_messages_leave_a_finite_threshold():
-    assert 5 < relevance.threshold(1.0) < math.inf
+    assert 5 < relevance.threshold(1.0) < math.inf, "even if all messages are to be held back"
+    assert {relevance.threshold(off) for off in (0.0, -0.0, -0.5, -1.0)} == {-math.inf}
 
 
 @given(st.floats(1e-6, 1), st.floats(1e-6, 1))
@@ -182,16 +167,10 @@ def test_an_everyday_word_proves_less_than_a_distinctive_one(count):
 
 
 @pytest.mark.parametrize("count", [1, 5, 30])
-@pytest.mark.parametrize("message", NOISE)
+@pytest.mark.parametrize("message", [*NOISE, *WORDLESS])
 def test_noise_of_a_session_passes_nowhere(count, message):
     assert by_words(message, vector_map(store(count))) < NEEDED
-
-
-@pytest.mark.parametrize("count", [1, 30])
-@pytest.mark.parametrize("message", ["", "   ", "!!!", "the", "🙂", "\0"])
-def test_a_message_without_a_word_passes_nowhere(count, message):
-    assert not len(terms(message))
-    assert by_words(message, vector_map(store(count))) < NEEDED
+    assert message not in WORDLESS or not len(terms(message))
 
 
 def test_rare_words_are_heard_in_a_long_pasted_log():
@@ -251,18 +230,18 @@ DOCS = st.lists(
 )
 
 
+LONG = " ".join(["production frozen", *(f"strange{n}" for n in range(40))])
+
+
 @settings(deadline=None, max_examples=40)
-@given(DOCS, st.lists(st.sampled_from(["quokka", "running", "file", "迁移", "the", "unheard", "server"])))
-def test_log_odds_are_those_of_a_naive_computation(docs, words):
-    leg = LexicalLeg.build([terms(doc) for doc in docs])
-    text = " ".join(words)
-
-    assert log_odds([leg], text) == pytest.approx(naive_odds(docs, text), abs=1e-6)
-
-
-def test_log_odds_of_a_long_message_are_those_of_a_naive_computation():
-    docs = [*FACTS, "quokka"]
-    text = " ".join(["production frozen", *(f"strange{n}" for n in range(40))])
+@given(
+    DOCS,
+    st.lists(st.sampled_from(["quokka", "running", "file", "迁移", "the", "unheard", "server"])).map(
+        " ".join
+    ),
+)
+@example([*FACTS, "quokka"], LONG)
+def test_log_odds_are_those_of_a_naive_computation(docs, text):
     leg = LexicalLeg.build([terms(doc) for doc in docs])
 
     assert log_odds([leg], text) == pytest.approx(naive_odds(docs, text), abs=1e-6)
@@ -326,42 +305,41 @@ def test_words_of_several_queries_are_judged_by_their_mean():
     assert both(beside) < both(related, beside) < both(related)
 
 
-def test_vectors_of_several_queries_are_judged_by_their_mean(baseline):
-    one, queries = dense_map(cone(2, 20, towards=1)), cone(3, 4)
-
-    alone = [by_vectors([one], query[np.newaxis], baseline) for query in queries]
-
-    assert by_vectors([one], queries, baseline) == pytest.approx(np.mean(alone), abs=1e-4)
-
-
 # --- vectors ------------------------------------------------------------------------------------------
 
 
-def test_vectors_and_words_of_several_queries_are_judged_by_their_mean(baseline):
+@pytest.mark.parametrize("words", [True, False])
+def test_vectors_and_words_of_several_queries_are_judged_by_their_mean(baseline, words):
     one = vector_map(store(5), {f"m{n:03}": row for n, row in enumerate(cone(2, 5))})
     queries, texts = cone(3, 3), ["Postgres for integration tests", "ok, next", "billing webhooks"]
 
     alone = [
-        by_vectors([one], queries[n : n + 1], baseline, words=True, texts=texts[n : n + 1]) for n in range(3)
+        by_vectors([one], query[np.newaxis], baseline, words=words, texts=[text])
+        for query, text in zip(queries, texts, strict=True)
     ]
 
-    assert max(alone) > min(alone) + 0.5
-    assert by_vectors([one], queries, baseline, words=True, texts=texts) == pytest.approx(
-        np.mean(alone), abs=1e-5
-    )
+    assert not words or max(alone) > min(alone) + 0.5
+    together = by_vectors([one], queries, baseline, words=words, texts=texts)
+    assert together == pytest.approx(np.mean(alone), abs=1e-4)
+
+
+def prepared(vectors, middle, baseline):
+    """As vectors are compared, in double precision."""
+    rest = np.asarray(vectors, np.float64) - middle
+    rest -= rest @ baseline.dropped_axes.T @ baseline.dropped_axes
+    return rest / np.linalg.norm(rest, axis=1, keepdims=True)
+
+
+def cosines(queries, rows, baseline):
+    asked = prepared(queries, baseline.query_mean, baseline)
+    return asked @ prepared(rows, baseline.passage_mean, baseline).T
 
 
 def test_evidence_is_deviations_above_what_everyday_messages_reach(baseline):
     rows, queries = cone(4, 90, towards=1), cone(5, 3)
 
-    def prepared(vectors, middle):
-        rest = np.asarray(vectors, np.float64) - middle
-        rest -= rest @ baseline.dropped_axes.T @ baseline.dropped_axes
-        return rest / np.linalg.norm(rest, axis=1, keepdims=True)
-
-    notes = prepared(rows, baseline.passage_mean)
-    usual = (prepared(cone(0, 48), baseline.query_mean) @ notes.T).max(axis=1)
-    heights = ((prepared(queries, baseline.query_mean) @ notes.T).max(axis=1) - usual.mean()) / usual.std()
+    usual = cosines(cone(0, 48), rows, baseline).max(axis=1)
+    heights = (cosines(queries, rows, baseline).max(axis=1) - usual.mean()) / usual.std()
 
     assert by_vectors([dense_map(rows)], queries, baseline) == pytest.approx(heights.mean(), abs=1e-3)
 
@@ -370,9 +348,8 @@ def test_evidence_is_deviations_above_what_everyday_messages_reach(baseline):
 def test_a_near_row_passes_and_a_far_one_does_not_whatever_the_size(baseline, count):
     rows, asked = cone(6, count, towards=1), cone(7, 1)
     one = dense_map(rows)
-    own = rows[0] - baseline.passage_mean + baseline.query_mean  # what row 0 says, said as a query
 
-    assert by_vectors([one], unit(own)[np.newaxis], baseline) >= NEEDED
+    assert by_vectors([one], own(rows[:1], baseline), baseline) >= NEEDED
     assert by_vectors([one], asked, baseline) < NEEDED
 
 
@@ -399,14 +376,35 @@ def test_words_add_to_vectors_and_never_take_away(baseline):
     assert quoted - alone <= 0.15 * 12 + 1e-6
 
 
-def test_without_a_yardstick_the_words_decide_and_without_words_everything_passes(baseline):
-    one, query, text = dense_map(cone(12, 3)), cone(13, 1), "heard of nowhere"
-    other = Baseline.of("another model", cone(0, 48), cone(1, 48))
+ODD = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
+STRANGE = Baseline.of("another model", cone(0, 48), cone(1, 48))
 
-    for strange in (None, other):
-        assert by_vectors([one], query, strange) == relevance.UNGATED
-        found = by_vectors([one], query, strange, words=True, texts=[text])
-        assert found == pytest.approx(by_words(text, one))
+
+@pytest.mark.parametrize("strange", [None, STRANGE, "one"], ids=["none", "of another model", "its own"])
+@pytest.mark.parametrize("text", ["heard of nowhere", "is production frozen"])
+def test_without_a_yardstick_the_words_decide(baseline, strange, text):
+    bare, blank = vector_map(store(5)), dense_map(np.zeros((3, DIMENSION)), "z")
+    incomparable = [[bare], [bare, blank], [ODD]] if strange == "one" else [[dense_map(cone(12, 3))]]
+    known = baseline if strange == "one" else strange
+
+    for maps in incomparable:
+        found = by_vectors(maps, cone(15, 1), known, words=True, texts=[text])
+        assert found == pytest.approx(by_words(text, *maps))
+
+
+def test_without_a_yardstick_and_without_words_everything_passes(baseline):
+    """Vectors of a few numbers are no language model's; a baseline of another dimension is no yardstick."""
+    one, bare, few = dense_map(cone(12, 3)), vector_map(store(3)), np.array([[1.0, 0.0]], np.float32)
+    everything = [
+        by_vectors([one], cone(13, 1), None),
+        by_vectors([one], cone(13, 1), STRANGE),
+        by_vectors([bare], cone(14, 1), baseline),
+        evidence([bare], texts=["x"], baseline=baseline, words=False),
+        evidence([ODD], texts=["x"], vectors=few),
+        by_vectors([ODD], few, baseline, words=True, texts=["x"]),
+    ]
+
+    assert everything == [relevance.UNGATED] * 6
 
 
 def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(baseline):
@@ -415,37 +413,6 @@ def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(baseline):
     found = by_vectors([built, bare], cone(13, 1), baseline, words=True, texts=[FACTS[0]])
 
     assert found >= by_words(FACTS[0], bare) > relevance.threshold(0.95)
-
-
-def test_vectors_of_a_few_numbers_are_no_language_models_and_are_not_gated():
-    few = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
-    query = np.array([[1.0, 0.0]], np.float32)
-
-    assert evidence([few], texts=["x"], vectors=query) == relevance.UNGATED
-
-
-def test_with_neither_words_nor_vectors_to_compare_everything_passes(baseline):
-    one = vector_map(store(3))
-
-    assert evidence([one], texts=["x"], baseline=baseline, words=False) == relevance.UNGATED
-    assert by_vectors([vector_map(store(3))], cone(14, 1), baseline) == relevance.UNGATED
-
-
-def test_legs_without_vectors_leave_the_decision_to_words(baseline):
-    words, nothing = vector_map(store(5)), dense_map(np.zeros((3, DIMENSION)), "z")
-    text = "is production frozen"
-
-    for maps in ([words], [words, nothing]):
-        found = by_vectors(maps, cone(15, 1), baseline, words=True, texts=[text])
-        assert found == pytest.approx(by_words(text, *maps))
-
-
-def test_legs_of_another_dimension_leave_the_decision_to_words(baseline):
-    odd = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
-
-    found = by_vectors([odd], cone(16, 1), baseline, words=True, texts=["is production frozen"])
-
-    assert found == pytest.approx(by_words("is production frozen", odd))
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -461,14 +428,6 @@ def test_a_leg_of_another_model_is_as_good_as_none(baseline, first):
         assert by_vectors(mixed, query, baseline, **asked) == pytest.approx(
             by_vectors(alone, query, baseline, **asked)
         )
-
-
-def test_a_baseline_of_another_dimension_is_no_yardstick(baseline):
-    """The model was replaced behind its name: the vectors are new, and what was learned is not."""
-    one = vector_map(store(2), {"m000": [1.0, 0.0], "m001": [0.0, 1.0]})
-    query = np.array([[1, 0]], np.float32)
-
-    assert by_vectors([one], query, baseline, words=True, texts=["x"]) == relevance.UNGATED
 
 
 def test_rows_without_a_vector_are_not_what_is_compared(baseline):
@@ -502,15 +461,21 @@ def test_messages_that_all_reach_the_same_leave_finite_evidence():
 # --- what lies far below the best ---------------------------------------------------------------------
 
 
-def candidates(*rows, words=None, map_index=0):
-    return [Candidate(map_index, row, 0.0, 0.5, (words or {}).get(row), 0) for row in rows]
+def candidates(maps, words):
+    """All rows of all maps; of those in `words`, which are of the first map, how well words match."""
+    return [
+        Candidate(index, row, 0.0, 0.5, None if index else words.get(row), 0)
+        for index, each in enumerate(maps)
+        for row in range(len(each))
+    ]
 
 
-def kept(maps, found, queries, baseline, message=""):
+def kept(maps, queries, baseline, message="", words=None):
     queries = np.atleast_2d(queries)
     compared = search_maps(
         maps, texts=[message] * len(queries), vectors=queries, lexical_weight=0.3, message=0
     )
+    found = candidates(maps, words or {})
     near = relevance.weigh(compared, baseline).near_best(found)
     assert near == [each for each in found if each in near], "their order stays"
     return [(each.map_index, each.row) for each in near]
@@ -525,35 +490,43 @@ def own(row, baseline):
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 30), queries=st.integers(1, 4))
 def test_kept_is_what_a_naive_computation_keeps(baseline, seed, count, queries):
     rows, asked = cone(seed, count, towards=1), cone(seed + 1, queries)
-    one = dense_map(rows)
 
-    def prepared(vectors, middle):
-        rest = np.asarray(vectors, np.float64) - middle
-        rest -= rest @ baseline.dropped_axes.T @ baseline.dropped_axes
-        return rest / np.linalg.norm(rest, axis=1, keepdims=True)
-
-    reached = prepared(asked, baseline.query_mean) @ prepared(rows, baseline.passage_mean).T
-    usual = (prepared(cone(0, 48), baseline.query_mean) @ prepared(rows, baseline.passage_mean).T).max(axis=1)
+    reached = cosines(asked, rows, baseline)
+    usual = cosines(cone(0, 48), rows, baseline).max(axis=1)
     below = (reached.max(axis=1, keepdims=True) - reached).min(axis=0) / usual.std()
     expected = {(0, row) for row in np.flatnonzero(below < 4 - 1e-3)}
     doubtful = {(0, row) for row in np.flatnonzero(abs(below - 4) <= 1e-3)}
 
-    found = set(kept([one], candidates(*range(count)), asked, baseline))
-
-    assert expected <= found <= expected | doubtful
+    assert expected <= set(kept([dense_map(rows)], asked, baseline)) <= expected | doubtful
 
 
-def test_only_the_row_that_a_message_says_again_is_kept(baseline):
-    rows = cone(31, 8, towards=1)
+ROWS = cone(31, 8, towards=1)
+BARE = vector_map(store(2), root="/home")
+ANOTHER = of_another_model(BARE, cone(32, 2, towards=1))
+KEPT = {
+    "what the message says again": ([dense_map(ROWS)], [3], [(0, 3)]),
+    "near to one of the queries": ([dense_map(ROWS)], [3, 1], [(0, 1), (0, 3)]),
+    "what has no vector": (
+        [dense_map(np.vstack([ROWS[:7], np.zeros((1, DIMENSION), np.float32)]))],
+        [3],
+        [(0, 3), (0, 7)],
+    ),
+    "one best of all maps": ([dense_map(ROWS[:4]), dense_map(ROWS[4:], "u", root="/home")], [6], [(1, 2)]),
+    "a map without vectors yet": ([dense_map(ROWS[:4]), BARE], [2], [(0, 2), (1, 0), (1, 1)]),
+    "a map of another model": ([dense_map(ROWS[:4]), ANOTHER], [2], [(0, 2), (1, 0), (1, 1)]),
+    "behind a map of another model": ([ANOTHER, dense_map(ROWS[:4])], [2], [(0, 0), (0, 1), (1, 2)]),
+}
 
-    assert kept([dense_map(rows)], candidates(*range(8)), own(rows[3], baseline), baseline) == [(0, 3)]
+
+@pytest.mark.parametrize(("maps", "said", "near"), KEPT.values(), ids=KEPT)
+def test_what_lies_far_below_the_best_is_left_out(baseline, maps, said, near):
+    assert kept(maps, own(ROWS[said], baseline), baseline) == near
 
 
 def test_words_in_common_keep_a_row_that_is_far(baseline):
-    rows = cone(31, 8, towards=1)
-    found = candidates(*range(8), words={5: 0.31, 6: 0.29})
+    near = kept([dense_map(ROWS)], own(ROWS[3], baseline), baseline, words={5: 0.31, 6: 0.29})
 
-    assert kept([dense_map(rows)], found, own(rows[3], baseline), baseline) == [(0, 3), (0, 5)]
+    assert near == [(0, 3), (0, 5)]
 
 
 def named_map(rows, *texts, **options):
@@ -566,87 +539,36 @@ def named_map(rows, *texts, **options):
 
 
 def test_a_name_that_only_one_memory_has_keeps_it_however_far_it_is(baseline):
-    rows = cone(31, 4, towards=1)
-    one = named_map(rows, "ask Mirela about it", "ask Zsofia about it", "the cache is warm", "Zsofia left")
-    query = own(rows[2], baseline)
+    one = named_map(
+        ROWS[:4], "ask Mirela about it", "ask Zsofia about it", "the cache is warm", "Zsofia left"
+    )
+    query = own(ROWS[2], baseline)
 
-    assert kept([one], candidates(*range(4)), query, baseline) == [(0, 2)]
-    assert kept([one], candidates(*range(4)), query, baseline, "warm? And Mirela?") == [(0, 0), (0, 2)]
-    assert kept([one], candidates(*range(4)), query, baseline, "warm? And Zsofia?") == [(0, 2)]
-    assert kept([one], candidates(*range(4)), query, baseline, "what about it") == [(0, 2)]
+    assert kept([one], query, baseline) == [(0, 2)]
+    assert kept([one], query, baseline, "warm? And Mirela?") == [(0, 0), (0, 2)]
+    assert kept([one], query, baseline, "warm? And Zsofia?") == [(0, 2)]
+    assert kept([one], query, baseline, "what about it") == [(0, 2)]
 
 
 def test_versions_of_one_memory_are_one_that_has_a_name(baseline):
-    rows = cone(31, 4, towards=1)
-    one = named_map(rows, "Mirela was ill", "Mirela is back", "the cache is warm", "more", chained=True)
+    one = named_map(ROWS[:4], "Mirela was ill", "Mirela is back", "the cache is warm", "more", chained=True)
 
-    found = kept([one], candidates(*range(4)), own(rows[2], baseline), baseline, "and Mirela?")
-
-    assert found == [(0, 0), (0, 1), (0, 2)]
+    assert kept([one], own(ROWS[2], baseline), baseline, "and Mirela?") == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_a_name_in_two_roots_is_nobodys_alone(baseline):
-    rows = cone(31, 4, towards=1)
     maps = [
-        named_map(rows[:2], "Mirela was ill", "the cache is warm"),
-        named_map(rows[2:], "Mirela is back", "more", root="/home"),
+        named_map(ROWS[:2], "Mirela was ill", "the cache is warm"),
+        named_map(ROWS[2:4], "Mirela is back", "more", root="/home"),
     ]
-    found = candidates(0, 1) + candidates(0, 1, map_index=1)
 
-    assert kept(maps, found, own(rows[1], baseline), baseline, "and Mirela?") == [(0, 1)]
-
-
-def test_a_row_without_a_vector_is_kept_as_there_is_nothing_to_hold_against_it(baseline):
-    rows = cone(31, 8, towards=1)
-    one = dense_map(np.vstack([rows[:7], np.zeros((1, DIMENSION), np.float32)]))
-
-    assert kept([one], candidates(*range(8)), own(rows[3], baseline), baseline) == [(0, 3), (0, 7)]
-
-
-def test_near_to_one_of_the_queries_is_near(baseline):
-    rows = cone(31, 8, towards=1)
-    asked = np.vstack([own(rows[3], baseline), own(rows[1], baseline)])
-
-    assert kept([dense_map(rows)], candidates(*range(8)), asked, baseline) == [(0, 1), (0, 3)]
-
-
-def test_rows_of_all_maps_are_held_against_the_same_best(baseline):
-    rows = cone(31, 8, towards=1)
-    maps = [dense_map(rows[:4]), dense_map(rows[4:], "u", root="/home")]
-    found = candidates(0, 1, 2, 3) + candidates(0, 1, 2, 3, map_index=1)
-
-    assert kept(maps, found, own(rows[6], baseline), baseline) == [(1, 2)]
-
-
-def test_a_map_that_has_no_vectors_yet_keeps_its_rows(baseline):
-    rows = cone(31, 4, towards=1)
-    maps = [dense_map(rows), vector_map(store(2), root="/home")]
-    found = candidates(*range(4)) + candidates(0, 1, map_index=1)
-
-    assert kept(maps, found, own(rows[2], baseline), baseline) == [(0, 2), (1, 0), (1, 1)]
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_a_map_of_another_model_keeps_its_rows(baseline, first):
-    rows = cone(31, 4, towards=1)
-    maps = [dense_map(rows), of_another_model(vector_map(store(2), root="/home"), cone(32, 2, towards=1))]
-    if first:
-        maps.reverse()
-    found = candidates(*range(4), map_index=first) + candidates(0, 1, map_index=not first)
-
-    assert kept(maps, found, own(rows[2], baseline), baseline) == [
-        (first, 2),
-        (not first, 0),
-        (not first, 1),
-    ]
+    assert kept(maps, own(ROWS[1], baseline), baseline, "and Mirela?") == [(0, 1)]
 
 
 @pytest.mark.parametrize("case", ["no vectors", "no baseline", "another model", "no candidates"])
 def test_without_a_yardstick_nothing_is_left_out(baseline, case):
-    rows = cone(31, 8, towards=1)
-    one, query = dense_map(rows), own(rows[3], baseline)[np.newaxis]
-    found = [] if case == "no candidates" else candidates(*range(8))
-
+    one, query = dense_map(ROWS), own(ROWS[3:4], baseline)
+    found = [] if case == "no candidates" else candidates([one], {})
     baseline = {
         "no baseline": None,
         "another model": Baseline.of("another", cone(0, 48), cone(1, 48, towards=1)),
@@ -705,11 +627,6 @@ def test_a_request_is_compared_with_each_leg_once_however_far_it_looks(baseline)
 # --- calibrations and edits ---------------------------------------------------------------------------
 
 
-def known(leg, baseline):
-    """What is remembered of a leg, once the gate has been asked."""
-    return relevance.calibrated(leg, baseline)
-
-
 def assert_alike(found, leg, baseline):
     fresh = relevance.calibrated(DenseLeg.build(leg.key, rows_of(leg)), baseline)
     np.testing.assert_allclose(found.scales, fresh.scales, rtol=1e-4)
@@ -722,22 +639,22 @@ def assert_alike(found, leg, baseline):
 def test_a_leg_is_calibrated_once(baseline):
     leg = DenseLeg.build("key", cone(22, 10))
 
-    assert known(leg, baseline) is known(leg, baseline)
+    assert relevance.calibrated(leg, baseline) is relevance.calibrated(leg, baseline)
 
 
 def test_another_baseline_calibrates_anew(baseline):
     leg, other = DenseLeg.build("key", cone(23, 10)), Baseline.of("key", cone(24, 48), cone(25, 48))
-    known(leg, baseline)
+    relevance.calibrated(leg, baseline)
 
-    assert known(leg, other).baseline is other
+    assert relevance.calibrated(leg, other).baseline is other
 
 
 def test_a_calibration_dies_with_its_leg(baseline):
     leg, places = DenseLeg.build("key", cone(28, 10)), np.array([*range(9), -1])
     edited = leg.edited(places, {9: cone(29, 1)[0]})
-    before = ref(known(leg, baseline).best)
+    before = ref(relevance.calibrated(leg, baseline).best)
     relevance.carried(leg, places, edited, baseline)
-    after = ref(known(edited, baseline).best)
+    after = ref(relevance.calibrated(edited, baseline).best)
 
     del leg
     gc.collect()
@@ -774,34 +691,34 @@ def test_what_an_edit_carries_over_is_what_a_leg_made_from_scratch_has(baseline,
     if not leg.present:
         return
     if before.present:
-        known(before, baseline)
+        relevance.calibrated(before, baseline)
 
     relevance.carried(before, places, leg, baseline)
 
-    assert_alike(known(leg, baseline), leg, baseline)
+    assert_alike(relevance.calibrated(leg, baseline), leg, baseline)
 
 
 def test_a_row_on_which_a_message_held_may_go(baseline):
     before = DenseLeg.build("key", cone(30, 20, towards=1))
-    holder = int(known(before, baseline).holders[0])
+    holder = int(relevance.calibrated(before, baseline).holders[0])
     places = np.array([row for row in range(20) if row != holder])
     leg = before.edited(places, {})
 
     relevance.carried(before, places, leg, baseline)
 
-    assert_alike(known(leg, baseline), leg, baseline)
+    assert_alike(relevance.calibrated(leg, baseline), leg, baseline)
 
 
 def test_one_row_more_costs_one_row(baseline):
     """What is carried is the same numbers and not the same numbers computed again."""
     before = DenseLeg.build("key", cone(31, 40, towards=1))
-    first = known(before, baseline)
+    first = relevance.calibrated(before, baseline)
     places = np.array([*range(40), -1])
     leg = before.edited(places, {40: cone(32, 1, towards=1)[0]})
 
     relevance.carried(before, places, leg, baseline)
 
-    np.testing.assert_array_equal(known(leg, baseline).scales[:40], first.scales)
+    np.testing.assert_array_equal(relevance.calibrated(leg, baseline).scales[:40], first.scales)
 
 
 def test_a_memo_s_places_are_what_is_carried_by(baseline):
@@ -809,14 +726,14 @@ def test_a_memo_s_places_are_what_is_carried_by(baseline):
     memo, rows = VectorCache(), cone(33, 12, towards=1)
     keys = [bytes([n]) for n in range(12)]
     leg = DenseLeg.build("key", rows)
-    known(leg, baseline)
+    relevance.calibrated(leg, baseline)
     memo.adopt(keys, leg)
     for wanted in (keys[3:], keys[::-1], keys[:1] + keys[6:]):
         places = memo.places(wanted)
         missing = {at: rows[wanted[at][0]] for at in np.flatnonzero(places < 0).tolist()}
         after = memo.live.edited(places, missing)
         relevance.carried(memo.live, places, after, baseline)
-        assert_alike(known(after, baseline), after, baseline)
+        assert_alike(relevance.calibrated(after, baseline), after, baseline)
         memo.adopt(wanted, after)
 
 

@@ -58,12 +58,13 @@ def found(maps, hits):
     return [maps[hit.map_index].memories[hit.row].id for hit in hits]
 
 
-def search(maps, *, k, **query):
-    return search_maps(maps, **query).best(k)
+def search(maps, texts, vectors=None, *, k=5, lexical_weight=0.3, **options):
+    vectors = None if vectors is None else np.asarray(vectors, np.float32)
+    return search_maps(maps, texts=texts, vectors=vectors, lexical_weight=lexical_weight, **options).best(k)
 
 
 def cosine_search(maps, queries, k=10, **options):
-    return search(maps, texts=[], vectors=np.asarray(queries, np.float32), k=k, lexical_weight=0, **options)
+    return search(maps, [], queries, k=k, lexical_weight=0, **options)
 
 
 def union_of_top_k(maps, queries, k):
@@ -110,18 +111,12 @@ def test_weight_zero_knows_no_words_and_no_centring():
     one = map_of(numbered(100, "ruff"), rows)
     asked = unit_rows(1, 8, seed=1)
 
-    hits = search([one], texts=["ruff"], vectors=asked, k=100, lexical_weight=0)
+    hits = search([one], ["ruff"], asked, k=100, lexical_weight=0)
 
     np.testing.assert_allclose(
         [h.score for h in hits], np.sort(rows_of(one.dense) @ asked[0])[::-1], atol=1e-6
     )
     assert {hit.lexical for hit in hits} == {None}
-
-
-def test_weight_zero_without_vectors_finds_nothing():
-    one = map_of({"a": "ruff"})
-
-    assert search([one], texts=["ruff"], vectors=None, k=5, lexical_weight=0) == []
 
 
 def test_best_of_several_queries_decides():
@@ -145,30 +140,60 @@ def test_equal_memories_come_in_the_order_of_their_ids(count):
         assert len({hit.score for hit in hits}) == 1
 
 
-def test_k_beyond_the_store_returns_all_rows_that_have_a_vector():
-    one = map_of({"a": "", "b": "", "c": ""}, [[1, 0], [0, 0], [0, 1]])
+JUNE, AUGUST = "2023-06-15T10:00:00Z", "2023-08-15T10:00:00Z"
+RUFF = {"a": "ruff"}
+FOUND = {
+    "no vectors at weight zero": ([map_of(RUFF)], ["ruff"], None, {"lexical_weight": 0}, []),
+    "nothing at k 0": ([map_of(RUFF, [[1, 0]])], ["ruff"], [[1, 0]], {"k": 0}, []),
+    "nothing at k -1": ([map_of(RUFF, [[1, 0]])], ["ruff"], [[1, 0]], {"k": -1}, []),
+    "no map": ([], ["ruff"], [[1, 0]], {}, []),
+    "no map and no vectors": ([], ["ruff"], None, {}, []),
+    "an empty map": ([map_of({})], ["ruff"], [[1, 0]], {}, []),
+    "an empty map and no vectors": ([map_of({})], ["ruff"], None, {}, []),
+    "a map without rows": ([map_of({}, np.empty((0, 2)))], ["ruff"], [[1, 0]], {}, []),
+    "no query": ([map_of(RUFF, [[1, 0]])], [], None, {}, []),
+    "no vector": ([map_of(RUFF, [[1, 0]])], [], np.empty((0, 2)), {"lexical_weight": 0}, []),
+    "all rows that have a vector": (
+        [map_of({"a": "", "b": "", "c": ""}, [[1, 0], [0, 0], [0, 1]])],
+        [],
+        [[1, 0]],
+        {"k": 100, "lexical_weight": 0},
+        ["a", "c"],
+    ),
+    "equal scores of two maps in the order of their ids": (
+        [map_of({"b": "", "d": ""}, [[1, 0]] * 2), map_of({"a": "", "c": ""}, [[1, 0]] * 2)],
+        [],
+        [[1, 0]],
+        {"lexical_weight": 0},
+        ["a", "b", "c", "d"],
+    ),
+    "vectors before a dense leg is built": (
+        [map_of({"a": "pytest", "b": "ruff"})],
+        ["ruff"],
+        [[1, 0]],
+        {},
+        ["b"],
+    ),
+    "a map without words beside another": (
+        [map_of(RUFF), map_of({"b": "ruff"}, with_words=False)],
+        ["ruff"],
+        None,
+        {},
+        ["a"],
+    ),
+    "a named time and no word": (
+        [map_of({"a": "cargo"}, times=[JUNE])],
+        ["zebra in June 2023"],
+        None,
+        {},
+        [],
+    ),
+}
 
-    assert found([one], cosine_search([one], [[1, 0]], k=100)) == ["a", "c"]
 
-
-@pytest.mark.parametrize("k", [0, -1])
-def test_k_below_one_returns_nothing(k):
-    assert cosine_search([map_of({"a": ""}, [[1, 0]])], [[1, 0]], k=k) == []
-
-
-@pytest.mark.parametrize("maps", [[], [map_of({})], [map_of({}, np.empty((0, 2)))]])
-def test_nothing_visible_finds_nothing(maps):
-    vectors = np.array([[1, 0]], np.float32)
-
-    assert search(maps, texts=["ruff"], vectors=vectors, k=5, lexical_weight=0.3) == []
-    assert search(maps, texts=["ruff"], vectors=None, k=5, lexical_weight=0.3) == []
-
-
-def test_no_query_finds_nothing():
-    one = map_of({"a": "ruff"}, [[1, 0]])
-
-    assert search([one], texts=[], vectors=None, k=5, lexical_weight=0.3) == []
-    assert cosine_search([one], np.empty((0, 2))) == []
+@pytest.mark.parametrize(("maps", "texts", "vectors", "options", "ids"), FOUND.values(), ids=FOUND)
+def test_only_what_has_a_word_or_a_vector_in_common_is_found(maps, texts, vectors, options, ids):
+    assert found(maps, search(maps, texts, vectors, **options)) == ids
 
 
 def test_id_in_two_maps_is_the_first_maps_memory():
@@ -191,25 +216,12 @@ def test_shadowed_memories_do_not_use_up_the_k():
     assert [hit.map_index for hit in hits] == [1, 0, 0]
 
 
-def test_equal_scores_of_two_maps_come_in_the_order_of_their_ids():
-    repo, user = map_of({"b": "", "d": ""}, [[1, 0]] * 2), map_of({"a": "", "c": ""}, [[1, 0]] * 2)
-
-    assert found([repo, user], cosine_search([repo, user], [[1, 0]])) == ["a", "b", "c", "d"]
-
-
 @pytest.mark.parametrize("other", [{"rows": [[1, 0, 0]]}, {"rows": [[1, 0]], "key": "another model"}])
 def test_vectors_of_another_model_count_as_none(other):
     repo, user = map_of({"a": "ruff"}, [[0.6, 0.8]]), map_of({"b": "ruff"}, **other)
 
     plain = cosine_search([repo, user], [[1, 0]], key="model")
-    fused = search(
-        [repo, user],
-        texts=["ruff"],
-        vectors=np.array([[1, 0]], np.float32),
-        k=5,
-        lexical_weight=0.3,
-        key="model",
-    )
+    fused = search([repo, user], ["ruff"], [[1, 0]], k=5, key="model")
 
     assert found([repo, user], plain) == ["a"]
     assert {hit.cosine is None for hit in fused if hit.map_index == 1} == {True}
@@ -337,7 +349,7 @@ def test_ranking_is_the_whole_formula(data, repo, user, queries, seed):
     if not any(each.dense.present for each in maps):
         return
 
-    hits = search(maps, texts=asked, vectors=vectors, k=500, lexical_weight=0.3, message=message)
+    hits = search(maps, asked, vectors, k=500, message=message)
 
     assert_scores(hits, ranking_by_hand(maps, asked, vectors, message=message))
 
@@ -362,7 +374,7 @@ def test_the_best_64_are_smoothed_or_twice_as_many_as_are_wanted(k, candidates):
     maps, texts, vectors = big_store()
     wanted = ranking_by_hand(maps, texts, vectors, message=2, candidates=candidates)
 
-    hits = search(maps, texts=texts, vectors=vectors, k=k, lexical_weight=0.3, message=2)
+    hits = search(maps, texts, vectors, k=k, message=2)
 
     first = sorted(wanted, key=wanted.get, reverse=True)[:k]
     assert [(hit.map_index, hit.row) for hit in hits] == first
@@ -375,7 +387,7 @@ def test_ranking_does_not_depend_on_where_rows_lie(vectors):
     rows, asked = np.repeat(unit_rows(75, 384, 1), 2, axis=0) + 0.1, unit_rows(2, 384, 2)
     asked = asked if vectors else None
     times = [list(TIMES)[i % 5] for i in range(150)]
-    query = {"texts": ["ruff" + NAMED, "pytest"], "vectors": asked, "k": 150, "lexical_weight": 0.3}
+    query = {"texts": ["ruff" + NAMED, "pytest"], "vectors": asked, "k": 150}
 
     def scored(order):
         place = {f"m{i:03}": original for i, original in enumerate(order)}
@@ -395,7 +407,7 @@ def test_ranking_does_not_depend_on_where_rows_lie(vectors):
 def test_row_without_vector_and_without_matching_word_is_no_candidate():
     one = map_of({"a": "ruff", "b": "ruff", "c": "pytest"}, [[1, 0], [0, 0], [0, 0]])
 
-    hits = search([one], texts=["ruff"], vectors=np.array([[1, 0]], np.float32), k=5, lexical_weight=0.3)
+    hits = search([one], ["ruff"], [[1, 0]])
 
     assert sorted(found([one], hits)) == ["a", "b"]
     assert [hit.cosine for hit in sorted(hits, key=lambda hit: hit.row)] == [pytest.approx(1), None]
@@ -404,7 +416,7 @@ def test_row_without_vector_and_without_matching_word_is_no_candidate():
 def test_equal_rows_leave_the_decision_to_the_words():
     one = map_of({"a": "pytest", "b": "ruff", "c": "cargo"}, [[1, 0]] * 3)
 
-    hits = search([one], texts=["ruff"], vectors=np.array([[0.6, 0.8]], np.float32), k=3, lexical_weight=0.3)
+    hits = search([one], ["ruff"], [[0.6, 0.8]], k=3)
 
     assert found([one], hits) == ["b", "a", "c"]
     assert hits[1].score == hits[2].score
@@ -413,7 +425,7 @@ def test_equal_rows_leave_the_decision_to_the_words():
 def test_words_that_match_everything_leave_the_decision_to_the_vectors():
     one = map_of({"a": "ruff", "b": "ruff"}, [[0, 1], [1, 0]])
 
-    hits = search([one], texts=["ruff"], vectors=np.array([[1, 0]], np.float32), k=3, lexical_weight=2)
+    hits = search([one], ["ruff"], [[1, 0]], k=3, lexical_weight=2)
 
     assert found([one], hits) == ["b", "a"]
     assert [hit.score for hit in hits] == [pytest.approx(1), pytest.approx(-1)]
@@ -423,7 +435,7 @@ def test_texts_and_vectors_of_different_number_are_refused():
     one = map_of({"a": "ruff"}, [[1, 0]])
 
     with pytest.raises(ValueError, match="2 texts, but 1 vectors"):
-        search([one], texts=["a", "b"], vectors=np.array([[1, 0]], np.float32), k=1, lexical_weight=0.3)
+        search([one], ["a", "b"], [[1, 0]], k=1)
 
 
 def recall_of_targets(maps, texts, vectors, find):
@@ -433,7 +445,7 @@ def recall_of_targets(maps, texts, vectors, find):
 
 
 def jointly(maps, texts, vectors):
-    return search(maps, texts=texts, vectors=vectors, k=10, lexical_weight=0.3)
+    return search(maps, texts, vectors, k=10)
 
 
 def map_by_map(maps, texts, vectors):
@@ -488,44 +500,25 @@ def test_small_unrelated_map_does_not_crowd_out_the_repo():
 def test_without_vectors_the_words_rank_alone():
     one = map_of({"a": "pytest socket", "b": "ruff and socket", "c": "daemon"})
 
-    hits = search([one], texts=["ruff socket"], vectors=None, k=5, lexical_weight=0.3)
+    hits = search([one], ["ruff socket"])
 
     assert found([one], hits) == ["b", "a"]
     assert hits[0].score == hits[0].lexical > 0
     assert hits[0].cosine is None
 
 
-def test_vectors_do_not_help_before_a_dense_leg_is_built():
-    one = map_of({"a": "pytest", "b": "ruff"})
-
-    hits = search([one], texts=["ruff"], vectors=np.array([[1, 0]], np.float32), k=5, lexical_weight=0.3)
-
-    assert found([one], hits) == ["b"]
-
-
 def test_long_query_does_not_outweigh_a_short_one():
     one = map_of({"a": "ruff lint", "b": "pytest", "c": "socket daemon"})
     asked = ["ruff", "pytest rust cargo main branch socket"]
 
-    hits = search([one], texts=asked, vectors=None, k=5, lexical_weight=0.3)
+    hits = search([one], asked)
 
     assert found([one], hits)[0] in {"a", "b"}
     assert {found([one], [hit])[0]: hit.query for hit in hits} == {"a": 0, "b": 1, "c": 1}
     assert max(hits, key=lambda hit: hit.query == 0).score > 0.3
 
 
-def test_map_without_words_does_not_stop_the_others():
-    one, other = map_of({"a": "ruff"}), map_of({"b": "ruff"}, with_words=False)
-
-    hits = search([one, other], texts=["ruff"], vectors=None, k=5, lexical_weight=0.3)
-
-    assert found([one, other], hits) == ["a"]
-
-
 # --- times that are named, the message, occasions -----------------------------------------------------
-
-
-JUNE, AUGUST = "2023-06-15T10:00:00Z", "2023-08-15T10:00:00Z"
 
 
 @pytest.mark.parametrize("with_vectors", [True, False], ids=["with_vectors", "words_only"])
@@ -535,7 +528,7 @@ def test_a_memory_of_a_named_time_comes_first(with_vectors):
     vectors = np.array([[1, 0]], np.float32) if with_vectors else None
 
     def first(text):
-        return found([one], search([one], texts=[text], vectors=vectors, k=1, lexical_weight=0.3))
+        return found([one], search([one], [text], vectors, k=1))
 
     assert first("ruff daemon socket") == ["c"]
     assert first("ruff daemon socket in June 2023") == ["b"]
@@ -547,15 +540,9 @@ def test_a_named_time_brings_in_nothing_without_vector_and_word(vectors):
     one = map_of({"a": "cargo", "b": "ruff", "c": "ruff"}, rows, times=[JUNE] * 3)
     asked = None if vectors is None else np.array(vectors, np.float32)
 
-    hits = search([one], texts=["ruff in June 2023"], vectors=asked, k=5, lexical_weight=0.3)
+    hits = search([one], ["ruff in June 2023"], asked)
 
     assert sorted(found([one], hits)) == ["b", "c"]
-
-
-def test_a_named_time_without_any_matching_word_finds_nothing():
-    one = map_of({"a": "cargo"}, times=[JUNE])
-
-    assert search([one], texts=["zebra in June 2023"], vectors=None, k=5, lexical_weight=0.3) == []
 
 
 def test_weight_zero_knows_no_times_no_message_and_no_neighbours():
@@ -563,27 +550,19 @@ def test_weight_zero_knows_no_times_no_message_and_no_neighbours():
     plain, dated = map_of(numbered(90), rows), map_of(numbered(90), rows, times=[JUNE] * 5 + [AUGUST] * 85)
     asked = unit_rows(3, 8, seed=1)
 
-    hits = search([dated], texts=["ruff in June 2023"] * 3, vectors=asked, k=90, lexical_weight=0, message=0)
+    hits = search([dated], ["ruff in June 2023"] * 3, asked, k=90, lexical_weight=0, message=0)
 
     assert hits == cosine_search([plain], asked, k=90)
-
-
-def with_and_without_message(one, texts, vectors, k=3):
-    query = {"texts": texts, "vectors": np.asarray(vectors, np.float32), "k": k, "lexical_weight": 0.3}
-    return [found([one], search([one], **query, message=message)) for message in (len(texts) - 1, None)]
 
 
 def test_a_stray_hypothesis_does_not_push_out_what_the_message_finds():
     # The stray one is far surer of itself: most rows are alike to it, and three are its very words.
     rows = np.vstack([unit_rows(60, 16, 1) * [0, *[1] * 15], np.tile([1, *[0] * 15], (3, 1))])
     aim = rows[7] + 0.8 * unit_rows(1, 16, 2)[0]
-    texts, vectors = ["", ""], np.array([rows[61], aim / np.linalg.norm(aim)])
-    one = map_of(numbered(63), rows)
+    one, vectors = map_of(numbered(63), rows), [rows[61], aim / np.linalg.norm(aim)]
 
-    heard, unheard = with_and_without_message(one, texts, vectors, k=1)
-
-    assert heard == ["m0007"]
-    assert unheard == ["m0060"]
+    assert found([one], search([one], ["", ""], vectors, k=1, message=1)) == ["m0007"]
+    assert found([one], search([one], ["", ""], vectors, k=1)) == ["m0060"]
 
 
 def test_a_good_hypothesis_still_finds_what_the_message_does_not():
@@ -592,16 +571,15 @@ def test_a_good_hypothesis_still_finds_what_the_message_does_not():
     said = said - (said @ aim) * aim  # nothing of the hypothesis in it
     one = map_of(numbered(60), rows)
 
-    heard, _ = with_and_without_message(one, ["", ""], [aim, said / np.linalg.norm(said)], k=10)
-    alone = found([one], search([one], texts=[""], vectors=said[None], k=10, lexical_weight=0.3))
+    heard = search([one], ["", ""], [aim, said / np.linalg.norm(said)], k=10, message=1)
 
-    assert "m0007" in heard
-    assert "m0007" not in alone
+    assert "m0007" in found([one], heard)
+    assert "m0007" not in found([one], search([one], [""], said[None], k=10))
 
 
 def test_a_message_alone_is_ranked_as_without_one():
     maps, texts, vectors = big_store()
-    query = {"texts": texts[:1], "vectors": vectors[:1], "k": 20, "lexical_weight": 0.3}
+    query = {"texts": texts[:1], "vectors": vectors[:1], "k": 20}
 
     assert search(maps, **query, message=0) == search(maps, **query)
 
@@ -610,9 +588,7 @@ def test_the_query_told_is_the_one_that_scored_best_whatever_the_message():
     rows = [[1, 0], [0, 1]]
     one = map_of({"a": "", "b": ""}, rows)
 
-    hits = search(
-        [one], texts=["", ""], vectors=np.array(rows, np.float32), k=2, lexical_weight=0.3, message=1
-    )
+    hits = search([one], ["", ""], rows, k=2, message=1)
 
     assert {found([one], [hit])[0]: hit.query for hit in hits} == {"a": 0, "b": 1}
 
@@ -622,18 +598,16 @@ def test_what_was_learned_with_the_best_passes_a_stranger():
     texts = {"a": "ruff daemon socket", "b": "ruff daemon branch", "c": "ruff daemon main"}
     apart = map_of(texts, times=[JUNE, AUGUST, AUGUST[:5] + "09" + AUGUST[7:]])
     beside = map_of(texts, times=[JUNE, AUGUST, JUNE])
-    query = {"texts": ["ruff daemon socket"], "vectors": None, "k": 3, "lexical_weight": 0.3}
 
-    assert found([apart], search([apart], **query)) == ["a", "b", "c"]
-    assert found([beside], search([beside], **query)) == ["a", "c", "b"]
+    assert found([apart], search([apart], ["ruff daemon socket"])) == ["a", "b", "c"]
+    assert found([beside], search([beside], ["ruff daemon socket"])) == ["a", "c", "b"]
 
 
 def test_occasions_of_two_maps_are_two():
     repo = map_of({"a": "ruff daemon socket", "c": "ruff daemon branch"}, times=[JUNE, AUGUST])
     user = map_of({"b": "ruff daemon main"}, times=[JUNE], root="/user")
-    query = {"texts": ["ruff daemon socket"], "vectors": None, "k": 3, "lexical_weight": 0.3}
 
-    hits = search([repo, user], **query)
+    hits = search([repo, user], ["ruff daemon socket"])
 
     assert found([repo, user], hits) == ["a", "b", "c"]
     assert hits[1].score == hits[2].score
@@ -644,9 +618,7 @@ def test_equal_scores_come_in_the_order_of_their_ids_after_all_steps():
     one = map_of(texts, np.repeat(unit_rows(1, 384, 5), 40, axis=0), times=[JUNE] * 40)
     asked = unit_rows(2, 384, 6)
 
-    hits = search(
-        [one], texts=["ruff in June 2023", "daemon"], vectors=asked, k=40, lexical_weight=0.3, message=0
-    )
+    hits = search([one], ["ruff in June 2023", "daemon"], asked, k=40, message=0)
 
     assert found([one], hits) == sorted(texts)
     assert len({hit.score for hit in hits}) == 1
@@ -654,13 +626,10 @@ def test_equal_scores_come_in_the_order_of_their_ids_after_all_steps():
 
 def test_shadowed_memories_are_nobodys_neighbours():
     """The user's copy of a repository's memory is none of the candidates, so it vouches for nothing."""
-    repo_texts = {"a": "ruff daemon", "b": "ruff main", "c": "ruff socket"}
-    repo = map_of(repo_texts, times=[""] * 3)
+    repo = map_of({"a": "ruff daemon", "b": "ruff main", "c": "ruff socket"})
     user = map_of({"a": "ruff daemon main", "z": "ruff branch"}, times=[JUNE] * 2, root="/user")
-    query = {"texts": ["ruff daemon main"], "vectors": None, "k": 5, "lexical_weight": 0.3}
 
-    hits = search([repo, user], **query)
+    hits = {found([repo, user], [hit])[0]: hit for hit in search([repo, user], ["ruff daemon main"])}
 
-    assert [hit.map_index for hit in hits if found([repo, user], [hit]) == ["a"]] == [0]
-    last = {found([repo, user], [hit])[0]: hit for hit in hits}["z"]
-    assert last.score == last.lexical  # nobody else of its occasion is there
+    assert hits["a"].map_index == 0
+    assert hits["z"].score == hits["z"].lexical  # nobody else of its occasion is there

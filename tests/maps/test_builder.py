@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 
 import numpy as np
 import pytest
 
+from forged.files.pace import Pace
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
+from forged.maps import builder
 from forged.maps.builder import Builder
 from forged.memory import Scope
 from tests.data.maps import rows_of
@@ -68,6 +71,33 @@ def bench(repo, embedder):
     return Bench(repo, embedder)
 
 
+@pytest.fixture
+def filled(repo, bench):
+    """A bench whose three texts are embedded."""
+    fill(repo, 3)
+    bench.build()
+    return bench
+
+
+@pytest.fixture(params=[True, False], ids=["with_words", "weight_0"])
+def either(repo, embedder, request):
+    """As `filled`, with the words and without them."""
+    bench = Bench(repo, embedder, lexical=request.param)
+    fill(repo, 3)
+    bench.build()
+    return bench
+
+
+@pytest.fixture
+def silent(repo, embedder):
+    """As `filled`, without the words, and the endpoint is gone since."""
+    bench = Bench(repo, embedder, lexical=False)
+    fill(repo, 3)
+    bench.build()
+    embedder.down = "unreachable"
+    return bench
+
+
 def fill(repo, count, text="text {}"):
     put(repo, *(memory(f"m{number:03}", text.format(number)) for number in range(count)))
 
@@ -76,54 +106,65 @@ def files(repo):
     return repo / ".forge/memory"
 
 
+def traits_of(built):
+    return built.created.tolist(), built.occasion.tolist(), built.is_cjk.tolist()
+
+
 # --- what is embedded ---------------------------------------------------------------------------------
 
 
-@BOTH
-def test_a_first_build_embeds_every_text_once(repo, embedder, lexical):
-    bench = Bench(repo, embedder, lexical=lexical)
-    fill(repo, 5)
-
-    assert sorted(bench.build()) == [f"text {number}" for number in range(5)]
-    assert bench.embedded == set(bench.shown)
+def test_a_first_build_embeds_every_text_once(either, embedder):
+    assert sorted(embedder.texts) == ["text 0", "text 1", "text 2"]
+    assert either.embedded == set(either.shown)
 
 
-def test_an_edit_embeds_exactly_one_text(repo, bench):
+ALL = {"m000", "m001", "m002"}
+LATER, WIDE = "2025-03-05T05:06:07Z", "数据库迁移脚本"
+# What goes, what is written, the texts that are asked for, and whose row is the vector of its text.
+EDITS = {
+    "a text": ((), [memory("m001", "edited")], ["edited"], ALL),
+    "touched files": ((), [memory(f"m00{n}", f"text {n}") for n in range(3)], [], ALL),
+    "an edge": ((), [memory("m000", "text 0", related=["m001"])], [], ALL),
+    "a time": ((), [memory("m001", "text 1", created_at=LATER)], [], ALL),
+    "another name": (("m000",), [memory("z", "text 0")], [], {"m001", "m002", "z"}),
+    "a text that is there": ((), [memory("z", "text 0")], [], {*ALL, "z"}),
+    "two of one text": ((), [memory("y", "new"), memory("z", "new")], ["new"], {*ALL, "y", "z"}),
+    "a blank body": ((), [memory("z", " \n\t")], [], ALL),
+    "one gone": (("m001",), [], [], {"m000", "m002"}),
+    "all gone": (("m000", "m001", "m002"), [], [], set()),
+    "at both ends and between": (
+        ("m000",),
+        [memory("a", WIDE, created_at=LATER), memory("m001", "edited"), memory("z", "last now")],
+        [WIDE, "edited", "last now"],
+        {"a", "m001", "m002", "z"},
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edit_embeds_what_is_new_and_nothing_else(repo, either, edit):
+    gone, written, asked, embedded = edit
+    for name in gone:
+        (files(repo) / f"{name}.md").unlink()
+    put(repo, *written)
+
+    assert either.build() == asked
+    new = either.map
+    assert [each.id for each in new.memories] == sorted((ALL - set(gone)) | {each.id for each in written})
+    assert all(each in new.memories for each in written)
+    assert all(new.find(each.id) is each for each in new.memories)
+    assert either.embedded == embedded
+    assert traits_of(new.traits) == traits_of(Traits.of(new.memories))
+    assert new.dense is None or new.dense.present == len(embedded)
+
+
+def test_an_edit_among_many_embeds_one_text(repo, bench):
     fill(repo, 200)
     bench.build()
     put(repo, memory("m007", "edited"))
 
     assert bench.build() == ["edited"]
-    assert bench.shown["m007"] == "edited"
     assert len(bench.embedded) == 200
-
-
-def test_touched_files_embed_none(repo, bench):
-    fill(repo, 20)
-    bench.build()
-    for number in range(20):
-        put(repo, memory(f"m{number:03}", f"text {number}"))
-
-    assert bench.build() == []
-
-
-def test_a_changed_edge_embeds_none_and_is_shown(repo, bench):
-    fill(repo, 3)
-    bench.build()
-    put(repo, memory("m000", "text 0", related=["m001"]))
-
-    assert bench.build() == []
-    assert [edge.id for edge in bench.map.memories[0].related] == ["m001"]
-
-
-def test_a_renamed_memory_embeds_none(repo, bench):
-    fill(repo, 3)
-    bench.build()
-    (files(repo) / "m000.md").unlink()
-    put(repo, memory("z", "text 0"))
-
-    assert bench.build() == []
-    assert bench.embedded == {"m001", "m002", "z"}
 
 
 @pytest.mark.parametrize("there", [[], ["on the branch"]])
@@ -141,21 +182,6 @@ def test_a_branch_switched_away_and_back_embeds_none(repo, bench, there):
     assert len(bench.embedded) == 200 + len(there)
 
 
-def test_equal_texts_are_embedded_once(repo, bench):
-    fill(repo, 5, text="the same")
-
-    assert bench.build() == ["the same"]
-    assert len(bench.embedded) == 5
-
-
-def test_a_blank_body_is_listed_and_never_embedded(repo, bench):
-    put(repo, memory("blank", " \n\t"), memory("text", "text"))
-
-    assert bench.build() == ["text"]
-    assert set(bench.shown) == {"blank", "text"}
-    assert bench.map.dense.missing.tolist() == [True, False]
-
-
 @BOTH
 def test_only_blank_bodies_make_a_map_without_vectors(repo, embedder, lexical):
     bench = Bench(repo, embedder, lexical=lexical)
@@ -165,53 +191,17 @@ def test_only_blank_bodies_make_a_map_without_vectors(repo, embedder, lexical):
     assert (set(bench.shown), bench.map.dense) == ({"blank"}, None)
 
 
-def test_a_full_rebuild_embeds_all(repo, bench):
-    fill(repo, 5)
-    bench.build()
-    bench.builder.forget_vectors()
+def test_a_full_rebuild_embeds_all_once(repo, filled):
+    filled.builder.forget_vectors()
 
-    assert len(bench.build()) == 5
-    assert len(bench.embedded) == 5
+    assert len(filled.build()) == 3
+    assert len(filled.embedded) == 3
 
-
-def test_a_full_rebuild_happens_once(repo, bench):
-    fill(repo, 5)
-    bench.build()
-    bench.builder.forget_vectors()
-    bench.build()
     put(repo, memory("m000", "edited"))
-
-    assert bench.build() == ["edited"]
+    assert filled.build() == ["edited"]
 
 
 # --- what leaves and what is empty --------------------------------------------------------------------
-
-
-@BOTH
-def test_vectors_of_a_removed_memory_leave(repo, embedder, lexical):
-    bench = Bench(repo, embedder, lexical=lexical)
-    fill(repo, 3)
-    bench.build()
-    (files(repo) / "m001.md").unlink()
-
-    bench.build()
-
-    assert set(bench.shown) == {"m000", "m002"}
-    assert len(bench.map.dense) == 2
-    assert bench.embedded == {"m000", "m002"}
-
-
-@BOTH
-def test_an_emptied_store_is_an_empty_map(repo, embedder, lexical):
-    bench = Bench(repo, embedder, lexical=lexical)
-    fill(repo, 3)
-    bench.build()
-    for file in files(repo).iterdir():
-        file.unlink()
-
-    bench.build()
-
-    assert len(bench.map) == 0
 
 
 def test_a_missing_directory_is_an_empty_map(bench):
@@ -221,21 +211,16 @@ def test_a_missing_directory_is_an_empty_map(bench):
     assert bench.builder.problems == ()
 
 
-def test_nothing_new_on_disk_is_no_new_map(repo, bench):
-    fill(repo, 2)
-    bench.build()
-
-    assert bench.builder.draft() is None
+def test_nothing_new_on_disk_is_no_new_map(filled):
+    assert filled.builder.draft() is None
 
 
-def test_a_file_that_is_no_memory_is_a_problem_and_the_rest_is_shown(repo, bench):
-    fill(repo, 2)
+def test_a_file_that_is_no_memory_is_a_problem_and_the_rest_is_shown(repo, filled):
     (files(repo) / "bad.md").write_bytes(b"---\nid: [\n---\n")
+    filled.build()
 
-    bench.build()
-
-    assert set(bench.shown) == {"m000", "m001"}
-    assert [problem.path.endswith("bad.md") for problem in bench.builder.problems] == [True]
+    assert set(filled.shown) == {"m000", "m001", "m002"}
+    assert [problem.path.endswith("bad.md") for problem in filled.builder.problems] == [True]
 
 
 def test_without_an_embedder_words_are_all_there_is(repo):
@@ -248,35 +233,18 @@ def test_without_an_embedder_words_are_all_there_is(repo):
     assert bench.map.lexical is not None
 
 
-def test_rows_in_both_legs_follow_the_memories_after_any_edits(repo, bench):
-    fill(repo, 30)
-    bench.build()
-    (files(repo) / "m000.md").unlink()
-    put(repo, memory("a", "first now"), memory("m015", "edited"), memory("z", "last now"))
-    bench.build()
-
-    assert [each.id for each in bench.map.memories] == sorted(bench.shown)
-    assert all(bench.map.find(each.id) is each for each in bench.map.memories)
-    assert bench.embedded == set(bench.shown)
-
-
 # --- what a search asks about memories beside words and vectors ------------------------------------------
-
-
-def traits_of(built):
-    return built.created.tolist(), built.occasion.tolist(), built.is_cjk.tolist()
 
 
 @BOTH
 def test_traits_after_edits_equal_those_from_scratch(repo, embedder, lexical):
     bench = Bench(repo, embedder, lexical=lexical)
-    wide, later = "数据库迁移脚本", "2025-03-05T05:06:07Z"
-    put(repo, *(memory(f"m{number}", wide if number % 2 else f"text {number}") for number in range(8)))
+    put(repo, *(memory(f"m{number}", WIDE if number % 2 else f"text {number}") for number in range(8)))
     bench.build()
     edits = [
-        [memory("m1", "in English now"), memory("m4", wide)],
-        [memory("a", wide, created_at=later), memory("z", "last now", created_at=later)],
-        [memory("m5", wide, created_at=later), memory("m6", "text 6", created_at="")],
+        [memory("m1", "in English now"), memory("m4", WIDE)],
+        [memory("a", WIDE, created_at=LATER), memory("z", "last now", created_at=LATER)],
+        [memory("m5", WIDE, created_at=LATER), memory("m6", "text 6", created_at="")],
     ]
     for changed in edits:
         put(repo, *changed)
@@ -289,65 +257,63 @@ def test_traits_after_edits_equal_those_from_scratch(repo, embedder, lexical):
     assert (shown["m4"], shown["m6"], shown["m7"]) == (True, False, True)
 
 
-def test_a_memory_of_another_time_is_of_another_occasion_although_its_text_stays(repo, bench):
-    fill(repo, 3)
-    bench.build()
-    put(repo, memory("m001", "text 1", created_at="2025-03-05T05:06:07Z"))
+def test_a_memory_of_another_time_is_of_another_occasion_although_its_text_stays(repo, filled):
+    put(repo, memory("m001", "text 1", created_at=LATER))
 
-    assert bench.build() == []
-    first, second, third = bench.map.traits.occasion.tolist()
+    assert filled.build() == []
+    first, second, third = filled.map.traits.occasion.tolist()
     assert first == third != second
 
 
-def test_at_weight_0_traits_follow_the_texts_that_are_kept(repo, embedder):
-    bench = Bench(repo, embedder, lexical=False)
-    fill(repo, 3)
+def test_whatever_is_done_for_each_memory_lets_the_loop_answer_meanwhile(repo, bench, monkeypatch):
+    yielded = set()
+
+    class Noting(Pace):
+        def __init__(self, pause):
+            super().__init__(pause)
+            self.by = sys._getframe(1).f_code.co_name
+
+        def yield_if_due(self):
+            yielded.add(self.by)
+
+    monkeypatch.setattr(builder, "Pace", Noting)
+    fill(repo, 2)
     bench.build()
-    embedder.down = "unreachable"
-    put(repo, memory("m000", "数据库迁移脚本"), memory("new", "数据库"))
+    put(repo, memory("m000", "edited"))
     bench.build()
 
-    assert traits_of(bench.map.traits) == traits_of(Traits.of(bench.map.memories))
-    assert not bench.map.traits.is_cjk.any()
+    assert yielded == {"_drafted", "_hash", "_tokenised"}
 
 
 # --- failures -----------------------------------------------------------------------------------------
 
 
-def test_with_words_a_failed_edit_is_shown_without_a_vector(repo, bench, embedder):
-    fill(repo, 3)
-    bench.build()
+def test_with_words_a_failed_edit_is_shown_without_a_vector(repo, filled, embedder):
     embedder.down = "unreachable"
     put(repo, memory("m001", "edited"))
-    bench.build()
+    filled.build()
 
-    assert bench.error.reason == "unreachable"
-    assert bench.shown["m001"] == "edited"
-    assert bench.embedded == {"m000", "m002"}
-
-
-def test_at_weight_0_a_failed_edit_keeps_the_older_text_with_its_vector(repo, embedder):
-    bench = Bench(repo, embedder, lexical=False)
-    fill(repo, 3)
-    bench.build()
-    embedder.down = "unreachable"
-    put(repo, memory("m001", "edited"), memory("new", "new"))
-    bench.build()
-
-    assert bench.shown == {"m000": "text 0", "m001": "text 1", "m002": "text 2"}
-    assert bench.embedded == set(bench.shown)
+    assert filled.error.reason == "unreachable"
+    assert filled.shown["m001"] == "edited"
+    assert filled.embedded == {"m000", "m002"}
 
 
-def test_at_weight_0_a_forgotten_memory_is_gone_although_the_provider_is_down(repo, embedder):
-    bench = Bench(repo, embedder, lexical=False)
-    fill(repo, 3)
-    bench.build()
-    embedder.down = "unreachable"
+def test_at_weight_0_a_failed_edit_keeps_the_older_text_with_its_vector_and_traits(repo, silent):
+    put(repo, memory("m001", "数据库迁移脚本"), memory("new", "数据库"))
+    silent.build()
+
+    assert silent.shown == {"m000": "text 0", "m001": "text 1", "m002": "text 2"}
+    assert silent.embedded == set(silent.shown)
+    assert traits_of(silent.map.traits) == traits_of(Traits.of(silent.map.memories))
+    assert not silent.map.traits.is_cjk.any()
+
+
+def test_at_weight_0_a_forgotten_memory_is_gone_although_the_provider_is_down(repo, silent):
     put(repo, memory("m001", "edited"))
     (files(repo) / "m002.md").unlink()
-    bench.build()
+    silent.build()
 
-    assert bench.shown == {"m000": "text 0", "m001": "text 1"}
+    assert silent.shown == {"m000": "text 0", "m001": "text 1"}
 
 
 @BOTH
@@ -378,43 +344,27 @@ def test_what_came_before_an_outage_is_not_asked_for_again(repo, embedder, lexic
     assert len(bench.embedded) == 300
 
 
-@BOTH
-def test_a_full_rebuild_that_fails_keeps_the_old_vectors(repo, embedder, lexical):
-    bench = Bench(repo, embedder, lexical=lexical)
-    fill(repo, 3)
-    bench.build()
+def test_a_full_rebuild_that_fails_keeps_the_old_vectors_and_is_finished_later(either, embedder):
     embedder.down = "unreachable"
-    bench.builder.forget_vectors()
-    bench.build()
+    either.builder.forget_vectors()
+    either.build()
 
-    assert bench.error.reason == "unreachable"
-    assert bench.embedded == {"m000", "m001", "m002"}
+    assert either.error.reason == "unreachable"
+    assert either.embedded == {"m000", "m001", "m002"}
 
-
-@BOTH
-def test_a_full_rebuild_that_failed_is_finished_later(repo, embedder, lexical):
-    bench = Bench(repo, embedder, lexical=lexical)
-    fill(repo, 3)
-    bench.build()
-    embedder.down = "unreachable"
-    bench.builder.forget_vectors()
-    bench.build()
     embedder.down = ""
+    assert sorted(either.build()) == ["text 0", "text 1", "text 2"]
+    assert either.build() == []
 
-    assert sorted(bench.build()) == ["text 0", "text 1", "text 2"]
-    assert bench.build() == []
 
+def test_during_a_full_rebuild_the_old_vectors_serve(filled):
+    filled.builder.forget_vectors()
 
-def test_during_a_full_rebuild_the_old_vectors_serve(repo, bench):
-    fill(repo, 3)
-    bench.build()
-    bench.builder.forget_vectors()
-
-    draft = bench.builder.draft()
-    bench.map = bench.builder.finish(draft, 2)  # swapped before the vectors are there
+    draft = filled.builder.draft()
+    filled.map = filled.builder.finish(draft, 2)  # swapped before the vectors are there
 
     assert len(draft.missing) == 3
-    assert bench.embedded == {"m000", "m001", "m002"}
+    assert filled.embedded == {"m000", "m001", "m002"}
 
 
 def test_a_full_rebuild_asked_for_in_the_middle_of_a_build_is_not_lost(repo, bench, embedder):
@@ -427,19 +377,16 @@ def test_a_full_rebuild_asked_for_in_the_middle_of_a_build_is_not_lost(repo, ben
     assert len(bench.build()) == 3
 
 
-def test_a_full_rebuild_asked_for_while_texts_are_out_breaks_nothing(repo, bench, embedder):
+async def test_a_full_rebuild_asked_for_while_texts_are_out_breaks_nothing(repo, bench, embedder):
     fill(repo, 3)
     draft = bench.builder.draft()
+    embedder.hold = asyncio.Event()
+    task = asyncio.create_task(bench.builder.embed(draft, lambda _: None))
+    await embedder.called.wait()
+    bench.builder.forget_vectors()
+    embedder.hold.set()
 
-    async def interrupted():
-        embedder.hold = asyncio.Event()
-        task = asyncio.create_task(bench.builder.embed(draft, lambda _: None))
-        await embedder.called.wait()
-        bench.builder.forget_vectors()
-        embedder.hold.set()
-        return await task
-
-    assert run(interrupted()) is None
+    assert await task is None
     bench.map = bench.builder.finish(draft, 1)
     assert len(bench.embedded) == 3
 
@@ -460,83 +407,76 @@ def test_one_poison_among_300_is_quarantined_named_and_shown_without_a_vector(re
     assert [(p.path, "server" in p.reason) for p in bench.builder.problems] == [("m177", True)]
 
 
-def test_a_quarantined_text_is_not_sent_again_with_the_next_edit(repo, bench, embedder):
+@pytest.fixture
+def quarantined(repo, bench, embedder):
+    """A bench whose second text of three is refused."""
     fill(repo, 3)
     embedder.poison = {"text 1": "bad_input"}
     bench.build()
+    return bench
+
+
+@pytest.fixture
+def cured(quarantined, embedder):
+    """As `quarantined`, and it would be taken now."""
+    embedder.poison.clear()
+    return quarantined
+
+
+def test_a_quarantined_text_is_not_sent_again_with_the_next_edit(repo, quarantined):
     put(repo, memory("m000", "edited"))
 
-    assert bench.build() == ["edited"]
+    assert quarantined.build() == ["edited"]
 
 
-def test_a_quarantined_text_is_sent_again_when_a_person_asks(repo, bench, embedder):
-    fill(repo, 3)
-    embedder.poison = {"text 1": "bad_input"}
-    bench.build()
-    embedder.poison.clear()
-    bench.builder.retry_quarantined()
-
-    assert bench.build() == ["text 1"]
-    assert len(bench.embedded) == 3
-    assert bench.builder.problems == ()
-
-
-def test_a_retry_asked_for_in_the_middle_of_a_build_is_not_lost(repo, bench, embedder):
-    fill(repo, 3)
-    embedder.poison = {"text 1": "bad_input"}
-    bench.build()
-    embedder.poison.clear()
-    put(repo, memory("m000", "edited"))
-    draft = bench.builder.draft()
-    bench.builder.retry_quarantined()
-    run(bench.builder.embed(draft, lambda _: None))
-    bench.builder.finish(draft, 1)
-
-    assert bench.build() == ["text 1"]
-
-
-def test_a_quarantine_ends_after_an_hour_although_no_file_changed(repo, bench, embedder):
-    fill(repo, 3)
-    embedder.poison = {"text 1": "bad_input"}
-    bench.build()
-    embedder.poison.clear()
-    (key, (reason, until)), *_ = bench.builder.quarantined.items()
-    bench.builder.quarantined[key] = (reason, until - 3601)
-
-    assert bench.build() == ["text 1"]
-    assert bench.builder.problems == ()
-
-
-def test_an_edit_heals_a_quarantined_memory(repo, bench, embedder):
-    fill(repo, 3)
-    embedder.poison = {"text 1": "bad_input"}
-    bench.build()
+def test_an_edit_heals_a_quarantined_memory(repo, quarantined):
     put(repo, memory("m001", "harmless now"))
+    quarantined.build()
 
-    bench.build()
+    assert len(quarantined.embedded) == 3
+    assert quarantined.builder.problems == ()
 
-    assert len(bench.embedded) == 3
-    assert bench.builder.problems == ()
+
+def test_a_quarantined_text_is_sent_again_when_a_person_asks(cured):
+    cured.builder.retry_quarantined()
+
+    assert cured.build() == ["text 1"]
+    assert len(cured.embedded) == 3
+    assert cured.builder.problems == ()
+
+
+def test_a_retry_asked_for_in_the_middle_of_a_build_is_not_lost(repo, cured):
+    put(repo, memory("m000", "edited"))
+    draft = cured.builder.draft()
+    cured.builder.retry_quarantined()
+    run(cured.builder.embed(draft, lambda _: None))
+    cured.builder.finish(draft, 1)
+
+    assert cured.build() == ["text 1"]
+
+
+def test_a_quarantine_ends_after_an_hour_although_no_file_changed(cured):
+    (key, (reason, until)), *_ = cured.builder.quarantined.items()
+    cured.builder.quarantined[key] = (reason, until - 3601)
+
+    assert cured.build() == ["text 1"]
+    assert cured.builder.problems == ()
 
 
 # --- another dimension behind the same name ------------------------------------------------------
 
 
-@BOTH
 @pytest.mark.parametrize("edited", ["m000", "m002"])
 def test_an_edit_that_comes_back_in_another_dimension_embeds_all_and_mixes_nothing(
-    repo, embedder, lexical, edited
+    repo, embedder, either, edited
 ):
-    bench = Bench(repo, embedder, lexical=lexical)
-    fill(repo, 3)
-    bench.build()
     embedder.dimension = 16
     put(repo, memory(edited, "edited"))
     for _ in range(2):
-        bench.build()
+        either.build()
 
-    assert bench.map.dense.dimension == 16
-    assert bench.embedded == {"m000", "m001", "m002"}
+    assert either.map.dense.dimension == 16
+    assert either.embedded == {"m000", "m001", "m002"}
 
 
 def test_other_threads_may_look_at_problems_during_builds(repo, bench, embedder):

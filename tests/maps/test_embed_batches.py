@@ -21,6 +21,12 @@ def texts_of(count=COUNT):
     return {f"{number}".encode(): f"text {number}" for number in range(count)}
 
 
+def poisoned(numbers, reason="bad_input"):
+    embedder = FakeEmbedder()
+    embedder.poison = {f"text {number}": reason for number in numbers}
+    return embedder
+
+
 def embedded(embedder, texts):
     """A finished run over `texts`, and the error that it ended with."""
     counted = []
@@ -46,15 +52,6 @@ def test_every_text_gets_its_own_vector():
         assert np.array_equal(work.vectors[key], vector(text))
 
 
-def test_progress_counts_every_text_once():
-    embedder = FakeEmbedder()
-    embedder.poison = {"text 7": "bad_input"}
-
-    work, _ = embedded(embedder, texts_of())
-
-    assert work.counted == COUNT
-
-
 def test_no_text_costs_no_call():
     embedder = FakeEmbedder()
 
@@ -63,92 +60,53 @@ def test_no_text_costs_no_call():
     assert embedder.calls == []
 
 
-def test_at_most_four_chunks_are_out_at_once_after_the_first():
-    async def body():
-        embedder = FakeEmbedder()
-        embedder.hold = asyncio.Event()
-        task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of(CHUNK * 9)))
-        await embedder.called.wait()
-        first = len(embedder.calls)
-        embedder.hold.set()
-        embedder.hold = hold = asyncio.Event()
-        await until(lambda: len(embedder.calls) >= 5)
-        await turns()
-        out = len(embedder.calls) - first
-        hold.set()
-        await task
-        return first, out
-
-    assert run(body()) == (1, 4)
+async def test_at_most_four_chunks_are_out_at_once_after_the_first():
+    embedder = FakeEmbedder()
+    embedder.hold = asyncio.Event()
+    task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of(CHUNK * 9)))
+    await embedder.called.wait()
+    first = len(embedder.calls)
+    embedder.hold.set()
+    embedder.hold = hold = asyncio.Event()
+    await until(lambda: len(embedder.calls) >= 5)
+    await turns()
+    out = len(embedder.calls) - first
+    hold.set()
+    await task
+    assert (first, out) == (1, 4)
 
 
 @pytest.mark.parametrize("reason", ["bad_input", "server", "bad_reply"])
 @pytest.mark.parametrize("culprit", [0, 63, 64, 177, 299])
 def test_one_poison_among_300_texts_costs_at_most_14_calls_and_no_other_vector(reason, culprit):
-    embedder = FakeEmbedder()
-    embedder.poison = {f"text {culprit}": reason}
+    embedder = poisoned([culprit], reason)
 
     work, error = embedded(embedder, texts_of())
 
     assert error is None
-    assert set(work.culprits) == {f"{culprit}".encode()}
-    assert len(work.vectors) == COUNT - 1
+    assert work.culprits == {f"{culprit}".encode(): f"{reason}: scripted {reason}"}
+    assert (len(work.vectors), work.counted) == (COUNT - 1, COUNT)
     assert len(embedder.calls) <= CHUNKS + 14
 
 
-def test_a_culprit_is_named_with_the_reason():
-    embedder = FakeEmbedder()
-    embedder.poison = {"text 1": "bad_input"}
-
-    work, _ = embedded(embedder, texts_of(3))
-
-    assert work.culprits == {b"1": "bad_input: scripted bad_input"}
-
-
-@pytest.mark.parametrize("culprits", [(0, 1), (0, 63), (31, 32), (3, 40)])
 @pytest.mark.parametrize("reason", ["bad_input", "server"])
-def test_two_poisons_in_one_chunk_are_both_found(culprits, reason):
-    embedder = FakeEmbedder()
-    embedder.poison = {f"text {number}": reason for number in culprits}
-
-    work, error = embedded(embedder, texts_of())
+@pytest.mark.parametrize(
+    "culprits",
+    [(0, 1), (0, 63), (31, 32), (3, 40), range(0, COUNT, CHUNK), range(100, 120)],
+    ids=["first two", "first and last", "in the middle", "apart", "heads of all chunks", "20 in a row"],
+)
+def test_several_poisons_are_all_found_and_are_no_outage(culprits, reason):
+    work, error = embedded(poisoned(culprits, reason), texts_of())
 
     assert error is None
     assert set(work.culprits) == {f"{number}".encode() for number in culprits}
-    assert len(work.vectors) == COUNT - 2
-
-
-@pytest.mark.parametrize("reason", ["bad_input", "server"])
-def test_a_poison_at_the_head_of_every_chunk_is_no_outage(reason):
-    embedder = FakeEmbedder()
-    culprits = range(0, COUNT, CHUNK)
-    embedder.poison = {f"text {number}": reason for number in culprits}
-
-    work, error = embedded(embedder, texts_of())
-
-    assert error is None
-    assert set(work.culprits) == {f"{number}".encode() for number in culprits}
-
-
-@pytest.mark.parametrize("reason", ["bad_input", "server"])
-def test_twenty_poisons_in_a_row_are_no_outage(reason):
-    embedder = FakeEmbedder()
-    embedder.poison = {f"text {number}": reason for number in range(100, 120)}
-
-    work, error = embedded(embedder, texts_of())
-
-    assert error is None
-    assert len(work.culprits) == 20
-    assert len(work.vectors) == COUNT - 20
+    assert len(work.vectors) == COUNT - len(culprits)
 
 
 @pytest.mark.parametrize("reason", ["server", "bad_reply", "bad_input"])
 def test_a_lone_new_text_that_is_refused_is_the_culprit_while_others_would_get_through(reason):
     """An edit sends one text alone, so there is no neighbour to prove that the endpoint works."""
-    embedder = FakeEmbedder()
-    embedder.poison = {"text 0": reason}
-
-    work, error = embedded(embedder, texts_of(1))
+    work, error = embedded(poisoned([0], reason), texts_of(1))
 
     assert error is None
     assert set(work.culprits) == {b"0"}
@@ -207,18 +165,15 @@ def test_an_outage_in_mid_run_blames_no_text_and_keeps_what_came_before(reason):
     assert len(embedder.calls) <= 2 + 4 * 8
 
 
-def test_cancelling_a_run_leaves_no_task_behind():
-    async def body():
-        before = asyncio.all_tasks()
-        embedder = FakeEmbedder()
-        embedder.hold = asyncio.Event()
-        embedder.hold.set()
-        task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of()))
-        await embedder.called.wait()
-        embedder.hold = asyncio.Event()
-        await until(lambda: len(embedder.calls) >= 5)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return asyncio.all_tasks() - before
-
-    assert run(body()) == set()
+async def test_cancelling_a_run_leaves_no_task_behind():
+    before = asyncio.all_tasks()
+    embedder = FakeEmbedder()
+    embedder.hold = asyncio.Event()
+    embedder.hold.set()
+    task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of()))
+    await embedder.called.wait()
+    embedder.hold = asyncio.Event()
+    await until(lambda: len(embedder.calls) >= 5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert asyncio.all_tasks() - before == set()

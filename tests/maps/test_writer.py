@@ -16,7 +16,7 @@ from forged.maps.indexer import Indexer
 from forged.maps.writer import TRASH_S, Writer
 from forged.memory import Scope
 from tests.data.memories import memory, put
-from tests.support.clock import PATIENCE_S, run
+from tests.support.clock import PATIENCE_S
 from tests.support.provider import FakeEmbedder
 
 
@@ -61,55 +61,50 @@ def versions(repo):
 # --- versions -----------------------------------------------------------------------------------------
 
 
-def test_a_new_memory_is_version_one_and_durable_on_return(repo, writer):
-    async def body():
-        async with opened(repo) as index:
-            return await writer.add(index, draft("mem_a"))
+VERSIONS = (draft("mem_1"), memory("mem_2", "two", supersedes="mem_1", version=2))
 
-    written = run(body())
 
-    assert (written.memory.version, written.memory.supersedes) == (1, None)
-    assert os.path.exists(written.path)
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "removed"),
+    [
+        (VERSIONS, (), ()),
+        (VERSIONS[:1], VERSIONS[1:], ()),
+        ((draft("mem_1", "mem_2"), VERSIONS[1]), (), ()),
+        (VERSIONS, (), ("mem_2",)),
+    ],
+    ids=["the head", "an editor's of a moment ago", "a cycle by hand", "the head was removed"],
+)
+async def test_superseding_an_old_version_is_based_on_the_head_of_its_chain(
+    repo, writer, before, meanwhile, removed
+):
+    """An agent that still knows version 1 must not fork the chain."""
+    put(repo, *before)
+    async with opened(repo) as index:
+        put(repo, *meanwhile)
+        await writer.remove(index, removed, erase=False)
+        found = (await writer.add(index, draft("mem_3", "mem_1"))).memory
+        assert (found.version, found.supersedes) == ((2, "mem_1") if removed else (3, "mem_2"))
 
 
 @pytest.mark.parametrize("supersedes", [None, "mem_1"], ids=["new", "next version"])
-def test_what_was_written_is_marked_once_and_is_visible_in_its_generation(repo, writer, supersedes):
+async def test_what_was_written_is_durable_marked_once_and_visible_in_its_generation(
+    repo, writer, supersedes
+):
     put(repo, draft("mem_1"))
-
-    async def body():
-        async with opened(repo) as index:
-            before = index.generations.wanted
-            written = await writer.add(index, draft("mem_2", supersedes))
-            await index.until_ended(written.generation, time.monotonic() + PATIENCE_S)
-            return written.generation - before, index.map.find("mem_2")
-
-    marks, shown = run(body())
-
-    assert marks == 1
-    assert shown is not None
+    async with opened(repo) as index:
+        before = index.generations.wanted
+        written = await writer.add(index, draft("mem_2", supersedes))
+        assert (written.memory.version, written.memory.supersedes) == (1 + bool(supersedes), supersedes)
+        assert os.path.exists(written.path)
+        await index.until_ended(written.generation, time.monotonic() + PATIENCE_S)
+        assert written.generation == before + 1
+        assert index.map.find("mem_2") is not None
 
 
-def test_superseding_an_old_version_is_based_on_the_head_of_its_chain(repo, writer):
-    """An agent that still knows version 1 must not fork the chain."""
-    put(repo, draft("mem_1"), memory("mem_2", "two", supersedes="mem_1", version=2))
-
-    async def body():
-        async with opened(repo) as index:
-            return (await writer.add(index, draft("mem_3", "mem_1"))).memory
-
-    written = run(body())
-
-    assert (written.version, written.supersedes) == (3, "mem_2")
-
-
-def test_concurrent_versions_make_one_chain(repo, writer):
+async def test_concurrent_versions_make_one_chain(repo, writer):
     put(repo, draft("mem_1"))
-
-    async def body():
-        async with opened(repo) as index:
-            await asyncio.gather(*(writer.add(index, draft(f"mem_n{n}", "mem_1")) for n in range(8)))
-
-    run(body())
+    async with opened(repo) as index:
+        await asyncio.gather(*(writer.add(index, draft(f"mem_n{n}", "mem_1")) for n in range(8)))
 
     assert sorted(version for version, _ in versions(repo).values()) == list(range(1, 10))
     links = [older for _, older in versions(repo).values() if older]
@@ -117,21 +112,17 @@ def test_concurrent_versions_make_one_chain(repo, writer):
 
 
 @pytest.mark.parametrize("failing", ["down", "hanging"])
-def test_versions_make_one_chain_while_the_provider_is_gone(repo, writer, failing):
+async def test_versions_make_one_chain_while_the_provider_is_gone(repo, writer, failing):
     """At weight 0 the map cannot show a text that has no vector, but the chain is on disk."""
     put(repo, draft("mem_1"))
     embedder = FakeEmbedder()
-
-    async def body():
-        async with opened(repo, embedder, lexical=False) as index:
-            if failing == "down":
-                embedder.down = "unreachable"
-            else:
-                embedder.hold = asyncio.Event()
-            for number in (2, 3, 4):
-                await asyncio.wait_for(writer.add(index, draft(f"mem_{number}", "mem_1")), 2)
-
-    run(body())
+    async with opened(repo, embedder, lexical=False) as index:
+        if failing == "down":
+            embedder.down = "unreachable"
+        else:
+            embedder.hold = asyncio.Event()
+        for number in (2, 3, 4):
+            await asyncio.wait_for(writer.add(index, draft(f"mem_{number}", "mem_1")), 2)
 
     assert versions(repo) == {
         "mem_1": (1, None),
@@ -141,77 +132,46 @@ def test_versions_make_one_chain_while_the_provider_is_gone(repo, writer, failin
     }
 
 
-def test_a_version_made_by_an_editor_a_moment_ago_counts(repo, writer):
-    put(repo, draft("mem_1"))
-
-    async def body():
-        async with opened(repo) as index:
-            put(repo, memory("mem_2", "two", supersedes="mem_1", version=2))
-            return (await writer.add(index, draft("mem_3", "mem_1"))).memory
-
-    assert run(body()).supersedes == "mem_2"
-
-
 @pytest.mark.parametrize("unknown", ["mem_gone", "../../etc/passwd"])
-def test_superseding_what_is_not_there_writes_nothing_and_says_so(repo, writer, unknown):
+async def test_superseding_what_is_not_there_writes_nothing_and_says_so(repo, writer, unknown):
     put(repo, draft("mem_1"))
-
-    async def body():
-        async with opened(repo) as index:
-            with pytest.raises(MemoryNotFound, match="forgectl list"):
-                await writer.add(index, draft("mem_2", unknown))
-
-    run(body())
+    async with opened(repo) as index:
+        with pytest.raises(MemoryNotFound, match="forgectl list"):
+            await writer.add(index, draft("mem_2", unknown))
 
     assert on_disk(repo) == ["mem_1"]
 
 
-def test_a_cycle_by_hand_can_be_superseded(repo, writer):
-    put(repo, draft("mem_1", "mem_2"), memory("mem_2", "two", supersedes="mem_1", version=2))
-
-    async def body():
-        async with opened(repo) as index:
-            return (await writer.add(index, draft("mem_3", "mem_1"))).memory
-
-    written = run(body())
-
-    assert (written.version, written.supersedes) == (3, "mem_2")
-
-
-def test_a_failed_write_is_a_store_error_and_the_next_goes_through(repo, writer):
+async def test_a_failed_write_is_a_store_error_and_the_next_goes_through(repo, writer):
     put(repo, draft("mem_1"))
-
-    async def body():
-        async with opened(repo) as index:
-            with pytest.raises(StoreError):
-                await writer.add(index, draft("mem_1", "mem_1"))
-            return (await writer.add(index, draft("mem_2", "mem_1"))).memory
-
-    assert run(body()).version == 2
+    async with opened(repo) as index:
+        with pytest.raises(StoreError):
+            await writer.add(index, draft("mem_1", "mem_1"))
+        assert (await writer.add(index, draft("mem_2", "mem_1"))).memory.version == 2
 
 
 # --- removal ------------------------------------------------------------------------------------------
 
 
-def test_a_chain_is_looked_up_on_disk(repo, writer):
+async def test_a_chain_is_looked_up_on_disk(repo, writer):
     put(repo, draft("mem_1"))
+    async with opened(repo) as index:
+        put(repo, memory("mem_2", "two", supersedes="mem_1", version=2), draft("mem_x"))
+        assert [await writer.chain(index, each) for each in ("mem_1", "mem_2", "mem_x", "mem_no")] == [
+            ("mem_1", "mem_2"),
+            ("mem_1", "mem_2"),
+            ("mem_x",),
+            (),
+        ]
 
-    async def body():
-        async with opened(repo) as index:
-            put(repo, memory("mem_2", "two", supersedes="mem_1", version=2), draft("mem_x"))
-            return [await writer.chain(index, each) for each in ("mem_1", "mem_2", "mem_x", "mem_no")]
 
-    assert run(body()) == [("mem_1", "mem_2"), ("mem_1", "mem_2"), ("mem_x",), ()]
-
-
-def test_removed_memories_wait_in_the_trash_and_the_receipt_says_what_is_out_of_reach(repo, writer, trash):
-    put(repo, draft("mem_1"), draft("mem_2"))
-
-    async def body():
-        async with opened(repo) as index:
-            return await writer.remove(index, ("mem_1",), erase=False)
-
-    gone = run(body())
+async def test_removed_memories_wait_in_the_trash_and_the_receipt_says_what_is_out_of_reach(
+    repo, writer, trash
+):
+    put(repo, draft("mem_2"))
+    async with opened(repo) as index:
+        await writer.add(index, draft("mem_1"))  # a memory of a moment ago
+        gone = await writer.remove(index, ("mem_1",), erase=False)
 
     assert (gone.ids, gone.trash) == (("mem_1",), str(trash))
     assert on_disk(repo) == ["mem_2"]
@@ -219,52 +179,21 @@ def test_removed_memories_wait_in_the_trash_and_the_receipt_says_what_is_out_of_
     assert any("version control" in place for place in gone.unreachable)
 
 
-def test_erased_memories_are_nowhere(repo, writer, trash):
+async def test_erased_memories_are_nowhere(repo, writer, trash):
     put(repo, draft("mem_1"))
-
-    async def body():
-        async with opened(repo) as index:
-            return await writer.remove(index, ("mem_1",), erase=True)
-
-    assert run(body()).trash == ""
+    async with opened(repo) as index:
+        assert (await writer.remove(index, ("mem_1",), erase=True)).trash == ""
     assert on_disk(repo) == []
     assert not trash.exists()
-
-
-def test_a_memory_of_a_moment_ago_can_be_removed(repo, writer):
-    async def body():
-        async with opened(repo) as index:
-            await writer.add(index, draft("mem_1"))
-            return await writer.remove(index, ("mem_1",), erase=False)
-
-    assert run(body()).ids == ("mem_1",)
-    assert on_disk(repo) == []
-
-
-def test_a_removed_head_is_not_what_the_next_version_is_based_on(repo, writer):
-    put(repo, draft("mem_1"), memory("mem_2", "two", supersedes="mem_1", version=2))
-
-    async def body():
-        async with opened(repo) as index:
-            await writer.remove(index, ("mem_2",), erase=False)
-            return (await writer.add(index, draft("mem_3", "mem_1"))).memory
-
-    written = run(body())
-
-    assert (written.version, written.supersedes) == (2, "mem_1")
 
 
 # --- the trash ----------------------------------------------------------------------------------------
 
 
-def test_the_trash_is_emptied_after_seven_days(repo, writer, trash):
+async def test_the_trash_is_emptied_after_seven_days(repo, writer, trash):
     put(repo, draft("mem_1"))
-
-    async def body():
-        async with opened(repo) as index:
-            await writer.remove(index, ("mem_1",), erase=False)
-
-    run(body())
+    async with opened(repo) as index:
+        await writer.remove(index, ("mem_1",), erase=False)
     now = time.time()
 
     writer.empty_trash(now + TRASH_S - 3600)

@@ -118,24 +118,27 @@ def test_a_model_that_has_written_enough_is_not_waited_for():
     assert asked(model, count=2) == ("Tabs are used.", "CI runs on push.")
 
 
-def test_who_is_late_takes_the_lines_that_stand_and_no_half_of_one():
-    assert late(Writer(FACTS), after=0) == ("Tabs are used.",)
-    assert late(Writer(FACTS), after=25) == ("Tabs are used.", "CI runs on push.")
+NOTES = json.dumps(
+    [{"kind": "fact", "note": note} for note in ("Tabs are used.", "CI runs on push.", "Go is new.")],
+    indent=1,
+)
 
 
-def test_who_is_late_waits_for_a_first_line():
-    assert late(Writer("Sure, here are five notes:\n\n- Tabs are used.\n- CI"), after=0) == (
-        "Tabs are used.",
-    )
-
-
-def test_who_is_not_late_gets_what_was_asked_for():
-    assert asked(Writer(FACTS)) == (
-        "Tabs are used.",
-        "CI runs on push.",
-        "Go is at 1.25.",
-        "Fridays are frozen.",
-    )
+@pytest.mark.parametrize(
+    ("written", "after", "found"),
+    [
+        (FACTS, 0, ("Tabs are used.",)),
+        (FACTS, 25, ("Tabs are used.", "CI runs on push.")),
+        (FACTS, 10_000, ("Tabs are used.", "CI runs on push.", "Go is at 1.25.", "Fridays are frozen.")),
+        ("Sure, here are five notes:\n\n- Tabs are used.\n- CI", 0, ("Tabs are used.",)),
+        (NOTES, 0, ("Tabs are used.",)),
+    ],
+    ids=["late from the first on", "late from the second on", "not late", "with a preamble", "JSON"],
+)
+def test_who_is_late_waits_for_a_first_line_and_takes_those_that_stand_and_no_half_of_one(
+    written, after, found
+):
+    assert late(Writer(written), after=after) == found
 
 
 def test_a_model_that_never_ends_its_line_is_hung_up_on():
@@ -145,14 +148,6 @@ def test_a_model_that_never_ends_its_line_is_hung_up_on():
 
     assert len(found) <= 400
     assert model.written < 20_000
-
-
-def test_json_is_read_while_it_is_written():
-    objects = [
-        {"kind": "fact", "note": note} for note in ("Tabs are used.", "CI runs on push.", "Go is new.")
-    ]
-
-    assert late(Writer(json.dumps(objects, indent=1)), after=0) == ("Tabs are used.",)
 
 
 def test_a_reply_that_broke_off_in_its_only_line_is_taken():
@@ -176,26 +171,16 @@ def test_a_window_that_is_refused_is_asked_about_once_more_by_its_newest_message
     assert newest.count("message ") == newest.count("é" * 900) == 3
 
 
-def test_a_refused_window_is_made_shorter_only_once():
-    model = Model(ProviderError("no", reason="bad_input", status=400))
-
-    with pytest.raises(ProviderError):
-        asked(model, LONG)
-    assert len(model.asked) == 2
+OTHERS = ("timeout", "server", "unreachable", "auth", "rate_limited", "bad_reply")
 
 
-def test_a_short_window_is_not_refused_for_its_size():
-    model = Model(ProviderError("no", reason="bad_input", status=400))
-
-    with pytest.raises(ProviderError):
-        asked(model)
-    assert len(model.asked) == 1
-
-
-@pytest.mark.parametrize("reason", ["timeout", "server", "unreachable", "auth", "rate_limited", "bad_reply"])
-def test_no_other_failure_is_asked_again(reason):
+@pytest.mark.parametrize(
+    ("reason", "window", "times"),
+    [("bad_input", LONG, 2), ("bad_input", SAID, 1), *((reason, LONG, 1) for reason in OTHERS)],
+)
+def test_only_a_refused_window_that_is_long_is_made_shorter_and_only_once(reason, window, times):
     model = Model(ProviderError("no", reason=reason))
 
     with pytest.raises(ProviderError):
-        asked(model, LONG)
-    assert len(model.asked) == 1
+        asked(model, window)
+    assert len(model.asked) == times

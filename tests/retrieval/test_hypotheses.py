@@ -102,8 +102,17 @@ def test_what_is_known_is_no_sentence(echo):
     assert sentences(f"{echo}\none", 5, known="can you add a retry to the upload?") == ("one",)
 
 
-def test_a_short_sentence_is_not_an_echo_because_its_letters_are_found_somewhere():
-    assert sentences("Use tabs", 5, known="house tabs") == ("Use tabs",)
+@pytest.mark.parametrize(
+    ("sentence", "known", "found"),
+    [
+        ("Use tabs", "house tabs", ("Use tabs",)),
+        ("Redis caches", "we say that Redis caches", ("Redis caches",)),  # 11 letters
+        ("Redis is fast", "we say that Redis is fast", ("Redis is fast",)),
+        ("Redis is quick", "we say that Redis is quick", ()),  # 12
+    ],
+)
+def test_a_short_sentence_is_not_an_echo_because_its_letters_are_found_somewhere(sentence, known, found):
+    assert sentences(sentence, 5, known=known) == found
 
 
 def test_a_sentence_without_end_is_cut_at_a_word():

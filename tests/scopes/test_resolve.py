@@ -98,16 +98,16 @@ def test_home_sees_the_user_root_alone(home):
     assert [root.scope for root in resolved(home, home).roots] == [Scope.USER]
 
 
-def test_a_workspace_that_is_no_directory_is_refused_each_time(home, tmp_path):
-    async def body():
-        async with resolving(home) as resolver:
-            for _ in range(2):
-                with pytest.raises(WorkspaceError):
-                    await resolver.resolve(str(tmp_path / "nowhere"))
-            (tmp_path / "nowhere").mkdir()
-            return await resolver.resolve(str(tmp_path / "nowhere"))
-
-    assert run(body()).tops == (str(tmp_path / "nowhere"), str(home))
+async def test_a_workspace_that_is_no_directory_is_refused_each_time(home, tmp_path):
+    async with resolving(home) as resolver:
+        for _ in range(2):
+            with pytest.raises(WorkspaceError):
+                await resolver.resolve(str(tmp_path / "nowhere"))
+        (tmp_path / "nowhere").mkdir()
+        assert (await resolver.resolve(str(tmp_path / "nowhere"))).tops == (
+            str(tmp_path / "nowhere"),
+            str(home),
+        )
 
 
 # --- settings of a repository -------------------------------------------------------------------------
@@ -153,28 +153,23 @@ def test_a_file_of_more_than_four_kib_is_a_warning_and_is_not_parsed(home, repo)
 # --- a repository is looked at seldom, and beside the loop --------------------------------------------
 
 
-def test_subdirectories_of_one_repository_share_one_parse_and_the_loop_does_none(home, repo):
+async def test_subdirectories_of_one_repository_share_one_parse_and_the_loop_does_none(home, repo):
     override(repo, WORST)
     inside = [repo / f"package{number}" for number in range(12)]
     for directory in inside:
         directory.mkdir()
-
-    async def body():
+    with calls(PARSED, WALKED) as counted:
         async with resolving(home) as resolver:
             for _ in range(2):
                 await asyncio.gather(*(resolver.resolve(str(directory)) for directory in inside))
 
-    with calls(PARSED, WALKED) as counted:
-        run(body())
-
     assert counted == {("resolve", False): 12, ("loads", False): 1}
 
 
-def test_a_version_of_the_file_is_parsed_once_and_the_next_one_is_seen(home, repo):
+async def test_a_version_of_the_file_is_parsed_once_and_the_next_one_is_seen(home, repo):
     override(repo, "[memory]\nretrieval_top_k = 3\n")
     clock, found = Clock(), []
-
-    async def body():
+    with calls(PARSED) as parses:
         async with resolving(home, clock=clock) as resolver:
             for moment in range(4):
                 clock.now = moment * KEPT_S
@@ -182,51 +177,38 @@ def test_a_version_of_the_file_is_parsed_once_and_the_next_one_is_seen(home, rep
                     override(repo, "[memory]\nretrieval_top_k = 14\n")
                 found.append((await resolver.resolve(str(repo))).settings.retrieval_top_k)
 
-    with calls(PARSED) as parses:
-        run(body())
-
     assert found == [3, 3, 3, 14]
     assert parses == {("loads", False): 2}
 
 
-def test_settings_are_never_older_than_five_seconds_however_often_they_were_asked_for(home, repo):
+async def test_settings_are_never_older_than_five_seconds_however_often_they_were_asked_for(home, repo):
     override(repo, "[memory]\nretrieval_top_k = 3\n")
     (repo / "inside").mkdir()
     clock = Clock()
-
-    async def body():
-        async with resolving(home, clock=clock) as resolver:
-            await resolver.resolve(str(repo))
-            clock.now = KEPT_S - 1
-            await resolver.resolve(str(repo / "inside"))
-            override(repo, "[memory]\nretrieval_top_k = 14\n")
-            clock.now = KEPT_S
-            return await resolver.resolve(str(repo / "inside"))
-
-    assert run(body()).settings.retrieval_top_k == 14
+    async with resolving(home, clock=clock) as resolver:
+        await resolver.resolve(str(repo))
+        clock.now = KEPT_S - 1
+        await resolver.resolve(str(repo / "inside"))
+        override(repo, "[memory]\nretrieval_top_k = 14\n")
+        clock.now = KEPT_S
+        assert (await resolver.resolve(str(repo / "inside"))).settings.retrieval_top_k == 14
 
 
-def test_what_is_known_is_answered_without_giving_up_the_loop(home, repo):
-    async def body():
-        async with resolving(home) as resolver:
-            first = await resolver.resolve(str(repo))
-            with pytest.raises(StopIteration) as there:
-                resolver.resolve(str(repo)).__await__().send(None)
-            return first is there.value.value
-
-    assert run(body())
+async def test_what_is_known_is_answered_without_giving_up_the_loop(home, repo):
+    async with resolving(home) as resolver:
+        first = await resolver.resolve(str(repo))
+        with pytest.raises(StopIteration) as there:
+            resolver.resolve(str(repo)).__await__().send(None)
+        assert first is there.value.value
 
 
-def test_whoever_asks_meanwhile_waits_for_the_same_look_and_may_give_up(home, repo):
-    async def body():
+async def test_whoever_asks_meanwhile_waits_for_the_same_look_and_may_give_up(home, repo):
+    with calls(WALKED) as looks:
         async with resolving(home) as resolver:
             waiting = [asyncio.ensure_future(resolver.resolve(str(repo))) for _ in range(20)]
             await asyncio.sleep(0)
             waiting[0].cancel()
-            return await asyncio.gather(*waiting, return_exceptions=True)
-
-    with calls(WALKED) as looks:
-        first, *others = run(body())
+            first, *others = await asyncio.gather(*waiting, return_exceptions=True)
 
     assert isinstance(first, asyncio.CancelledError)
     assert {place.tops for place in others} == {(str(repo), str(home))}
@@ -236,35 +218,26 @@ def test_whoever_asks_meanwhile_waits_for_the_same_look_and_may_give_up(home, re
 # --- bounds -------------------------------------------------------------------------------------------
 
 
-def test_of_many_workspaces_the_oldest_are_forgotten_first(home, tmp_path):
+async def test_of_many_workspaces_the_oldest_are_forgotten_first(home, tmp_path):
     places = [tmp_path / str(number) for number in range(MOST_KEPT + 1)]
     for directory in places:
         directory.mkdir()
-
-    async def body(looks):
+    with calls(WALKED) as looks:
         async with resolving(home) as resolver:
             for directory in places:
                 await resolver.resolve(str(directory))
             before = looks.total()
             await resolver.resolve(str(places[-1]))
-            newest = looks.total() - before
+            assert looks.total() == before
             await resolver.resolve(str(places[0]))
-            return newest, looks.total() - before
-
-    with calls(WALKED) as looks:
-        assert run(body(looks)) == (0, 1)
+            assert looks.total() == before + 1
 
 
-def test_a_spelling_without_end_is_answered_and_not_kept(home, repo):
+async def test_a_spelling_without_end_is_answered_and_not_kept(home, repo):
     endless = str(repo) + "/." * 4096
-
-    async def body():
+    with calls(WALKED) as looks:
         async with resolving(home) as resolver:
             first, second = [await resolver.resolve(endless) for _ in range(2)]
-            return first, second
-
-    with calls(WALKED) as looks:
-        first, second = run(body())
 
     assert first.tops == second.tops
     assert looks == {("resolve", False): 2}

@@ -24,14 +24,13 @@ def test_every_prompt_is_known_here():
 
 
 @pytest.mark.parametrize("name", SENT)
-def test_a_prompt_has_its_reasons_beside_it(name):
+def test_a_prompt_is_its_file_without_the_last_line_end_and_has_its_reasons_beside_it(name):
+    text = prompts.text(name)
+
+    assert f"{text}\n" == (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    assert text.strip() == text
+    assert all(line == line.rstrip() and "\t" not in line for line in text.splitlines())
     assert (FOLDER / f"{name.partition('.')[0]}.why.md").is_file()
-
-
-@pytest.mark.parametrize("name", SENT)
-def test_a_prompt_is_its_file_without_the_last_line_end(name):
-    assert f"{prompts.text(name)}\n" == (FOLDER / f"{name}.md").read_text(encoding="utf-8")
-    assert prompts.text(name).strip() == prompts.text(name)
 
 
 @pytest.mark.parametrize("name", SENT)
@@ -41,11 +40,6 @@ def test_what_is_filled_in_is_what_the_code_fills_in(name):
 
     assert template.is_valid()
     assert set(template.get_identifiers()) == PLACES[name]
-
-
-@pytest.mark.parametrize("name", SENT)
-def test_a_prompt_has_no_blanks_that_nobody_sees(name):
-    assert all(line == line.rstrip() and "\t" not in line for line in prompts.text(name).splitlines())
 
 
 def test_nothing_is_sent_of_why():

@@ -7,22 +7,20 @@ import os
 
 import pytest
 
+from forged.counters import Metrics
 from forged.maps.indexer import BuildEvent
 from forged_client import protocol as wire
 from tests.daemon.parts import EPOCH, assembled
 from tests.data.memories import memory, put
-from tests.support.clock import run, turns, until
+from tests.support.clock import turns, until
 from tests.support.provider import FakeEmbedder
 
 
-def talk(home, work, embedder=None, **options):
-    """Run `work(parts)` over real parts."""
-
-    async def body():
-        async with assembled(home, embedder, **options) as parts:
-            return await work(parts)
-
-    return run(body())
+@pytest.fixture
+def embedder(repo):
+    """Of a repository with two memories."""
+    put(repo, memory("m1", "one"), memory("m2", "two"))
+    return FakeEmbedder()
 
 
 def of_repo(reply):
@@ -32,100 +30,62 @@ def of_repo(reply):
 # --- hello --------------------------------------------------------------------------------------------
 
 
-def test_a_client_of_our_protocol_is_welcome(home):
-    async def work(parts):
-        return await parts.ask(wire.Hello(id=1))
-
-    reply = talk(home, work)
-
-    assert (type(reply), reply.id, reply.epoch, reply.pid) == (wire.Welcome, 1, EPOCH, os.getpid())
-
-
 @pytest.mark.parametrize(
     ("low", "high", "welcome"), [(1, 1, True), (0, 5, True), (2, 9, False), (0, 0, False)]
 )
-def test_a_client_is_welcome_if_its_range_holds_our_protocol(home, low, high, welcome):
-    async def work(parts):
-        return await parts.ask(wire.Hello(protocol_min=low, protocol_max=high))
-
-    reply = talk(home, work)
+async def test_a_client_is_welcome_if_its_range_holds_our_protocol(home, low, high, welcome):
+    async with assembled(home) as parts:
+        reply = await parts.ask(wire.Hello(id=1, protocol_min=low, protocol_max=high))
 
     assert isinstance(reply, wire.Welcome) is welcome
     assert welcome or reply.code == "protocol_mismatch"
+    assert not welcome or (reply.id, reply.epoch, reply.pid) == (1, EPOCH, os.getpid())
 
 
 # --- status -------------------------------------------------------------------------------------------
 
 
-def test_status_without_a_workspace_loads_nothing(home, repo):
-    async def work(parts):
+async def test_status_without_a_workspace_loads_nothing(home, repo):
+    async with assembled(home) as parts:
         reply = await parts.ask(wire.Status())
-        return reply.roots, reply.state, reply.connections, reply.warnings
+        assert reply.roots == ()
+        assert reply.state == "ok"
+        assert reply.connections == 3
+        assert reply.warnings == ("from the start",)
 
-    assert talk(home, work) == ((), "ok", 3, ("from the start",))
 
-
-def test_status_of_a_workspace_loads_its_roots(home, repo):
+async def test_status_of_a_workspace_loads_its_roots(home, repo):
     put(repo, memory("m1", "one"))
-
-    async def work(parts):
+    async with assembled(home) as parts:
         first = await parts.ask(wire.Status(workspace=str(repo)))
+        assert [root.state for root in first.roots] == ["loading", "loading"]
         await parts.loaded(repo)
-        return [root.state for root in first.roots], of_repo(
-            await parts.ask(wire.Status(workspace=str(repo)))
-        )
+        report = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
 
-    states, report = talk(home, work)
-
-    assert states == ["loading", "loading"]
-    assert (report.state, report.memories, report.legs, report.watch, report.watches) == (
-        "ready",
-        1,
-        ("lexical",),
-        "inotify",
-        2,
-    )
+    assert (report.state, report.memories, report.legs) == ("ready", 1, ("lexical",))
+    assert (report.watch, report.watches) == ("inotify", 2)
 
 
-def test_a_file_that_is_no_memory_degrades_the_status_and_is_named(home, repo):
+async def test_a_file_that_is_no_memory_degrades_the_status_and_is_named(home, repo):
     put(repo, memory("m1", "one"))
     (repo / ".forge/memory/bad.md").write_bytes(b"---\nid: [\n---\n")
-
-    async def work(parts):
+    async with assembled(home) as parts:
         await parts.loaded(repo)
-        return await parts.ask(wire.Status(workspace=str(repo)))
-
-    reply = talk(home, work)
+        reply = await parts.ask(wire.Status(workspace=str(repo)))
 
     assert reply.state == "degraded"
     assert [os.path.basename(problem.path) for problem in of_repo(reply).problems] == ["bad.md"]
 
 
-def test_a_quarantined_text_is_counted_and_named(home, repo):
-    put(repo, memory("m1", "one"), memory("m2", "poison"))
-    embedder = FakeEmbedder()
-    embedder.poison = {"poison": "bad_input"}
-
-    async def work(parts):
-        return of_repo(await parts.loaded(repo))
-
-    report = talk(home, work, embedder)
-
-    assert (report.quarantined, [problem.path for problem in report.problems]) == (1, ["m2"])
-    assert (report.embedded, report.to_embed) == (2, 2)
-
-
-def test_a_provider_that_is_down_degrades_the_status_with_its_reason(home, repo):
-    put(repo, memory("m1", "one"))
-    embedder = FakeEmbedder()
+async def test_a_provider_that_is_down_fails_a_rebuild_and_degrades_the_status_with_its_reason(
+    home, repo, embedder
+):
     embedder.down = "auth"
+    async with assembled(home, embedder) as parts:
+        rebuilt = await parts.loaded(repo)
+        reply = await parts.ask(wire.Status(workspace=str(repo)))
 
-    async def work(parts):
-        await parts.loaded(repo)
-        return await parts.ask(wire.Status(workspace=str(repo)))
-
-    reply = talk(home, work, embedder)
-
+    assert (rebuilt.status, rebuilt.reason) == ("error", "auth: scripted auth")
     assert (reply.state, of_repo(reply).state) == ("degraded", "failed")
     assert "auth" in of_repo(reply).last_error
 
@@ -133,130 +93,83 @@ def test_a_provider_that_is_down_degrades_the_status_with_its_reason(home, repo)
 @pytest.mark.parametrize(
     ("watching", "state"), [("inotify", "ok"), ("polling: limit", "degraded"), ("restarting: x", "degraded")]
 )
-def test_a_watcher_in_trouble_degrades_the_status(home, watching, state):
-    async def work(parts):
+async def test_a_watcher_in_trouble_degrades_the_status(home, watching, state):
+    async with assembled(home) as parts:
         parts.watcher.state = watching
-        return (await parts.ask(wire.Status())).state
-
-    assert talk(home, work) == state
+        assert (await parts.ask(wire.Status())).state == state
 
 
-def test_a_daemon_that_is_off_says_so_and_loads_nothing(home, repo):
-    async def work(parts):
+async def test_a_daemon_that_is_off_says_so_and_loads_nothing(home, repo):
+    async with assembled(home, disabled="memory.enabled is false") as parts:
         reply = await parts.ask(wire.Status(workspace=str(repo)))
-        return reply.state, reply.reason, reply.roots
-
-    assert talk(home, work, disabled="memory.enabled is false") == ("disabled", "memory.enabled is false", ())
+        assert (reply.state, reply.reason, reply.roots) == ("disabled", "memory.enabled is false", ())
 
 
-def test_warnings_of_the_repository_are_shown_beside_the_daemons(home, repo):
+async def test_warnings_of_the_repository_are_shown_beside_the_daemons(home, repo):
     (repo / ".forge").mkdir()
     (repo / ".forge/config.toml").write_text('[memory]\nembedding_model = "evil"\n')
-
-    async def work(parts):
-        return (await parts.ask(wire.Status(workspace=str(repo)))).warnings
-
-    first, *others = talk(home, work)
+    async with assembled(home) as parts:
+        first, *others = (await parts.ask(wire.Status(workspace=str(repo)))).warnings
 
     assert first == "from the start"
     assert any("embedding_model" in warning for warning in others)
 
 
-def test_every_counter_is_shown(home):
-    async def work(parts):
+async def test_every_counter_is_shown(home):
+    async with assembled(home) as parts:
         parts.daemon.metrics.bad_frames = 7
-        return (await parts.ask(wire.Status())).counters
-
-    assert talk(home, work)["bad_frames"] == 7
+        counters = (await parts.ask(wire.Status())).counters
+        assert set(counters) == set(Metrics.__struct_fields__)
+        assert {name: count for name, count in counters.items() if count} == {"bad_frames": 7, "requests": 1}
 
 
 # --- rebuild ------------------------------------------------------------------------------------------
 
 
-def test_a_rebuild_answers_at_once_and_goes_on(home, repo):
-    put(repo, memory("m1", "one"))
-    embedder = FakeEmbedder()
-
-    async def work(parts):
+async def test_a_rebuild_answers_at_once_and_goes_on(home, repo, embedder):
+    async with assembled(home, embedder) as parts:
         embedder.hold = asyncio.Event()
-        reply = await parts.ask(wire.Rebuild(workspace=str(repo)))
+        assert (await parts.ask(wire.Rebuild(workspace=str(repo)))).status == "not_ready"
         embedder.hold.set()
-        return reply.status, (await parts.loaded(repo)).status
-
-    assert talk(home, work, embedder) == ("not_ready", "ok")
+        assert (await parts.loaded(repo)).status == "ok"
 
 
 @pytest.mark.parametrize("lexical", [True, False])
-def test_a_rebuild_that_is_waited_for_answers_when_the_vectors_are_there(home, repo, lexical):
-    put(repo, memory("m1", "one"))
-    embedder = FakeEmbedder()
-
-    async def work(parts):
+async def test_a_rebuild_that_is_waited_for_answers_when_the_vectors_are_there(home, repo, embedder, lexical):
+    async with assembled(home, embedder, lexical=lexical) as parts:
         embedder.hold = asyncio.Event()
         waiting = asyncio.create_task(parts.loaded(repo))
         await embedder.called.wait()
         await turns(100)
-        early = waiting.done()
+        assert not waiting.done()
         embedder.hold.set()
         reply = await waiting
-        return early, reply.status, "dense" in of_repo(reply).legs
-
-    assert talk(home, work, embedder, lexical=lexical) == (False, "ok", True)
-
-
-def test_a_rebuild_that_is_waited_for_and_fails_is_an_error_with_its_reason(home, repo):
-    put(repo, memory("m1", "one"))
-    embedder = FakeEmbedder()
-    embedder.down = "unreachable"
-
-    async def work(parts):
-        return await parts.loaded(repo)
-
-    reply = talk(home, work, embedder)
-
-    assert (reply.status, reply.reason) == ("error", "unreachable: scripted unreachable")
+        assert reply.status == "ok"
+        assert "dense" in of_repo(reply).legs
 
 
-def test_a_full_rebuild_embeds_all_and_an_ordinary_one_nothing(home, repo):
-    put(repo, memory("m1", "one"), memory("m2", "two"))
-    embedder = FakeEmbedder()
-
-    async def work(parts):
-        counts = []
-        for full in (False, False, True):
-            before = len(embedder.texts)
+async def test_a_full_rebuild_embeds_all_and_an_ordinary_one_nothing(home, repo, embedder):
+    async with assembled(home, embedder) as parts:
+        for full, count in ((False, 2), (False, 2), (True, 4)):
             await parts.ask(wire.Rebuild(workspace=str(repo), wait=True, full=full))
-            counts.append(len(embedder.texts) - before)
-        return counts
-
-    assert talk(home, work, embedder) == [2, 0, 2]
+            assert len(embedder.texts) == count
 
 
-def test_a_rebuild_tries_quarantined_texts_again(home, repo):
-    put(repo, memory("m1", "one"), memory("m2", "poison"))
-    embedder = FakeEmbedder()
-    embedder.poison = {"poison": "bad_input"}
-
-    async def work(parts):
-        before = of_repo(await parts.loaded(repo)).quarantined
+async def test_a_rebuild_tries_quarantined_texts_again(home, repo, embedder):
+    embedder.poison = {"two": "bad_input"}
+    async with assembled(home, embedder) as parts:
+        report = of_repo(await parts.loaded(repo))
+        assert (report.quarantined, [problem.path for problem in report.problems]) == (1, ["m2"])
+        assert (report.embedded, report.to_embed) == (2, 2)
         embedder.poison.clear()
-        return before, of_repo(await parts.loaded(repo)).quarantined
-
-    assert talk(home, work, embedder) == (1, 0)
+        assert of_repo(await parts.loaded(repo)).quarantined == 0
 
 
 # --- events -------------------------------------------------------------------------------------------
 
 
-def told(event):
-    return (event.event, event.done, event.total)
-
-
-def test_events_of_a_build_come_in_order_with_the_requests_id(home, repo):
-    put(repo, memory("m1", "one"), memory("m2", "two"))
-    embedder = FakeEmbedder()
-
-    async def work(parts):
+async def test_events_of_a_build_come_in_order_with_the_requests_id(home, repo, embedder):
+    async with assembled(home, embedder, lexical=False) as parts:
         await parts.loaded(home)
         stream = parts.handlers.events(wire.Events(id=9, workspace=str(repo)))
         heard = []
@@ -271,19 +184,16 @@ def test_events_of_a_build_come_in_order_with_the_requests_id(home, repo):
         await parts.loaded(repo)
         await until(lambda: heard and heard[-1].event == "swapped")
         listening.cancel()
-        return [told(event) for event in heard], {event.id for event in heard}
 
-    heard, numbers = talk(home, work, embedder, lexical=False)
-
-    assert heard[:3] == [("scanning", 0, 0), ("embedding", 2, 2), ("swapped", 2, 2)]
-    assert numbers == {9}
+    told = [(event.event, event.done, event.total) for event in heard]
+    assert told[:3] == [("scanning", 0, 0), ("embedding", 2, 2), ("swapped", 2, 2)]
+    assert {event.id for event in heard} == {9}
 
 
-def test_events_of_a_foreign_root_are_not_told(home, repo, tmp_path):
+async def test_events_of_a_foreign_root_are_not_told(home, repo, tmp_path):
     other = tmp_path / "other"
     (other / ".git").mkdir(parents=True)
-
-    async def work(parts):
+    async with assembled(home) as parts:
         await parts.loaded(repo)
         stream = parts.handlers.events(wire.Events(workspace=str(repo)))
         first = asyncio.create_task(anext(stream))
@@ -292,13 +202,11 @@ def test_events_of_a_foreign_root_are_not_told(home, repo, tmp_path):
         await parts.loaded(repo)
         roots = {(await first).root}
         await stream.aclose()
-        return roots <= {str(repo), str(home)}
-
-    assert talk(home, work)
+        assert roots <= {str(repo), str(home)}
 
 
-def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves_no_trace(home, repo):
-    async def work(parts):
+async def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves_no_trace(home, repo):
+    async with assembled(home) as parts:
         stream = parts.handlers.events(wire.Events())
         waiting = asyncio.create_task(anext(stream))
         await turns()
@@ -306,6 +214,4 @@ def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves_no_tr
             parts.indexer._tell(BuildEvent("scanning", "/", generation=number))
         await waiting
         await stream.aclose()
-        return len(parts.indexer._listeners)
-
-    assert talk(home, work) == 0
+        assert len(parts.indexer._listeners) == 0
