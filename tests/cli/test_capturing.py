@@ -8,6 +8,7 @@ from tests.support import reports
 BATCH = (reports.record("mem_1"), reports.record("mem_2", content="Use \x1b[2J tabs."))
 TAKEN = Undone(memories=BATCH, trash="/state/trash/1", generation="e:10")
 NOTHING = Undone(status="empty", reason="nothing was captured here")
+FULL = Failed(status="error", code="storage_error", message="the disk is full")
 
 
 def undo(request):
@@ -73,25 +74,21 @@ def test_undo_as_json_is_the_reply(daemon, forgectl):
     daemon.answers[Undo] = NOTHING
     nothing = forgectl("undo", "--yes", "--json")
 
-    assert ([memory["id"] for memory in taken["memories"]], taken["trash"]) == (
-        ["mem_1", "mem_2"],
-        "/state/trash/1",
-    )
+    assert [memory["id"] for memory in taken["memories"]] == ["mem_1", "mem_2"]
+    assert taken["trash"] == "/state/trash/1"
     assert (nothing.code, nothing.json["status"], nothing.json["memories"]) == (0, "empty", [])
 
 
-def test_an_undo_that_was_refused_is_a_failure(daemon, forgectl):
-    daemon.answers[Undo] = Failed(status="error", code="storage_error", message="the disk is full")
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [(FULL, "the disk is full"), (Undone(status="disabled", reason="why"), "memory is disabled: why")],
+)
+def test_an_undo_that_was_not_done_is_a_failure(daemon, forgectl, answer, told):
+    daemon.answers[Undo] = answer
 
     shown = forgectl("undo", "--yes")
 
-    assert (shown.code, shown.err) == (69, "forgectl: the disk is full\n")
-
-
-def test_an_undo_of_a_disabled_daemon_is_a_failure(daemon, forgectl):
-    daemon.answers[Undo] = Undone(status="disabled", reason="memory.enabled is false")
-
-    assert forgectl("undo", "--yes").code == 69
+    assert (shown.code, shown.err) == (69, f"forgectl: {told}\n")
 
 
 @pytest.mark.parametrize(
@@ -114,60 +111,32 @@ def test_pause_and_resume_are_about_the_workspace_or_everything(
     assert (request.workspace, request.everywhere, request.paused) == ("/w", everywhere, paused)
 
 
-def pauses(daemon, before, now):
-    """Have the daemon tell of these pauses, before and after it is asked to change them."""
+@pytest.mark.parametrize(
+    ("arguments", "pauses", "said", "told"),
+    [
+        ("pause", ((), ("*", "/w/\x1b[2J")), ["paused: everywhere", "paused: /w/^[[2J"], ""),
+        ("resume", (("/w",), ()), ["resumed: /w"], ""),
+        ("resume", (("*",), ()), ["resumed: everywhere"], ""),
+        ("resume", (("/a", "/w/\x1b[2J"), ("/a",)), ["resumed: /w/^[[2J", "still paused: /a"], ""),
+        ("resume", (("/a",), ("/a",)), ["there was nothing to resume", "still paused: /a"], ""),
+        ("resume", ((), ()), ["there was nothing to resume"], ""),
+        ("resume", (("*",), ("*",)), None, "`forgectl resume --all` ends that"),
+        ("resume --all", (("/a",), ("/a",)), None, "`forgectl resume --workspace PATH` ends that"),
+    ],
+)
+def test_it_is_said_which_pause_was_ended_which_hold_and_what_ends_them(
+    daemon, forgectl, arguments, pauses, *, said, told
+):
+    before, now = pauses
     daemon.answers |= {Status: StatusReport(capture=CaptureReport(paused=before)), Pause: Paused(paused=now)}
 
+    shown = forgectl(*arguments.split())
+    as_json = forgectl(*arguments.split(), "--json")
 
-def test_what_is_paused_now_is_printed(daemon, forgectl):
-    daemon.answers[Pause] = Paused(paused=("*", "/w/\x1b[2J"))
-
-    assert forgectl("pause").out.splitlines() == ["paused: everywhere", "paused: /w/^[[2J"]
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "said"),
-    [
-        (("/w",), (), ["resumed: /w"]),
-        (("*",), (), ["resumed: everywhere"]),
-        (("/other", "/w/\x1b[2J"), ("/other",), ["resumed: /w/^[[2J", "still paused: /other"]),
-        (("/other",), ("/other",), ["there was nothing to resume", "still paused: /other"]),
-        ((), (), ["there was nothing to resume"]),
-    ],
-)
-def test_resume_says_which_pause_it_ended_and_which_still_hold(daemon, forgectl, before, now, said):
-    pauses(daemon, before, now)
-
-    shown = forgectl("resume")
-
-    assert (shown.out.splitlines(), shown.err) == (said, "")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "paused", "told"),
-    [
-        (("resume",), ("*",), "`forgectl resume --all` ends that"),
-        (("resume", "--all"), ("/a",), "`forgectl resume --workspace PATH` ends that"),
-    ],
-)
-def test_a_resumption_that_leaves_a_pause_says_what_ends_it(daemon, forgectl, arguments, paused, told):
-    pauses(daemon, paused, paused)
-
-    assert told in forgectl(*arguments).err
-
-
-def test_a_resumption_that_leaves_another_repo_paused_needs_no_hint(daemon, forgectl):
-    pauses(daemon, ("/other",), ("/other",))
-
-    assert forgectl("resume").err == ""
-
-
-def test_pauses_as_json_are_the_reply(daemon, forgectl):
-    pauses(daemon, ("*",), ("*",))
-
-    shown = forgectl("resume", "--json")
-
-    assert (shown.json["paused"], shown.err) == (["*"], "")
+    assert said is None or shown.out.splitlines() == said
+    assert told in shown.err
+    assert bool(shown.err) is bool(told)
+    assert (as_json.json["paused"], as_json.err) == (list(now), "")
 
 
 def test_a_workspace_without_a_repo_cannot_be_paused_alone(daemon, forgectl):
