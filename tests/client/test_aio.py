@@ -6,9 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import pytest
-
-from forged_client import AsyncClient, Client, ReplyLost
+from forged_client import AsyncClient, Client
 from forged_client.protocol import Found, Ping, Pong, Progress, Remember, Search
 from tests.support.peer import PATIENCE_S, Peer, Script, Talk, answering, any_answer, stopped_server, with_id
 
@@ -133,32 +131,6 @@ def test_a_restart_that_the_loop_has_not_seen_yet_is_not_an_error(serve: Serve, 
         return status
 
     assert run(socket_file, ask_over_a_restart) == "ok"
-
-
-def test_a_lost_reply_is_asked_for_once_more(serve: Serve, socket_file: str) -> None:
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
-        if talk.number:
-            talk.reply(Found(id=request.id, generation="second"))
-            talk.wait_for_hang_up()
-
-    serve(script)
-
-    assert run(socket_file, lambda client: client.search("/w", "q")).generation == "second"
-
-
-def test_a_write_whose_reply_was_lost_is_not_sent_again(serve: Serve, socket_file: str) -> None:
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.next_request()
-
-    peer = serve(script)
-
-    assert run(socket_file, lambda client: client.remember("/w", "text")).status == "error"
-    assert len(peer.asked(Remember)) == 1
-    with pytest.raises(ReplyLost):
-        run(socket_file, lambda client: client.remember("/w", "text"), strict=True)
 
 
 def test_a_cancelled_request_leaves_the_connection_usable(serve: Serve, socket_file: str) -> None:

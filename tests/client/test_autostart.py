@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import forged_client
-from forged_client import Client, DaemonUnavailable
+from forged_client import AsyncClient, Client, DaemonUnavailable
 from forged_client.autostart import reduced_environment, start, trusted_executable
 from forged_client.deadline import Deadline
 
@@ -33,21 +35,15 @@ except OSError:
 """
 
 
-class Seen:
+@pytest.fixture
+def seen(folder: Path) -> Iterator[Callable[[], list[str]]]:
     """What the fake daemons have written down."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def lines() -> list[str]:
+        return (folder / "seen").read_text().splitlines() if (folder / "seen").exists() else []
 
-    def lines(self) -> list[str]:
-        return self.file.read_text().splitlines() if self.file.exists() else []
-
-
-@pytest.fixture
-def seen(folder: Path) -> Iterator[Seen]:
-    seen = Seen(folder / "seen")
-    yield seen
-    for line in seen.lines():
+    yield lines
+    for line in lines():
         with suppress(ProcessLookupError):
             os.kill(int(line.split()[0]), signal.SIGKILL)
 
@@ -60,7 +56,9 @@ def install(folder: Path, seen: Seen) -> Callable[[str], str]:
         file = folder / "forged"
         repo = Path(__file__).parents[2]
         path = [str(repo), str(Path(forged_client.__file__).parents[1]), *filter(os.path.isdir, sys.path)]
-        file.write_text(_DAEMON.format(python=sys.executable, path=path, seen=str(seen.file), body=body))
+        file.write_text(
+            _DAEMON.format(python=sys.executable, path=path, seen=str(folder / "seen"), body=body)
+        )
         file.chmod(0o755)
         return str(file)
 
@@ -68,37 +66,18 @@ def install(folder: Path, seen: Seen) -> Callable[[str], str]:
 
 
 Install = Callable[..., str]
+Seen = Callable[[], list[str]]
 
 
-def test_a_missing_daemon_is_started_and_answers(install: Install, socket_file: str, seen: Seen) -> None:
-    with Client(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
-        assert client.ping().status == "ok"
-
-    assert len(seen.lines()) == 1
-
-
-def test_the_daemon_is_started_by_the_asyncio_client_too(
-    install: Install, socket_file: str, seen: Seen
-) -> None:
-    import asyncio
-
-    from forged_client import AsyncClient
-
-    async def ping() -> str:
-        async with AsyncClient(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
-            return (await client.ping()).status
-
-    assert asyncio.run(ping()) == "ok"
-
-
-def test_the_daemon_stands_on_its_own(
+def test_a_missing_daemon_is_started_and_stands_on_its_own(
     install: Install, socket_file: str, seen: Seen, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with Client(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
-        client.ping()
+        assert client.ping().status == "ok"
 
-    pid, cwd, session, rest = seen.lines()[0].split(maxsplit=3)
+    (line,) = seen()
+    pid, cwd, session, rest = line.split(maxsplit=3)
     log = home / ".local/state/forged/forged.log"
     assert (cwd, session) == ("/", pid)
     assert rest.startswith("['serve']")
@@ -107,9 +86,15 @@ def test_the_daemon_stands_on_its_own(
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_several_clients_may_start_daemons_at_once(install: Install, socket_file: str, seen: Seen) -> None:
-    from concurrent.futures import ThreadPoolExecutor
+def test_the_daemon_is_started_by_the_asyncio_client_too(install: Install, socket_file: str) -> None:
+    async def ping() -> str:
+        async with AsyncClient(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
+            return (await client.ping()).status
 
+    assert asyncio.run(ping()) == "ok"
+
+
+def test_several_clients_may_start_daemons_at_once(install: Install, socket_file: str) -> None:
     executable = install()
 
     def ping(_: int) -> str:
@@ -120,21 +105,19 @@ def test_several_clients_may_start_daemons_at_once(install: Install, socket_file
         assert set(pool.map(ping, range(4))) == {"ok"}
 
 
-def test_a_daemon_that_gives_up_is_reported_with_its_log(install: Install, socket_file: str) -> None:
-    with Client(socket_file, autostart=True, executable=install("os._exit(78)"), timeout_s=20) as client:
+@pytest.mark.parametrize(
+    ("body", "timeout_s", "told"),
+    [("os._exit(78)", 20, ("exit code 78", "forged.log")), ("time.sleep(60)", 0.5, ("starting the daemon",))],
+    ids=["gives up", "never listens"],
+)
+def test_a_daemon_that_does_not_come_up_is_reported_by_the_deadline(
+    install: Install, socket_file: str, *, body: str, timeout_s: float, told: tuple[str, ...]
+) -> None:
+    with Client(socket_file, autostart=True, executable=install(body), timeout_s=timeout_s) as client:
         reply = client.ping()
 
     assert reply.status == "unavailable"
-    assert "exit code 78" in reply.reason
-    assert "forged.log" in reply.reason
-
-
-def test_a_daemon_that_never_listens_costs_the_deadline_only(install: Install, socket_file: str) -> None:
-    executable = install("time.sleep(60)")
-    with Client(socket_file, autostart=True, executable=executable, timeout_s=0.5) as client:
-        reply = client.ping()
-
-    assert (reply.status, "starting the daemon" in reply.reason) == ("unavailable", True)
+    assert all(part in reply.reason for part in told)
 
 
 def test_nothing_is_started_unless_it_is_asked_for(
@@ -143,7 +126,7 @@ def test_nothing_is_started_unless_it_is_asked_for(
     monkeypatch.setenv("FORGED_EXECUTABLE", install())
 
     assert Client(socket_file).ping().status == "unavailable"
-    assert seen.lines() == []
+    assert seen() == []
 
 
 @pytest.fixture
@@ -159,24 +142,24 @@ def program(folder: Path) -> Path:
     return file
 
 
-def record(env: dict[str, str], path: object) -> Path:
-    file = Path(env["XDG_STATE_HOME"], "forged", "executable")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{path}\n")
-    file.chmod(0o600)
-    return file
-
-
 def test_the_executable_is_the_argument_then_the_variable_then_the_record(
     env: dict[str, str], program: Path, folder: Path
 ) -> None:
-    record(env, program)
+    with pytest.raises(DaemonUnavailable, match="forged serve"):
+        trusted_executable(None, env)
+    record = Path(env["XDG_STATE_HOME"], "forged", "executable")
+    record.parent.mkdir(parents=True)
+    record.write_text(f"{program}\n")
+    record.chmod(0o600)
     missing = str(folder / "missing")
 
     assert trusted_executable(None, env) == str(program)
     with pytest.raises(DaemonUnavailable, match="missing"):
         trusted_executable(None, env | {"FORGED_EXECUTABLE": missing})
     assert trusted_executable(str(program), env | {"FORGED_EXECUTABLE": missing}) == str(program)
+    record.chmod(0o666)
+    with pytest.raises(DaemonUnavailable, match="others"):
+        trusted_executable(None, env)
 
 
 @pytest.mark.parametrize("name", ["program", "./program", "bin/program"])
@@ -186,37 +169,20 @@ def test_an_executable_is_never_searched_for(
     monkeypatch.chdir(program.parent)
     env["PATH"] = str(program.parent)
 
-    with pytest.raises(DaemonUnavailable, match="absolute"):
-        trusted_executable(name, env)
-    with pytest.raises(DaemonUnavailable, match="absolute"):
-        trusted_executable(None, env | {"FORGED_EXECUTABLE": name})
+    for chosen, variable in ((name, {}), (None, {"FORGED_EXECUTABLE": name})):
+        with pytest.raises(DaemonUnavailable, match="absolute"):
+            trusted_executable(chosen, env | variable)
 
 
-@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
-def test_an_executable_that_others_can_write_is_refused(
-    env: dict[str, str], program: Path, mode: int
+def test_an_executable_that_others_can_write_and_a_directory_are_refused(
+    env: dict[str, str], program: Path, folder: Path
 ) -> None:
-    program.chmod(mode)
-
-    with pytest.raises(DaemonUnavailable, match="not writable"):
-        trusted_executable(str(program), env)
-
-
-def test_a_directory_is_no_executable(env: dict[str, str], folder: Path) -> None:
+    for mode in (0o775, 0o757, 0o777):
+        program.chmod(mode)
+        with pytest.raises(DaemonUnavailable, match="not writable"):
+            trusted_executable(str(program), env)
     with pytest.raises(DaemonUnavailable):
         trusted_executable(str(folder), env)
-
-
-def test_a_record_that_others_can_write_is_refused(env: dict[str, str], program: Path) -> None:
-    record(env, program).chmod(0o666)
-
-    with pytest.raises(DaemonUnavailable, match="others"):
-        trusted_executable(None, env)
-
-
-def test_without_any_executable_the_reason_says_what_to_do(env: dict[str, str]) -> None:
-    with pytest.raises(DaemonUnavailable, match="forged serve"):
-        trusted_executable(None, env)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -256,7 +222,7 @@ def test_an_installed_socket_unit_is_preferred(
     start(unit, install(), Deadline(20), env=env, systemctl=systemctl(folder, 0)).check()
 
     assert (folder / "asked").read_text() == "--user start forged.socket\n"
-    assert seen.lines() == []
+    assert seen() == []
 
 
 @pytest.mark.parametrize("exit_code", [1, None])

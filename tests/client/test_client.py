@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from forged_client import Client, ReplyLost, protocol
+from forged_client import Client, protocol
 from forged_client.protocol import (
     Found,
     Message,
@@ -17,7 +17,6 @@ from forged_client.protocol import (
     Pong,
     Progress,
     Remember,
-    Remembered,
     Retrieve,
     Retrieved,
 )
@@ -28,12 +27,6 @@ Serve = Callable[[Script], Peer]
 
 def ping_only(talk: Talk) -> None:
     answering(lambda _: Pong())(talk)
-
-
-def one_answer_then_hang_up(talk: Talk) -> None:
-    talk.greet()
-    request = talk.next_request()
-    talk.reply(with_id(any_answer(request), request.id))
 
 
 CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
@@ -70,35 +63,18 @@ def test_a_verb_sends_its_request_and_returns_its_reply(serve: Serve, verb: str,
 
 def test_a_retrieve_carries_all_it_was_given(serve: Serve, socket_file: str) -> None:
     peer = serve(answering(lambda _: Retrieved(text="block")))
+    plain = {"session_id": "s", "turn_id": "t", "token_budget": 5, "timeout_s": 1.5, "min_generation": "e:2"}
+    said = [{"role": "user", "content": [{"type": "text", "text": "q"}]}]
 
     with Client(socket_file) as client:
-        reply = client.retrieve(
-            "/w",
-            [{"role": "user", "content": [{"type": "text", "text": "q"}]}],
-            session_id="s",
-            turn_id="t",
-            hypotheses=["h"],
-            token_budget=5,
-            timeout_s=1.5,
-            min_generation="e:2",
-            known_digest="d",
-        )
+        reply = client.retrieve("/w", said, hypotheses=["h"], known_digest="d", **plain)
 
     assert reply.text == "block"
-    assert peer.asked(Retrieve) == [
-        Retrieve(
-            id=2,
-            workspace="/w",
-            session_id="s",
-            turn_id="t",
-            messages=(Message("user", "q"),),
-            hypotheses=("h",),
-            token_budget=5,
-            timeout_s=1.5,
-            min_generation="e:2",
-            known_digest="d",
-        )
-    ]
+    (request,) = peer.asked(Retrieve)
+    messages = (Message("user", "q"),)
+    assert request == Retrieve(
+        id=2, workspace="/w", messages=messages, hypotheses=("h",), known_digest="d", **plain
+    )
 
 
 def test_a_retrieves_own_limit_moves_the_calls_deadline(serve: Serve, socket_file: str) -> None:
@@ -115,21 +91,20 @@ def test_a_retrieves_own_limit_moves_the_calls_deadline(serve: Serve, socket_fil
         assert client.retrieve("/w", timeout_s=5.0).text == "late"
 
 
-def test_one_connection_serves_many_calls(serve: Serve, socket_file: str) -> None:
+def test_one_connection_serves_many_calls_none_before_the_first_and_another_after_closing(
+    serve: Serve, socket_file: str
+) -> None:
     peer = serve(ping_only)
-
-    with Client(socket_file) as client:
-        replies = [client.ping().status for _ in range(5)]
-
-    assert (replies, len(peer.talks)) == (["ok"] * 5, 1)
-
-
-def test_nothing_is_connected_before_the_first_call(serve: Serve, socket_file: str) -> None:
-    peer = serve(ping_only)
-
-    Client(socket_file).close()
-
+    client = Client(socket_file, name="my-agent")
     assert peer.talks == []
+
+    for connections in (1, 2):
+        assert [client.ping().status for _ in range(5)] == ["ok"] * 5
+        client.close()
+        assert len(peer.talks) == connections
+
+    hello = peer.requests[0]
+    assert (hello.client, hello.pid) == ("my-agent", os.getpid())
 
 
 def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> None:
@@ -145,6 +120,11 @@ def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> N
 
 
 def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve: Serve, socket_file: str) -> None:
+    def one_answer_then_hang_up(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        talk.reply(with_id(any_answer(request), request.id))
+
     peer = serve(one_answer_then_hang_up)
 
     with Client(socket_file) as client:
@@ -153,36 +133,6 @@ def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve: Ser
             peer._threads[-1].join(PATIENCE_S)
 
     assert len(peer.asked(Remember)) == 3
-
-
-def test_a_lost_reply_is_asked_for_once_more(serve: Serve, socket_file: str) -> None:
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
-        if talk.number:
-            talk.reply(Found(id=request.id, generation="second"))
-
-    peer = serve(script)
-
-    with Client(socket_file) as client:
-        assert client.search("/w", "q").generation == "second"
-    assert len(peer.talks) == 2
-
-
-def test_a_write_whose_reply_was_lost_is_not_sent_again(serve: Serve, socket_file: str) -> None:
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.next_request()
-
-    peer = serve(script)
-
-    with Client(socket_file) as client:
-        reply = client.remember("/w", "text")
-        with pytest.raises(ReplyLost):
-            Client(socket_file, strict=True).forget("/w", "a")
-
-    assert (type(reply), reply.status) == (Remembered, "error")
-    assert [type(request).__name__ for request in peer.requests] == ["Hello", "Remember", "Hello", "Forget"]
 
 
 def test_a_late_reply_is_not_the_next_calls(serve: Serve, socket_file: str) -> None:
@@ -259,66 +209,31 @@ def _forked(work: Callable[[], bool]) -> int:
     return child
 
 
-def test_a_closed_client_connects_again(serve: Serve, socket_file: str) -> None:
-    peer = serve(ping_only)
-    client = Client(socket_file)
+def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve: Serve, socket_file: str) -> None:
+    (absent,) = Client(socket_file).events("/w")
 
-    client.ping()
-    client.close()
-    assert client.ping().status == "ok"
-    client.close()
-
-    assert len(peer.talks) == 2
-
-
-def test_the_daemon_learns_who_asks(serve: Serve, socket_file: str) -> None:
-    peer = serve(ping_only)
-
-    with Client(socket_file, name="my-agent") as client:
-        client.ping()
-
-    hello = peer.requests[0]
-    assert (hello.client, hello.pid) == ("my-agent", os.getpid())
-
-
-def stream_of(count: int) -> Script:
     def script(talk: Talk) -> None:
         talk.greet()
         request = talk.next_request()
-        for done in range(count):
+        for done in range(3):
             talk.reply(Progress(id=request.id, event="embedding", done=done))
 
-    return script
+    serve(script)
+    *events, last = Client(socket_file).events("/w")
+
+    assert absent.status == "unavailable"
+    assert [event.done for event in events] == [0, 1, 2]
+    assert "closed the connection" in last.reason
 
 
-def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve: Serve, socket_file: str) -> None:
-    serve(stream_of(3))
-
-    events = list(Client(socket_file).events("/w"))
-
-    assert [event.done for event in events[:-1]] == [0, 1, 2]
-    assert "closed the connection" in events[-1].reason
-
-
-def test_listening_to_events_can_be_ended_early(serve: Serve, socket_file: str) -> None:
+def test_listening_to_events_ends_early_or_when_its_time_is_up(serve: Serve, socket_file: str) -> None:
     serve(answering(any_answer))
     with Client(socket_file) as client:
         events = client.events("/w")
         assert next(events).status == "ok"
         assert client.ping().status == "ok"
         events.close()
-
-
-def test_events_of_an_absent_daemon_are_one_value(socket_file: str) -> None:
-    (event,) = Client(socket_file).events("/w")
-
-    assert event.status == "unavailable"
-
-
-def test_events_end_when_their_time_is_up(serve: Serve, socket_file: str) -> None:
-    serve(answering(any_answer))
-
-    *_, last = Client(socket_file).events("/w", timeout_s=0.1)
+        *_, last = client.events("/w", timeout_s=0.1)
 
     assert last.status == "timeout"
 

@@ -49,20 +49,12 @@ def arrived(exchange: Exchange, *replies: Reply) -> list[Reply]:
     return exchange.replies(len(data))
 
 
-def test_hello_travels_with_the_first_request_only() -> None:
-    exchange = Exchange("agent")
-
-    first, second = (sent(exchange.request(Ping())[1]) for _ in range(2))
-
-    assert [type(request) for request in first] == [Hello, Ping]
-    assert [type(request) for request in second] == [Ping]
-
-
-def test_every_request_of_a_connection_has_its_own_id() -> None:
+def test_hello_travels_with_the_first_request_only_and_every_request_has_its_own_id() -> None:
     exchange = Exchange("agent")
 
     requests = [request for _ in range(3) for request in sent(exchange.request(Ping())[1])]
 
+    assert [type(request) for request in requests] == [Hello, Ping, Ping, Ping]
     assert len({request.id for request in requests}) == 4
 
 
@@ -82,30 +74,24 @@ def test_a_refused_connection_says_why(number: int) -> None:
         arrived(Exchange("agent"), Failed(id=number, code="busy", message="full"))
 
 
-def test_a_request_above_its_limit_is_not_sent() -> None:
-    with pytest.raises(FrameTooLarge):
-        Exchange("agent").request(Search(workspace="/w", query="x" * MAX_REQUEST_BYTES))
-
-
-def test_a_capture_may_be_larger_than_a_request() -> None:
+def test_a_request_above_its_limit_is_not_sent_but_a_capture_may_be_larger() -> None:
     messages = (Message("user", "x" * MAX_REQUEST_BYTES),)
 
     assert Exchange("agent").request(Capture(workspace="/w", session_id="s", messages=messages))
-    with pytest.raises(FrameTooLarge):
-        Exchange("agent").request(Retrieve(workspace="/w", messages=messages))
+    for request in (
+        Search(workspace="/w", query="x" * MAX_REQUEST_BYTES),
+        Retrieve(workspace="/w", messages=messages),
+    ):
+        with pytest.raises(FrameTooLarge):
+            Exchange("agent").request(request)
 
 
 @pytest.mark.parametrize("query", [object(), "\ud800", 1 << 70])
-def test_what_msgpack_cannot_hold_is_an_invalid_request(query: object) -> None:
-    with pytest.raises(RequestFailed, match="invalid"):
-        Exchange("agent").request(Search(workspace="/w", query=query))  # type: ignore[arg-type]
-
-
-def test_a_request_that_was_not_sent_leaves_hello_to_the_next() -> None:
+def test_what_msgpack_cannot_hold_is_an_invalid_request_and_leaves_hello_to_the_next(query: object) -> None:
     exchange = Exchange("agent")
-    with pytest.raises(RequestFailed):
-        exchange.request(Search(workspace="/w", query=object()))  # type: ignore[arg-type]
 
+    with pytest.raises(RequestFailed, match="invalid"):
+        exchange.request(Search(workspace="/w", query=query))  # type: ignore[arg-type]
     assert [type(request) for request in sent(exchange.request(Ping())[1])] == [Hello, Ping]
 
 
@@ -130,6 +116,10 @@ def test_every_verb_has_a_reply_for_a_failed_call(request_: Request) -> None:
     assert (type(reply), reply.status, reply.reason) == (request_.reply_type(), "timeout", "late")
 
 
+def test_the_health_of_an_unreachable_daemon_is_not_ok() -> None:
+    assert failed_reply(Status(), DaemonUnavailable("gone")).state == "unavailable"
+
+
 def test_replies_belong_to_the_requests_that_are_named_after_them() -> None:
     """The example of a reply carries the id of the request that it answers."""
     asked = {request.id: request for request in REQUESTS}
@@ -140,12 +130,6 @@ def test_replies_belong_to_the_requests_that_are_named_after_them() -> None:
     assert len(answers) == len(asked) - 1  # `get` and `list` are answered alike
     for reply in answers:
         assert type(reply) is asked[reply.id].reply_type()
-
-
-def test_the_health_of_an_unreachable_daemon_is_not_ok() -> None:
-    report = failed_reply(Status(), DaemonUnavailable("gone"))
-
-    assert report.state == "unavailable"
 
 
 @pytest.mark.parametrize(

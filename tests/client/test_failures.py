@@ -24,7 +24,7 @@ from forged_client.errors import (
     RequestFailed,
 )
 from forged_client.framing import encode
-from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Pong, Welcome
+from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Pong, Remembered, Welcome
 from tests.support.peer import Peer, Script, Talk, answering, full_backlog, stopped_server
 
 Ask = Callable[..., protocol.Reply]
@@ -36,10 +36,6 @@ SHORT_S, LONG_S = 0.1, 10.0
 
 def silent(talk: Talk) -> None:
     talk.greet()
-    talk.wait_for_hang_up()
-
-
-def mute(talk: Talk) -> None:
     talk.wait_for_hang_up()
 
 
@@ -105,13 +101,16 @@ def full(talk: Talk) -> None:
     talk.reply(Failed(code="busy", message="64 connections"))
 
 
+LATE = ("timeout", "no answer within 0.1 s", DeadlineExceeded)
+
+
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        (silent, ("timeout", "no answer within 0.1 s", DeadlineExceeded)),
-        (mute, ("timeout", "no answer within 0.1 s", DeadlineExceeded)),
-        (dripping, ("timeout", "no answer within 0.1 s", DeadlineExceeded)),
-        (babbling, ("timeout", "no answer within 0.1 s", DeadlineExceeded)),
+        (silent, LATE),
+        (Talk.wait_for_hang_up, LATE),
+        (dripping, LATE),
+        (babbling, LATE),
         (garbage, ("error", "MessagePack", MalformedFrame)),
         (not_our_protocol, ("error", "above the limit", FrameTooLarge)),
         (short_frame, ("error", "closed the connection", ReplyLost)),
@@ -140,9 +139,32 @@ def test_a_bad_peer_costs_a_status_and_nothing_more(
 def test_a_peer_that_never_reads_does_not_hold_a_large_request(serve: Serve, ask: Ask) -> None:
     serve(deaf)
 
-    reply = ask("search", "/w", "x" * 900_000, timeout_s=SHORT_S)
+    assert ask("search", "/w", "x" * 900_000, timeout_s=SHORT_S).status == "timeout"
 
-    assert reply.status == "timeout"
+
+def test_a_lost_reply_is_asked_for_once_more(serve: Serve, ask: Ask) -> None:
+    def script(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        if talk.number:
+            talk.reply(Found(id=request.id, generation="second"))
+            talk.wait_for_hang_up()
+
+    peer = serve(script)
+
+    assert ask("search", "/w", "q").generation == "second"
+    assert len(peer.talks) == 2
+
+
+def test_a_write_whose_reply_was_lost_is_not_sent_again(serve: Serve, ask: Ask) -> None:
+    peer = serve(hangs_up)
+
+    reply = ask("remember", "/w", "text")
+    with pytest.raises(ReplyLost):
+        ask("forget", "/w", "a", strict=True)
+
+    assert (type(reply), reply.status) == (Remembered, "error")
+    assert [type(request).__name__ for request in peer.requests] == ["Hello", "Remember", "Hello", "Forget"]
 
 
 def test_no_socket_is_unavailable_at_once(socket_file: str, ask: Ask) -> None:
@@ -154,25 +176,23 @@ def test_no_socket_is_unavailable_at_once(socket_file: str, ask: Ask) -> None:
         ask("search", "/w", "q", strict=True)
 
 
-def test_a_stale_socket_file_is_unavailable(socket_file: str, ask: Ask) -> None:
+def test_a_stale_socket_file_and_one_that_is_no_socket_are_unavailable(socket_file: str, ask: Ask) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as crashed:
         crashed.bind(socket_file)
-
     assert ask("search", "/w", "q").status == "unavailable"
 
-
-def test_a_file_that_is_no_socket_is_unavailable(socket_file: str, ask: Ask) -> None:
+    Path(socket_file).unlink()
     Path(socket_file).write_text("")
-
     assert ask("search", "/w", "q").status == "unavailable"
 
 
-def test_a_stopped_daemon_is_a_timeout(socket_file: str, ask: Ask) -> None:
+def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_deadline(
+    socket_file: str, ask: Ask
+) -> None:
     with stopped_server(socket_file, backlog=5):
         assert ask("search", "/w", "q", timeout_s=SHORT_S).status == "timeout"
 
-
-def test_a_full_backlog_is_unavailable_by_the_deadline(socket_file: str, ask: Ask) -> None:
+    Path(socket_file).unlink(missing_ok=True)
     with stopped_server(socket_file, backlog=1), full_backlog(socket_file):
         reply = ask("search", "/w", "q", timeout_s=SHORT_S)
 
@@ -192,26 +212,17 @@ def test_an_address_that_cannot_be_is_unavailable(
     assert Client("relative").ping().status == "unavailable"
 
 
-@pytest.mark.parametrize("timeout_s", [0, -1, float("nan")])
-def test_no_time_is_a_timeout_and_not_an_error(serve: Serve, ask: Ask, timeout_s: float) -> None:
-    serve(answering(lambda _: Found()))
-
-    assert ask("search", "/w", "q", timeout_s=timeout_s).status in {"timeout", "unavailable"}
-
-
-def test_arguments_that_cannot_be_sent_are_a_status(serve: Serve, ask: Ask) -> None:
-    serve(answering(lambda _: Found()))
-
-    assert ask("search", "/w", object()).status == "error"
-    assert ask("search", "/w", "\ud800").status == "error"
-
-
-def test_a_path_object_is_a_workspace(serve: Serve, ask: Ask) -> None:
+def test_no_time_arguments_that_cannot_be_sent_and_a_path_object_are_no_exceptions(
+    serve: Serve, ask: Ask
+) -> None:
     peer = serve(answering(lambda _: Found()))
 
-    ask("search", Path("/w"), "q")
-
-    assert peer.asked(protocol.Search)[0].workspace == "/w"
+    for timeout_s in (0, -1, float("nan")):
+        assert ask("search", "/w", "q", timeout_s=timeout_s).status in {"timeout", "unavailable"}
+    for query in (object(), "\ud800"):
+        assert ask("search", "/w", query).status == "error"
+    assert ask("search", Path("/path"), "q").status == "ok"
+    assert peer.asked(protocol.Search)[-1].workspace == "/path"
 
 
 def test_fields_of_a_newer_daemon_are_ignored(serve: Serve, ask: Ask) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import forged_client
+from forged_client import errors
 
 PACKAGE = Path(forged_client.__file__).parent
 HEAVY = {"numpy", "httpx", "asyncio", "click", "platformdirs", "socket", "threading", "subprocess", "logging"}
@@ -34,22 +35,15 @@ def test_importing_the_package_imports_nothing() -> None:
 def test_the_clients_import_only_msgspec_and_the_standard_library() -> None:
     for name in ("Client", "AsyncClient", "Observer"):
         top = {module.partition(".")[0] for module in modules_after(f"from forged_client import {name}")}
-        assert top - set(sys.stdlib_module_names) <= {
-            "forged_client",
-            "msgspec",
-            "typing_extensions",
-            "__main__",
-        }
+        others = {"forged_client", "msgspec", "typing_extensions", "__main__"}
+        assert top - set(sys.stdlib_module_names) <= others
 
 
-def test_the_blocking_client_imports_nothing_heavy() -> None:
+def test_the_blocking_client_imports_nothing_heavy_and_finding_and_dialling_no_msgspec() -> None:
+    dialled = modules_after("import forged_client.address, forged_client.dial")
+
     assert not HEAVY & modules_after("from forged_client import Client")
-
-
-def test_finding_and_dialling_the_daemon_needs_no_msgspec() -> None:
-    loaded = modules_after("import forged_client.address, forged_client.dial")
-
-    assert not (HEAVY | {"msgspec", "typing", "collections"}) & loaded
+    assert not (HEAVY | {"msgspec", "typing", "collections"}) & dialled
 
 
 def test_all_names_exist_and_are_typed() -> None:
@@ -65,15 +59,10 @@ def test_all_names_exist_and_are_typed() -> None:
     assert all(getattr(forged_client, name) is not None for name in forged_client.__all__)
 
 
-def test_every_exception_is_exported() -> None:
-    from forged_client import errors
+def test_every_exception_is_exported_and_an_unknown_name_is_an_attribute_error() -> None:
+    exceptions = {name for name, value in vars(errors).items() if isinstance(value, type)}
 
-    assert {name for name, value in vars(errors).items() if isinstance(value, type)} <= set(
-        forged_client.__all__
-    )
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert exceptions <= set(forged_client.__all__)
     with pytest.raises(AttributeError, match="nonsense"):
         forged_client.nonsense  # noqa: B018
 
@@ -85,13 +74,6 @@ def test_only_address_reads_the_environment_and_nothing_the_current_directory() 
         }
         assert not names & {"getcwd", "getcwdb", "getenv"}
         assert "environ" not in names or file.name == "address.py"
-
-
-def test_the_package_imports_nothing_of_forged() -> None:
-    for file in PACKAGE.glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                assert (node.module or "").split(".")[0] != "forged", file.name
 
 
 def test_the_readmes_example_runs_without_a_daemon(folder: Path) -> None:
