@@ -1,3 +1,4 @@
+import contextlib
 import io
 import os
 import signal
@@ -9,7 +10,7 @@ import pytest
 from forged.cli import commands
 from forged.cli.call import Invocation, of_process
 from forged.cli.exits import EXPLAINED
-from forged_client.protocol import ListMemories, Memories, Pong, Rebuild, Search, Status
+from forged_client.protocol import Events, ListMemories, Memories, Pong, Progress, Rebuild, Search, Status
 from tests.support import reports
 
 WHOLE_RUN = "from forged.cli import main; main()"
@@ -24,16 +25,16 @@ class Stream(io.StringIO):
         return self._tty
 
 
-def start(*arguments, **options):
+@contextlib.contextmanager
+def start(*arguments):
     path = os.pathsep.join(p for p in sys.path if p)
-    return subprocess.Popen(
-        [sys.executable, "-c", WHOLE_RUN, *arguments],
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", WHOLE_RUN, *arguments]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_help_names_every_verb_and_every_exit_code_and_every_verb_has_its_own(forgectl):
@@ -162,6 +163,7 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(daemon):
 )
 def test_ctrl_c_is_exit_code_130_without_a_traceback(daemon, request_, arguments, told):
     daemon.answers[request_] = lambda _: daemon.stop_answering()
+    daemon.answers[Events] = Progress(event="embedding", root="/w", done=1, total=2)  # and more might come
 
     with start(*arguments) as process:
         assert daemon.waits.wait(20)

@@ -35,6 +35,7 @@ def test_help_shows_a_verbs_real_parameters_and_its_reply() -> None:
 
     parameters = "workspace: 'str', query: 'str', *, limit: 'int' = 10, min_generation: 'str' = ''"
     assert str(told) == f"({parameters}) -> 'Found'"
+    assert str(inspect.signature(AsyncClient().cost)) == "(*, days: 'int' = 7) -> 'Costs'"
 
 
 def test_replies_find_their_request_in_any_order(serve: Serve, socket_file: str) -> None:

@@ -20,7 +20,8 @@ _DAEMON = """#!{python}
 import os, sys, time
 sys.path[:0] = {path!r}
 with open({seen!r}, "a") as seen:
-    print(os.getpid(), os.getcwd(), os.getsid(0), sys.argv[1:], sorted(os.environ), file=seen)
+    where = os.getpid(), os.getcwd(), os.getsid(0), oct(os.umask(0o77))
+    print(*where, sys.argv[1:], sorted(os.environ), file=seen)
 print("daemon is up", flush=True)
 {body}
 """
@@ -77,9 +78,9 @@ def test_a_missing_daemon_is_started_and_stands_on_its_own(
         assert client.ping().status == "ok"
 
     (line,) = seen()
-    pid, cwd, session, rest = line.split(maxsplit=3)
+    pid, cwd, session, umask, rest = line.split(maxsplit=4)
     log = home / ".local/state/forged/forged.log"
-    assert (cwd, session) == ("/", pid)
+    assert (cwd, session, umask) == ("/", pid, "0o77")
     assert rest.startswith("['serve']")
     assert "OPENAI_API_KEY" not in rest
     assert log.read_text() == "daemon is up\n"

@@ -75,6 +75,10 @@ def test_what_is_no_list_of_messages_is_none(messages: object) -> None:
     assert window(messages, 0, 100) == ()  # type: ignore[arg-type]
 
 
+def test_half_a_surrogate_is_replaced_and_the_rest_is_said() -> None:
+    assert read(Message("user", "a\ud800b")) == (Message("user", "a?b"),)
+
+
 def test_a_message_that_raises_when_it_is_read_is_blank() -> None:
     assert read(Explodes()) == (Message("", None),)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -491,10 +492,12 @@ def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> No
     script.write_text(f"#!/bin/sh\n(exec 3>{pipe}; sleep 60) &\nwait\n")
     script.chmod(0o700)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    began = time.monotonic()
 
     with pytest.raises(ConfigError, match="took over"):
         resolve_key(f"cmd:{script}", os.environ, timeout_s=0.3)
 
+    assert time.monotonic() - began < 30  # it would go on for 60 s
     os.set_blocking(reader, True)
     assert os.read(reader, 1) == b""  # end of file: nobody holds the other end any more
     os.close(reader)

@@ -216,6 +216,7 @@ def test_a_call_that_somebody_waits_for_is_counted_but_not_held_up_by_the_minute
         run(ask(GovernedChat(model, counting, "hyde")))
 
     assert len(model.asked) == 2
+    assert counting.days(1) == (Day("2026-05-01", "hyde", 2, 0, 0, 0),)  # as much as the completions say
     assert counting.admit(1).reason == "calls_per_minute"
 
 

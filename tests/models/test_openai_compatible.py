@@ -607,6 +607,10 @@ USAGES: dict[str, tuple[Answer, tuple[int, int]]] = {
     "as Anthropic does": (counting({"input_tokens": 7, "output_tokens": 5}), (7, 5)),
     "as text": (counting({"prompt_tokens": "7", "completion_tokens": " 5 "}), (7, 5)),
     "as floats": (counting({"prompt_tokens": 7.0, "completion_tokens": 5.9}), (7, 5)),
+    "as many as is believed": (
+        counting({"prompt_tokens": 10**9, "completion_tokens": 10**9 + 1}),
+        (10**9, 3),
+    ),
     "one is missing": (counting({"prompt_tokens": 7}), (7, 3)),
     "missing": (completion("twelve bytes"), ESTIMATED),
     "null": (counting(None), ESTIMATED),
