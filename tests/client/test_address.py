@@ -28,21 +28,19 @@ def fallback(folder: Path) -> str:
     return f"{folder}/state/forged/run/forged.sock"
 
 
-def test_forged_socket_wins(env: dict[str, str], folder: Path) -> None:
+def test_forged_socket_wins(env, folder):
     env |= {"FORGED_SOCKET": "/somewhere/s", "XDG_RUNTIME_DIR": str(private_directory(folder / "x"))}
 
     assert path_in(env, folder) == "/somewhere/s"
 
 
 @pytest.mark.parametrize("chosen", ["relative/s", "@abstract", "\0abstract"])
-def test_forged_socket_must_be_an_absolute_path(chosen: str) -> None:
+def test_forged_socket_must_be_an_absolute_path(chosen):
     with pytest.raises(AddressError, match="absolute"):
         socket_path({"FORGED_SOCKET": chosen})
 
 
-def test_a_private_runtime_directory_is_used_the_variables_before_the_systems(
-    env: dict[str, str], folder: Path
-) -> None:
+def test_a_private_runtime_directory_is_used_the_variables_before_the_systems(env, folder):
     assert path_in(env, folder) == fallback(folder)
 
     (folder / "run").mkdir()
@@ -53,9 +51,7 @@ def test_a_private_runtime_directory_is_used_the_variables_before_the_systems(
     assert path_in(env, folder) == f"{folder}/x/forged/forged.sock"
 
 
-def test_a_runtime_directory_that_others_may_reach_or_that_is_none_is_not_used(
-    env: dict[str, str], folder: Path
-) -> None:
+def test_a_runtime_directory_that_others_may_reach_or_that_is_none_is_not_used(env, folder):
     directory = private_directory(folder / "x")
     (folder / "link").symlink_to(directory)
 
@@ -69,7 +65,7 @@ def test_a_runtime_directory_that_others_may_reach_or_that_is_none_is_not_used(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_another_users_directory_is_not_used(env: dict[str, str], folder: Path) -> None:
+def test_another_users_directory_is_not_used(env, folder):
     other = private_directory(folder / "x")
     os.chown(other, 12345, 12345)
     env["XDG_RUNTIME_DIR"] = str(other)
@@ -77,7 +73,7 @@ def test_another_users_directory_is_not_used(env: dict[str, str], folder: Path) 
     assert path_in(env, folder) == fallback(folder)
 
 
-def test_a_path_above_the_limit_of_bytes_is_refused_with_what_to_do() -> None:
+def test_a_path_above_the_limit_of_bytes_is_refused_with_what_to_do():
     longest = "/" + "x" * (MAX_PATH_BYTES - 1)
 
     assert checked(longest) == longest
@@ -86,7 +82,7 @@ def test_a_path_above_the_limit_of_bytes_is_refused_with_what_to_do() -> None:
             checked(path)
 
 
-def test_a_relative_state_home_is_ignored_and_without_home_the_user_database_is_asked(folder: Path) -> None:
+def test_a_relative_state_home_is_ignored_and_without_home_the_user_database_is_asked(folder):
     state = state_dir({"HOME": str(folder), "XDG_STATE_HOME": "state"})
 
     assert state.startswith(f"{folder}/")
@@ -94,7 +90,7 @@ def test_a_relative_state_home_is_ignored_and_without_home_the_user_database_is_
     assert state_dir({}).startswith(pwd.getpwuid(os.getuid()).pw_dir)
 
 
-def test_any_value_that_does_not_say_no_is_a_bypass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_value_that_does_not_say_no_is_a_bypass(monkeypatch):
     yes, no = ("1", "yes", "true", "anything", "00", " 1 "), ("", " ", "0", "false", "FALSE", "No")
 
     assert all(bypassed({"FORGED_BYPASS": value}) for value in yes)

@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from forged_client import AsyncClient, Client
 from forged_client.protocol import Found, Ping, Pong, Progress, Remember, Search
-from tests.support.peer import PATIENCE_S, Peer, Script, Talk, answering, any_answer, stopped_server, with_id
+from tests.support.peer import PATIENCE_S, Talk, answering, any_answer, stopped_server, with_id
 
-Serve = Callable[[Script], Peer]
 T = TypeVar("T")
 
 
@@ -22,7 +21,7 @@ def run(path: str, work: Callable[[AsyncClient], Awaitable[T]], **settings: obje
     return asyncio.run(with_client())
 
 
-def test_both_clients_have_the_same_verbs() -> None:
+def test_both_clients_have_the_same_verbs():
     for name, method in inspect.getmembers(Client, inspect.isfunction):
         if not name.startswith("_") and name not in {"close", "events", "ask"}:
             assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(method)
@@ -30,7 +29,7 @@ def test_both_clients_have_the_same_verbs() -> None:
             assert "_" not in inspect.signature(method).parameters
 
 
-def test_help_shows_a_verbs_real_parameters_and_its_reply() -> None:
+def test_help_shows_a_verbs_real_parameters_and_its_reply():
     told = inspect.signature(AsyncClient().search)
 
     parameters = "workspace: 'str', query: 'str', *, limit: 'int' = 10, min_generation: 'str' = ''"
@@ -38,7 +37,7 @@ def test_help_shows_a_verbs_real_parameters_and_its_reply() -> None:
     assert str(inspect.signature(AsyncClient().cost)) == "(*, days: 'int' = 7) -> 'Costs'"
 
 
-def test_replies_find_their_request_in_any_order(serve: Serve, socket_file: str) -> None:
+def test_replies_find_their_request_in_any_order(serve, socket_file):
     def backwards(talk: Talk) -> None:
         talk.greet()
         requests = [talk.next_request() for _ in range(20)]
@@ -58,7 +57,7 @@ def test_replies_find_their_request_in_any_order(serve: Serve, socket_file: str)
     assert len(peer.talks) == 1
 
 
-def test_a_slow_request_does_not_hold_up_another(serve: Serve, socket_file: str) -> None:
+def test_a_slow_request_does_not_hold_up_another(serve, socket_file):
     serve(answering(lambda request: Pong() if isinstance(request, Ping) else None))
 
     async def ask_both(client: AsyncClient) -> tuple[str, str]:
@@ -70,7 +69,7 @@ def test_a_slow_request_does_not_hold_up_another(serve: Serve, socket_file: str)
     assert run(socket_file, ask_both, timeout_s=0.5) == ("ok", "timeout")
 
 
-def test_a_request_that_timed_out_does_not_end_the_others(serve: Serve, socket_file: str) -> None:
+def test_a_request_that_timed_out_does_not_end_the_others(serve, socket_file):
     release = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -95,7 +94,7 @@ def test_a_request_that_timed_out_does_not_end_the_others(serve: Serve, socket_f
     assert len(peer.talks) == 1
 
 
-def test_a_connection_nobody_got_an_answer_from_is_dropped(serve: Serve, socket_file: str) -> None:
+def test_a_connection_nobody_got_an_answer_from_is_dropped(serve, socket_file):
     def script(talk: Talk) -> None:
         if talk.number == 0:
             talk.wait_for_hang_up()
@@ -109,7 +108,7 @@ def test_a_connection_nobody_got_an_answer_from_is_dropped(serve: Serve, socket_
     assert run(socket_file, ask_twice, timeout_s=0.3) == ["timeout", "ok"]
 
 
-def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> None:
+def test_a_restarted_daemon_is_not_an_error(serve, socket_file):
     serve(answering(any_answer))
 
     async def ask_over_a_restart(client: AsyncClient) -> list[str]:
@@ -121,7 +120,7 @@ def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> N
     assert run(socket_file, ask_over_a_restart) == ["ok", "ok"]
 
 
-def test_a_restart_that_the_loop_has_not_seen_yet_is_not_an_error(serve: Serve, socket_file: str) -> None:
+def test_a_restart_that_the_loop_has_not_seen_yet_is_not_an_error(serve, socket_file):
     serve(answering(any_answer))
 
     async def ask_over_a_restart(client: AsyncClient) -> str:
@@ -134,7 +133,7 @@ def test_a_restart_that_the_loop_has_not_seen_yet_is_not_an_error(serve: Serve, 
     assert run(socket_file, ask_over_a_restart) == "ok"
 
 
-def test_a_cancelled_request_leaves_the_connection_usable(serve: Serve, socket_file: str) -> None:
+def test_a_cancelled_request_leaves_the_connection_usable(serve, socket_file):
     got = threading.Event()
 
     def answer(request: object) -> Pong | None:
@@ -154,7 +153,7 @@ def test_a_cancelled_request_leaves_the_connection_usable(serve: Serve, socket_f
     assert (len(peer.talks), len(peer.asked(Search))) == (1, 1)
 
 
-def test_requests_wait_for_a_daemon_that_does_not_read(socket_file: str) -> None:
+def test_requests_wait_for_a_daemon_that_does_not_read(socket_file):
     async def flood(client: AsyncClient) -> set[str]:
         replies = await asyncio.gather(*(client.search("/w", "x" * 500_000) for _ in range(20)))
         return {reply.status for reply in replies}
@@ -163,7 +162,7 @@ def test_requests_wait_for_a_daemon_that_does_not_read(socket_file: str) -> None
         assert run(socket_file, flood, timeout_s=0.5) == {"timeout"}
 
 
-def test_one_client_may_work_in_one_loop_after_another(serve: Serve, socket_file: str) -> None:
+def test_one_client_may_work_in_one_loop_after_another(serve, socket_file):
     serve(answering(any_answer))
     client = AsyncClient(socket_file)
 
@@ -175,7 +174,7 @@ def test_one_client_may_work_in_one_loop_after_another(serve: Serve, socket_file
     assert [asyncio.run(once()) for _ in range(2)] == ["ok", "ok"]
 
 
-def test_events_are_streamed_beside_other_requests(serve: Serve, socket_file: str) -> None:
+def test_events_are_streamed_beside_other_requests(serve, socket_file):
     serve(answering(any_answer))
 
     async def listen(client: AsyncClient) -> tuple[str, str]:
@@ -188,7 +187,7 @@ def test_events_are_streamed_beside_other_requests(serve: Serve, socket_file: st
     assert run(socket_file, listen) == ("ok", "ok")
 
 
-def test_the_last_event_says_why_there_are_no_more(serve: Serve, socket_file: str) -> None:
+def test_the_last_event_says_why_there_are_no_more(serve, socket_file):
     def script(talk: Talk) -> None:
         talk.greet()
         talk.reply(Progress(id=talk.next_request().id, done=1))

@@ -66,13 +66,10 @@ def install(folder: Path, seen: Seen) -> Callable[[str], str]:
     return write
 
 
-Install = Callable[..., str]
 Seen = Callable[[], list[str]]
 
 
-def test_a_missing_daemon_is_started_and_stands_on_its_own(
-    install: Install, socket_file: str, seen: Seen, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+def test_a_missing_daemon_is_started_and_stands_on_its_own(install, socket_file, seen, monkeypatch, home):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with Client(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
         assert client.ping().status == "ok"
@@ -87,7 +84,7 @@ def test_a_missing_daemon_is_started_and_stands_on_its_own(
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_daemon_is_started_by_the_asyncio_client_too(install: Install, socket_file: str) -> None:
+def test_the_daemon_is_started_by_the_asyncio_client_too(install, socket_file):
     async def ping() -> str:
         async with AsyncClient(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
             return (await client.ping()).status
@@ -95,7 +92,7 @@ def test_the_daemon_is_started_by_the_asyncio_client_too(install: Install, socke
     assert asyncio.run(ping()) == "ok"
 
 
-def test_several_clients_may_start_daemons_at_once(install: Install, socket_file: str) -> None:
+def test_several_clients_may_start_daemons_at_once(install, socket_file):
     executable = install()
 
     def ping(_: int) -> str:
@@ -112,8 +109,8 @@ def test_several_clients_may_start_daemons_at_once(install: Install, socket_file
     ids=["gives up", "never listens"],
 )
 def test_a_daemon_that_does_not_come_up_is_reported_by_the_deadline(
-    install: Install, socket_file: str, *, body: str, timeout_s: float, told: tuple[str, ...]
-) -> None:
+    install, socket_file, *, body, timeout_s, told
+):
     with Client(socket_file, autostart=True, executable=install(body), timeout_s=timeout_s) as client:
         reply = client.ping()
 
@@ -121,9 +118,7 @@ def test_a_daemon_that_does_not_come_up_is_reported_by_the_deadline(
     assert all(part in reply.reason for part in told)
 
 
-def test_nothing_is_started_unless_it_is_asked_for(
-    install: Install, socket_file: str, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_started_unless_it_is_asked_for(install, socket_file, seen, monkeypatch):
     monkeypatch.setenv("FORGED_EXECUTABLE", install())
 
     assert Client(socket_file).ping().status == "unavailable"
@@ -143,9 +138,7 @@ def program(folder: Path) -> Path:
     return file
 
 
-def test_the_executable_is_the_argument_then_the_variable_then_the_record(
-    env: dict[str, str], program: Path, folder: Path
-) -> None:
+def test_the_executable_is_the_argument_then_the_variable_then_the_record(env, program, folder):
     with pytest.raises(DaemonUnavailable, match="forged serve"):
         trusted_executable(None, env)
     record = Path(env["XDG_STATE_HOME"], "forged", "executable")
@@ -164,9 +157,7 @@ def test_the_executable_is_the_argument_then_the_variable_then_the_record(
 
 
 @pytest.mark.parametrize("name", ["program", "./program", "bin/program"])
-def test_an_executable_is_never_searched_for(
-    env: dict[str, str], program: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_an_executable_is_never_searched_for(env, program, monkeypatch, name):
     monkeypatch.chdir(program.parent)
     env["PATH"] = str(program.parent)
 
@@ -175,9 +166,7 @@ def test_an_executable_is_never_searched_for(
             trusted_executable(chosen, env | variable)
 
 
-def test_an_executable_that_others_can_write_and_a_directory_are_refused(
-    env: dict[str, str], program: Path, folder: Path
-) -> None:
+def test_an_executable_that_others_can_write_and_a_directory_are_refused(env, program, folder):
     for mode in (0o775, 0o757, 0o777):
         program.chmod(mode)
         with pytest.raises(DaemonUnavailable, match="not writable"):
@@ -187,14 +176,14 @@ def test_an_executable_that_others_can_write_and_a_directory_are_refused(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_another_users_executable_is_refused(env: dict[str, str], program: Path) -> None:
+def test_another_users_executable_is_refused(env, program):
     os.chown(program, 12345, 12345)
 
     with pytest.raises(DaemonUnavailable):
         trusted_executable(str(program), env)
 
 
-def test_the_daemon_inherits_no_keys() -> None:
+def test_the_daemon_inherits_no_keys():
     env = {"HOME": "/h", "PATH": "/p", "LANG": "C", "LC_ALL": "C", "XDG_RUNTIME_DIR": "/r", "FORGED_X": "1"}
 
     assert reduced_environment(env | {"OPENAI_API_KEY": "k", "PYTHONPATH": "/w", "LD_PRELOAD": "x"}) == env
@@ -217,9 +206,7 @@ def systemctl(folder: Path, exit_code: int) -> tuple[str]:
     return (str(file),)
 
 
-def test_an_installed_socket_unit_is_preferred(
-    env: dict[str, str], unit: str, folder: Path, install: Install, seen: Seen
-) -> None:
+def test_an_installed_socket_unit_is_preferred(env, unit, folder, install, seen):
     start(unit, install(), Deadline(20), env=env, systemctl=systemctl(folder, 0)).check()
 
     assert (folder / "asked").read_text() == "--user start forged.socket\n"
@@ -227,9 +214,7 @@ def test_an_installed_socket_unit_is_preferred(
 
 
 @pytest.mark.parametrize("exit_code", [1, None])
-def test_the_daemon_is_started_directly_when_systemd_cannot(
-    env: dict[str, str], unit: str, folder: Path, install: Install, exit_code: int | None
-) -> None:
+def test_the_daemon_is_started_directly_when_systemd_cannot(env, unit, folder, install, exit_code):
     programs = ("/missing/systemctl",) if exit_code is None else systemctl(folder, exit_code)
 
     starting = start(unit, install("pass"), Deadline(20), env=env, systemctl=programs)
@@ -238,9 +223,7 @@ def test_the_daemon_is_started_directly_when_systemd_cannot(
     starting._process.wait(20)
 
 
-def test_the_unit_is_not_asked_for_another_address(
-    env: dict[str, str], unit: str, folder: Path, install: Install, socket_file: str
-) -> None:
+def test_the_unit_is_not_asked_for_another_address(env, unit, folder, install, socket_file):
     starting = start(socket_file, install("pass"), Deadline(20), env=env, systemctl=systemctl(folder, 0))
 
     starting._process.wait(20)

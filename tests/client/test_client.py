@@ -20,9 +20,7 @@ from forged_client.protocol import (
     Retrieve,
     Retrieved,
 )
-from tests.support.peer import PATIENCE_S, Peer, Script, Talk, answering, any_answer, with_id
-
-Serve = Callable[[Script], Peer]
+from tests.support.peer import PATIENCE_S, Talk, answering, any_answer, with_id
 
 
 def ping_only(talk: Talk) -> None:
@@ -50,7 +48,7 @@ CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
 
 
 @pytest.mark.parametrize("verb", CALLS)
-def test_a_verb_sends_its_request_and_returns_its_reply(serve: Serve, verb: str, socket_file: str) -> None:
+def test_a_verb_sends_its_request_and_returns_its_reply(serve, verb, socket_file):
     peer = serve(answering(any_answer))
 
     with Client(socket_file) as client:
@@ -61,7 +59,7 @@ def test_a_verb_sends_its_request_and_returns_its_reply(serve: Serve, verb: str,
     assert type(request).__struct_config__.tag == verb
 
 
-def test_a_retrieve_carries_all_it_was_given(serve: Serve, socket_file: str) -> None:
+def test_a_retrieve_carries_all_it_was_given(serve, socket_file):
     peer = serve(answering(lambda _: Retrieved(text="block")))
     plain = {"session_id": "s", "turn_id": "t", "token_budget": 5, "timeout_s": 1.5, "min_generation": "e:2"}
     said = [{"role": "user", "content": [{"type": "text", "text": "q"}]}]
@@ -77,7 +75,7 @@ def test_a_retrieve_carries_all_it_was_given(serve: Serve, socket_file: str) -> 
     )
 
 
-def test_a_retrieves_own_limit_moves_the_calls_deadline(serve: Serve, socket_file: str) -> None:
+def test_a_retrieves_own_limit_moves_the_calls_deadline(serve, socket_file):
     def slow(talk: Talk) -> None:
         talk.greet()
         request = talk.next_request()
@@ -91,9 +89,7 @@ def test_a_retrieves_own_limit_moves_the_calls_deadline(serve: Serve, socket_fil
         assert client.retrieve("/w", timeout_s=5.0).text == "late"
 
 
-def test_one_connection_serves_many_calls_none_before_the_first_and_another_after_closing(
-    serve: Serve, socket_file: str
-) -> None:
+def test_one_connection_serves_many_calls_none_before_the_first_and_another_after_closing(serve, socket_file):
     peer = serve(ping_only)
     client = Client(socket_file, name="my-agent")
     assert peer.talks == []
@@ -107,7 +103,7 @@ def test_one_connection_serves_many_calls_none_before_the_first_and_another_afte
     assert (hello.client, hello.pid) == ("my-agent", os.getpid())
 
 
-def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> None:
+def test_a_restarted_daemon_is_not_an_error(serve, socket_file):
     serve(answering(any_answer))
     with Client(socket_file) as client:
         client.ping()
@@ -119,7 +115,7 @@ def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> N
     assert len(peer.asked(Remember)) == 1
 
 
-def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve: Serve, socket_file: str) -> None:
+def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, socket_file):
     def one_answer_then_hang_up(talk: Talk) -> None:
         talk.greet()
         request = talk.next_request()
@@ -135,7 +131,7 @@ def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve: Ser
     assert len(peer.asked(Remember)) == 3
 
 
-def test_a_late_reply_is_not_the_next_calls(serve: Serve, socket_file: str) -> None:
+def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
     release = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -154,7 +150,7 @@ def test_a_late_reply_is_not_the_next_calls(serve: Serve, socket_file: str) -> N
         assert client.search("/w", "q").generation == "connection 1"
 
 
-def test_threads_share_a_client(serve: Serve, socket_file: str) -> None:
+def test_threads_share_a_client(serve, socket_file):
     serve(answering(lambda request: Found(generation=request.query)))
 
     with Client(socket_file) as client, ThreadPoolExecutor(8) as pool:
@@ -164,7 +160,7 @@ def test_threads_share_a_client(serve: Serve, socket_file: str) -> None:
     assert found == queries
 
 
-def test_waiting_for_another_thread_counts_against_the_deadline(serve: Serve, socket_file: str) -> None:
+def test_waiting_for_another_thread_counts_against_the_deadline(serve, socket_file):
     asked, release = threading.Event(), threading.Event()
 
     def script(talk: Talk) -> None:
@@ -185,7 +181,7 @@ def test_waiting_for_another_thread_counts_against_the_deadline(serve: Serve, so
         assert slow.result(PATIENCE_S).status == "ok"
 
 
-def test_a_forked_child_has_its_own_connection(serve: Serve, socket_file: str) -> None:
+def test_a_forked_child_has_its_own_connection(serve, socket_file):
     peer = serve(ping_only)
 
     with Client(socket_file) as client:
@@ -209,7 +205,7 @@ def _forked(work: Callable[[], bool]) -> int:
     return child
 
 
-def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve: Serve, socket_file: str) -> None:
+def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve, socket_file):
     (absent,) = Client(socket_file).events("/w")
 
     def script(talk: Talk) -> None:
@@ -226,7 +222,7 @@ def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve: Serve, so
     assert "closed the connection" in last.reason
 
 
-def test_listening_to_events_ends_early_or_when_its_time_is_up(serve: Serve, socket_file: str) -> None:
+def test_listening_to_events_ends_early_or_when_its_time_is_up(serve, socket_file):
     serve(answering(any_answer))
     with Client(socket_file) as client:
         events = client.events("/w")
@@ -238,7 +234,7 @@ def test_listening_to_events_ends_early_or_when_its_time_is_up(serve: Serve, soc
     assert last.status == "timeout"
 
 
-def test_an_interrupted_call_leaves_no_reply_behind(serve: Serve, socket_file: str) -> None:
+def test_an_interrupted_call_leaves_no_reply_behind(serve, socket_file):
     def script(talk: Talk) -> None:
         talk.greet()
         request = talk.next_request()

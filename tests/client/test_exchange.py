@@ -49,7 +49,7 @@ def arrived(exchange: Exchange, *replies: Reply) -> list[Reply]:
     return exchange.replies(len(data))
 
 
-def test_hello_travels_with_the_first_request_only_and_every_request_has_its_own_id() -> None:
+def test_hello_travels_with_the_first_request_only_and_every_request_has_its_own_id():
     exchange = Exchange("agent")
 
     requests = [request for _ in range(3) for request in sent(exchange.request(Ping())[1])]
@@ -58,23 +58,23 @@ def test_hello_travels_with_the_first_request_only_and_every_request_has_its_own
     assert len({request.id for request in requests}) == 4
 
 
-def test_the_welcome_is_no_reply() -> None:
+def test_the_welcome_is_no_reply():
     assert arrived(Exchange("agent"), Welcome(id=1), Pong(id=2)) == [Pong(id=2)]
 
 
 @pytest.mark.parametrize("reply", [Welcome(id=1, protocol=2), Failed(id=1, code="protocol_mismatch")])
-def test_another_protocol_version_ends_the_connection(reply: Reply) -> None:
+def test_another_protocol_version_ends_the_connection(reply):
     with pytest.raises(ProtocolMismatch, match="version 1"):
         arrived(Exchange("agent"), reply)
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_refused_connection_says_why(number: int) -> None:
+def test_a_refused_connection_says_why(number):
     with pytest.raises(RequestFailed, match="busy: full"):
         arrived(Exchange("agent"), Failed(id=number, code="busy", message="full"))
 
 
-def test_a_request_above_its_limit_is_not_sent_but_a_capture_may_be_larger() -> None:
+def test_a_request_above_its_limit_is_not_sent_but_a_capture_may_be_larger():
     messages = (Message("user", "x" * MAX_REQUEST_BYTES),)
 
     assert Exchange("agent").request(Capture(workspace="/w", session_id="s", messages=messages))
@@ -87,7 +87,7 @@ def test_a_request_above_its_limit_is_not_sent_but_a_capture_may_be_larger() -> 
 
 
 @pytest.mark.parametrize("query", [object(), "\ud800", 1 << 70])
-def test_what_msgpack_cannot_hold_is_an_invalid_request_and_leaves_hello_to_the_next(query: object) -> None:
+def test_what_msgpack_cannot_hold_is_an_invalid_request_and_leaves_hello_to_the_next(query):
     exchange = Exchange("agent")
 
     with pytest.raises(RequestFailed, match="invalid"):
@@ -95,7 +95,7 @@ def test_what_msgpack_cannot_hold_is_an_invalid_request_and_leaves_hello_to_the_
     assert [type(request) for request in sent(exchange.request(Ping())[1])] == [Hello, Ping]
 
 
-def test_a_refusal_is_raised_and_another_type_is_malformed() -> None:
+def test_a_refusal_is_raised_and_another_type_is_malformed():
     search = Search(workspace="/w", query="q")
 
     assert expect_reply(Ping(), Pong()) == Pong()
@@ -109,18 +109,18 @@ REQUESTS = [example for example in EXAMPLES if isinstance(example, Request)]
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
-def test_every_verb_has_a_reply_for_a_failed_call(request_: Request) -> None:
+def test_every_verb_has_a_reply_for_a_failed_call(request_):
     reply = failed_reply(request_, DeadlineExceeded("late"))
 
     assert isinstance(reply, get_args(AnyReply))
     assert (type(reply), reply.status, reply.reason) == (request_.reply_type(), "timeout", "late")
 
 
-def test_the_health_of_an_unreachable_daemon_is_not_ok() -> None:
+def test_the_health_of_an_unreachable_daemon_is_not_ok():
     assert failed_reply(Status(), DaemonUnavailable("gone")).state == "unavailable"
 
 
-def test_replies_belong_to_the_requests_that_are_named_after_them() -> None:
+def test_replies_belong_to_the_requests_that_are_named_after_them():
     """The example of a reply carries the id of the request that it answers."""
     asked = {request.id: request for request in REQUESTS}
     answers = [
@@ -141,7 +141,7 @@ def test_replies_belong_to_the_requests_that_are_named_after_them() -> None:
         Dead(action="retry"),
     ],
 )
-def test_a_write_that_may_have_happened_is_not_repeated(request_: Request) -> None:
+def test_a_write_that_may_have_happened_is_not_repeated(request_):
     assert may_repeat(request_, ConnectionLost())
     assert not may_repeat(request_, ReplyLost())
     assert may_repeat(Ping(), ReplyLost())

@@ -7,7 +7,6 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,10 +24,7 @@ from forged_client.errors import (
 )
 from forged_client.framing import encode
 from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Pong, Remembered, Welcome
-from tests.support.peer import Peer, Script, Talk, answering, full_backlog, stopped_server
-
-Ask = Callable[..., protocol.Reply]
-Serve = Callable[[Script], Peer]
+from tests.support.peer import Talk, answering, full_backlog, stopped_server
 
 # Of calls that nobody answers, and of those that are answered.
 SHORT_S, LONG_S = 0.1, 10.0
@@ -121,9 +117,7 @@ LATE = ("timeout", "no answer within 0.1 s", DeadlineExceeded)
         (full, ("error", "busy: 64 connections", RequestFailed)),
     ],
 )
-def test_a_bad_peer_costs_a_status_and_nothing_more(
-    serve: Serve, ask: Ask, script: Script, expected: tuple[str, str, type[Exception]]
-) -> None:
+def test_a_bad_peer_costs_a_status_and_nothing_more(serve, ask, script, expected):
     serve(script)
     status, reason, error = expected
     timeout_s = SHORT_S if status == "timeout" else LONG_S
@@ -136,13 +130,13 @@ def test_a_bad_peer_costs_a_status_and_nothing_more(
         ask("search", "/w", "q", timeout_s=timeout_s, strict=True)
 
 
-def test_a_peer_that_never_reads_does_not_hold_a_large_request(serve: Serve, ask: Ask) -> None:
+def test_a_peer_that_never_reads_does_not_hold_a_large_request(serve, ask):
     serve(deaf)
 
     assert ask("search", "/w", "x" * 900_000, timeout_s=SHORT_S).status == "timeout"
 
 
-def test_a_lost_reply_is_asked_for_once_more(serve: Serve, ask: Ask) -> None:
+def test_a_lost_reply_is_asked_for_once_more(serve, ask):
     def script(talk: Talk) -> None:
         talk.greet()
         request = talk.next_request()
@@ -156,7 +150,7 @@ def test_a_lost_reply_is_asked_for_once_more(serve: Serve, ask: Ask) -> None:
     assert len(peer.talks) == 2
 
 
-def test_a_write_whose_reply_was_lost_is_not_sent_again(serve: Serve, ask: Ask) -> None:
+def test_a_write_whose_reply_was_lost_is_not_sent_again(serve, ask):
     peer = serve(hangs_up)
 
     reply = ask("remember", "/w", "text")
@@ -167,7 +161,7 @@ def test_a_write_whose_reply_was_lost_is_not_sent_again(serve: Serve, ask: Ask) 
     assert [type(request).__name__ for request in peer.requests] == ["Hello", "Remember", "Hello", "Forget"]
 
 
-def test_no_socket_is_unavailable_at_once(socket_file: str, ask: Ask) -> None:
+def test_no_socket_is_unavailable_at_once(socket_file, ask):
     reply = ask("search", "/w", "q")
 
     assert (type(reply), reply.status) == (Found, "unavailable")
@@ -176,7 +170,7 @@ def test_no_socket_is_unavailable_at_once(socket_file: str, ask: Ask) -> None:
         ask("search", "/w", "q", strict=True)
 
 
-def test_a_stale_socket_file_and_one_that_is_no_socket_are_unavailable(socket_file: str, ask: Ask) -> None:
+def test_a_stale_socket_file_and_one_that_is_no_socket_are_unavailable(socket_file, ask):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as crashed:
         crashed.bind(socket_file)
     assert ask("search", "/w", "q").status == "unavailable"
@@ -186,9 +180,7 @@ def test_a_stale_socket_file_and_one_that_is_no_socket_are_unavailable(socket_fi
     assert ask("search", "/w", "q").status == "unavailable"
 
 
-def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_deadline(
-    socket_file: str, ask: Ask
-) -> None:
+def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_deadline(socket_file, ask):
     with stopped_server(socket_file, backlog=5):
         assert ask("search", "/w", "q", timeout_s=SHORT_S).status == "timeout"
 
@@ -201,9 +193,7 @@ def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_dea
             ask("search", "/w", "q", timeout_s=SHORT_S, strict=True)
 
 
-def test_an_address_that_cannot_be_is_unavailable(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch, socket_file: str
-) -> None:
+def test_an_address_that_cannot_be_is_unavailable(ask, monkeypatch, socket_file):
     from forged_client import Client
 
     monkeypatch.setenv("FORGED_SOCKET", "/" + "x" * 200)
@@ -212,9 +202,7 @@ def test_an_address_that_cannot_be_is_unavailable(
     assert Client("relative").ping().status == "unavailable"
 
 
-def test_no_time_arguments_that_cannot_be_sent_and_a_path_object_are_no_exceptions(
-    serve: Serve, ask: Ask
-) -> None:
+def test_no_time_arguments_that_cannot_be_sent_and_a_path_object_are_no_exceptions(serve, ask):
     peer = serve(answering(lambda _: Found()))
 
     for timeout_s in (0, -1, float("nan")):
@@ -225,7 +213,7 @@ def test_no_time_arguments_that_cannot_be_sent_and_a_path_object_are_no_exceptio
     assert peer.asked(protocol.Search)[-1].workspace == "/path"
 
 
-def test_fields_of_a_newer_daemon_are_ignored(serve: Serve, ask: Ask) -> None:
+def test_fields_of_a_newer_daemon_are_ignored(serve, ask):
     def script(talk: Talk) -> None:
         talk.greet()
         talk.next_request()
@@ -238,7 +226,7 @@ def test_fields_of_a_newer_daemon_are_ignored(serve: Serve, ask: Ask) -> None:
     assert ask("search", "/w", "q").generation == "e:1"
 
 
-def test_a_reply_to_another_request_is_passed_over(serve: Serve, ask: Ask) -> None:
+def test_a_reply_to_another_request_is_passed_over(serve, ask):
     def script(talk: Talk) -> None:
         talk.greet()
         request = talk.next_request()
@@ -251,7 +239,7 @@ def test_a_reply_to_another_request_is_passed_over(serve: Serve, ask: Ask) -> No
     assert ask("search", "/w", "q").generation == "right"
 
 
-def test_a_welcome_that_comes_last_does_no_harm(serve: Serve, ask: Ask) -> None:
+def test_a_welcome_that_comes_last_does_no_harm(serve, ask):
     def script(talk: Talk) -> None:
         hello, request = talk.next_request(), talk.next_request()
         talk.reply(Found(id=request.id, generation="right"))
@@ -275,7 +263,7 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="needs root to be two users")
-def test_another_users_listener_is_told_nothing(folder: Path, ask: Ask, socket_file: str) -> None:
+def test_another_users_listener_is_told_nothing(folder, ask, socket_file):
     import subprocess
 
     folder.chmod(0o777)

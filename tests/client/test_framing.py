@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +23,7 @@ def framed(body: bytes) -> bytes:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 60), max_size=40))
-def test_bodies_come_back_under_any_chunking(bodies: list[bytes], sizes: list[int]) -> None:
+def test_bodies_come_back_under_any_chunking(bodies, sizes):
     stream = b"".join(map(framed, bodies))
     cutter = FrameCutter(limit=64)
     found: list[bytes] = []
@@ -42,7 +40,7 @@ SIZES = st.integers(0, 10) | st.integers(BUFFER_BYTES - 9, BUFFER_BYTES + 9) | s
 
 
 @given(st.lists(SIZES, max_size=6), st.randoms(use_true_random=False))
-def test_frames_above_the_buffer_come_back_though_they_are_taken_late(sizes: list[int], odds: Random) -> None:
+def test_frames_above_the_buffer_come_back_though_they_are_taken_late(sizes, odds):
     """Whoever has no time for a frame leaves it where it is, receives more, and finds it there."""
     bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
     rest = memoryview(b"".join(map(framed, bodies)))
@@ -66,7 +64,7 @@ def test_frames_above_the_buffer_come_back_though_they_are_taken_late(sizes: lis
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 4, 5, 1000])
-def test_a_frame_above_the_limit_is_refused_at_its_header(chunk: int) -> None:
+def test_a_frame_above_the_limit_is_refused_at_its_header(chunk):
     stream = framed(b"x" * 101)
     cutter = FrameCutter(limit=100)
     chunks = iter([stream[at : at + chunk] for at in range(0, len(stream), chunk)])
@@ -78,7 +76,7 @@ def test_a_frame_above_the_limit_is_refused_at_its_header(chunk: int) -> None:
     assert len(stream) - unheard < HEADER_BYTES + chunk
 
 
-def test_a_claimed_length_costs_no_memory_until_its_bytes_come() -> None:
+def test_a_claimed_length_costs_no_memory_until_its_bytes_come():
     cutter = FrameCutter(limit=2 << 20)
     claim, rest = (2 << 20).to_bytes(HEADER_BYTES, "big"), BUFFER_BYTES - HEADER_BYTES
 
@@ -88,7 +86,7 @@ def test_a_claimed_length_costs_no_memory_until_its_bytes_come() -> None:
     assert len(cutter.room()) == 3 * BUFFER_BYTES
 
 
-def test_a_whole_frame_is_handed_out_without_a_copy_and_the_next_is_held() -> None:
+def test_a_whole_frame_is_handed_out_without_a_copy_and_the_next_is_held():
     cutter = FrameCutter(limit=10)
     room = cutter.room()
     room[:12] = framed(b"abc") + framed(b"de")[:5]
@@ -101,7 +99,7 @@ def test_a_whole_frame_is_handed_out_without_a_copy_and_the_next_is_held() -> No
     assert (cutter.take(), cutter.held) == (None, 5)
 
 
-def test_a_request_survives_the_wire() -> None:
+def test_a_request_survives_the_wire():
     request = Search(id=7, workspace="/w", query="naïve 你好")
 
     (body,) = cut(FrameCutter(limit=1000), encode(request))
@@ -120,19 +118,19 @@ def test_a_request_survives_the_wire() -> None:
         b"\x82\xa4type\xa4pong\xa1x" + b"\x91" * 100_000,  # nested without end
     ],
 )
-def test_an_unreadable_body_is_malformed_and_nothing_else(body: bytes) -> None:
+def test_an_unreadable_body_is_malformed_and_nothing_else(body):
     with pytest.raises(MalformedFrame):
         decode_reply(body)
 
 
-def test_text_that_is_not_utf8_is_not_repeated_in_the_reason() -> None:
+def test_text_that_is_not_utf8_is_not_repeated_in_the_reason():
     with pytest.raises(MalformedFrame) as caught:
         decode_reply(b"\x82\xa4type\xa4pong\xa6reason\xa8secret\xff\xfe")
 
     assert "secret" not in str(caught.value)
 
 
-def test_unknown_fields_are_ignored_and_the_head_of_an_unknown_verb_is_readable() -> None:
+def test_unknown_fields_are_ignored_and_the_head_of_an_unknown_verb_is_readable():
     head = decode_head(b"\x83\xa4type\xa4nope\xa2id\x05\xa1x\x90")
 
     assert (head.type, head.id) == ("nope", 5)

@@ -58,7 +58,7 @@ def seen(gate: Gate, observer: Observer) -> list[tuple[str, object]]:
     return gate.seen[1:]
 
 
-def test_a_finished_turn_reaches_the_daemon_without_private_spans(serve: Serve, observer: Observer) -> None:
+def test_a_finished_turn_reaches_the_daemon_without_private_spans(serve, observer):
     peer = serve(answering(lambda _: Captured(outcome="accepted")))
 
     observer.on_turn_complete(said("keep <private>secret</private> this"), 0)
@@ -70,7 +70,7 @@ def test_a_finished_turn_reaches_the_daemon_without_private_spans(serve: Serve, 
     assert observer.counts == {"accepted": 1}
 
 
-def test_a_rejection_is_told_and_not_retried(serve: Serve, observer: Observer) -> None:
+def test_a_rejection_is_told_and_not_retried(serve, observer):
     peer = serve(answering(lambda _: Captured(outcome="rejected", reason="capture_not_available")))
 
     observer.on_turn_complete(said("hello"))
@@ -80,7 +80,7 @@ def test_a_rejection_is_told_and_not_retried(serve: Serve, observer: Observer) -
     assert observer.last_reply.reason == "capture_not_available"
 
 
-def test_the_newest_window_replaces_the_one_that_waits(gate: Gate, observer: Observer) -> None:
+def test_the_newest_window_replaces_the_one_that_waits(gate, observer):
     for text in ("2", "3", "4"):
         observer.on_turn_complete(said("first", text))
 
@@ -88,7 +88,7 @@ def test_the_newest_window_replaces_the_one_that_waits(gate: Gate, observer: Obs
     assert observer.counts == {"accepted": 2, "replaced": 2}
 
 
-def test_windows_before_and_after_a_summary_both_wait_in_order(gate: Gate, observer: Observer) -> None:
+def test_windows_before_and_after_a_summary_both_wait_in_order(gate, observer):
     observer.on_turn_complete(said("a", "before 1"))
     observer.on_turn_complete(said("a", "before 2"))
     observer.on_turn_complete(said("a", "b", "c", "after 1"), 2)
@@ -99,7 +99,7 @@ def test_windows_before_and_after_a_summary_both_wait_in_order(gate: Gate, obser
     assert observer.counts == {"accepted": 3, "replaced": 2}
 
 
-def test_of_too_many_windows_the_oldest_is_dropped_and_counted(gate: Gate, observer: Observer) -> None:
+def test_of_too_many_windows_the_oldest_is_dropped_and_counted(gate, observer):
     for number in range(MAX_WINDOWS + 3):
         observer.on_turn_complete(said(str(number)))
 
@@ -107,9 +107,7 @@ def test_of_too_many_windows_the_oldest_is_dropped_and_counted(gate: Gate, obser
     assert observer.counts == {"accepted": MAX_WINDOWS + 1, "dropped": 3}
 
 
-def test_the_sessions_end_replaces_the_turn_of_its_window_and_waits_for_good(
-    gate: Gate, observer: Observer
-) -> None:
+def test_the_sessions_end_replaces_the_turn_of_its_window_and_waits_for_good(gate, observer):
     observer.on_turn_complete(said("a", "before"))
     observer.on_turn_complete(said("a", "b", "c", "last turn"), 2)
     observer.on_session_end(said("a", "b", "c", "end"), 2)
@@ -128,9 +126,7 @@ def test_the_sessions_end_replaces_the_turn_of_its_window_and_waits_for_good(
     ],
     ids=["replaced by the session's end", "in order", "a compaction"],
 )
-def test_what_was_not_delivered_waits_for_the_daemon(
-    serve: Serve, observer: Observer, *, kind: str, then: tuple, delivered: list[tuple[str, str]]
-) -> None:
+def test_what_was_not_delivered_waits_for_the_daemon(serve, observer, *, kind, then, delivered):
     getattr(observer, f"on_{kind}")(said("early"))
     assert not observer.close(PATIENCE_S)
     gate = Gate()
@@ -144,7 +140,7 @@ def test_what_was_not_delivered_waits_for_the_daemon(
     assert gate.seen == delivered
 
 
-def test_compactions_stay_in_order_and_are_not_replaced(gate: Gate, observer: Observer) -> None:
+def test_compactions_stay_in_order_and_are_not_replaced(gate, observer):
     observer.on_compaction(said("b"))
     observer.on_turn_complete(said("turn"))
     observer.on_compaction(said("c"))
@@ -152,7 +148,7 @@ def test_compactions_stay_in_order_and_are_not_replaced(gate: Gate, observer: Ob
     assert seen(gate, observer) == [("compaction", "b"), ("compaction", "c"), ("turn", "turn")]
 
 
-def test_compactions_above_the_bound_are_counted(gate: Gate, observer: Observer) -> None:
+def test_compactions_above_the_bound_are_counted(gate, observer):
     for number in range(MAX_LASTING + 5):
         observer.on_compaction(said(str(number)))
 
@@ -160,7 +156,7 @@ def test_compactions_above_the_bound_are_counted(gate: Gate, observer: Observer)
     assert len(seen(gate, observer)) == MAX_LASTING
 
 
-def test_messages_may_be_changed_after_the_call(gate: Gate, observer: Observer) -> None:
+def test_messages_may_be_changed_after_the_call(gate, observer):
     messages = said("as it was")
     observer.on_turn_complete(messages)
     messages[0]["content"] = "changed"
@@ -169,7 +165,7 @@ def test_messages_may_be_changed_after_the_call(gate: Gate, observer: Observer) 
 
 
 @pytest.mark.parametrize("messages", [None, 7, [object()], "text"])
-def test_unreadable_messages_raise_nothing(observer: Observer, messages: object) -> None:
+def test_unreadable_messages_raise_nothing(observer, messages):
     observer.on_turn_complete(messages)
     observer.on_compaction(messages)
     observer.on_session_end(messages)
@@ -177,14 +173,14 @@ def test_unreadable_messages_raise_nothing(observer: Observer, messages: object)
     observer.close(PATIENCE_S)
 
 
-def test_closing_ends_by_its_time_before_a_stopped_daemon(socket_file: str, observer: Observer) -> None:
+def test_closing_ends_by_its_time_before_a_stopped_daemon(socket_file, observer):
     with stopped_server(socket_file, backlog=5):
         observer.on_turn_complete(said("hello"))
 
         assert not observer.close(0.1)
 
 
-def test_a_forked_child_observes_with_a_thread_of_its_own(gate: Gate, observer: Observer) -> None:
+def test_a_forked_child_observes_with_a_thread_of_its_own(gate, observer):
     gate.opened.set()
 
     child = _fork()

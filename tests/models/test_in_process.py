@@ -74,7 +74,7 @@ async def begun(model: Model, kind: Kind) -> None:
     assert await asyncio.to_thread(model.begun[kind].wait, 10)
 
 
-def test_rows_are_unit_vectors_in_the_order_of_the_texts(model: Model) -> None:
+def test_rows_are_unit_vectors_in_the_order_of_the_texts(model):
     texts = [f"{'word ' * (n % 40)}{n}" for n in range(50)]
 
     rows = run(model, lambda e: e.embed(texts))
@@ -84,7 +84,7 @@ def test_rows_are_unit_vectors_in_the_order_of_the_texts(model: Model) -> None:
     assert np.allclose(rows, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
 
 
-def test_the_model_is_loaded_once_and_not_before_the_first_text(model: Model) -> None:
+def test_the_model_is_loaded_once_and_not_before_the_first_text(model):
     async def body(embedder: InProcessEmbedder) -> None:
         assert model.loads == 0
         await asyncio.gather(*(embedder.embed(["a"], kind) for kind in ("query", "passage") * 3))
@@ -94,7 +94,7 @@ def test_the_model_is_loaded_once_and_not_before_the_first_text(model: Model) ->
     assert model.loads == 1
 
 
-def test_a_load_that_failed_is_tried_again(model: Model) -> None:
+def test_a_load_that_failed_is_tried_again(model):
     async def body(embedder: InProcessEmbedder) -> Vectors:
         model.failure = ProviderError("no file", reason="unreachable")
         with pytest.raises(ProviderError, match="no file"):
@@ -106,9 +106,7 @@ def test_a_load_that_failed_is_tried_again(model: Model) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", " é 你 \n", "a\0b", "a\ud800", "x" * 600, "你" * 511, "你" * 700])
-def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does_behind_the_prefix_of_its_kind(
-    model: Model, text: str
-) -> None:
+def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does_behind_the_prefix_of_its_kind(model, text):
     async def body(embedder: InProcessEmbedder) -> None:
         await embedder.embed([text], "query")
         await embedder.embed(["b"], "passage")
@@ -118,7 +116,7 @@ def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does_behind_the_prefix_o
     assert model.calls == [("query", (ready(text, "q: ", 512),)), ("passage", ("p: b",))]
 
 
-def test_a_query_does_not_wait_for_the_passages_before_it(model: Model) -> None:
+def test_a_query_does_not_wait_for_the_passages_before_it(model):
     async def body(embedder: InProcessEmbedder) -> Vectors:
         model.hold["passage"].clear()
         rebuild = asyncio.create_task(embedder.embed(["p"] * 40))
@@ -132,7 +130,7 @@ def test_a_query_does_not_wait_for_the_passages_before_it(model: Model) -> None:
     assert run(model, body).shape == (1, 2)
 
 
-def test_an_edit_does_not_wait_for_the_whole_rebuild_before_it(model: Model) -> None:
+def test_an_edit_does_not_wait_for_the_whole_rebuild_before_it(model):
     async def body(embedder: InProcessEmbedder) -> None:
         model.hold["passage"].clear()
         rebuild = asyncio.create_task(embedder.embed(["long " * 150] * 10))
@@ -147,13 +145,13 @@ def test_an_edit_does_not_wait_for_the_whole_rebuild_before_it(model: Model) -> 
     assert model.texts.index("edit") < 3
 
 
-def test_long_passages_go_one_to_a_call_and_short_ones_together(model: Model) -> None:
+def test_long_passages_go_one_to_a_call_and_short_ones_together(model):
     run(model, lambda e: e.embed(["word " * 140] * 2 + ["short fact"] * 10))
 
     assert [len(texts) for _, texts in model.calls] == [1, 1, 10]
 
 
-def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model: Model) -> None:
+def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model):
     async def body(embedder: InProcessEmbedder) -> None:
         model.hold["query"].clear()
         first = asyncio.create_task(embedder.embed(["first"], "query"))
@@ -171,7 +169,7 @@ def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model: Model) ->
     assert model.texts == ["first", "third"]
 
 
-def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model: Model) -> None:
+def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model):
     async def body(embedder: InProcessEmbedder) -> None:
         model.hold["passage"].clear()
         work = asyncio.create_task(embedder.embed(["long " * 150] * 5))
@@ -186,7 +184,7 @@ def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model: Model) -> No
     assert len(model.texts) == 2
 
 
-def test_blank_texts_are_refused_without_a_call_and_no_texts_make_none(model: Model) -> None:
+def test_blank_texts_are_refused_without_a_call_and_no_texts_make_none(model):
     for text in ("", " \n\t "):
         with pytest.raises(ProviderError) as caught:
             run(model, lambda e, text=text: e.embed(["fine", text]))
@@ -197,7 +195,7 @@ def test_blank_texts_are_refused_without_a_call_and_no_texts_make_none(model: Mo
 
 
 @pytest.mark.parametrize(("kind", "most"), [("query", 2048), ("passage", 4096)])
-def test_a_text_is_cut_to_what_the_model_can_use(model: Model, kind: Kind, most: int) -> None:
+def test_a_text_is_cut_to_what_the_model_can_use(model, kind, most):
     run(model, lambda e: e.embed(["漢" * 9000], kind), query_prefix="q: ", passage_prefix="p: ")
 
     (text,) = model.texts
@@ -214,7 +212,7 @@ def test_a_text_is_cut_to_what_the_model_can_use(model: Model, kind: Kind, most:
         ([[1.0, 0.0], [0.0, 1.0]], "bad_reply"),
     ],
 )
-def test_rows_that_are_no_vectors_are_an_error(model: Model, rows: list[object], reason: str) -> None:
+def test_rows_that_are_no_vectors_are_an_error(model, rows, reason):
     model.rows = np.array(rows, dtype=np.float32)
 
     with pytest.raises(ProviderError) as caught:
@@ -223,7 +221,7 @@ def test_rows_that_are_no_vectors_are_an_error(model: Model, rows: list[object],
     assert caught.value.reason == reason
 
 
-def test_closing_does_not_wait_for_the_call_under_way(model: Model) -> None:
+def test_closing_does_not_wait_for_the_call_under_way(model):
     async def body(embedder: InProcessEmbedder) -> bool:
         model.hold["passage"].clear()
         work = asyncio.create_task(embedder.embed(["a"]))
@@ -237,14 +235,14 @@ def test_closing_does_not_wait_for_the_call_under_way(model: Model) -> None:
     assert run(model, body)
 
 
-def test_two_calls_at_once_have_threads_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_calls_at_once_have_threads_for_both(monkeypatch):
     for cores, each in ((1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (8, 4), (64, 4)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)), raising=False)
         assert threads() == each
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a priority per thread")
-def test_passages_step_back_behind_other_work_and_neither_queries_nor_the_loading_do(model: Model) -> None:
+def test_passages_step_back_behind_other_work_and_neither_queries_nor_the_loading_do(model):
     seen: dict[str, int] = {}
 
     def load():
@@ -277,7 +275,7 @@ def _embedded_in_a_child(embedder: InProcessEmbedder, answer) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_forked_child_is_refused_and_does_not_hang(model: Model) -> None:
+def test_a_forked_child_is_refused_and_does_not_hang(model):
     async def body(embedder: InProcessEmbedder) -> str:
         await embedder.embed(["a"])
         fork = multiprocessing.get_context("fork")

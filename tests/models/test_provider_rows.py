@@ -104,7 +104,7 @@ def assert_vectors_of(provider: ScriptedProvider, texts: list[str], vectors: Vec
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-def test_every_provider_of_the_table_has_its_row() -> None:
+def test_every_provider_of_the_table_has_its_row():
     assert len(ROWS) == 12
     assert all(row.sources for row in ROWS.values())
 
@@ -113,7 +113,7 @@ def test_every_provider_of_the_table_has_its_row() -> None:
 
 
 @rows_with("embeddings")
-def test_vectors_are_read_in_the_order_of_the_inputs(provider: ScriptedProvider, row: Row) -> None:
+def test_vectors_are_read_in_the_order_of_the_inputs(provider, row):
     provider.embeddings = row.embeddings.answer()
 
     vectors = embed(provider, ABC)
@@ -124,16 +124,14 @@ def test_vectors_are_read_in_the_order_of_the_inputs(provider: ScriptedProvider,
 
 
 @rows_with("chat")
-def test_the_text_and_the_tokens_of_a_chat_reply_are_read(provider: ScriptedProvider, row: Row) -> None:
+def test_the_text_and_the_tokens_of_a_chat_reply_are_read(provider, row):
     provider.chat = row.chat.answer()
 
     assert chat(provider) == Completion(row.chat.text, *row.chat.tokens)
 
 
 @rows_with("schema")
-def test_a_refused_schema_is_left_out_for_good_and_json_object_is_never_asked_for(
-    provider: ScriptedProvider, row: Row
-) -> None:
+def test_a_refused_schema_is_left_out_for_good_and_json_object_is_never_asked_for(provider, row):
     refusal = row.schema.answer()
     provider.chat = lambda p, request: (
         refusal if "response_format" in request.json else completion('{"memories": []}')
@@ -149,7 +147,7 @@ def test_a_refused_schema_is_left_out_for_good_and_json_object_is_never_asked_fo
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
-def test_a_refusal_is_understood(provider: ScriptedProvider, refusal: Refusal) -> None:
+def test_a_refusal_is_understood(provider, refusal):
     provider.embeddings = refusal.answer()
 
     error = refused(provider, "walrus harbor", within=5.0)
@@ -169,9 +167,7 @@ MOST = {name: row.most for name, row in ROWS.items() if row.most} | {
 
 
 @pytest.mark.parametrize("refusal", MOST.values(), ids=MOST.keys())
-def test_a_refused_number_of_inputs_is_halved_until_it_passes_and_remembered(
-    provider: ScriptedProvider, refusal: Reply
-) -> None:
+def test_a_refused_number_of_inputs_is_halved_until_it_passes_and_remembered(provider, refusal):
     texts = [f"text {number}" for number in range(30)]
     provider.embeddings = refused_if(lambda request: len(request.inputs) > 10, refusal)
 
@@ -186,9 +182,7 @@ def test_a_refused_number_of_inputs_is_halved_until_it_passes_and_remembered(
 
 
 @rows_with("most")
-def test_as_it_comes_no_provider_but_dashscope_is_sent_too_many_inputs(
-    provider: ScriptedProvider, row: Row
-) -> None:
+def test_as_it_comes_no_provider_but_dashscope_is_sent_too_many_inputs(provider, row):
     most = row.most.inputs
     provider.embeddings = refused_if(lambda request: len(request.inputs) > most, row.most)
 
@@ -206,9 +200,7 @@ def too_long(request: Request) -> bool:
 
 
 @rows_with("longest")
-def test_a_text_that_is_too_long_is_cut_and_its_neighbours_are_whole(
-    provider: ScriptedProvider, row: Row
-) -> None:
+def test_a_text_that_is_too_long_is_cut_and_its_neighbours_are_whole(provider, row):
     long = "harbor " * 600  # 1,050 tokens
     provider.embeddings = refused_if(too_long, row.longest)
 
@@ -217,7 +209,7 @@ def test_a_text_that_is_too_long_is_cut_and_its_neighbours_are_whole(
     assert_vectors_of(provider, ["first", "second", long[: 4 * 262], "fourth", "fifth"], vectors)
 
 
-def test_a_text_that_is_too_long_does_not_shrink_later_batches(provider: ScriptedProvider) -> None:
+def test_a_text_that_is_too_long_does_not_shrink_later_batches(provider):
     short = [f"text {number}" for number in range(60)]
     provider.embeddings = refused_if(too_long, ROWS["llama_cpp"].longest)
 
@@ -231,7 +223,7 @@ def test_a_text_that_is_too_long_does_not_shrink_later_batches(provider: Scripte
     assert sizes(provider) == [60]
 
 
-def test_texts_that_are_all_too_long_cost_few_requests_each(provider: ScriptedProvider) -> None:
+def test_texts_that_are_all_too_long_cost_few_requests_each(provider):
     provider.embeddings = refused_if(too_long, ROWS["llama_cpp"].longest)
 
     vectors = embed(provider, [f"{number} " + "harbor " * 500 for number in range(20)])
@@ -240,7 +232,7 @@ def test_texts_that_are_all_too_long_cost_few_requests_each(provider: ScriptedPr
     assert len(provider.requests()) < 20 * 5
 
 
-def test_a_text_that_is_refused_however_short_is_the_callers(provider: ScriptedProvider) -> None:
+def test_a_text_that_is_refused_however_short_is_the_callers(provider):
     provider.embeddings = ROWS["llama_cpp"].longest.answer()
 
     refused(provider, "harbor " * 600, kind=SizeRefused)
@@ -270,9 +262,7 @@ INSIDE: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("body", "reason"), INSIDE.values(), ids=INSIDE.keys())
 @pytest.mark.parametrize("call", [chat, lambda provider: embed(provider, ["a"])], ids=["chat", "embeddings"])
-def test_an_error_inside_a_200_has_its_reason(
-    provider: ScriptedProvider, call: Callable[[ScriptedProvider], object], body: str, reason: str
-) -> None:
+def test_an_error_inside_a_200_has_its_reason(provider, call, body, reason):
     provider.chat = provider.embeddings = Answer(body=body.encode())
 
     with pytest.raises(ProviderError) as caught:
@@ -282,7 +272,7 @@ def test_an_error_inside_a_200_has_its_reason(
     assert "something broke" in str(caught.value) or reason == "auth"
 
 
-def test_words_of_an_error_in_an_answer_are_an_answer(provider: ScriptedProvider) -> None:
+def test_words_of_an_error_in_an_answer_are_an_answer(provider):
     provider.chat = completion('{"error": "x", "detail": "y"}', detail="z", error=None)
 
     assert chat(provider).text == '{"error": "x", "detail": "y"}'
@@ -311,9 +301,7 @@ def packed(*pieces: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("after_the_end", [False, True], ids=["packed", "behind the end of gzip"])
-def test_a_reply_that_unpacks_to_too_much_is_never_in_memory(
-    provider: ScriptedProvider, after_the_end: bool
-) -> None:
+def test_a_reply_that_unpacks_to_too_much_is_never_in_memory(provider, after_the_end):
     body = packed(b"{}") + bytes(40 << 20) if after_the_end else packed(*[bytes(1 << 20)] * 200)
     assert after_the_end or len(body) < CAP  # it is what comes out that has to be counted
     provider.embeddings = Answer(body=body, headers={"Content-Encoding": "gzip"})
@@ -321,7 +309,7 @@ def test_a_reply_that_unpacks_to_too_much_is_never_in_memory(
     assert peak_of(provider) < 3 * CAP
 
 
-def test_a_reply_as_large_as_vectors_may_be_is_read(provider: ScriptedProvider) -> None:
+def test_a_reply_as_large_as_vectors_may_be_is_read(provider):
     vector = [0.123456789012345] * 4_096
     body = json.dumps({"data": [{"index": 0, "embedding": vector}]}).encode()
     provider.embeddings = Answer(body=packed(body), headers={"Content-Encoding": "gzip"})

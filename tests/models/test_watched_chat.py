@@ -66,7 +66,7 @@ def two_lines(text: str) -> bool:
     return text.count(".") == 2
 
 
-def test_only_a_reply_that_is_watched_is_asked_for_as_a_stream(provider: ScriptedProvider) -> None:
+def test_only_a_reply_that_is_watched_is_asked_for_as_a_stream(provider):
     watch(provider, never)
     chat(provider)
 
@@ -82,16 +82,14 @@ READ_TO_ITS_END = {
 
 
 @pytest.mark.parametrize("answer", READ_TO_ITS_END.values(), ids=READ_TO_ITS_END.keys())
-def test_a_watched_reply_is_read_to_its_end_if_nothing_ends_it(
-    provider: ScriptedProvider, answer: Answer
-) -> None:
+def test_a_watched_reply_is_read_to_its_end_if_nothing_ends_it(provider, answer):
     provider.chat = answer
 
     enough = two_lines if answer.json else never
     assert watch(provider, enough) == Completion(LINES.strip(), 1, 10)
 
 
-def test_a_model_that_does_not_stop_is_hung_up_on_when_it_is_enough(provider: ScriptedProvider) -> None:
+def test_a_model_that_does_not_stop_is_hung_up_on_when_it_is_enough(provider):
     provider.chat = BABBLE
 
     found = watch(provider, two_lines)
@@ -100,7 +98,7 @@ def test_a_model_that_does_not_stop_is_hung_up_on_when_it_is_enough(provider: Sc
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_a_model_that_stands_still_is_not_waited_for_once_it_is_enough(provider: ScriptedProvider) -> None:
+def test_a_model_that_stands_still_is_not_waited_for_once_it_is_enough(provider):
     """Time alone can make it enough, with no word more."""
     provider.chat = streamed(LINES + "and so on", at_once=b'"used."}}]}\n\n', hold=HOLD)
     until = time.monotonic() + 0.3
@@ -114,7 +112,7 @@ THOUGHT = "Okay, the user wants facts. " * 3 + "\n" + LINES
 THINKING = THOUGHT + "</think>\n" + LINES
 
 
-def test_the_first_reply_is_read_to_its_end_as_it_may_begin_in_a_thought(provider: ScriptedProvider) -> None:
+def test_the_first_reply_is_read_to_its_end_as_it_may_begin_in_a_thought(provider):
     """R1 and Qwen3 behind a server that does not tell thoughts apart: their template begins the thought."""
     provider.chat = streamed(THINKING)
 
@@ -140,16 +138,14 @@ def refusing(field: str, status: int) -> Behaviour:
         ("stream_options", 422, [(True, True), (True, False), (True, False)]),  # Mistral
     ],
 )
-def test_what_a_server_refuses_is_left_out_for_good(
-    provider: ScriptedProvider, field: str, status: int, wished: list[tuple[object, bool]]
-) -> None:
+def test_what_a_server_refuses_is_left_out_for_good(provider, field, status, wished):
     provider.chat = refusing(field, status)
 
     assert asked_again(provider, 2, never) == ["answer", "answer"]
     assert wishes(provider) == wished
 
 
-def test_a_server_error_is_no_refusal_to_stream(provider: ScriptedProvider) -> None:
+def test_a_server_error_is_no_refusal_to_stream(provider):
     provider.chat = [Answer(status=500), streamed("answer")]
 
     assert watch(provider, never).text == "answer"
@@ -163,9 +159,7 @@ LLAMA_CPP = (
 
 
 @pytest.mark.parametrize("answer", [TOO_LONG, streamed("", end=LLAMA_CPP)], ids=["400", "llama.cpp's stream"])
-def test_a_window_too_long_is_not_asked_about_again_without_a_stream(
-    provider: ScriptedProvider, answer: Answer
-) -> None:
+def test_a_window_too_long_is_not_asked_about_again_without_a_stream(provider, answer):
     provider.chat = answer
 
     with pytest.raises(SizeRefused):
@@ -174,7 +168,7 @@ def test_a_window_too_long_is_not_asked_about_again_without_a_stream(
     assert len(provider.requests()) == 1
 
 
-def test_a_stream_of_nothing_is_asked_about_without_one(provider: ScriptedProvider) -> None:
+def test_a_stream_of_nothing_is_asked_about_without_one(provider):
     """llama_cpp.server, over a window too long for it."""
     nothing = Answer(body=b"", headers={"Content-Type": "text/event-stream"})
     provider.chat = lambda _, request: nothing if "stream" in request.json else TOO_LONG
@@ -196,9 +190,7 @@ GAVE_UP = b'data: {"error":{"message":"engine overloaded","code":503}}\n\n'
     ],
     ids=["the server gives up", "it stands still"],
 )
-def test_a_stream_that_does_not_end_well_is_an_error(
-    provider: ScriptedProvider, answer: Answer, reason: str, told: str
-) -> None:
+def test_a_stream_that_does_not_end_well_is_an_error(provider, answer, reason, told):
     provider.chat = answer
 
     with pytest.raises(ProviderError, match=told or None) as caught:
