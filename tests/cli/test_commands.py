@@ -158,20 +158,24 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(daemon):
 
 
 @pytest.mark.parametrize(
-    ("request_", "arguments", "told"),
-    [(Rebuild, ("rebuild", "--wait"), "detached"), (Search, ("search", "x"), "")],
+    ("request_", "arguments", "first", "last"),
+    [
+        (Rebuild, ("rebuild", "--wait"), "embedding 1/2  /w\n", "detached"),
+        (Search, ("search", "x"), "", ""),
+    ],
 )
-def test_ctrl_c_is_exit_code_130_without_a_traceback(daemon, request_, arguments, told):
+def test_ctrl_c_is_exit_code_130_without_a_traceback(daemon, request_, arguments, *, first, last):
     daemon.answers[request_] = lambda _: daemon.stop_answering()
     daemon.answers[Events] = Progress(event="embedding", root="/w", done=1, total=2)  # and more might come
 
     with start(*arguments) as process:
         assert daemon.waits.wait(20)
+        assert not first or process.stderr.readline() == first
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         said = process.stderr.read()
 
-    assert told in said
+    assert last in said
     assert "Traceback" not in said
 
 

@@ -6,8 +6,11 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import pytest
+
 from forged_client import AsyncClient, Client
 from forged_client.protocol import Found, Ping, Pong, Progress, Remember, Search
+from tests.client.conftest import heard
 from tests.support.peer import PATIENCE_S, Talk, answering, any_answer, stopped_server, with_id
 
 T = TypeVar("T")
@@ -38,12 +41,10 @@ def test_help_shows_a_verbs_real_parameters_and_its_reply():
 
 
 def test_replies_find_their_request_in_any_order(serve, socket_file):
-    def backwards(talk: Talk) -> None:
-        talk.greet()
-        requests = [talk.next_request() for _ in range(20)]
-        for request in reversed(requests):
+    @heard
+    def backwards(talk, first):
+        for request in reversed([first, *(talk.next_request() for _ in range(19))]):
             talk.reply(Found(id=request.id, generation=request.query))
-        talk.wait_for_hang_up()
 
     peer = serve(backwards)
     queries = [str(number) for number in range(20)]
@@ -51,9 +52,7 @@ def test_replies_find_their_request_in_any_order(serve, socket_file):
     async def ask_all(client: AsyncClient) -> list[Found]:
         return await asyncio.gather(*(client.search("/w", query) for query in queries))
 
-    found = run(socket_file, ask_all)
-
-    assert [reply.generation for reply in found] == queries
+    assert [reply.generation for reply in run(socket_file, ask_all)] == queries
     assert len(peer.talks) == 1
 
 
@@ -72,13 +71,11 @@ def test_a_slow_request_does_not_hold_up_another(serve, socket_file):
 def test_a_request_that_timed_out_does_not_end_the_others(serve, socket_file):
     release = threading.Event()
 
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.next_request()
+    @heard
+    def script(talk, _):
         second = talk.next_request()
         release.wait(PATIENCE_S)
         talk.reply(with_id(any_answer(second), second.id))
-        talk.wait_for_hang_up()
 
     peer = serve(script)
 
@@ -108,24 +105,14 @@ def test_a_connection_nobody_got_an_answer_from_is_dropped(serve, socket_file):
     assert run(socket_file, ask_twice, timeout_s=0.3) == ["timeout", "ok"]
 
 
-def test_a_restarted_daemon_is_not_an_error(serve, socket_file):
-    serve(answering(any_answer))
-
-    async def ask_over_a_restart(client: AsyncClient) -> list[str]:
-        first = await client.remember("/w", "text")
-        await asyncio.to_thread(serve, answering(any_answer))
-        second = await client.remember("/w", "text")
-        return [first.status, second.status]
-
-    assert run(socket_file, ask_over_a_restart) == ["ok", "ok"]
-
-
-def test_a_restart_that_the_loop_has_not_seen_yet_is_not_an_error(serve, socket_file):
+@pytest.mark.parametrize("seen", [True, False], ids=["seen by the loop", "not seen yet"])
+def test_a_restarted_daemon_is_not_an_error(serve, socket_file, seen):
     serve(answering(any_answer))
 
     async def ask_over_a_restart(client: AsyncClient) -> str:
-        await client.ping()
-        peer = serve(answering(any_answer))  # blocks the loop
+        await client.remember("/w", "text")
+        again = answering(any_answer)
+        peer = await asyncio.to_thread(serve, again) if seen else serve(again)  # which blocks the loop
         status = (await client.remember("/w", "text")).status
         assert len(peer.asked(Remember)) == 1
         return status

@@ -20,6 +20,7 @@ from forged_client.protocol import (
     Retrieve,
     Retrieved,
 )
+from tests.client.conftest import heard
 from tests.support.peer import PATIENCE_S, Talk, answering, any_answer, with_id
 
 
@@ -48,24 +49,22 @@ CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
 
 
 @pytest.mark.parametrize("verb", CALLS)
-def test_a_verb_sends_its_request_and_returns_its_reply(serve, verb, socket_file):
+def test_a_verb_sends_its_request_and_returns_its_reply(serve, client, verb):
     peer = serve(answering(any_answer))
 
-    with Client(socket_file) as client:
-        reply = CALLS[verb](client)
+    reply = CALLS[verb](client)
 
     (request,) = peer.requests[1:]
     assert (type(reply), reply.status) == (type(any_answer(request)), "ok")
     assert type(request).__struct_config__.tag == verb
 
 
-def test_a_retrieve_carries_all_it_was_given(serve, socket_file):
+def test_a_retrieve_carries_all_it_was_given(serve, client):
     peer = serve(answering(lambda _: Retrieved(text="block")))
     plain = {"session_id": "s", "turn_id": "t", "token_budget": 5, "timeout_s": 1.5, "min_generation": "e:2"}
     said = [{"role": "user", "content": [{"type": "text", "text": "q"}]}]
 
-    with Client(socket_file) as client:
-        reply = client.retrieve("/w", said, hypotheses=["h"], known_digest="d", **plain)
+    reply = client.retrieve("/w", said, hypotheses=["h"], known_digest="d", **plain)
 
     assert reply.text == "block"
     (request,) = peer.asked(Retrieve)
@@ -76,12 +75,10 @@ def test_a_retrieve_carries_all_it_was_given(serve, socket_file):
 
 
 def test_a_retrieves_own_limit_moves_the_calls_deadline(serve, socket_file):
-    def slow(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
+    @heard
+    def slow(talk, request):
         threading.Event().wait(0.2)
         talk.reply(Retrieved(id=request.id, text="late"))
-        talk.wait_for_hang_up()
 
     serve(slow)
 
@@ -103,19 +100,17 @@ def test_one_connection_serves_many_calls_none_before_the_first_and_another_afte
     assert (hello.client, hello.pid) == ("my-agent", os.getpid())
 
 
-def test_a_restarted_daemon_is_not_an_error(serve, socket_file):
+def test_a_restarted_daemon_is_not_an_error(serve, client):
     serve(answering(any_answer))
-    with Client(socket_file) as client:
-        client.ping()
-        peer = serve(answering(any_answer))
+    client.ping()
+    peer = serve(answering(any_answer))
 
-        assert client.ping().status == "ok"
-        assert client.remember("/w", "text").status == "ok"
-
+    assert client.ping().status == "ok"
+    assert client.remember("/w", "text").status == "ok"
     assert len(peer.asked(Remember)) == 1
 
 
-def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, socket_file):
+def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, client):
     def one_answer_then_hang_up(talk: Talk) -> None:
         talk.greet()
         request = talk.next_request()
@@ -123,10 +118,9 @@ def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, soc
 
     peer = serve(one_answer_then_hang_up)
 
-    with Client(socket_file) as client:
-        for _ in range(3):
-            assert client.remember("/w", "text").status == "ok"
-            peer._threads[-1].join(PATIENCE_S)
+    for _ in range(3):
+        assert client.remember("/w", "text").status == "ok"
+        peer._threads[-1].join(PATIENCE_S)
 
     assert len(peer.asked(Remember)) == 3
 
@@ -134,13 +128,11 @@ def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, soc
 def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
     release = threading.Event()
 
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
+    @heard
+    def script(talk, request):
         if talk.number == 0:
             release.wait(PATIENCE_S)
         talk.reply(Found(id=request.id, generation=f"connection {talk.number}"))
-        talk.wait_for_hang_up()
 
     serve(script)
 
@@ -150,11 +142,11 @@ def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
         assert client.search("/w", "q").generation == "connection 1"
 
 
-def test_threads_share_a_client(serve, socket_file):
+def test_threads_share_a_client(serve, client):
     serve(answering(lambda request: Found(generation=request.query)))
+    queries = [str(number) for number in range(100)]
 
-    with Client(socket_file) as client, ThreadPoolExecutor(8) as pool:
-        queries = [str(number) for number in range(100)]
+    with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda query: client.search("/w", query).generation, queries))
 
     assert found == queries
@@ -163,13 +155,11 @@ def test_threads_share_a_client(serve, socket_file):
 def test_waiting_for_another_thread_counts_against_the_deadline(serve, socket_file):
     asked, release = threading.Event(), threading.Event()
 
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
+    @heard
+    def script(talk, request):
         asked.set()
         release.wait(PATIENCE_S)
         talk.reply(Retrieved(id=request.id))
-        talk.wait_for_hang_up()
 
     serve(script)
     with Client(socket_file, timeout_s=0.3) as client, ThreadPoolExecutor(1) as pool:
@@ -181,14 +171,13 @@ def test_waiting_for_another_thread_counts_against_the_deadline(serve, socket_fi
         assert slow.result(PATIENCE_S).status == "ok"
 
 
-def test_a_forked_child_has_its_own_connection(serve, socket_file):
+def test_a_forked_child_has_its_own_connection(serve, client):
     peer = serve(ping_only)
 
-    with Client(socket_file) as client:
-        client.ping()
-        child = _forked(lambda: client.ping().status == "ok")
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert client.ping().status == "ok"
+    client.ping()
+    child = _forked(lambda: client.ping().status == "ok")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert client.ping().status == "ok"
 
     assert len(peer.talks) == 2
 
@@ -205,8 +194,8 @@ def _forked(work: Callable[[], bool]) -> int:
     return child
 
 
-def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve, socket_file):
-    (absent,) = Client(socket_file).events("/w")
+def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve, client):
+    (absent,) = client.events("/w")
 
     def script(talk: Talk) -> None:
         talk.greet()
@@ -215,21 +204,21 @@ def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve, socket_fi
             talk.reply(Progress(id=request.id, event="embedding", done=done))
 
     serve(script)
-    *events, last = Client(socket_file).events("/w")
+    *events, last = client.events("/w")
 
     assert absent.status == "unavailable"
     assert [event.done for event in events] == [0, 1, 2]
     assert "closed the connection" in last.reason
 
 
-def test_listening_to_events_ends_early_or_when_its_time_is_up(serve, socket_file):
+def test_listening_to_events_ends_early_or_when_its_time_is_up(serve, client):
     serve(answering(any_answer))
-    with Client(socket_file) as client:
-        events = client.events("/w")
-        assert next(events).status == "ok"
-        assert client.ping().status == "ok"
-        events.close()
-        *_, last = client.events("/w", timeout_s=0.1)
+    events = client.events("/w")
+    assert next(events).status == "ok"
+    assert client.ping().status == "ok"
+    events.close()
+
+    *_, last = client.events("/w", timeout_s=0.1)
 
     assert last.status == "timeout"
 

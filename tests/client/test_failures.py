@@ -24,6 +24,7 @@ from forged_client.errors import (
 )
 from forged_client.framing import encode
 from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Pong, Remembered, Welcome
+from tests.client.conftest import heard
 from tests.support.peer import Talk, answering, full_backlog, stopped_server
 
 # Of calls that nobody answers, and of those that are answered.
@@ -35,19 +36,20 @@ def silent(talk: Talk) -> None:
     talk.wait_for_hang_up()
 
 
+NEVER = threading.Event()
+
+
 def dripping(talk: Talk) -> None:
     talk.greet()
     talk.sock.sendall(MAX_REPLY_BYTES.to_bytes(4, "big"))
-    never = threading.Event()
-    while not never.wait(0.02):
+    while not NEVER.wait(0.02):
         talk.sock.sendall(b"\x00")
 
 
 def babbling(talk: Talk) -> None:
     """Replies without end, none of them to this request."""
     talk.greet()
-    never = threading.Event()
-    while not never.wait(0.01):
+    while not NEVER.wait(0.01):
         talk.reply(Pong(id=999))
 
 
@@ -80,23 +82,13 @@ def hangs_up(talk: Talk) -> None:
     talk.next_request()
 
 
-def of_another_verb(talk: Talk) -> None:
-    answering(lambda _: Pong())(talk)
-
-
 def newer_version(talk: Talk) -> None:
     talk.greet(protocol=protocol.PROTOCOL_VERSION + 1)
     talk.wait_for_hang_up()
 
 
-def refused(talk: Talk) -> None:
-    answering(lambda _: Failed(code="invalid", message="no such workspace"))(talk)
-
-
-def full(talk: Talk) -> None:
-    talk.reply(Failed(code="busy", message="64 connections"))
-
-
+INVALID = Failed(code="invalid", message="no such workspace")
+FULL = Failed(code="busy", message="64 connections")
 LATE = ("timeout", "no answer within 0.1 s", DeadlineExceeded)
 
 
@@ -111,10 +103,10 @@ LATE = ("timeout", "no answer within 0.1 s", DeadlineExceeded)
         (not_our_protocol, ("error", "above the limit", FrameTooLarge)),
         (short_frame, ("error", "closed the connection", ReplyLost)),
         (hangs_up, ("error", "closed the connection", ReplyLost)),
-        (of_another_verb, ("error", "expected Found", MalformedFrame)),
+        (answering(lambda _: Pong()), ("error", "expected Found", MalformedFrame)),
         (newer_version, ("error", "version 2", ProtocolMismatch)),
-        (refused, ("error", "invalid: no such workspace", RequestFailed)),
-        (full, ("error", "busy: 64 connections", RequestFailed)),
+        (answering(lambda _: INVALID), ("error", "invalid: no such workspace", RequestFailed)),
+        (lambda talk: talk.reply(FULL), ("error", "busy: 64 connections", RequestFailed)),
     ],
 )
 def test_a_bad_peer_costs_a_status_and_nothing_more(serve, ask, script, expected):
@@ -138,11 +130,7 @@ def test_a_peer_that_never_reads_does_not_hold_a_large_request(serve, ask):
 
 def test_a_lost_reply_is_asked_for_once_more(serve, ask):
     def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
-        if talk.number:
-            talk.reply(Found(id=request.id, generation="second"))
-            talk.wait_for_hang_up()
+        hangs_up(talk) if talk.number == 0 else answering(lambda _: Found(generation="second"))(talk)
 
     peer = serve(script)
 
@@ -214,25 +202,17 @@ def test_no_time_arguments_that_cannot_be_sent_and_a_path_object_are_no_exceptio
 
 
 def test_fields_of_a_newer_daemon_are_ignored(serve, ask):
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.next_request()
-        body = b"\x84\xa4type\xa5found\xa2id\x02\xa5newer\x81\xa1a\x01\xaageneration\xa3e:1"
-        talk.sock.sendall(len(body).to_bytes(4, "big") + body)
-        talk.wait_for_hang_up()
-
-    serve(script)
+    body = b"\x84\xa4type\xa5found\xa2id\x02\xa5newer\x81\xa1a\x01\xaageneration\xa3e:1"
+    serve(heard(lambda talk, _: talk.sock.sendall(len(body).to_bytes(4, "big") + body)))
 
     assert ask("search", "/w", "q").generation == "e:1"
 
 
 def test_a_reply_to_another_request_is_passed_over(serve, ask):
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
+    @heard
+    def script(talk, request):
         talk.reply(Found(id=request.id + 7, generation="wrong"))
         talk.reply(Found(id=request.id, generation="right"))
-        talk.wait_for_hang_up()
 
     serve(script)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -70,8 +72,17 @@ def run(model: Model, body, **prefixes: str):
     return asyncio.run(go())
 
 
-async def begun(model: Model, kind: Kind) -> None:
+@contextlib.asynccontextmanager
+async def under_way(
+    model: Model, embedder: InProcessEmbedder, texts: list[str], kind: Kind = "passage"
+) -> AsyncIterator[asyncio.Task[Vectors]]:
+    """A call that stands still in the model, until the end of the block."""
+    model.hold[kind].clear()
+    task = asyncio.create_task(embedder.embed(texts, kind))
     assert await asyncio.to_thread(model.begun[kind].wait, 10)
+    yield task
+    model.hold[kind].set()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def test_rows_are_unit_vectors_in_the_order_of_the_texts(model):
@@ -84,25 +95,18 @@ def test_rows_are_unit_vectors_in_the_order_of_the_texts(model):
     assert np.allclose(rows, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
 
 
-def test_the_model_is_loaded_once_and_not_before_the_first_text(model):
+def test_the_model_is_loaded_once_not_before_the_first_text_and_again_after_a_failure(model):
     async def body(embedder: InProcessEmbedder) -> None:
         assert model.loads == 0
-        await asyncio.gather(*(embedder.embed(["a"], kind) for kind in ("query", "passage") * 3))
-
-    run(model, body)
-
-    assert model.loads == 1
-
-
-def test_a_load_that_failed_is_tried_again(model):
-    async def body(embedder: InProcessEmbedder) -> Vectors:
         model.failure = ProviderError("no file", reason="unreachable")
         with pytest.raises(ProviderError, match="no file"):
             await embedder.embed(["a"])
         model.failure = None
-        return await embedder.embed(["a"])
+        await asyncio.gather(*(embedder.embed(["a"], kind) for kind in ("query", "passage") * 3))
 
-    assert run(model, body).shape == (1, 2)
+    run(model, body)
+
+    assert model.loads == 2
 
 
 @pytest.mark.parametrize("text", ["a", " é 你 \n", "a\0b", "a\ud800", "x" * 600, "你" * 511, "你" * 700])
@@ -118,13 +122,9 @@ def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does_behind_the_prefix_o
 
 def test_a_query_does_not_wait_for_the_passages_before_it(model):
     async def body(embedder: InProcessEmbedder) -> Vectors:
-        model.hold["passage"].clear()
-        rebuild = asyncio.create_task(embedder.embed(["p"] * 40))
-        await begun(model, "passage")
-        rows = await embedder.embed(["q"], "query")
-        assert not rebuild.done()
-        model.hold["passage"].set()
-        await rebuild
+        async with under_way(model, embedder, ["p"] * 40) as rebuild:
+            rows = await embedder.embed(["q"], "query")
+            assert not rebuild.done()
         return rows
 
     assert run(model, body).shape == (1, 2)
@@ -132,13 +132,10 @@ def test_a_query_does_not_wait_for_the_passages_before_it(model):
 
 def test_an_edit_does_not_wait_for_the_whole_rebuild_before_it(model):
     async def body(embedder: InProcessEmbedder) -> None:
-        model.hold["passage"].clear()
-        rebuild = asyncio.create_task(embedder.embed(["long " * 150] * 10))
-        await begun(model, "passage")
-        edit = asyncio.create_task(embedder.embed(["edit"]))
-        await asyncio.sleep(0)
-        model.hold["passage"].set()
-        await asyncio.gather(rebuild, edit)
+        async with under_way(model, embedder, ["long " * 150] * 10):
+            edit = asyncio.create_task(embedder.embed(["edit"]))
+            await asyncio.sleep(0)
+        await edit
 
     run(model, body)
 
@@ -153,15 +150,11 @@ def test_long_passages_go_one_to_a_call_and_short_ones_together(model):
 
 def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model):
     async def body(embedder: InProcessEmbedder) -> None:
-        model.hold["query"].clear()
-        first = asyncio.create_task(embedder.embed(["first"], "query"))
-        await begun(model, "query")
-        for left_s in (0.05, -1):
-            with pytest.raises(ProviderError) as caught:
-                await embedder.embed(["second"], "query", deadline=time.monotonic() + left_s)
-            assert caught.value.reason == "timeout"
-        model.hold["query"].set()
-        await first
+        async with under_way(model, embedder, ["first"], "query"):
+            for left_s in (0.05, -1):
+                with pytest.raises(ProviderError) as caught:
+                    await embedder.embed(["second"], "query", deadline=time.monotonic() + left_s)
+                assert caught.value.reason == "timeout"
         await embedder.embed(["third"], "query")
 
     run(model, body)
@@ -171,12 +164,9 @@ def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model):
 
 def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model):
     async def body(embedder: InProcessEmbedder) -> None:
-        model.hold["passage"].clear()
-        work = asyncio.create_task(embedder.embed(["long " * 150] * 5))
-        await begun(model, "passage")
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-        model.hold["passage"].set()
+        async with under_way(model, embedder, ["long " * 150] * 5) as work:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
         await embedder.embed(["after"])
 
     run(model, body)
@@ -194,42 +184,32 @@ def test_blank_texts_are_refused_without_a_call_and_no_texts_make_none(model):
     assert model.calls == []
 
 
-@pytest.mark.parametrize(("kind", "most"), [("query", 2048), ("passage", 4096)])
-def test_a_text_is_cut_to_what_the_model_can_use(model, kind, most):
-    run(model, lambda e: e.embed(["漢" * 9000], kind), query_prefix="q: ", passage_prefix="p: ")
+def test_a_text_is_cut_to_what_the_model_can_use(model):
+    for kind, most in (("query", 2048), ("passage", 4096)):
+        run(
+            model, lambda e, kind=kind: e.embed(["漢" * 9000], kind), query_prefix="q: ", passage_prefix="p: "
+        )
+        assert most - 3 < len(model.texts[-1].encode()) <= most
 
-    (text,) = model.texts
-    assert most - 3 < len(text.encode()) <= most
 
+def test_rows_that_are_no_vectors_are_an_error(model):
+    no_vectors = {"bad_input": ([[np.nan, 1.0]], [[np.inf, 1.0]], [[0.0, 0.0]])}
+    no_vectors["bad_reply"] = ([1.0, 2.0], [[1.0, 0.0], [0.0, 1.0]])
 
-@pytest.mark.parametrize(
-    ("rows", "reason"),
-    [
-        ([[np.nan, 1.0]], "bad_input"),
-        ([[np.inf, 1.0]], "bad_input"),
-        ([[0.0, 0.0]], "bad_input"),
-        ([1.0, 2.0], "bad_reply"),
-        ([[1.0, 0.0], [0.0, 1.0]], "bad_reply"),
-    ],
-)
-def test_rows_that_are_no_vectors_are_an_error(model, rows, reason):
-    model.rows = np.array(rows, dtype=np.float32)
-
-    with pytest.raises(ProviderError) as caught:
-        run(model, lambda e: e.embed(["a"]))
-
-    assert caught.value.reason == reason
+    for reason, rows in ((reason, rows) for reason, several in no_vectors.items() for rows in several):
+        model.rows = np.array(rows, dtype=np.float32)
+        with pytest.raises(ProviderError) as caught:
+            run(model, lambda e: e.embed(["a"]))
+        assert caught.value.reason == reason
 
 
 def test_closing_does_not_wait_for_the_call_under_way(model):
     async def body(embedder: InProcessEmbedder) -> bool:
-        model.hold["passage"].clear()
-        work = asyncio.create_task(embedder.embed(["a"]))
-        await begun(model, "passage")
-        await embedder.aclose()
-        waiting = not work.done()
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        async with under_way(model, embedder, ["a"]) as work:
+            await embedder.aclose()
+            waiting = not work.done()
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
         return waiting
 
     assert run(model, body)
