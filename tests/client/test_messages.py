@@ -75,12 +75,8 @@ def test_what_is_no_list_of_messages_is_none(messages):
     assert window(messages, 0, 100) == ()  # type: ignore[arg-type]
 
 
-def test_half_a_surrogate_is_replaced_and_the_rest_is_said():
-    assert read(Message("user", "a\ud800b")) == (Message("user", "a?b"),)
-
-
-def test_a_message_that_raises_when_it_is_read_is_blank():
-    assert read(Explodes()) == (Message("", None),)
+def test_half_a_surrogate_is_replaced_and_a_message_that_raises_when_it_is_read_is_blank():
+    assert read(Message("user", "a\ud800b"), Explodes()) == (Message("user", "a?b"), Message("", None))
 
 
 def test_tool_and_system_content_stays_behind_and_positions_stay():
@@ -99,17 +95,13 @@ def test_tool_and_system_content_stays_behind_and_positions_stay():
     assert [message.content for message in messages] == [None, "q", None, None, "t"]
 
 
-def test_messages_before_the_last_summary_are_blank():
-    old, new = read(Message("user", "old"), Message("user", "new"), last_summary_index=1)
+@pytest.mark.parametrize(
+    ("index", "left"), [(1, [None, "b"]), *((odd, ["a", "b"]) for odd in (-1, 3, 10**30, None, "x"))]
+)
+def test_messages_before_the_last_summary_are_blank_unless_it_is_outside_the_list(index, left):
+    messages = window([Message("user", "a"), Message("user", "b")], index, 100)
 
-    assert (old.content, new.content) == (None, "new")
-
-
-@pytest.mark.parametrize("index", [-1, 3, 10**30, None, "x"])
-def test_an_index_outside_the_list_blanks_nothing(index):
-    messages = window([Message("user", "a"), Message("user", "b")], index, 100)  # type: ignore[arg-type]
-
-    assert [m.content for m in messages] == ["a", "b"]
+    assert [m.content for m in messages] == left
 
 
 def test_above_the_limit_the_newest_whole_messages_are_kept_and_a_single_one_is_cut():

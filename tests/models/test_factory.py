@@ -133,33 +133,32 @@ def test_the_models_speak_to_their_own_endpoints_with_their_own_keys():
         assert completion.headers["authorization"] == "Bearer key-b"
 
 
-def test_rules_classify_until_a_model_is_named_or_while_they_are():
-    unnamed = make_classifier(Config(llm=LlmConfig(base_url=REMOTE, api_key="env:A")), {"A": KEY})
-    named = Config(memory=MemoryConfig(classifier_model="builtin:rules"), llm=LlmConfig(model="flash"))
-
-    assert (unnamed.model, unnamed.reason) == (None, "builtin:rules is used")
-    assert make_classifier(named, {"OPENAI_API_KEY": KEY}).model is None
+RULES = "builtin:rules is used"
 
 
 @pytest.mark.parametrize(
-    ("memory_keys", "llm_model", "expected"),
+    ("memory_keys", "llm_keys", "made"),
     [
-        ({"classifier_model": "c", "retrieval_model": "r"}, "l", "c"),
-        ({"retrieval_model": "r"}, "l", "l"),
-        ({"retrieval_model": "r"}, "", "r"),
+        ({}, {"base_url": REMOTE, "api_key": "env:A"}, RULES),
+        ({"classifier_model": "builtin:rules"}, {"model": "flash", "api_key": "env:A"}, RULES),
+        ({"classifier_model": "c", "retrieval_model": "r"}, {"model": "l", "api_key": "env:A"}, "c"),
+        ({"retrieval_model": "r"}, {"model": "l", "api_key": "env:A"}, "l"),
+        ({"retrieval_model": "r"}, {"api_key": "env:A"}, "r"),
     ],
 )
-def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint(memory_keys, llm_model, expected):
-    config = Config(
-        memory=MemoryConfig(**memory_keys), llm=LlmConfig(model=llm_model, base_url=REMOTE, api_key="env:A")
-    )
+def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint_or_the_rules(memory_keys, llm_keys, made):
+    config = Config(memory=MemoryConfig(**memory_keys), llm=LlmConfig(**{"base_url": REMOTE, **llm_keys}))
 
-    assert make_classifier(config, {"A": KEY}).model == ClassifierEndpoint(expected, REMOTE, KEY)
+    choice = make_classifier(config, {"A": KEY, "OPENAI_API_KEY": KEY})
+
+    assert choice.reason == (made if made == RULES else "")
+    assert choice.model == (None if made == RULES else ClassifierEndpoint(made, REMOTE, KEY))
 
 
 def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine():
-    there = make_classifier(Config(llm=LlmConfig(model="m", base_url=REMOTE)), {})
-    here = make_classifier(Config(llm=LlmConfig(model="m", base_url=LOCAL)), {})
+    there, here = (
+        make_classifier(Config(llm=LlmConfig(model="m", base_url=url)), {}) for url in (REMOTE, LOCAL)
+    )
 
     assert there.model is None
     assert "OPENAI_API_KEY is not set" in there.reason
@@ -167,9 +166,7 @@ def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine():
 
 
 def test_a_classifier_never_shows_its_key():
-    url = REMOTE.replace("https://", f"https://u:{KEY}@")
-
-    shown = repr(ClassifierEndpoint("m", url, KEY))
+    shown = repr(ClassifierEndpoint("m", REMOTE.replace("https://", f"https://u:{KEY}@"), KEY))
 
     assert KEY not in shown
     assert "api.example" in shown

@@ -1,6 +1,6 @@
 """fastembed models: the folder is all there is, and what goes wrong with it is a reason.
 
-`FORGED_FASTEMBED_MODEL=DIR pytest tests/providers/test_fastembed.py` runs the real test over the files of
+`FORGED_FASTEMBED_MODEL=DIR pytest tests/models/test_fastembed.py` runs the real test over the files of
 BGE-small-en-v1.5, or of another 384-number model under the same names.
 """
 

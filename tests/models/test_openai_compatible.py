@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import resource
 import struct
 import threading
@@ -71,11 +72,14 @@ def test_a_request_holds_model_and_input_and_nothing_else(provider):
     assert "authorization" not in without_key.headers
 
 
-def test_a_query_of_the_base_url_is_kept_and_v1_is_never_guessed():
+def test_a_query_of_the_base_url_is_kept_v1_is_never_guessed_and_what_is_no_url_is_a_config_error():
     endpoint = Endpoint("https://user:pw@host.example/openai/?api-version=3", KEY)
 
     assert endpoint.url("/embeddings") == "https://host.example/openai/embeddings?api-version=3"
     assert endpoint.shown("/embeddings") == "https://host.example/openai/embeddings"
+    for url in ("http://[bad", "http://host:99999999/", "http://a\x00b/", "http://\u200b/"):
+        with pytest.raises(ConfigError):
+            Endpoint(url)
 
 
 def test_user_and_password_of_the_url_are_sent_but_never_shown(provider):
@@ -90,16 +94,15 @@ def test_user_and_password_of_the_url_are_sent_but_never_shown(provider):
     assert "hush" not in str(caught.value) + model.key
 
 
-@pytest.mark.parametrize("url", ["http://[bad", "http://host:99999999/", "http://a\x00b/", "http://\u200b/"])
-def test_what_is_no_url_is_a_config_error(url):
-    with pytest.raises(ConfigError):
-        Endpoint(url)
+def test_one_connection_serves_one_call_after_the_other_past_the_proxies_of_the_environment(
+    provider, monkeypatch
+):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
 
-
-def test_one_connection_serves_one_call_after_the_other(provider):
     async def three(model: OpenAICompatibleEmbedder) -> None:
         for text in "abc":
-            await model.embed([text])
+            assert (await model.embed([text])).shape == (1, 3)
 
     using(embedder(provider), three)
 
@@ -115,13 +118,6 @@ def test_redirects_are_not_followed(provider):
         assert elsewhere.requests() == []
 
 
-def test_proxies_of_the_environment_are_not_used(provider, monkeypatch):
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-
-    assert embed(provider, ["a"]).shape == (1, 3)
-
-
 def test_prefixes_belong_to_the_kind_and_the_passage_prefix_to_the_key(provider):
     async def both(model: OpenAICompatibleEmbedder) -> None:
         await model.embed(["a"], "query")
@@ -135,10 +131,15 @@ def test_prefixes_belong_to_the_kind_and_the_passage_prefix_to_the_key(provider)
     assert model.key != embedder(provider, query_prefix="Q: ", passage_prefix="other").key
 
 
-def test_nul_and_lone_surrogates_are_replaced(provider):
+def test_nul_and_lone_surrogates_are_replaced_and_a_long_text_is_cut(provider):
     embed(provider, ["a\x00", "b\ud800", "c\ud83d\ude00"])
+    embed(provider, ["a" * 50_000])
+    embed(provider, ["ä" * 20_000])
 
-    assert provider.wait_for(1)[0].inputs == ["a\ufffd", "b\ufffd", "c\U0001f600"]
+    odd, ascii_, umlauts = (request.inputs for request in provider.wait_for(3))
+    assert odd == ["a\ufffd", "b\ufffd", "c\U0001f600"]
+    assert len(ascii_[0]) == 32_000
+    assert umlauts[0] == "ä" * 16_000
 
 
 def test_blank_texts_are_refused_without_a_request_and_no_texts_make_none(provider):
@@ -147,15 +148,6 @@ def test_blank_texts_are_refused_without_a_request_and_no_texts_make_none(provid
     assert reasons == {"bad_input"}
     assert embed(provider, []).shape == (0, 0)
     assert provider.requests() == []
-
-
-def test_a_long_text_is_cut(provider):
-    embed(provider, ["a" * 50_000])
-    embed(provider, ["ä" * 20_000])
-
-    first, second = provider.wait_for(2)
-    assert len(first.inputs[0]) == 32_000
-    assert second.inputs[0] == "ä" * 16_000
 
 
 # --- vectors that must work ---
@@ -190,6 +182,7 @@ def slow(provider: ScriptedProvider, request: object) -> Answer:
     return Answer({"data": [{"embedding": VECTORS[text]} for text in request.inputs]}, delay_s=0.05)
 
 
+GEMINIS_DELAY = [{"x": 1}, {"retryDelay": "0.01s"}]
 READ_WELL: dict[str, Script] = {
     "as OpenAI does": None,
     "in any order": shuffled,
@@ -207,9 +200,7 @@ READ_WELL: dict[str, Script] = {
     "429 then well": [Answer({"error": {}}, status=429, headers={"Retry-After": "0"})],
     "429 with milliseconds": [Answer(status=429, headers={"retry-after-ms": "1", "Retry-After": "200"})],
     "429 with a date": [Answer(status=429, headers={"Retry-After": formatdate(0, usegmt=True)})],
-    "429 with Gemini's delay": [
-        Answer([{"error": {"code": 429, "details": [{"x": 1}, {"retryDelay": "0.01s"}]}}], status=429)
-    ],
+    "429 with Gemini's delay": [Answer([{"error": {"code": 429, "details": GEMINIS_DELAY}}], status=429)],
     "503 twice": [Answer(status=503), Answer(status=500)],
     "408": [Answer(status=408)],
     "409": [Answer(status=409)],
@@ -255,10 +246,18 @@ def raw(text: str) -> Answer:
     return Answer(body=text.encode())
 
 
-GOOD = [1, 0, 0]
+def told(status: int, message: str, **more: object) -> Answer:
+    return Answer({"error": {"message": message, **more}}, status=status)
+
+
+def packed(*numbers: float) -> str:
+    return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+
+
+GOOD, OK = [1, 0, 0], b"HTTP/1.1 200 OK\r\n"
 HOLD = threading.Event()  # never set
 FAULTS: dict[str, tuple[Script, str]] = {
-    "401": (Answer({"error": {"message": "bad key", "code": "invalid_api_key"}}, status=401), "auth"),
+    "401": (told(401, "bad key", code="invalid_api_key"), "auth"),
     "402": (Answer({"error": "pay"}, status=402), "auth"),
     "403": (Answer(status=403), "auth"),
     "Gemini's 400 for a key": (Answer([{"error": {"message": "API key not valid"}}], status=400), "auth"),
@@ -267,10 +266,7 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "400": (Answer({"object": "error", "message": "no", "code": 400}, status=400), "bad_input"),
     "413": (Answer(body=b"<html>", status=413), "bad_input"),
     "422 with detail": (Answer({"detail": [{"msg": "string too short"}]}, status=422), "bad_input"),
-    "llama.cpp's 500 for size": (
-        Answer({"error": {"code": 500, "message": "input is too large to process"}}, status=500),
-        "bad_input",
-    ),
+    "llama.cpp's 500 for size": (told(500, "input is too large to process", code=500), "bad_input"),
     "Ollama's 500 for NaN": (Answer({"error": "json: unsupported value: NaN"}, status=500), "bad_input"),
     "408": (Answer(status=408), "timeout"),
     "409": (Answer(status=409), "server"),
@@ -305,19 +301,13 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "one infinity": (with_vectors(GOOD, [1, float("inf"), 0]), "bad_input"),
     "1e400": (raw('{"data":[{"embedding":[1,0,0]},{"embedding":[1e400,0,0]}]}'), "bad_input"),
     "1e39": (with_vectors(GOOD, [1e39, 0, 0]), "bad_input"),
-    "base64 NaN": (
-        lambda p, r: base64_vectors_of(struct.pack("<3f", 1, 0, 0), struct.pack("<3f", float("nan"), 0, 0)),
-        "bad_input",
-    ),
+    "base64 NaN": (with_vectors(packed(1, 0, 0), packed(float("nan"), 0, 0)), "bad_input"),
     "reset": (RESET, "unreachable"),
     "closed without an answer": (CLOSE, "unreachable"),
     "broken off": (Answer({"data": []}, ending="short"), "bad_reply"),
     "not HTTP": (Answer(wire=b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "bad_reply"),
-    "chunk garbage": (
-        Answer(wire=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
-        "bad_reply",
-    ),
-    "endless headers": (Answer(wire=b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 300_000), "bad_reply"),
+    "chunk garbage": (Answer(wire=OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"), "bad_reply"),
+    "endless headers": (Answer(wire=OK + b"X-A: b\r\n" * 300_000), "bad_reply"),
     "brotli": (Answer(body=b"\x0b", headers={"Content-Encoding": "br"}), "bad_reply"),
     "broken gzip": (Answer(body=b"no gzip", headers={"Content-Encoding": "gzip"}), "bad_reply"),
     "gzip bomb": (gzip_bomb(64), "bad_reply"),
@@ -326,12 +316,6 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "dripping body": (Answer({"data": [], "padding": "x" * 99}, drip_s=0.05), "timeout"),
     "dripping headers": (Answer({}, drip_s=0.05, drip_headers=True), "timeout"),
 }
-
-
-def base64_vectors_of(*packed: bytes) -> Answer:
-    import base64
-
-    return with_vectors(*(base64.b64encode(vector).decode() for vector in packed))
 
 
 # Loose, because the machine is shared; a per-read limit would let a drip go on for ever.
@@ -555,14 +539,12 @@ def test_a_chat_request_holds_model_and_messages_and_nothing_else(provider):
     }
 
 
+PARTS = [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]
 TEXTS: dict[str, tuple[Answer, str]] = {
     "plain": (completion(" one\ntwo "), "one\ntwo"),
     "empty": (completion(""), ""),
     "null": (completion(None), ""),
-    "parts": (
-        completion([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]),
-        "ab",
-    ),
+    "parts": (completion(PARTS), "ab"),
     "thoughts": (completion("<think>hm\nhm</think>\n\nanswer"), "answer"),
     "thoughts in capitals": (completion("<THINKING>hm</THINKING>answer"), "answer"),
     "thoughts without opener": (completion("hm hm</think>answer"), "answer"),
