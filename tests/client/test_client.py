@@ -10,22 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from forged_client import Client, protocol
-from forged_client.protocol import (
-    Found,
-    Message,
-    Ping,
-    Pong,
-    Progress,
-    Remember,
-    Retrieve,
-    Retrieved,
-)
 from tests.client.conftest import heard
 from tests.support.peer import PATIENCE_S, Talk, answering, any_answer, with_id
 
 
 def ping_only(talk: Talk) -> None:
-    answering(lambda _: Pong())(talk)
+    answering(lambda _: protocol.Pong())(talk)
 
 
 CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
@@ -60,16 +50,16 @@ def test_a_verb_sends_its_request_and_returns_its_reply(serve, client, verb):
 
 
 def test_a_retrieve_carries_all_it_was_given(serve, client):
-    peer = serve(answering(lambda _: Retrieved(text="block")))
+    peer = serve(answering(lambda _: protocol.Retrieved(text="block")))
     plain = {"session_id": "s", "turn_id": "t", "token_budget": 5, "timeout_s": 1.5, "min_generation": "e:2"}
     said = [{"role": "user", "content": [{"type": "text", "text": "q"}]}]
 
     reply = client.retrieve("/w", said, hypotheses=["h"], known_digest="d", **plain)
 
     assert reply.text == "block"
-    (request,) = peer.asked(Retrieve)
-    messages = (Message("user", "q"),)
-    assert request == Retrieve(
+    (request,) = peer.asked(protocol.Retrieve)
+    messages = (protocol.Message("user", "q"),)
+    assert request == protocol.Retrieve(
         id=2, workspace="/w", messages=messages, hypotheses=("h",), known_digest="d", **plain
     )
 
@@ -78,7 +68,7 @@ def test_a_retrieves_own_limit_moves_the_calls_deadline(serve, socket_file):
     @heard
     def slow(talk, request):
         threading.Event().wait(0.2)
-        talk.reply(Retrieved(id=request.id, text="late"))
+        talk.reply(protocol.Retrieved(id=request.id, text="late"))
 
     serve(slow)
 
@@ -107,7 +97,7 @@ def test_a_restarted_daemon_is_not_an_error(serve, client):
 
     assert client.ping().status == "ok"
     assert client.remember("/w", "text").status == "ok"
-    assert len(peer.asked(Remember)) == 1
+    assert len(peer.asked(protocol.Remember)) == 1
 
 
 def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, client):
@@ -122,7 +112,7 @@ def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, cli
         assert client.remember("/w", "text").status == "ok"
         peer._threads[-1].join(PATIENCE_S)
 
-    assert len(peer.asked(Remember)) == 3
+    assert len(peer.asked(protocol.Remember)) == 3
 
 
 def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
@@ -132,7 +122,7 @@ def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
     def script(talk, request):
         if talk.number == 0:
             release.wait(PATIENCE_S)
-        talk.reply(Found(id=request.id, generation=f"connection {talk.number}"))
+        talk.reply(protocol.Found(id=request.id, generation=f"connection {talk.number}"))
 
     serve(script)
 
@@ -143,7 +133,7 @@ def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
 
 
 def test_threads_share_a_client(serve, client):
-    serve(answering(lambda request: Found(generation=request.query)))
+    serve(answering(lambda request: protocol.Found(generation=request.query)))
     queries = [str(number) for number in range(100)]
 
     with ThreadPoolExecutor(8) as pool:
@@ -159,7 +149,7 @@ def test_waiting_for_another_thread_counts_against_the_deadline(serve, socket_fi
     def script(talk, request):
         asked.set()
         release.wait(PATIENCE_S)
-        talk.reply(Retrieved(id=request.id))
+        talk.reply(protocol.Retrieved(id=request.id))
 
     serve(script)
     with Client(socket_file, timeout_s=0.3) as client, ThreadPoolExecutor(1) as pool:
@@ -201,7 +191,7 @@ def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve, client):
         talk.greet()
         request = talk.next_request()
         for done in range(3):
-            talk.reply(Progress(id=request.id, event="embedding", done=done))
+            talk.reply(protocol.Progress(id=request.id, event="embedding", done=done))
 
     serve(script)
     *events, last = client.events("/w")
@@ -230,7 +220,7 @@ def test_an_interrupted_call_leaves_no_reply_behind(serve, socket_file):
         if talk.number == 0:
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             talk.wait_for_hang_up()
-        talk.reply(Pong(id=request.id))
+        talk.reply(protocol.Pong(id=request.id))
 
     peer = serve(script)
 
@@ -239,4 +229,4 @@ def test_an_interrupted_call_leaves_no_reply_behind(serve, socket_file):
             client.ping()
 
         assert client.ping().status == "ok"
-    assert len(peer.asked(Ping)) == 2
+    assert len(peer.asked(protocol.Ping)) == 2

@@ -11,17 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forged_client import protocol
-from forged_client.errors import (
-    DaemonAbsent,
-    DaemonUnavailable,
-    DeadlineExceeded,
-    FrameTooLarge,
-    MalformedFrame,
-    ProtocolMismatch,
-    ReplyLost,
-    RequestFailed,
-)
+from forged_client import errors, protocol
 from forged_client.framing import encode
 from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Pong, Remembered, Welcome
 from tests.client.conftest import heard
@@ -89,7 +79,7 @@ def newer_version(talk: Talk) -> None:
 
 INVALID = Failed(code="invalid", message="no such workspace")
 FULL = Failed(code="busy", message="64 connections")
-LATE = ("timeout", "no answer within 0.1 s", DeadlineExceeded)
+LATE = ("timeout", "no answer within 0.1 s", errors.DeadlineExceeded)
 
 
 @pytest.mark.parametrize(
@@ -99,14 +89,14 @@ LATE = ("timeout", "no answer within 0.1 s", DeadlineExceeded)
         (Talk.wait_for_hang_up, LATE),
         (dripping, LATE),
         (babbling, LATE),
-        (garbage, ("error", "MessagePack", MalformedFrame)),
-        (not_our_protocol, ("error", "above the limit", FrameTooLarge)),
-        (short_frame, ("error", "closed the connection", ReplyLost)),
-        (hangs_up, ("error", "closed the connection", ReplyLost)),
-        (answering(lambda _: Pong()), ("error", "expected Found", MalformedFrame)),
-        (newer_version, ("error", "version 2", ProtocolMismatch)),
-        (answering(lambda _: INVALID), ("error", "invalid: no such workspace", RequestFailed)),
-        (lambda talk: talk.reply(FULL), ("error", "busy: 64 connections", RequestFailed)),
+        (garbage, ("error", "MessagePack", errors.MalformedFrame)),
+        (not_our_protocol, ("error", "above the limit", errors.FrameTooLarge)),
+        (short_frame, ("error", "closed the connection", errors.ReplyLost)),
+        (hangs_up, ("error", "closed the connection", errors.ReplyLost)),
+        (answering(lambda _: Pong()), ("error", "expected Found", errors.MalformedFrame)),
+        (newer_version, ("error", "version 2", errors.ProtocolMismatch)),
+        (answering(lambda _: INVALID), ("error", "invalid: no such workspace", errors.RequestFailed)),
+        (lambda talk: talk.reply(FULL), ("error", "busy: 64 connections", errors.RequestFailed)),
     ],
 )
 def test_a_bad_peer_costs_a_status_and_nothing_more(serve, ask, script, expected):
@@ -142,7 +132,7 @@ def test_a_write_whose_reply_was_lost_is_not_sent_again(serve, ask):
     peer = serve(hangs_up)
 
     reply = ask("remember", "/w", "text")
-    with pytest.raises(ReplyLost):
+    with pytest.raises(errors.ReplyLost):
         ask("forget", "/w", "a", strict=True)
 
     assert (type(reply), reply.status) == (Remembered, "error")
@@ -154,7 +144,7 @@ def test_no_socket_is_unavailable_at_once(socket_file, ask):
 
     assert (type(reply), reply.status) == (Found, "unavailable")
     assert socket_file in reply.reason
-    with pytest.raises(DaemonAbsent):
+    with pytest.raises(errors.DaemonAbsent):
         ask("search", "/w", "q", strict=True)
 
 
@@ -177,7 +167,7 @@ def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_dea
         reply = ask("search", "/w", "q", timeout_s=SHORT_S)
 
         assert (reply.status, "connecting" in reply.reason) == ("unavailable", True)
-        with pytest.raises(DaemonUnavailable):
+        with pytest.raises(errors.DaemonUnavailable):
             ask("search", "/w", "q", timeout_s=SHORT_S, strict=True)
 
 
