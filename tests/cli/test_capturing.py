@@ -2,13 +2,12 @@ import io
 
 import pytest
 
-from forged_client.protocol import CaptureReport, Failed, Pause, Paused, Status, StatusReport, Undo, Undone
+from forged_client.protocol import CaptureReport, Pause, Paused, Status, StatusReport, Undo, Undone
 from tests.support import reports
 
 BATCH = (reports.record("mem_1"), reports.record("mem_2", content="Use \x1b[2J tabs."))
 TAKEN = Undone(memories=BATCH, trash="/state/trash/1", generation="e:10")
 NOTHING = Undone(status="empty", reason="nothing was captured here")
-FULL = Failed(status="error", code="storage_error", message="the disk is full")
 
 
 def undo(request):
@@ -48,14 +47,6 @@ def test_undo_shows_a_person_the_batch_and_asks(daemon, forgectl, monkeypatch, a
     assert bool(shown.out) is done
 
 
-def test_undo_where_nobody_can_answer_needs_yes(daemon, forgectl):
-    shown = forgectl("undo")
-
-    assert (shown.code, shown.out) == (2, "")
-    assert "undo asks first; where nobody can answer it needs --yes" in shown.err
-    assert daemon.requests == []
-
-
 @pytest.mark.parametrize("arguments", [("undo", "--yes"), ("undo",)], ids=" ".join)
 def test_nothing_to_take_back_is_said_and_no_failure(daemon, forgectl, arguments):
     daemon.answers[Undo] = NOTHING
@@ -79,16 +70,12 @@ def test_undo_as_json_is_the_reply(daemon, forgectl):
     assert (nothing.code, nothing.json["status"], nothing.json["memories"]) == (0, "empty", [])
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [(FULL, "the disk is full"), (Undone(status="disabled", reason="why"), "memory is disabled: why")],
-)
-def test_an_undo_that_was_not_done_is_a_failure(daemon, forgectl, answer, told):
-    daemon.answers[Undo] = answer
+def test_an_undo_that_was_not_done_is_a_failure(daemon, forgectl):
+    daemon.answers[Undo] = Undone(status="disabled", reason="why")
 
     shown = forgectl("undo", "--yes")
 
-    assert (shown.code, shown.err) == (69, f"forgectl: {told}\n")
+    assert (shown.code, shown.err) == (69, "forgectl: memory is disabled: why\n")
 
 
 @pytest.mark.parametrize(
@@ -137,11 +124,3 @@ def test_it_is_said_which_pause_was_ended_which_hold_and_what_ends_them(
     assert told in shown.err
     assert bool(shown.err) is bool(told)
     assert (as_json.json["paused"], as_json.err) == (list(now), "")
-
-
-def test_a_workspace_without_a_repo_cannot_be_paused_alone(daemon, forgectl):
-    daemon.answers[Pause] = Failed(status="error", code="invalid", message="no repository here; use --all")
-
-    shown = forgectl("pause")
-
-    assert (shown.code, shown.out, shown.err) == (2, "", "forgectl: no repository here; use --all\n")

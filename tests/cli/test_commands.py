@@ -10,7 +10,7 @@ import pytest
 from forged.cli import commands
 from forged.cli.call import Invocation, of_process
 from forged.cli.exits import EXPLAINED
-from forged_client.protocol import Events, ListMemories, Memories, Pong, Progress, Rebuild, Search, Status
+from forged_client import protocol
 from tests.support import reports
 
 WHOLE_RUN = "from forged.cli import main; main()"
@@ -71,13 +71,35 @@ def test_wrong_usage_under_json_is_an_error_object(forgectl):
     assert forgectl("search", "--json").json["error"]["code"] == "usage"
 
 
+@pytest.mark.parametrize("arguments", ["forget mem_2", "undo", "dead drop --all"])
+def test_what_erases_asks_first_and_where_nobody_can_answer_needs_yes(daemon, forgectl, arguments):
+    shown = forgectl(*arguments.split())
+
+    assert (shown.code, shown.out) == (2, "")
+    assert "asks first; where nobody can answer it needs --yes" in shown.err
+    assert daemon.requests == []
+
+
+REFUSALS = {"invalid": 2, "not_found": 1, "conflict": 1, "busy": 75, "not_permitted": 77, "storage_error": 69}
+ASKED = (protocol.Remember, protocol.History, protocol.Undo, protocol.Pause, protocol.Dead)
+
+
+@pytest.mark.parametrize(("code", "exit_code"), REFUSALS.items())
+def test_a_refusal_has_its_own_exit_code(daemon, forgectl, code, exit_code):
+    daemon.answers |= dict.fromkeys(ASKED, protocol.Failed(status="error", code=code, message="because"))
+
+    for arguments in ("remember x", "history mem_x", "undo --yes", "pause", "dead list"):
+        shown = forgectl(*arguments.split())
+        assert (shown.code, shown.out, shown.err) == (exit_code, "", "forgectl: because\n")
+
+
 @pytest.mark.parametrize("arguments", ["--workspace sub list", "list --workspace sub"])
 def test_the_workspace_may_stand_before_or_after_the_verb(daemon, forgectl, arguments):
-    daemon.answers[ListMemories] = Memories(status="empty")
+    daemon.answers[protocol.ListMemories] = protocol.Memories(status="empty")
 
     forgectl(*arguments.split())
 
-    assert daemon.asked(ListMemories).workspace == "/w/sub"
+    assert daemon.asked(protocol.ListMemories).workspace == "/w/sub"
 
 
 def test_without_a_daemon_and_without_autostart_the_exit_code_is_3(no_daemon, forgectl):
@@ -107,7 +129,7 @@ def test_a_socket_path_that_cannot_be_is_a_matter_of_configuration(forgectl, mon
 
 
 def test_a_daemon_that_does_not_answer_in_time_is_worth_another_try(daemon, forgectl):
-    daemon.answers[Search] = lambda _: daemon.stop_answering()
+    daemon.answers[protocol.Search] = lambda _: daemon.stop_answering()
 
     assert forgectl("search", "x", "--timeout", "0.1").code == 75
 
@@ -130,7 +152,7 @@ def test_colour_follows_the_conventions(environ, tty, colour):
 
 
 def test_colour_is_added_after_escaping(daemon, forgectl):
-    daemon.answers[Status] = reports.status(reason="\x1b[2J")
+    daemon.answers[protocol.Status] = reports.status(reason="\x1b[2J")
 
     out = forgectl("status", environ={"FORCE_COLOR": "1"}).out
 
@@ -148,7 +170,7 @@ def test_the_daemon_is_the_script_beside_the_interpreter(tmp_path, monkeypatch):
 
 def test_a_reader_that_leaves_early_ends_the_command_quietly(daemon):
     many = tuple(reports.record(f"mem_{i:04}") for i in range(5000))
-    daemon.answers[ListMemories] = Memories(memories=many, total=5000)
+    daemon.answers[protocol.ListMemories] = protocol.Memories(memories=many, total=5000)
 
     with start("list", "--limit", "1000") as process:
         process.stdout.readline()
@@ -160,13 +182,15 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(daemon):
 @pytest.mark.parametrize(
     ("request_", "arguments", "first", "last"),
     [
-        (Rebuild, ("rebuild", "--wait"), "embedding 1/2  /w\n", "detached"),
-        (Search, ("search", "x"), "", ""),
+        (protocol.Rebuild, ("rebuild", "--wait"), "embedding 1/2  /w\n", "detached"),
+        (protocol.Search, ("search", "x"), "", ""),
     ],
 )
 def test_ctrl_c_is_exit_code_130_without_a_traceback(daemon, request_, arguments, *, first, last):
     daemon.answers[request_] = lambda _: daemon.stop_answering()
-    daemon.answers[Events] = Progress(event="embedding", root="/w", done=1, total=2)  # and more might come
+    daemon.answers[protocol.Events] = protocol.Progress(
+        event="embedding", root="/w", done=1, total=2
+    )  # and more might come
 
     with start(*arguments) as process:
         assert daemon.waits.wait(20)
@@ -180,7 +204,7 @@ def test_ctrl_c_is_exit_code_130_without_a_traceback(daemon, request_, arguments
 
 
 def test_ctrl_c_ends_watching_as_a_success(daemon):
-    daemon.answers[Status] = lambda _: daemon.waits.set() or reports.status()
+    daemon.answers[protocol.Status] = lambda _: daemon.waits.set() or reports.status()
 
     with start("status", "--watch") as process:
         assert daemon.waits.wait(20)
@@ -192,7 +216,11 @@ def test_ctrl_c_ends_watching_as_a_success(daemon):
 
 def test_ping_says_pong(daemon, forgectl):
     assert forgectl("ping").out == "pong\n"
-    assert forgectl("ping", "--json").json == {"schema_version": 1, "status": Pong().status, "reason": ""}
+    assert forgectl("ping", "--json").json == {
+        "schema_version": 1,
+        "status": protocol.Pong().status,
+        "reason": "",
+    }
 
 
 def test_nothing_but_the_entry_imports_click_early():

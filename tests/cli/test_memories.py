@@ -5,7 +5,6 @@ import pytest
 from forged_client.protocol import (
     Chain,
     Edge,
-    Failed,
     Forget,
     Forgotten,
     GetMemories,
@@ -109,25 +108,6 @@ def test_remember_reads_a_dash_from_stdin(daemon, forgectl, monkeypatch):
     assert daemon.asked(Remember).content == "line\nline\n"
 
 
-EXIT_CODES = {
-    "invalid": 2,
-    "not_found": 1,
-    "conflict": 1,
-    "busy": 75,
-    "not_permitted": 77,
-    "storage_error": 69,
-}
-
-
-@pytest.mark.parametrize(("code", "exit_code"), EXIT_CODES.items())
-def test_a_refusal_has_its_own_exit_code(daemon, forgectl, code, exit_code):
-    daemon.answers[Remember] = daemon.answers[History] = Failed(status="error", code=code, message="because")
-
-    for arguments in (("remember", "x"), ("history", "mem_x")):
-        shown = forgectl(*arguments)
-        assert (shown.code, shown.out, shown.err) == (exit_code, "", "forgectl: because\n")
-
-
 def test_a_write_that_was_not_done_is_a_failure_even_if_memory_is_disabled(daemon, forgectl):
     daemon.answers[Remember] = Remembered(status="disabled", reason="memory.enabled is false")
 
@@ -146,14 +126,6 @@ def test_forget_with_yes_prints_the_receipt(daemon, forgectl):
         "generation e:10",
     ]
     assert (daemon.asked(Forget).version_only, daemon.asked(Forget).erase_now) == (False, False)
-
-
-def test_forget_where_nobody_can_answer_needs_yes(daemon, forgectl):
-    shown = forgectl("forget", "mem_2")
-
-    assert shown.code == 2
-    assert "--yes" in shown.err
-    assert daemon.requests == []
 
 
 @pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False), ("\n", False)])
