@@ -246,11 +246,12 @@ LAN = "embedding_base_url = 'http://192.168.1.5:11434/v1'\n[llm]\nbase_url='http
 def test_what_is_odd_is_a_warning_and_changes_nothing(user, file, env, told):
     user.write(f"[memory]\n{file}\n")
 
-    warnings = user.load(**env).warnings
+    loaded = user.load(**env)
 
-    assert len(warnings) == len(told)
+    assert loaded.config.memory.retrieval_top_k == MemoryConfig().retrieval_top_k
+    assert len(loaded.warnings) == len(told)
     for parts in told:
-        assert any(all(part in warning for part in parts) for warning in warnings)
+        assert any(all(part in warning for part in parts) for warning in loaded.warnings)
 
 
 def test_a_key_outside_its_section_gets_the_full_name_suggested(user):

@@ -183,17 +183,17 @@ GAVE_UP = b'data: {"error":{"message":"engine overloaded","code":503}}\n\n'
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason", "told"),
+    ("answer", "within", "reason", "told"),
     [
-        (streamed("Tabs are", end=GAVE_UP), "server", "engine overloaded"),
-        (streamed(LINES, at_once=b"used.", hold=HOLD), "timeout", ""),
+        (streamed("Tabs are", end=GAVE_UP), 10.0, "server", "engine overloaded"),
+        (streamed(LINES, at_once=b"used.", hold=HOLD), 0.5, "timeout", None),
     ],
     ids=["the server gives up", "it stands still"],
 )
-def test_a_stream_that_does_not_end_well_is_an_error(provider, answer, reason, told):
+def test_a_stream_that_does_not_end_well_is_an_error(provider, answer, *, within, reason, told):
     provider.chat = answer
 
-    with pytest.raises(ProviderError, match=told or None) as caught:
-        watch(provider, never, within=0.5, retries=0)
+    with pytest.raises(ProviderError, match=told) as caught:
+        watch(provider, never, within=within, retries=0)
 
     assert caught.value.reason == reason
