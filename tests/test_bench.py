@@ -24,6 +24,7 @@ from forged.files import Root, scan
 from forged.memory import Scope
 
 HERE = commits.this()
+OTHER = commits.Checkout("other", HERE.python, HERE.drivers)
 RUN = Path(processes.HERE, "run.py")
 
 
@@ -31,54 +32,35 @@ def rounds(*ours: float, theirs: float = 1.0) -> Rounds:
     return Rounds(ours, (theirs,) * len(ours))
 
 
-def fixed(figure: float):
-    """A side whose every round gives the same."""
+def side(figure: float | Exception):
+    """A side whose every round gives the same, or that cannot be opened."""
 
     @contextlib.contextmanager
-    def side(_checkout):
+    def opened(_checkout):
+        if isinstance(figure, Exception):
+            raise figure
         yield lambda: figure
 
-    return side
+    return opened
 
 
-def failing(error: Exception):
-    @contextlib.contextmanager
-    def side(_checkout):
-        raise error
-        yield
-
-    return side
+SOUND = side(1.0)
 
 
-def a_row(**more: object) -> Row:
-    told = {
-        "name": "row",
-        "what": "",
-        "goal": Goal(1.0),
-        "goal_from": "",
-        "ours": fixed(1.0),
-        "theirs": fixed(1.0),
-    }
-    return Row(**(told | more))
+def a_row(ours=SOUND, theirs=SOUND) -> Row:
+    return Row("row", "", Goal(1.0), ours, theirs)
 
 
 # --- verdicts ----------------------------------------------------------------------------------------
 
 
-def test_the_median_decides_and_not_the_best_round():
-    one_lucky = rounds(0.5, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2)
-    one_unlucky = rounds(9.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9)
-
-    missed = judging.against_goal("row", Goal(1.0), one_lucky)
-    met = judging.against_goal("row", Goal(1.0), one_unlucky)
+def test_the_median_of_the_rounds_ratios_decides_and_not_the_best_round():
+    missed = judging.against_goal("row", Goal(1.0), rounds(0.5, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2))
+    met = judging.against_goal("row", Goal(1.0), rounds(9.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9))
+    drifting = Rounds((1, 2, 3, 4, 50, 60, 70), (2, 4, 6, 8, 25, 30, 35))
 
     assert (missed.verdict, missed.ratio, missed.low, missed.high) == (Verdict.MISSED, 1.2, 0.5, 1.2)
     assert (met.verdict, met.ratio, met.low, met.high) == (Verdict.MET, 0.9, 0.9, 9.0)
-
-
-def test_the_ratio_is_that_of_each_round_and_not_of_two_medians():
-    drifting = Rounds((1, 2, 3, 4, 50, 60, 70), (2, 4, 6, 8, 25, 30, 35))
-
     assert judging.against_goal("row", Goal(1.0), drifting).ratio == 0.5
 
 
@@ -101,40 +83,35 @@ def test_six_rounds_give_no_verdict(judge):
         judge("row", Goal(1.0), rounds(*[1.0] * 6))
 
 
+STEADY, RESTLESS = (1.0,) * 7, (1.0, 0.8, 1.2, 0.8, 1.2, 0.8, 1.2)
+NOISY, ONE_WILD = (1.0, 0.6, 1.4, 0.6, 1.4, 0.6, 1.4), (1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0)
+
+
 @pytest.mark.parametrize(
-    ("ours", "verdict"), [(1.0, Verdict.NO_WORSE), (1.09, Verdict.NO_WORSE), (1.11, Verdict.WORSE)]
+    ("ours", "theirs", "verdict"),
+    [
+        (1.0, STEADY, Verdict.NO_WORSE),
+        (1.09, STEADY, Verdict.NO_WORSE),
+        (1.11, STEADY, Verdict.WORSE),
+        (1.3, RESTLESS, Verdict.NO_WORSE),
+        (1.5, RESTLESS, Verdict.WORSE),
+        (1.05, NOISY, Verdict.NO_WORSE),
+        (1.5, NOISY, Verdict.NOISY),
+        (1.9, NOISY, Verdict.WORSE),
+        (1.2, ONE_WILD, Verdict.WORSE),
+    ],
 )
-def test_a_steady_row_may_be_a_tenth_worse_than_another_commit(ours, verdict):
-    assert judging.against_commit("row", Goal(9.0), rounds(*[ours] * 7)).verdict is verdict
+def test_a_row_may_be_a_tenth_worse_than_another_commit_or_its_own_spread(ours, theirs, verdict):
+    assert judging.against_commit("row", Goal(9.0), Rounds((ours,) * 7, theirs)).verdict is verdict
 
 
 def test_a_rate_is_worse_when_it_falls():
-    fell = judging.against_commit("row", Goal(0.1, at_least=True), rounds(*[0.85] * 7))
-    rose = judging.against_commit("row", Goal(0.1, at_least=True), rounds(*[2.0] * 7))
+    fell, rose = (
+        judging.against_commit("row", Goal(0.1, at_least=True), rounds(*[rate] * 7)) for rate in (0.85, 2.0)
+    )
 
     assert (fell.verdict, rose.verdict) == (Verdict.WORSE, Verdict.NO_WORSE)
-
-
-def test_a_restless_row_may_be_worse_by_its_own_spread():
-    restless = (1.0, 0.8, 1.2, 0.8, 1.2, 0.8, 1.2)
-
-    assert judging.own_spread(restless) == pytest.approx(0.4)
-    assert judging.against_commit("row", Goal(9.0), Rounds((1.3,) * 7, restless)).verdict is Verdict.NO_WORSE
-    assert judging.against_commit("row", Goal(9.0), Rounds((1.5,) * 7, restless)).verdict is Verdict.WORSE
-
-
-def test_what_only_noise_excuses_is_called_noisy_and_what_is_as_fast_is_not():
-    noisy = (1.0, 0.6, 1.4, 0.6, 1.4, 0.6, 1.4)
-
-    assert judging.against_commit("row", Goal(9.0), Rounds((1.5,) * 7, noisy)).verdict is Verdict.NOISY
-    assert judging.against_commit("row", Goal(9.0), Rounds((1.05,) * 7, noisy)).verdict is Verdict.NO_WORSE
-    assert judging.against_commit("row", Goal(9.0), Rounds((1.9,) * 7, noisy)).verdict is Verdict.WORSE
-
-
-def test_one_wild_round_of_the_other_commit_excuses_nothing():
-    wild = (1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0)
-
-    assert judging.against_commit("row", Goal(9.0), Rounds((1.2,) * 7, wild)).verdict is Verdict.WORSE
+    assert judging.own_spread(RESTLESS) == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(
@@ -154,13 +131,11 @@ def test_the_exit_code_tells_a_miss_and_a_gap_from_a_pass(verdicts, code):
 
 
 def test_the_summary_names_every_row_and_why_there_is_a_gap():
-    outcomes = [
-        Outcome("a", Verdict.MET),
-        Outcome("b", Verdict.GAP, reason="no peer"),
-        Outcome("c", Verdict.MET),
-    ]
+    gap = Outcome("b", Verdict.GAP, reason="no peer")
 
-    assert judging.summary(outcomes) == ("met 2: a, c", "gap 1: b", "gap in b: no peer")
+    told = judging.summary([Outcome("a", Verdict.MET), gap, Outcome("c", Verdict.MET)])
+
+    assert told == ("met 2: a, c", "gap 1: b", "gap in b: no peer")
 
 
 # --- sampling ----------------------------------------------------------------------------------------
@@ -205,34 +180,19 @@ def test_a_load_with_a_client_that_fails_is_broken():
 # --- rows --------------------------------------------------------------------------------------------
 
 
-def test_a_row_whose_peer_is_missing_is_a_gap_with_its_name_and_nothing_is_built_for_it():
-    opened = []
+def test_a_row_whose_peer_is_missing_is_a_gap_and_nothing_is_built_for_it_and_a_wrong_answer_is_broken():
+    missing, wrong = side(processes.Missing("redis is not here")), side(processes.Broken("recall is 0.9"))
 
-    @contextlib.contextmanager
-    def ours(_checkout):
-        opened.append("ours")
-        yield lambda: 1.0
-
-    outcome = measured(a_row(ours=ours, theirs=failing(processes.Missing("redis is not installed"))), HERE)
-
-    assert outcome == Outcome("row", Verdict.GAP, reason="redis is not installed")
-    assert not opened
-
-
-def test_a_wrong_answer_is_broken_however_fast_it_was():
-    outcome = measured(a_row(ours=failing(processes.Broken("recall is 0.9"))), HERE)
-
-    assert outcome == Outcome("row", Verdict.BROKEN, reason="recall is 0.9")
+    assert measured(a_row(wrong, missing), HERE) == Outcome("row", Verdict.GAP, reason="redis is not here")
+    assert measured(a_row(wrong), HERE) == Outcome("row", Verdict.BROKEN, reason="recall is 0.9")
 
 
 def test_against_a_commit_our_side_is_measured_of_both_and_no_peer_is_needed():
-    other = commits.Checkout("other", HERE.python, HERE.drivers)
-
     @contextlib.contextmanager
     def ours(checkout):
         yield lambda: 3.0 if checkout is HERE else 2.0
 
-    outcome = measured(a_row(ours=ours, theirs=failing(processes.Missing("no peer"))), HERE, other)
+    outcome = measured(a_row(ours, side(processes.Missing("no peer"))), HERE, OTHER)
 
     assert (outcome.verdict, outcome.ratio) == (Verdict.WORSE, 1.5)
 
@@ -246,39 +206,28 @@ def test_a_program_and_a_package_that_are_not_here_are_missing():
         pass
 
 
-@pytest.mark.parametrize(("is_this", "error"), [(True, processes.Broken), (False, processes.Missing)])
-def test_a_case_that_no_driver_knows_is_another_commits_gap_and_our_own_fault(is_this, error):
-    checkout = commits.Checkout("rev", HERE.python, HERE.drivers, is_this=is_this)
+def test_what_no_driver_knows_is_another_commits_gap_without_a_wait_and_our_own_fault(tmp_path):
+    old = commits.Checkout("old", HERE.python, tmp_path)
 
-    with pytest.raises(error), checkout.inside("no-such-case"):
+    with pytest.raises(processes.Broken), HERE.inside("no-such-case"):
         pass
-
-
-def test_a_commit_without_any_driver_is_a_gap(tmp_path):
-    with (
-        pytest.raises(processes.Missing, match="old has no driver"),
-        commits.Checkout("old", HERE.python, tmp_path).inside("search", 100, 16),
-    ):
+    with pytest.raises(processes.Missing), OTHER.inside("no-such-case"):
         pass
-
-
-def test_a_commit_that_a_driver_cannot_run_is_a_gap_and_no_wait(tmp_path):
+    with pytest.raises(processes.Missing, match="old has no driver"), old.inside("search", 100, 16):
+        pass
     (tmp_path / "stub_daemon.py").write_text("import sys; sys.exit(64)")
-
     with (
         pytest.raises(processes.Missing, match="old has no driver"),
-        daemons.prepared(commits.Checkout("old", HERE.python, tmp_path)) as daemon,
+        daemons.prepared(old) as daemon,
         daemons.serving(daemon, stub=True),
     ):
         pass
 
 
 def test_every_row_has_a_name_of_its_own_enough_rounds_and_a_goal_with_a_source():
-    names = [row.name for row in table.ROWS]
-
-    assert len(set(names)) == len(names)
+    assert len({row.name for row in table.ROWS}) == len(table.ROWS)
     assert all(row.rounds >= judging.LEAST_ROUNDS for row in table.ROWS)
-    assert all(row.goal_from and row.what and row.unit in {"s", "MiB", "/s"} for row in table.ROWS)
+    assert all(row.goal.source and row.what and row.unit in {"s", "MiB", "/s"} for row in table.ROWS)
 
 
 def test_rows_are_chosen_by_name_all_or_those_that_are_quick():
@@ -317,21 +266,20 @@ def test_memory_is_that_of_a_process_and_all_below_it():
         assert 0 < processes.pss_mib(os.getpid()) <= processes.rss_mib(os.getpid())
 
 
-def test_the_command_ends_with_2_and_says_which_row_is_a_gap_and_how_to_close_it(tmp_path):
+def test_the_command_ends_with_2_for_a_gap_that_it_names_and_refuses_a_row_that_it_does_not_know(tmp_path):
     (tmp_path / "python").symlink_to(sys.executable)
-    done = subprocess.run(
-        [sys.executable, RUN, "ping-c"],
-        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
+
+    gap, unknown = (
+        subprocess.run(
+            [sys.executable, RUN, row],
+            env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        for row in ("ping-c", "pong")
     )
 
-    assert done.returncode == 2, done.stderr
-    assert "gap in ping-c: cc is not installed (apt-get install gcc)" in done.stdout
-
-
-def test_the_command_refuses_a_row_that_it_does_not_know():
-    done = subprocess.run([sys.executable, RUN, "pong"], capture_output=True, text=True, timeout=60)
-
-    assert (done.returncode, done.stderr) == (64, "no row pong; --list shows them\n")
+    assert gap.returncode == 2, gap.stderr
+    assert "gap in ping-c: cc is not installed (apt-get install gcc)" in gap.stdout
+    assert (unknown.returncode, unknown.stderr) == (64, "no row pong; --list shows them\n")

@@ -13,22 +13,13 @@ SAID = st.lists(
 )
 
 
-def test_a_short_conversation_is_its_own_window():
-    said = (Utterance("user", "a"), Utterance("assistant", "b"))
-
-    assert window(said) == said
+SHORT = (Utterance("user", "x" * 4), Utterance("assistant", "y" * 4), Utterance("user", "z" * 4))
 
 
-def test_the_oldest_messages_are_left_out_whole():
-    said = [Utterance("user", "x" * 4), Utterance("assistant", "y" * 4), Utterance("user", "z" * 4)]
-
-    assert window(said, 11) == tuple(said[1:])
-
-
-def test_a_newest_message_that_is_too_long_is_kept_as_its_end():
-    assert window([Utterance("user", "a"), Utterance("user", "log log question")], 8) == (
-        Utterance("user", "question"),
-    )
+def test_a_short_conversation_is_its_own_window_and_of_a_longer_one_the_oldest_are_left_out():
+    assert window(SHORT) == SHORT
+    assert window(SHORT, 11) == SHORT[1:]
+    assert window([SHORT[0], Utterance("user", "log log question")], 8) == (Utterance("user", "question"),)
 
 
 @given(SAID, st.integers(1, 200))
@@ -45,14 +36,9 @@ def test_a_window_is_the_longest_end_of_the_conversation_that_fits(said, limit):
         assert len(kept) == len(said) or sum(len(u.text) for u in said[-len(kept) - 1 :]) > limit
 
 
-def test_text_is_role_and_words():
-    assert (
-        as_text([Utterance("user", "a\nb"), Utterance("assistant", "c")]) == "user: a\nb\n---\nassistant: c"
-    )
+def test_text_is_role_and_words_and_the_last_of_the_user_can_be_asked_for():
+    said = [Utterance("user", "old"), Utterance("user", "a\nb"), Utterance("assistant", "c")]
 
-
-def test_the_last_user_text_is_the_newest_of_the_user():
-    said = [Utterance("user", "old"), Utterance("user", "new"), Utterance("assistant", "x")]
-
-    assert last_user_text(said) == "new"
+    assert as_text(said[1:]) == "user: a\nb\n---\nassistant: c"
+    assert last_user_text(said) == "a\nb"
     assert last_user_text(said[2:]) == ""

@@ -31,6 +31,10 @@ def text_of(topic: str) -> str:
     return PAGES[topic].read_text(encoding="utf-8")
 
 
+def section(topic: str, heading: str) -> str:
+    return text_of(topic).partition(f"## {heading}")[2].partition("\n## ")[0]
+
+
 def rows(text: str) -> list[list[str]]:
     """Cells of the rows of all tables, without their heads."""
     tables = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
@@ -48,14 +52,11 @@ def code(cell: str) -> list[str]:
 # --- README and the pages ------------------------------------------------------------------------------
 
 
-def test_readme_is_one_page():
-    assert len((REPO / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+def test_readme_is_one_page_that_links_every_page():
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
 
-
-def test_readme_links_every_page():
-    links = re.findall(r"\]\(forged/docs/([\w-]+)\.md\)", (REPO / "README.md").read_text(encoding="utf-8"))
-
-    assert sorted(set(links)) == sorted(PAGES)
+    assert len(readme.splitlines()) <= 150
+    assert set(re.findall(r"\]\(forged/docs/([\w-]+)\.md\)", readme)) == set(PAGES)
 
 
 @pytest.mark.parametrize("topic", PAGES)
@@ -69,11 +70,26 @@ def test_page_has_a_title_and_says_in_a_line_what_it_is_about(topic):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(REPO).as_posix())
-def test_links_between_documents_resolve(document):
+def test_what_a_document_links_and_names_exists(document):
+    """Files are named from the top of the checkout; a bare name after one in its line lies beside it."""
     text = document.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("http")]
+    paths = re.findall(r"`((?:forged|client|tests)/[\w./-]*)`", text)
 
     assert [link for link in links if not (document.parent / link.partition("#")[0]).is_file()] == []
+    assert [path for path in paths if not (REPO / path).exists()] == []
+    assert [name for name in beside(text) if not name.exists()] == []
+
+
+def beside(text: str) -> Iterator[Path]:
+    """Files named bare, with the folder of the path that stands before them on their line."""
+    for line in text.splitlines():
+        folder = None
+        for found in re.finditer(r"`((?:forged|client|tests)/[\w./-]*)`|`([\w/]+\.py)`", line):
+            if found[1]:
+                folder = REPO / found[1] if found[1].endswith("/") else (REPO / found[1]).parent
+            elif folder is not None:
+                yield folder / found[2]
 
 
 # --- commands ------------------------------------------------------------------------------------------
@@ -115,45 +131,39 @@ def test_the_commands_that_are_documented_are_those_that_there_are():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_options_that_are_documented_are_those_that_there_are(name):
-    told = [re.match(r"--[\w-]+", code(row[0])[0])[0] for row in rows(documented()[name])]
-
-    assert sorted(told) == sorted(options(COMMANDS[name]) - SHARED)
-
-
-def test_options_of_many_verbs_belong_to_the_verbs_that_the_page_says():
-    page = text_of("commands").partition("## Options of many verbs")[2].partition("\n## ")[0]
-    sentence = " ".join(page.split())
-    only_json, none = re.search(
-        r"(`config`.*) ask no daemon and have `--json` alone, (.*) has none", sentence
-    ).groups()
-    leaves = {name: command for name, command in COMMANDS.items() if not isinstance(command, click.Group)}
-    shared = {
-        name: options(command) & SHARED for name, command in leaves.items() if name.startswith("forgectl")
-    }
-
-    def of(found: set[str]) -> set[str]:
-        return {name.split()[1] for name, options in shared.items() if options == found}
-
-    assert {re.match(r"--[\w-]+", code(row[0])[0])[0] for row in rows(page)} == SHARED
-    assert (of({"--json"}), of(set())) == (set(code(only_json)), set(code(none)))
-    assert of(SHARED) == set(VERBS) - of({"--json"}) - of(set())
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_arguments_that_are_documented_are_those_that_there_are(name):
+def test_the_options_and_arguments_that_are_documented_are_those_that_there_are(name):
     """A command with arguments shows them; one without is not shown with any."""
-    shown = re.match(rf"\n?`{name} ([^`-][^`]*)`", documented()[name])
+    command, told = COMMANDS[name], documented()[name]
+    shown = re.match(rf"\n?`{name} ([^`-][^`]*)`", told)
     context = click.Context(forgectl)
-    there = [
-        param.make_metavar(context) for param in COMMANDS[name].params if isinstance(param, click.Argument)
-    ]
+    there = [param.make_metavar(context) for param in command.params if isinstance(param, click.Argument)]
 
+    assert sorted(flags(told)) == sorted(options(command) - SHARED)
     assert ([] if shown is None else shown[1].split()) == there
 
 
+def flags(text: str) -> list[str]:
+    """The options that the rows of its tables are about."""
+    return [re.match(r"--[\w-]+", code(row[0])[0])[0] for row in rows(text)]
+
+
+def test_options_of_many_verbs_belong_to_the_verbs_that_the_page_says():
+    page = section("commands", "Options of many verbs")
+    told = r"(`config`.*) ask no daemon and have `--json` alone, (.*) has none"
+    only_json, none = (set(code(part)) for part in re.search(told, " ".join(page.split())).groups())
+    shared = {
+        name.split()[1]: options(command) & SHARED
+        for name, command in COMMANDS.items()
+        if name.startswith("forgectl") and not isinstance(command, click.Group)
+    }
+
+    assert set(flags(page)) == SHARED
+    for verbs, having in ((only_json, {"--json"}), (none, set()), (set(VERBS) - only_json - none, SHARED)):
+        assert {verb for verb, found in shared.items() if found == having} == verbs
+
+
 def test_exit_codes_are_those_that_there_are():
-    page = text_of("commands").partition("## Exit codes")[2].partition("\n## ")[0]
+    page = section("commands", "Exit codes")
 
     assert [(int(code), meaning) for code, meaning in rows(page)] == list(EXPLAINED)
 
@@ -168,13 +178,10 @@ def mentions() -> Iterator[tuple[str, str]]:
 
 
 def test_no_file_names_a_verb_that_does_not_exist():
-    assert [where for where, named in mentions() if " ".join(named.split()[:2]) not in COMMANDS] == []
+    named = list(mentions())
 
-
-def test_a_verb_that_does_not_exist_would_be_seen():
-    named = {command for _, command in mentions()}
-
-    assert {"forgectl status", "forgectl resume", "forged serve"} <= named
+    assert [where for where, command in named if " ".join(command.split()[:2]) not in COMMANDS] == []
+    assert {"forgectl status", "forgectl resume", "forged serve"} <= {command for _, command in named}
 
 
 # --- configuration -------------------------------------------------------------------------------------
@@ -202,15 +209,11 @@ def test_the_keys_that_are_documented_are_those_that_there_are():
 
 
 @pytest.mark.parametrize("key", FIELDS)
-def test_the_default_that_is_documented_is_the_one_that_holds(key):
-    default = FIELDS[key].default
+def test_the_default_and_range_that_are_documented_are_those_that_hold(key):
+    default, told = FIELDS[key].default, documented_keys()[key]
 
-    assert documented_keys()[key][0] == ("not set" if default is None else f"`{json.dumps(default)}`")
-
-
-@pytest.mark.parametrize("key", FIELDS)
-def test_the_range_that_is_documented_is_the_one_that_holds(key):
-    assert documented_keys()[key][1] == allowed(msgspec.inspect.type_info(FIELDS[key].type))
+    assert told[0] == ("not set" if default is None else f"`{json.dumps(default)}`")
+    assert told[1] == allowed(msgspec.inspect.type_info(FIELDS[key].type))
 
 
 def allowed(kind: msgspec.inspect.Type) -> str:
@@ -228,30 +231,20 @@ def allowed(kind: msgspec.inspect.Type) -> str:
 
 
 def test_what_a_repository_may_set_is_documented():
-    part = text_of("configuration").partition("## What a repository may set")[2].partition("\n## ")[0]
-    named = {word for word in code(part) if f"memory.{word}" in FIELDS}
+    words = code(section("configuration", "What a repository may set"))
 
-    assert named == set(RepoConfig.__struct_fields__)
+    assert {word for word in words if f"memory.{word}" in FIELDS} == set(RepoConfig.__struct_fields__)
 
 
 def test_every_variable_that_is_read_is_documented():
     """By name, in the code; a key's own variable is made from the key's name."""
     sources = [*REPO.glob("forged/**/*.py"), *REPO.glob("client/forged_client/*.py")]
-    read = {
-        name
-        for source in sources
-        for name in re.findall(
-            r"\"((?:FORGED|OPENAI|EMBEDDING)_[A-Z_]+)\"", source.read_text(encoding="utf-8")
-        )
-    }
+    quoted = re.compile(r"\"((?:FORGED|OPENAI|EMBEDDING)_[A-Z_]+)\"")
+    read = {name for source in sources for name in quoted.findall(source.read_text(encoding="utf-8"))}
+    told = {name for row in rows(text_of("configuration")) for cell in row for name in code(cell)}
 
-    assert {name for name in read if "__" not in name and not name.endswith("_")} == {
-        name
-        for row in rows(text_of("configuration"))
-        for cell in row
-        for name in code(cell)
-        if name.isupper()
-    } - {"UID"}
+    own = {name for name in read if "__" not in name and not name.endswith("_")}
+    assert own == {name for name in told if name.isupper()} - {"UID"}
 
 
 # --- packaging -----------------------------------------------------------------------------------------
@@ -261,35 +254,24 @@ def project(file: str) -> dict[str, object]:
     return tomllib.loads((REPO / file).read_text(encoding="utf-8"))["project"]
 
 
-def test_the_server_requires_the_clients_exact_version():
-    assert f"forged-memory-client=={forged_client.__version__}" in project("pyproject.toml")["dependencies"]
+def test_the_server_requires_the_clients_exact_version_and_no_extra_is_empty():
+    server = project("pyproject.toml")
+
+    assert f"forged-memory-client=={forged_client.__version__}" in server["dependencies"]
     assert forged.__version__ == forged_client.__version__
-
-
-def test_no_extra_is_empty():
-    extras = project("pyproject.toml")["optional-dependencies"]
-
-    assert [name for name, packages in extras.items() if not packages] == []
-
-
-def test_every_dependency_has_its_reason_in_a_line():
-    lines = [
-        line
-        for file in ("pyproject.toml", "client/pyproject.toml")
-        for table in re.findall(
-            r"^dependencies = \[\n(.*?)^\]", (REPO / file).read_text(), re.MULTILINE | re.DOTALL
-        )
-        for line in table.splitlines()
-    ]
-
-    assert len(lines) == sum(
-        len(project(file)["dependencies"]) for file in ("pyproject.toml", "client/pyproject.toml")
-    )
-    assert [line for line in lines if not re.search(r'",\s+# \w', line)] == []
-
-
-def test_both_distributions_carry_the_same_licence():
+    assert all(server["optional-dependencies"].values())
     assert (REPO / "LICENSE").read_bytes() == (REPO / "client" / "LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize("file", ["pyproject.toml", "client/pyproject.toml"])
+def test_every_dependency_has_its_reason_in_a_line(file):
+    (table,) = re.findall(
+        r"^dependencies = \[\n(.*?)^\]", (REPO / file).read_text(), re.MULTILINE | re.DOTALL
+    )
+    lines = table.splitlines()
+
+    assert len(lines) == len(project(file)["dependencies"])
+    assert [line for line in lines if not re.search(r'",\s+# \w', line)] == []
 
 
 # --- what only a finished house keeps ------------------------------------------------------------------
@@ -332,69 +314,22 @@ def test_no_sentence_points_to_a_document_that_is_not_in_the_repository():
     assert found == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_every_kind_of_pointer_would_be_seen_and_what_only_looks_like_one_is_left_alone():
+    for text in (
+        *("(bug 26)", "bugs 25 and 26", "as B76 has it", "B2, B3: a daemon", "D11", "(C28)", "C5", "(m10)"),
+        *("design.md section 4", "Design D13 says", "seed 002", "reliability E6", "feasibility 1.2"),
+        *("see behaviours C33", "performance-anchors.md 2c", "the four of ADR-0044"),
+    ):
+        assert pointers(text), text
+    for text in (
+        *("ADR-0047", "# noqa: B018", "# noqa: C901", '"evidence": ["D1:1"]', "C1 CSI", "BM25", "SHA256"),
         *(
-            "(bug 26)",
-            "bugs 25 and 26",
-            "as B76 has it",
-            "B2, B3: a daemon",
-            "design.md section 4",
-            "Design D13 says",
-        ),
-        *(
-            "D11",
-            "(C28)",
-            "C5",
-            "(m10)",
-            "seed 002",
-            "reliability E6",
-            "feasibility 1.2",
-            "see behaviours C33",
-        ),
-        *("performance-anchors.md 2c", "the four of ADR-0044"),
-    ],
-)
-def test_every_kind_of_pointer_would_be_seen(text):
-    assert pointers(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "ADR-0047",
-            "# noqa: B018",
-            "# noqa: C901",
-            '"evidence": ["D1:1"]',
-            "C1 CSI",
-            "BM25",
             "a bug in 3 of 4",
+            "forged/docs/decisions.md",
+            "a reliability of 0.9",
+            "UTF-8",
+            "x86_64",
+            "Blake2b",
         ),
-        *("forged/docs/decisions.md", "a reliability of 0.9", "UTF-8", "x86_64", "SHA256", "Blake2b"),
-    ],
-)
-def test_what_looks_like_a_pointer_and_is_none_is_left_alone(text):
-    assert pointers(text) == []
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(REPO).as_posix())
-def test_every_file_that_a_document_names_exists(document):
-    """Written from the top of the checkout; a bare name after it in the same line lies beside it."""
-    text = document.read_text(encoding="utf-8")
-    paths = re.findall(r"`((?:forged|client|tests)/[\w./-]*)`", text)
-
-    assert [path for path in paths if not (REPO / path).exists()] == []
-    assert [name for name in beside(text) if not name.exists()] == []
-
-
-def beside(text: str) -> Iterator[Path]:
-    """Files named bare, with the folder of the path that stands before them on their line."""
-    for line in text.splitlines():
-        folder = None
-        for found in re.finditer(r"`((?:forged|client|tests)/[\w./-]*)`|`([\w/]+\.py)`", line):
-            if found[1]:
-                folder = REPO / found[1] if found[1].endswith("/") else (REPO / found[1]).parent
-            elif folder is not None:
-                yield folder / found[2]
+    ):
+        assert pointers(text) == [], text

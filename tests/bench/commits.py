@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 from processes import HERE, ONE_THREAD, Asked, Broken, Missing, asked, directory, plain_environment
+from sampling import NOT_DRIVEN
 
 _DRIVER = "tests/bench/inside.py"
-NOT_DRIVEN = 64  # a driver ends so where its commit does not have what it drives
 
 
 class Checkout(msgspec.Struct, frozen=True):

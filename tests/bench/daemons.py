@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from commits import NOT_DRIVEN, Checkout
+import corpus
+from commits import Checkout
 from processes import Broken, Missing, directory, plain_environment, process
+from sampling import NOT_DRIVEN
 
 from forged_client import framing, protocol
 
@@ -24,6 +26,7 @@ class Daemon:
         self.checkout = checkout
         self.home = top / "home"
         self.repo = self.home / "repo"
+        self.memories = self.repo / ".forge/memory"
         self.workspace = str(self.repo)
         self.socket = str(top / "run" / "forged.sock")
         self.pid = 0
@@ -73,6 +76,18 @@ def serving(daemon: Daemon, *, stub: bool = False) -> Iterator[Caller]:
 
         with contextlib.closing(Caller(daemon.socket, is_alive)) as caller:
             yield caller
+
+
+@contextlib.contextmanager
+def standing(
+    checkout: Checkout, memories: int, *, stub: bool = False, body_bytes: int = corpus.BODY_BYTES
+) -> Iterator[tuple[Daemon, Caller]]:
+    """A daemon that runs over so many memories and has them all on its map, and a connection to it."""
+    with prepared(checkout) as daemon:
+        corpus.write(daemon.repo, memories, body_bytes=body_bytes)
+        with serving(daemon, stub=stub) as caller:
+            caller.rebuild(daemon)
+            yield daemon, caller
 
 
 class Caller:

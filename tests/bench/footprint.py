@@ -10,8 +10,8 @@ import corpus
 from commits import Checkout
 from daemons import Caller, Daemon, prepared, serving
 from judging import Goal
-from processes import Broken, family, need_package, peer, pss_mib, rss_mib
-from row import Row, Side
+from processes import Broken, family, pss_mib, rss_mib
+from row import Row, Side, beside
 from sampling import Probe
 
 from forged_client import protocol
@@ -72,53 +72,35 @@ def _capture(caller: Caller, daemon: Daemon) -> None:
 
 def _chroma(measure: str) -> Side:
     """One process for all rounds: it takes 20 s of CPU to fill and then lies still."""
+    return beside("chromadb", _MEMORIES, measure, package="chromadb", distribution="chromadb")
 
-    @contextlib.contextmanager
-    def side(_: Checkout) -> Iterator[Probe]:
-        need_package("chromadb", "chromadb")
-        with peer("chromadb", _MEMORIES, measure) as running:
-            yield running.figure
-
-    return side
-
-
-@contextlib.contextmanager
-def _matrix(_: Checkout) -> Iterator[Probe]:
-    with peer("matrix", _MEMORIES, "rss") as running:
-        yield running.figure
-
-
-_P16 = "P16: two processes in less than one vector store"
 
 ROWS = (
     Row(
-        name="memory-chroma",
-        what="RSS of daemon, worker and tracker, 10,000 with vectors, after a captured turn / chromadb",
-        goal=Goal(0.6),
-        goal_from=f"{_P16}; a prototype was 0.48",
-        ours=held(_MEMORIES, rss_mib, everything=True),
-        theirs=_chroma("rss"),
+        "memory-chroma",
+        "RSS of daemon, worker and tracker, 10,000 with vectors, after a captured turn / chromadb",
+        Goal(0.6, "P16: two processes in less than one vector store; a prototype was 0.48"),
+        held(_MEMORIES, rss_mib, everything=True),
+        _chroma("rss"),
         unit="MiB",
         warm_up=False,
     ),
     Row(
-        name="memory-chroma-pss",
-        what="PSS (a shared page counts once) of daemon, worker and tracker, as above / chromadb",
-        goal=Goal(0.6),
-        goal_from="P16",
-        ours=held(_MEMORIES, pss_mib, everything=True),
-        theirs=_chroma("pss"),
+        "memory-chroma-pss",
+        "PSS (a shared page counts once) of daemon, worker and tracker, as above / chromadb",
+        Goal(0.6, "P16"),
+        held(_MEMORIES, pss_mib, everything=True),
+        _chroma("pss"),
         unit="MiB",
         warm_up=False,
         slow=True,
     ),
     Row(
-        name="memory-matrix",
-        what="RSS of the daemon alone, 10,000 with vectors / numpy and the matrix",
-        goal=Goal(1.3),
-        goal_from="P16; a prototype was 1.1",
-        ours=held(_MEMORIES, rss_mib, everything=False),
-        theirs=_matrix,
+        "memory-matrix",
+        "RSS of the daemon alone, 10,000 with vectors / numpy and the matrix",
+        Goal(1.3, "P16; a prototype was 1.1"),
+        held(_MEMORIES, rss_mib, everything=False),
+        beside("matrix", _MEMORIES, "rss"),
         unit="MiB",
         warm_up=False,
     ),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import corpus
 from commits import Checkout
-from daemons import Caller, Daemon, prepared, serving
+from daemons import Caller, Daemon, prepared, serving, standing
 from edits import found
 from footprint import held
 from judging import Goal
@@ -33,18 +33,9 @@ def _asked_by(clients: int) -> Side:
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with prepared(checkout) as daemon:
-            corpus.write(daemon.repo, _MEMORIES)
-            with serving(daemon, stub=True) as caller:
-                caller.rebuild(daemon)
-                rounds = itertools.count()
-
-                def round_() -> float:
-                    name = next(rounds)
-                    connected = _retrieving(daemon, name)
-                    return load(connected, clients, _CALLS // clients).per_second
-
-                yield round_
+        with standing(checkout, _MEMORIES, stub=True) as (daemon, _):
+            rounds = itertools.count()
+            yield lambda: load(_retrieving(daemon, next(rounds)), clients, _CALLS // clients).per_second
 
     return side
 
@@ -79,18 +70,21 @@ def _built(memories: int) -> Side:
     return side
 
 
+def _held(memories: int) -> Side:
+    return held(memories, rss_mib, everything=True)
+
+
 def _grown(
     name: str, what: str, side: Callable[[int], Side], *, unit: str = "s", always: int = _MEMORIES
 ) -> tuple[Row, ...]:
     """A row for each step from one size of store to the next, slow but for the step to `always`."""
     return tuple(
         Row(
-            name=f"growth-{name}-{large}",
-            what=f"{what}, {large:,} memories with vectors / {small:,}",
-            goal=Goal(large / small),
-            goal_from="no faster than the store",
-            ours=side(large),
-            theirs=side(small),
+            f"growth-{name}-{large}",
+            f"{what}, {large:,} memories with vectors / {small:,}",
+            Goal(large / small, "no faster than the store"),
+            side(large),
+            side(small),
             unit=unit,
             warm_up=False,
             slow=large != always,
@@ -102,15 +96,14 @@ def _grown(
 ROWS = (
     *(
         Row(
-            name=f"clients-{clients}",
-            what=f"{clients} clients, retrieves a second, 10,000 with vectors / 1 client",
-            goal=Goal(bound, at_least=True),
-            goal_from=goal_from,
-            ours=_asked_by(clients),
-            theirs=_asked_by(1),
+            f"clients-{clients}",
+            f"{clients} clients, retrieves a second, 10,000 with vectors / 1 client",
+            Goal(bound, source, at_least=True),
+            _asked_by(clients),
+            _asked_by(1),
             unit="/s",
         )
-        for clients, bound, goal_from in (
+        for clients, bound, source in (
             (4, 1.0, "more agents get no less done"),
             (16, 1.15, "P8: one read of the matrix serves many; a prototype was 1.22"),
             (64, 1.15, "P8"),
@@ -119,10 +112,5 @@ ROWS = (
     *_grown("start", "daemon start to both legs", _built),
     *_grown("retrieve", "retrieve of a message p50", lambda memories: retrieve(memories, 1)),
     *_grown("edit", "file renamed to found, slowest of 30", found, always=0),
-    *_grown(
-        "memory",
-        "RSS of all processes after a captured turn",
-        lambda memories: held(memories, rss_mib, everything=True),
-        unit="MiB",
-    ),
+    *_grown("memory", "RSS of all processes after a captured turn", _held, unit="MiB"),
 )

@@ -11,11 +11,10 @@ stderr; exit code 64 says that this commit does not have what the case needs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 
 import corpus
 import numpy as np
-from sampling import median_of
+from sampling import Probe, answer, median_of
 
 try:
     from forged.files.frontmatter import parse
@@ -40,10 +39,9 @@ except ImportError as error:
     sys.exit(64)
 
 _QUERIES, _TOP, _ASKED = 5, 10, 16
-Round = Callable[[], float]
 
 
-def search(count: str, dimension: str) -> Round:
+def search(count: str, dimension: str) -> Probe:
     """Five queries over random rows by their vectors alone; the ten best must be the right ones."""
     rows = corpus.units(1, int(count), int(dimension))
     queries = corpus.units(2, _QUERIES, int(dimension))
@@ -63,7 +61,7 @@ def search(count: str, dimension: str) -> Round:
     return lambda: median_of(ask, max(3, 300_000 // len(best)))
 
 
-def both_legs(count: str, queries: str) -> Round:
+def both_legs(count: str, queries: str) -> Probe:
     """A search by words and vectors, as a retrieve makes it: another text each time, in turn."""
     memories = _memories(int(count))
     maps = [_map(memories, corpus.vectors([memory.content for memory in memories]), words=True)]
@@ -81,7 +79,7 @@ def both_legs(count: str, queries: str) -> Round:
     return lambda: median_of(ask, _ASKED)
 
 
-def dense_part(count: str, judged: str) -> Round:
+def dense_part(count: str, judged: str) -> Probe:
     """Six queries by their vectors alone: the search, or (`judged` is 1) also the gate and what it cuts."""
     memories = _memories(int(count))
     maps = [_map(memories, corpus.vectors([memory.content for memory in memories]), words=False)]
@@ -99,7 +97,7 @@ def dense_part(count: str, judged: str) -> Round:
     return lambda: median_of(ask, 30)
 
 
-def scan(top: str, count: str) -> Round:
+def scan(top: str, count: str) -> Probe:
     """Read and parse a whole store."""
     root = Root(top, Scope.REPO)
     found = look(root)
@@ -109,7 +107,7 @@ def scan(top: str, count: str) -> Round:
     return lambda: median_of(lambda: look(root), 1)
 
 
-def rescan(top: str) -> Round:
+def rescan(top: str) -> Probe:
     """Look at a store in which nothing changed."""
     root = Root(top, Scope.REPO)
     before = look(root)
@@ -141,25 +139,5 @@ def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> Vect
     )
 
 
-CASES: dict[str, Callable[..., Round]] = {
-    "search": search,
-    "both-legs": both_legs,
-    "dense-part": dense_part,
-    "scan": scan,
-    "rescan": rescan,
-}
-
-
-def main() -> None:
-    case = CASES.get(sys.argv[1])
-    if case is None:
-        print(f"no case {sys.argv[1]}", file=sys.stderr)
-        sys.exit(64)
-    measured = case(*sys.argv[2:])
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        print(measured(), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer((search, both_legs, dense_part, scan, rescan))

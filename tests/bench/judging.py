@@ -36,9 +36,10 @@ _OPEN = {Verdict.GAP, Verdict.NOISY}
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """What the ratio should be: at most `bound`, or at least, where more is better."""
+    """What the ratio should be, and whence: at most `bound`, or at least, where more is better."""
 
     bound: float
+    source: str = ""
     at_least: bool = False
 
     def is_met_by(self, ratio: float) -> bool:

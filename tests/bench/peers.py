@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 
 import corpus
 import numpy as np
 from processes import pss_mib, rss_mib
-from sampling import median_of
+from sampling import Probe, answer, median_of
 
 _QUERIES, _TOP = 5, 10
-Round = Callable[[], float]
 
 
-def faiss(count: str, dimension: str) -> Round:
+def faiss(count: str, dimension: str) -> Probe:
     """Exact inner products of the same rows and queries, ten best of each query, on one thread."""
     import faiss as library
 
@@ -32,17 +30,17 @@ def faiss(count: str, dimension: str) -> Round:
     return lambda: median_of(lambda: index.search(queries, _TOP), max(3, 300_000 // int(count)))
 
 
-def bandwidth(count: str, dimension: str) -> Round:
+def bandwidth(count: str, dimension: str) -> Probe:
     """Reading as many numbers once from memory, on one thread: no exact search can be faster."""
     numbers = corpus.units(1, int(count), int(dimension)).ravel()
     return lambda: median_of(lambda: np.dot(numbers, numbers), max(3, 300_000 // int(count)))
 
 
-def chroma(count: str, measure: str) -> Round:
+def chromadb(count: str, measure: str) -> Probe:
     """An embedded vector store with the same rows and texts, after twenty searches."""
-    import chromadb
+    import chromadb as library
 
-    client = chromadb.EphemeralClient(chromadb.config.Settings(anonymized_telemetry=False))
+    client = library.EphemeralClient(library.config.Settings(anonymized_telemetry=False))
     store = client.create_collection("bench", embedding_function=None)
     for start in range(0, int(count), 2_000):
         numbers = range(start, min(int(count), start + 2_000))
@@ -56,30 +54,17 @@ def chroma(count: str, measure: str) -> Round:
     return _weighed(measure)
 
 
-def matrix(count: str, measure: str) -> Round:
+def matrix(count: str, measure: str) -> Probe:
     """numpy and the bare rows, which nothing that searches them can do without."""
-    global _kept  # noqa: PLW0603 - lives as long as the process
-    _kept = corpus.units(1, int(count), corpus.DIMENSION)
-    return _weighed(measure)
+    rows = corpus.units(1, int(count), corpus.DIMENSION)
+    weighed = _weighed(measure)
+    return lambda: weighed() if len(rows) else 0.0  # the rows live as long as the question
 
 
-_kept: np.ndarray | None = None
-
-
-def _weighed(measure: str) -> Round:
+def _weighed(measure: str) -> Probe:
     weigh = {"rss": rss_mib, "pss": pss_mib}[measure]
     return lambda: weigh(os.getpid())
 
 
-CASES: dict[str, Callable[..., Round]] = {
-    "faiss": faiss,
-    "bandwidth": bandwidth,
-    "chromadb": chroma,
-    "matrix": matrix,
-}
-
 if __name__ == "__main__":
-    measured = CASES[sys.argv[1]](*sys.argv[2:])
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        print(measured(), flush=True)
+    answer((faiss, bandwidth, chromadb, matrix))

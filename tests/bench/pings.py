@@ -10,12 +10,13 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import corpus
 from commits import Checkout
-from daemons import Caller, Daemon, prepared, serving
+from daemons import Caller, prepared, serving, standing
 from judging import Goal
 from loads import Call, Load, load
 from processes import HERE, Broken, Missing, directory, need_package, need_program, on_one_core, process
@@ -35,18 +36,15 @@ _PING = protocol.Ping(id=2)
 _PING_FRAME = framing.encode(_PING)
 
 
-@contextlib.contextmanager
-def _raw_ping(checkout: Checkout) -> Iterator[Probe]:
-    """A fixed frame, and the bytes of its reply."""
-    with prepared(checkout) as daemon, serving(daemon) as caller:
-        yield _on_its_core(daemon.pid, lambda: caller.ping(_PING_FRAME))
+def _ping(of: Callable[[Caller], Call]) -> Side:
+    """A round trip on one core, as `of` makes it over a connection."""
 
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with prepared(checkout) as daemon, serving(daemon) as caller:
+            yield _on_its_core(daemon.pid, of(caller))
 
-@contextlib.contextmanager
-def _typed_ping(checkout: Checkout) -> Iterator[Probe]:
-    """Encoded and decoded, as redis-py does it on its side."""
-    with prepared(checkout) as daemon, serving(daemon) as caller:
-        yield _on_its_core(daemon.pid, lambda: caller.call(_PING))
+    return side
 
 
 def _on_its_core(pid: int, call: Call) -> Probe:
@@ -101,53 +99,44 @@ def _redis_client(path: str) -> redis.Redis:
     return redis.Redis(unix_socket_path=path)
 
 
-@contextlib.contextmanager
-def _redis_ping(_: Checkout) -> Iterator[Probe]:
-    with _redis() as (path, pid), contextlib.closing(_redis_client(path)) as peer:
-        yield _on_its_core(pid, peer.ping)
+def _of_redis(of: Callable[[redis.Redis], Call]) -> Side:
+    """The same with Redis, in which a reply lies ready."""
 
+    @contextlib.contextmanager
+    def side(_: Checkout) -> Iterator[Probe]:
+        with _redis() as (path, pid), contextlib.closing(_redis_client(path)) as peer:
+            peer.set("reply", bytes(_REPLY_BYTES))
+            yield _on_its_core(pid, of(peer))
 
-@contextlib.contextmanager
-def _redis_get(_: Checkout) -> Iterator[Probe]:
-    with _redis() as (path, pid), contextlib.closing(_redis_client(path)) as peer:
-        peer.set("reply", bytes(_REPLY_BYTES))
-        yield _on_its_core(pid, lambda: peer.get("reply"))
+    return side
 
 
 @contextlib.contextmanager
 def _cached_reply(checkout: Checkout) -> Iterator[Probe]:
     """A turn that was answered before: a reply of 16 KiB out of the turn cache."""
-    with prepared(checkout) as daemon:
-        corpus.write(daemon.repo, 100, body_bytes=_BODY_BYTES)
-        with serving(daemon, stub=True) as caller:
-            caller.rebuild(daemon)
-            texts = tuple(corpus.opening(number) for number in range(0, 100, 20))
-            turn = protocol.Retrieve(
-                id=3, workspace=daemon.workspace, session_id="s", turn_id="t", hypotheses=texts
-            )
-            frame = framing.encode(turn)
-            caller.ask(frame)
-            size = len(caller.ask(frame))
-            reply = caller.call(turn)
-            if not isinstance(reply, protocol.Retrieved) or not reply.cached:
-                raise Broken("the second answer to a turn is not from the cache")
-            if not 0.9 * _REPLY_BYTES < size < 1.1 * _REPLY_BYTES:
-                raise Broken(f"the reply has {size} bytes, wanted about {_REPLY_BYTES}")
-            yield _on_its_core(daemon.pid, lambda: caller.call(turn))
+    with standing(checkout, 100, stub=True, body_bytes=_BODY_BYTES) as (daemon, caller):
+        texts = tuple(corpus.opening(number) for number in range(0, 100, 20))
+        turn = protocol.Retrieve(
+            id=3, workspace=daemon.workspace, session_id="s", turn_id="t", hypotheses=texts
+        )
+        frame = framing.encode(turn)
+        caller.ask(frame)
+        size = len(caller.ask(frame))
+        reply = caller.call(turn)
+        if not isinstance(reply, protocol.Retrieved) or not reply.cached:
+            raise Broken("the second answer to a turn is not from the cache")
+        if not 0.9 * _REPLY_BYTES < size < 1.1 * _REPLY_BYTES:
+            raise Broken(f"the reply has {size} bytes, wanted about {_REPLY_BYTES}")
+        yield _on_its_core(daemon.pid, lambda: caller.call(turn))
 
 
 def _sixteen(read: Callable[[Load], float]) -> Side:
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
         with prepared(checkout) as daemon, serving(daemon):
-            yield lambda: read(load(lambda _: _pinging(daemon), _CLIENTS, _EACH))
+            yield lambda: read(load(lambda _: _typed(Caller(daemon.socket)), _CLIENTS, _EACH))
 
     return side
-
-
-def _pinging(daemon: Daemon) -> Call:
-    caller = Caller(daemon.socket)
-    return lambda: caller.call(_PING)
 
 
 def _sixteen_of_redis(read: Callable[[Load], float]) -> Side:
@@ -159,12 +148,12 @@ def _sixteen_of_redis(read: Callable[[Load], float]) -> Side:
     return side
 
 
-def _rate(taken: Load) -> float:
-    return taken.per_second
+def _typed(caller: Caller) -> Call:
+    """Encoded and decoded, as redis-py does it on its side."""
+    return lambda: caller.call(_PING)
 
 
-def _slowest(taken: Load) -> float:
-    return taken.p99_s
+_RATE, _SLOWEST = attrgetter("per_second"), attrgetter("p99_s")
 
 
 def _wait_for(path: str) -> None:
@@ -177,48 +166,43 @@ def _wait_for(path: str) -> None:
 
 ROWS = (
     Row(
-        name="ping-c",
-        what="ping p50 / C to C, one core",
-        goal=Goal(1.3),
-        goal_from="P1: as fast as C; a bare asyncio server was 1.38",
-        ours=_raw_ping,
-        theirs=_c_to_c,
+        "ping-c",
+        "ping p50 / C to C, one core",
+        Goal(1.3, "P1: as fast as C; a bare asyncio server was 1.38"),
+        _ping(lambda caller: lambda: caller.ping(_PING_FRAME)),
+        _c_to_c,
         rounds=15,
     ),
     Row(
-        name="ping-redis",
-        what="typed ping p50 / redis-py + hiredis, one core",
-        goal=Goal(0.6),
-        goal_from="P2: faster than Redis from Python; a bare asyncio server was 0.62",
-        ours=_typed_ping,
-        theirs=_redis_ping,
+        "ping-redis",
+        "typed ping p50 / redis-py + hiredis, one core",
+        Goal(0.6, "P2: faster than Redis from Python; a bare asyncio server was 0.62"),
+        _ping(_typed),
+        _of_redis(lambda peer: peer.ping),
         rounds=15,
     ),
     Row(
-        name="reply-redis",
-        what="cached turn of 16 KiB p50 / redis-py GET of 16 KiB, one core",
-        goal=Goal(0.6),
-        goal_from="P2; a bare asyncio server was 0.63",
-        ours=_cached_reply,
-        theirs=_redis_get,
+        "reply-redis",
+        "cached turn of 16 KiB p50 / redis-py GET of 16 KiB, one core",
+        Goal(0.6, "P2; a bare asyncio server was 0.63"),
+        _cached_reply,
+        _of_redis(lambda peer: lambda: peer.get("reply")),
         rounds=15,
     ),
     Row(
-        name="clients-redis",
-        what="16 clients, pings a second / redis-py",
-        goal=Goal(1.8, at_least=True),
-        goal_from="P2; a bare asyncio server was 1.50 to 1.75",
-        ours=_sixteen(_rate),
-        theirs=_sixteen_of_redis(_rate),
+        "clients-redis",
+        "16 clients, pings a second / redis-py",
+        Goal(1.8, "P2; a bare asyncio server was 1.50 to 1.75", at_least=True),
+        _sixteen(_RATE),
+        _sixteen_of_redis(_RATE),
         unit="/s",
     ),
     Row(
-        name="clients-redis-p99",
-        what="16 clients, ping p99 / redis-py",
-        goal=Goal(1.0),
-        goal_from="P2: not above Redis's; a bare asyncio server was 0.65 to 0.8",
-        ours=_sixteen(_slowest),
-        theirs=_sixteen_of_redis(_slowest),
+        "clients-redis-p99",
+        "16 clients, ping p99 / redis-py",
+        Goal(1.0, "P2: not above Redis's; a bare asyncio server was 0.65 to 0.8"),
+        _sixteen(_SLOWEST),
+        _sixteen_of_redis(_SLOWEST),
         slow=True,
     ),
 )

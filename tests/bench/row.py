@@ -7,21 +7,22 @@ Other modules hold the rows, a file for each group; `table.py` lists them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import judging
 import msgspec
 from commits import Checkout
 from judging import LEAST_ROUNDS, Goal, Outcome, Rounds, Verdict
-from processes import Broken, Missing
+from processes import Broken, Missing, need_package, peer
 from sampling import Probe, interleaved
 
 Side = Callable[[Checkout], AbstractContextManager[Probe]]
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """`goal_from` says where the goal comes from; `unit` is that of both sides: s, MiB or /s.
+class Row(msgspec.Struct, frozen=True):
+    """`ours` through `theirs`, in the order in which `what` names them; `unit` is theirs: s, MiB or /s.
 
     Rows that are `slow` run only when they are named, or with all. A side that starts anew in every round
     needs no `warm_up`.
@@ -30,13 +31,35 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     what: str
     goal: Goal
-    goal_from: str
     ours: Side
     theirs: Side
     unit: str = "s"
     rounds: int = LEAST_ROUNDS
     warm_up: bool = True
     slow: bool = False
+
+
+def inside(*words: str | int) -> Side:
+    """A case of the checkout's own inside.py."""
+
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with checkout.inside(*words) as running:
+            yield running.figure
+
+    return side
+
+
+def beside(*words: str | int, package: str = "numpy", distribution: str = "numpy") -> Side:
+    """A case of peers.py, for which the package has to be here."""
+
+    @contextlib.contextmanager
+    def side(_: Checkout) -> Iterator[Probe]:
+        need_package(package, distribution)
+        with peer(*words) as running:
+            yield running.figure
+
+    return side
 
 
 def measured(row: Row, checkout: Checkout, other: Checkout | None = None) -> Outcome:

@@ -74,7 +74,7 @@ def _options() -> argparse.Namespace:
 def _listed(rows: Sequence[Row]) -> int:
     for row in rows:
         slow = " [slow]" if row.slow else ""
-        print(f"{row.name:<21} {row.goal!s:>8}  {row.what}; goal from {row.goal_from}{slow}")
+        print(f"{row.name:<21} {row.goal!s:>8}  {row.what}; goal from {row.goal.source}{slow}")
     return 0
 
 

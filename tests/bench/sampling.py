@@ -8,12 +8,14 @@ run, because absolute times move by a factor of two on a shared machine and rati
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 
 from judging import Rounds
 
 Probe = Callable[[], float]
+NOT_DRIVEN = 64  # a driver ends so where its commit does not have what it drives
 
 
 def interleaved(ours: Probe, theirs: Probe, rounds: int, *, warm_up: bool = True) -> Rounds:
@@ -40,3 +42,15 @@ def median_of(call: Callable[[], object], calls: int) -> float:
 def p99(seconds: Sequence[float]) -> float:
     """The 99th percentile; of fewer than a hundred the largest."""
     return sorted(seconds)[min(len(seconds) - 1, int(0.99 * len(seconds)))]
+
+
+def answer(cases: Sequence[Callable[..., Probe]]) -> None:
+    """Be the process that is asked: the case that the command line names, with its words, round by round."""
+    named = {case.__name__.replace("_", "-"): case for case in cases}
+    if sys.argv[1] not in named:
+        print(f"no case {sys.argv[1]}", file=sys.stderr)
+        sys.exit(NOT_DRIVEN)
+    measured = named[sys.argv[1]](*sys.argv[2:])
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(measured(), flush=True)

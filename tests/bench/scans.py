@@ -4,58 +4,50 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import corpus
 from commits import Checkout
-from daemons import prepared, serving
+from daemons import standing
 from judging import Goal
 from processes import directory
-from row import Row
+from row import Row, Side
 from sampling import Probe, median_of
 
 _FILES = 10_000
 
 
-@contextlib.contextmanager
-def _scan(checkout: Checkout) -> Iterator[Probe]:
-    with directory() as top:
-        corpus.write(top, _FILES)
-        with checkout.inside("scan", top, _FILES) as running:
-            yield running.figure
+def _inside(case: str, *words: int) -> Side:
+    """A case of the checkout's own inside.py, over a store of files."""
 
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with directory() as top:
+            corpus.write(top, _FILES)
+            with checkout.inside(case, top, *words) as running:
+                yield running.figure
 
-@contextlib.contextmanager
-def _rescan(checkout: Checkout) -> Iterator[Probe]:
-    with directory() as top:
-        corpus.write(top, _FILES)
-        with checkout.inside("rescan", top) as running:
-            yield running.figure
+    return side
 
 
 @contextlib.contextmanager
 def _rescan_of_the_daemon(checkout: Checkout) -> Iterator[Probe]:
     """With the pauses that it makes for other work, asked for and waited for over the socket."""
-    with prepared(checkout) as daemon:
-        corpus.write(daemon.repo, _FILES)
-        with serving(daemon) as caller:
-            caller.rebuild(daemon)
-            yield lambda: median_of(lambda: caller.rebuild(daemon), 3)
+    with standing(checkout, _FILES) as (daemon, caller):
+        yield lambda: median_of(lambda: caller.rebuild(daemon), 3)
 
 
-@contextlib.contextmanager
-def _reading(_: Checkout) -> Iterator[Probe]:
-    with directory() as top:
-        place = corpus.write(top, _FILES)
-        yield lambda: median_of(lambda: _read_all(place), 1)
+def _floor(look: Callable[[Path], object], calls: int) -> Side:
+    """The bare system calls over the same files."""
 
+    @contextlib.contextmanager
+    def side(_: Checkout) -> Iterator[Probe]:
+        with directory() as top:
+            place = corpus.write(top, _FILES)
+            yield lambda: median_of(lambda: look(place), calls)
 
-@contextlib.contextmanager
-def _looking(_: Checkout) -> Iterator[Probe]:
-    with directory() as top:
-        place = corpus.write(top, _FILES)
-        yield lambda: median_of(lambda: _look_at_all(place), 3)
+    return side
 
 
 def _read_all(place: Path) -> list[bytes]:
@@ -81,27 +73,24 @@ def _look_at_all(place: Path) -> dict[str, tuple[int, int, int]]:
 
 ROWS = (
     Row(
-        name="scan",
-        what="scan and parse 10,000 files / scandir + open + read",
-        goal=Goal(2.5),
-        goal_from="P9: a cold rebuild at grep's speed; a prototype was 2.9",
-        ours=_scan,
-        theirs=_reading,
+        "scan",
+        "scan and parse 10,000 files / scandir + open + read",
+        Goal(2.5, "P9: a cold rebuild at grep's speed; a prototype was 2.9"),
+        _inside("scan", _FILES),
+        _floor(_read_all, 1),
     ),
     Row(
-        name="rescan",
-        what="rescan of 10,000 unchanged files / scandir + stat",
-        goal=Goal(1.1),
-        goal_from="P10: nothing changed costs nothing; the floor itself is 1.0",
-        ours=_rescan,
-        theirs=_looking,
+        "rescan",
+        "rescan of 10,000 unchanged files / scandir + stat",
+        Goal(1.1, "P10: nothing changed costs nothing; the floor itself is 1.0"),
+        _inside("rescan"),
+        _floor(_look_at_all, 3),
     ),
     Row(
-        name="rescan-daemon",
-        what="rescan of 10,000 unchanged files by the daemon, pauses included / scandir + stat",
-        goal=Goal(1.1),
-        goal_from="P10",
-        ours=_rescan_of_the_daemon,
-        theirs=_looking,
+        "rescan-daemon",
+        "rescan of 10,000 unchanged files by the daemon, pauses included / scandir + stat",
+        Goal(1.1, "P10"),
+        _rescan_of_the_daemon,
+        _floor(_look_at_all, 3),
     ),
 )

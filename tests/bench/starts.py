@@ -12,7 +12,7 @@ from pathlib import Path
 
 import corpus
 from commits import Checkout
-from daemons import Caller, Daemon, prepared, serving
+from daemons import Caller, Daemon, prepared, serving, standing
 from judging import Goal
 from processes import Broken, plain_environment, process
 from row import Row, Side
@@ -72,34 +72,31 @@ def _imported_by(daemon: Daemon) -> list[str]:
     return sorted(top for top in tops - ours if top[0] != "_" and find_spec(top))
 
 
-def _process(*words: str, wanted: str = "") -> Side:
+def _process(*words: str, wanted: str) -> Side:
     """One of our short processes beside a daemon that runs, fifteen times."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with prepared(checkout) as daemon:
-            corpus.write(daemon.repo, _FILES)
-            with serving(daemon) as caller:
-                caller.rebuild(daemon)
-                command = [checkout.script(words[0]), *words[1:]]
-                said = _run(command, daemon.environment(), daemon.repo)
-                if wanted not in said:
-                    raise Broken(f"{' '.join(words[:2])} said {said[:200]!r}")
-                yield lambda: median_of(lambda: _run(command, daemon.environment(), daemon.repo), _STARTS)
+        with standing(checkout, _FILES) as (daemon, _):
+            command = [checkout.script(words[0]), *words[1:]]
+            said = _run(command, daemon.environment(), daemon.repo)
+            if wanted not in said:
+                raise Broken(f"{' '.join(words[:2])} said {said[:200]!r}")
+            yield lambda: median_of(lambda: _run(command, daemon.environment(), daemon.repo), _STARTS)
 
     return side
 
 
-@contextlib.contextmanager
-def _client_import(checkout: Checkout) -> Iterator[Probe]:
-    command = [checkout.python, "-I", "-c", "from forged_client import Client"]
-    yield lambda: median_of(lambda: _run(command, plain_environment()), _STARTS)
+def _interpreter(*options: str) -> Side:
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        command = [checkout.python, "-I", *options]
+        yield lambda: median_of(lambda: _run(command, plain_environment()), _STARTS)
+
+    return side
 
 
-@contextlib.contextmanager
-def _bare_python(checkout: Checkout) -> Iterator[Probe]:
-    command = [checkout.python, "-I", "-S", "-c", "pass"]
-    yield lambda: median_of(lambda: _run(command, plain_environment()), _STARTS)
+_BARE_PYTHON = _interpreter("-S", "-c", "pass")
 
 
 def _run(command: list[str | Path], env: Mapping[str, str], directory: Path | None = None) -> str:
@@ -111,35 +108,31 @@ def _run(command: list[str | Path], env: Mapping[str, str], directory: Path | No
 
 ROWS = (
     Row(
-        name="start",
-        what="daemon start to first right retrieve, 1,000 files / bare import of what it imports",
-        goal=Goal(1.6),
-        goal_from="P14: up before a peer has imported; the parts of a prototype added up to 1.1",
-        ours=_first_answer,
-        theirs=_bare_import,
+        "start",
+        "daemon start to first right retrieve, 1,000 files / bare import of what it imports",
+        Goal(1.6, "P14: up before a peer has imported; the parts of a prototype added up to 1.1"),
+        _first_answer,
+        _bare_import,
     ),
     Row(
-        name="hook-ping",
-        what="forgectl ping / python -I -S -c pass",
-        goal=Goal(1.2),
-        goal_from="P13: a hook that nobody feels; a bare socket and hand-made frame were 1.08",
-        ours=_process("forgectl", "ping", wanted="pong"),
-        theirs=_bare_python,
+        "hook-ping",
+        "forgectl ping / python -I -S -c pass",
+        Goal(1.2, "P13: a hook that nobody feels; a bare socket and hand-made frame were 1.08"),
+        _process("forgectl", "ping", wanted="pong"),
+        _BARE_PYTHON,
     ),
     Row(
-        name="hook-retrieve",
-        what="forgectl retrieve MESSAGE / python -I -S -c pass",
-        goal=Goal(1.2),
-        goal_from="P13",
-        ours=_process("forgectl", "retrieve", _MESSAGE, wanted=_MESSAGE),
-        theirs=_bare_python,
+        "hook-retrieve",
+        "forgectl retrieve MESSAGE / python -I -S -c pass",
+        Goal(1.2, "P13"),
+        _process("forgectl", "retrieve", _MESSAGE, wanted=_MESSAGE),
+        _BARE_PYTHON,
     ),
     Row(
-        name="import-client",
-        what="from forged_client import Client / python -I -S -c pass",
-        goal=Goal(5.5),
-        goal_from="msgspec alone is 4.7",
-        ours=_client_import,
-        theirs=_bare_python,
+        "import-client",
+        "from forged_client import Client / python -I -S -c pass",
+        Goal(5.5, "msgspec alone is 4.7"),
+        _interpreter("-c", "from forged_client import Client"),
+        _BARE_PYTHON,
     ),
 )

@@ -122,21 +122,19 @@ def _writing(place: Path, writer: int) -> Call:
 
 ROWS = (
     Row(
-        name="remember",
-        what="durable remember p50 / temp file + fsync + link + fsync of the directory",
-        goal=Goal(1.2),
-        goal_from="P15: durable, and next to the disk's own time",
-        ours=_remember,
-        theirs=_raw,
+        "remember",
+        "durable remember p50 / temp file + fsync + link + fsync of the directory",
+        Goal(1.2, "P15: durable, and next to the disk's own time"),
+        _remember,
+        _raw,
         rounds=21,
     ),
     Row(
-        name="remember-32",
-        what="32 writers, durable memories a second / the same by 32 bare processes",
-        goal=Goal(1.5, at_least=True),
-        goal_from="P15; a journal with a common flush was 2.2",
-        ours=_remember_by_many,
-        theirs=_raw_by_many,
+        "remember-32",
+        "32 writers, durable memories a second / the same by 32 bare processes",
+        Goal(1.5, "P15; a journal with a common flush was 2.2", at_least=True),
+        _remember_by_many,
+        _raw_by_many,
         unit="/s",
     ),
 )

@@ -1,3 +1,4 @@
+import contextlib
 import io
 import os
 import signal
@@ -9,7 +10,7 @@ import pytest
 from forged.cli import commands
 from forged.cli.call import Invocation, of_process
 from forged.cli.exits import EXPLAINED
-from forged_client.protocol import ListMemories, Memories, Pong, Rebuild, Search, Status
+from forged_client import protocol
 from tests.cli import reports
 
 WHOLE_RUN = "from forged.cli import main; main()"
@@ -24,71 +25,89 @@ class Stream(io.StringIO):
         return self._tty
 
 
-def start(*arguments, **options):
+@contextlib.contextmanager
+def start(*arguments):
     path = os.pathsep.join(p for p in sys.path if p)
-    return subprocess.Popen(
-        [sys.executable, "-c", WHOLE_RUN, *arguments],
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", WHOLE_RUN, *arguments]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-@pytest.mark.parametrize("verb", sorted(set(commands.VERBS)))
-def test_every_verb_has_help_and_its_own_name(forgectl, verb):
-    shown = forgectl(verb, "--help")
-
-    assert shown.code == 0
-    assert shown.out.startswith(f"Usage: forgectl {verb} ")
-
-
-def test_help_names_every_verb_and_every_exit_code(forgectl):
+def test_help_names_every_verb_and_every_exit_code_and_every_verb_has_its_own(forgectl):
     out = forgectl("--help").out
 
     assert all(f"\n  {verb} " in out for verb in commands.VERBS)
     assert all(f"  {code:<4} {meaning}" in out for code, meaning in EXPLAINED)
+    for verb in commands.VERBS:
+        shown = forgectl(verb, "--help")
+        assert shown.code == 0
+        assert shown.out.startswith(f"Usage: forgectl {verb} ")
 
 
 @pytest.mark.parametrize(
-    "arguments", [["serch"], ["search"], ["list", "--limit", "0"], ["show"]], ids=" ".join
+    ("arguments", "told"),
+    [
+        ("serch", "did you mean 'search'?"),
+        ("search", "Missing argument"),
+        ("search x --timeout nan", "--timeout"),
+        ("search x --limit 101", "--limit"),
+        ("list --limit 0", "--limit"),
+        ("show", "Missing argument"),
+    ],
 )
-def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments):
-    shown = forgectl(*arguments)
+def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments, told):
+    shown = forgectl(*arguments.split())
 
     assert (shown.code, shown.out) == (2, "")
     assert "Error:" in shown.err
-
-
-def test_a_mistyped_verb_is_answered_with_the_nearest_one(forgectl):
-    assert "did you mean 'search'?" in forgectl("serch").err
-
-
-def test_not_a_number_is_no_time_limit(forgectl):
-    assert forgectl("search", "x", "--timeout", "nan").code == 2
+    assert told in shown.err
 
 
 def test_wrong_usage_under_json_is_an_error_object(forgectl):
     assert forgectl("search", "--json").json["error"]["code"] == "usage"
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before the verb", "after it"])
-def test_the_workspace_may_stand_before_or_after_the_verb(daemon, forgectl, before):
-    daemon.answers[ListMemories] = Memories(status="empty")
-    place = ["--workspace", "sub"]
+@pytest.mark.parametrize("arguments", ["forget mem_2", "undo", "dead drop --all"])
+def test_what_erases_asks_first_and_where_nobody_can_answer_needs_yes(daemon, forgectl, arguments):
+    shown = forgectl(*arguments.split())
 
-    forgectl(*(place if before else []), "list", *([] if before else place))
+    assert (shown.code, shown.out) == (2, "")
+    assert "asks first; where nobody can answer it needs --yes" in shown.err
+    assert daemon.requests == []
 
-    assert daemon.asked(ListMemories).workspace == "/w/sub"
+
+REFUSALS = {"invalid": 2, "not_found": 1, "conflict": 1, "busy": 75, "not_permitted": 77, "storage_error": 69}
+ASKED = (protocol.Remember, protocol.History, protocol.Undo, protocol.Pause, protocol.Dead)
 
 
-@pytest.mark.parametrize("arguments", [("search", "x"), ("list",), ("ping",), ("remember", "x")], ids=str)
-def test_without_a_daemon_and_without_autostart_the_exit_code_is_3(no_daemon, forgectl, arguments):
-    shown = forgectl(*arguments, "--no-autostart", "--json")
+@pytest.mark.parametrize(("code", "exit_code"), REFUSALS.items())
+def test_a_refusal_has_its_own_exit_code(daemon, forgectl, code, exit_code):
+    daemon.answers |= dict.fromkeys(ASKED, protocol.Failed(status="error", code=code, message="because"))
 
-    assert shown.code == 3
-    assert shown.json["error"]["code"] == "not_running"
+    for arguments in ("remember x", "history mem_x", "undo --yes", "pause", "dead list"):
+        shown = forgectl(*arguments.split())
+        assert (shown.code, shown.out, shown.err) == (exit_code, "", "forgectl: because\n")
+
+
+@pytest.mark.parametrize("arguments", ["--workspace sub list", "list --workspace sub"])
+def test_the_workspace_may_stand_before_or_after_the_verb(daemon, forgectl, arguments):
+    daemon.answers[protocol.ListMemories] = protocol.Memories(status="empty")
+
+    forgectl(*arguments.split())
+
+    assert daemon.asked(protocol.ListMemories).workspace == "/w/sub"
+
+
+def test_without_a_daemon_and_without_autostart_the_exit_code_is_3(no_daemon, forgectl):
+    for arguments in ("search x", "list", "ping", "remember x"):
+        shown = forgectl(*arguments.split(), "--no-autostart", "--json")
+
+        assert shown.code == 3
+        assert shown.json["error"]["code"] == "not_running"
 
 
 def test_a_verb_starts_the_daemon_that_belongs_to_this_forgectl(no_daemon, forgectl, tmp_path):
@@ -110,7 +129,7 @@ def test_a_socket_path_that_cannot_be_is_a_matter_of_configuration(forgectl, mon
 
 
 def test_a_daemon_that_does_not_answer_in_time_is_worth_another_try(daemon, forgectl):
-    daemon.answers[Search] = lambda _: daemon.stop_answering()
+    daemon.answers[protocol.Search] = lambda _: daemon.stop_answering()
 
     assert forgectl("search", "x", "--timeout", "0.1").code == 75
 
@@ -133,7 +152,7 @@ def test_colour_follows_the_conventions(environ, tty, colour):
 
 
 def test_colour_is_added_after_escaping(daemon, forgectl):
-    daemon.answers[Status] = reports.status(reason="\x1b[2J")
+    daemon.answers[protocol.Status] = reports.status(reason="\x1b[2J")
 
     out = forgectl("status", environ={"FORCE_COLOR": "1"}).out
 
@@ -151,7 +170,7 @@ def test_the_daemon_is_the_script_beside_the_interpreter(tmp_path, monkeypatch):
 
 def test_a_reader_that_leaves_early_ends_the_command_quietly(daemon):
     many = tuple(reports.record(f"mem_{i:04}") for i in range(5000))
-    daemon.answers[ListMemories] = Memories(memories=many, total=5000)
+    daemon.answers[protocol.ListMemories] = protocol.Memories(memories=many, total=5000)
 
     with start("list", "--limit", "1000") as process:
         process.stdout.readline()
@@ -160,28 +179,32 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(daemon):
         assert process.stderr.read() == ""
 
 
-def test_ctrl_c_detaches_from_a_rebuild(daemon):
-    daemon.answers[Rebuild] = lambda _: daemon.stop_answering()
+@pytest.mark.parametrize(
+    ("request_", "arguments", "first", "last"),
+    [
+        (protocol.Rebuild, ("rebuild", "--wait"), "embedding 1/2  /w\n", "detached"),
+        (protocol.Search, ("search", "x"), "", ""),
+    ],
+)
+def test_ctrl_c_is_exit_code_130_without_a_traceback(daemon, request_, arguments, *, first, last):
+    daemon.answers[request_] = lambda _: daemon.stop_answering()
+    daemon.answers[protocol.Events] = protocol.Progress(
+        event="embedding", root="/w", done=1, total=2
+    )  # and more might come
 
-    with start("rebuild", "--wait") as process:
+    with start(*arguments) as process:
         assert daemon.waits.wait(20)
+        assert not first or process.stderr.readline() == first
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
-        assert "detached" in process.stderr.read()
+        said = process.stderr.read()
 
-
-def test_ctrl_c_elsewhere_is_exit_code_130_without_a_traceback(daemon):
-    daemon.answers[Search] = lambda _: daemon.stop_answering()
-
-    with start("search", "x") as process:
-        assert daemon.waits.wait(20)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
-        assert "Traceback" not in process.stderr.read()
+    assert last in said
+    assert "Traceback" not in said
 
 
 def test_ctrl_c_ends_watching_as_a_success(daemon):
-    daemon.answers[Status] = lambda _: daemon.waits.set() or reports.status()
+    daemon.answers[protocol.Status] = lambda _: daemon.waits.set() or reports.status()
 
     with start("status", "--watch") as process:
         assert daemon.waits.wait(20)
@@ -193,7 +216,11 @@ def test_ctrl_c_ends_watching_as_a_success(daemon):
 
 def test_ping_says_pong(daemon, forgectl):
     assert forgectl("ping").out == "pong\n"
-    assert forgectl("ping", "--json").json == {"schema_version": 1, "status": Pong().status, "reason": ""}
+    assert forgectl("ping", "--json").json == {
+        "schema_version": 1,
+        "status": protocol.Pong().status,
+        "reason": "",
+    }
 
 
 def test_nothing_but_the_entry_imports_click_early():

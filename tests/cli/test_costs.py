@@ -31,6 +31,8 @@ def test_costs_stand_in_a_table_and_below_it_what_is_left_of_today(daemon, forge
         "at most 60 calls a minute (`llm.calls_per_minute`)",
     ]
     assert daemon.asked(Cost).days == 7
+    report = forgectl("cost", "--json").json
+    assert (report["token_limit"], report["days"][0]["prompt_tokens"]) == (100_000, 12345)
 
 
 def test_without_calls_and_limits_that_is_said(daemon, forgectl):
@@ -48,11 +50,3 @@ def test_without_calls_and_limits_that_is_said(daemon, forgectl):
 @pytest.mark.parametrize("days", ["0", "91", "x"])
 def test_days_that_are_not_kept_are_wrong_usage(daemon, forgectl, days):
     assert forgectl("cost", "--days", days).code == 2
-
-
-def test_costs_as_json_are_the_reply(daemon, forgectl):
-    daemon.answers[Cost] = COSTS
-
-    report = forgectl("cost", "--json").json
-
-    assert (report["token_limit"], report["days"][0]["prompt_tokens"]) == (100_000, 12345)

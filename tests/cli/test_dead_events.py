@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from forged_client.protocol import Dead, DeadEvents, Failed
+from forged_client.protocol import Dead, DeadEvents
 from tests.cli import reports
 
 EVENTS = (reports.dead_event("ev_1"), reports.dead_event("ev_2", kind="turn", reason="killed \x1b[2J thrice"))
@@ -26,13 +26,12 @@ def test_dead_events_are_listed_with_the_reason_of_each(daemon, forgectl):
     assert asked(daemon) == [("list", ())]
 
 
-@pytest.mark.parametrize("action", ["list", "retry --all", "drop --all --yes", "drop --all"])
-def test_no_dead_events_are_said_and_no_failure(daemon, forgectl, action):
+def test_no_dead_events_are_said_and_no_failure(daemon, forgectl):
     daemon.answers[Dead] = NONE
 
-    shown = forgectl("dead", *action.split(), interactive=True)
-
-    assert (shown.code, shown.out, shown.err) == (0, "", "no capture event was given up\n")
+    for action in ("list", "retry --all", "drop --all --yes", "drop --all"):
+        shown = forgectl("dead", *action.split(), interactive=True)
+        assert (shown.code, shown.out, shown.err) == (0, "", "no capture event was given up\n")
 
 
 def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
@@ -58,51 +57,41 @@ def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
     assert asked(daemon) == [("show", ("ev_1",))]
 
 
-@pytest.mark.parametrize(("verb", "told"), [("retry", "queued again"), ("drop", "dropped")])
-def test_what_was_done_is_named(daemon, forgectl, verb, told):
+@pytest.mark.parametrize(
+    ("arguments", "told", "ids"),
+    [
+        ("retry ev_1 ev_2", "queued again", ("ev_1", "ev_2")),
+        ("retry --all", "queued again", ()),
+        ("drop ev_1 ev_2 --yes", "dropped", ("ev_1", "ev_2")),
+    ],
+)
+def test_what_was_done_is_named(daemon, forgectl, arguments, told, ids):
     daemon.answers[Dead] = DeadEvents(events=EVENTS)
 
-    shown = forgectl("dead", verb, "ev_1", "ev_2", *(["--yes"] if verb == "drop" else []))
+    shown = forgectl("dead", *arguments.split())
 
     assert (shown.code, shown.out) == (0, f"{told}: ev_1, ev_2\n")
-    assert asked(daemon) == [(verb, ("ev_1", "ev_2"))]
+    assert asked(daemon) == [(arguments.split()[0], ids)]
 
 
-@pytest.mark.parametrize("arguments", [("show", "ev_1", "ev_9"), ("retry", "ev_1", "ev_9")], ids=" ".join)
-def test_ids_that_are_not_dead_are_named_and_the_exit_code_is_1(daemon, forgectl, arguments):
+@pytest.mark.parametrize("verb", ["show", "retry"])
+def test_ids_that_are_not_dead_are_named_and_the_exit_code_is_1(daemon, forgectl, verb):
     daemon.answers[Dead] = DeadEvents(events=EVENTS[:1], missing=("ev_9",))
 
-    shown = forgectl("dead", *arguments)
+    shown = forgectl("dead", verb, "ev_1", "ev_9")
 
-    assert shown.code == 1
+    assert shown.code == forgectl("dead", verb, "ev_1", "ev_9", "--json").code == 1
     assert "ev_1" in shown.out
     assert shown.err == "forgectl: no event ev_9 was given up\n"
-    assert forgectl("dead", *arguments, "--json").code == 1
 
 
 @pytest.mark.parametrize("verb", ["retry", "drop"])
-@pytest.mark.parametrize("arguments", [(), ("ev_1", "--all")], ids=str)
-def test_which_events_must_be_said_and_only_once(daemon, forgectl, verb, arguments):
-    shown = forgectl("dead", verb, *arguments)
+def test_which_events_must_be_said_and_only_once(daemon, forgectl, verb):
+    for which in ((), ("ev_1", "--all")):
+        shown = forgectl("dead", verb, *which)
 
-    assert (shown.code, shown.out) == (2, "")
-    assert "--all" in shown.err
-    assert daemon.requests == []
-
-
-def test_all_of_them_are_retried_when_that_is_said(daemon, forgectl):
-    daemon.answers[Dead] = DeadEvents(events=EVENTS)
-
-    forgectl("dead", "retry", "--all")
-
-    assert asked(daemon) == [("retry", ())]
-
-
-def test_drop_where_nobody_can_answer_needs_yes(daemon, forgectl):
-    shown = forgectl("dead", "drop", "--all")
-
-    assert shown.code == 2
-    assert "--yes" in shown.err
+        assert (shown.code, shown.out) == (2, "")
+        assert "--all" in shown.err
     assert daemon.requests == []
 
 
@@ -125,11 +114,3 @@ def test_dead_events_as_json_are_the_reply(daemon, forgectl):
     for arguments in (("list",), ("show", "ev_1"), ("retry", "--all"), ("drop", "--all", "--yes")):
         shown = forgectl("dead", *arguments, "--json")
         assert (shown.code, [event["id"] for event in shown.json["events"]]) == (0, ["ev_1", "ev_2"])
-
-
-def test_a_failure_of_the_daemon_is_told(daemon, forgectl):
-    daemon.answers[Dead] = Failed(status="error", code="storage_error", message="dead/ cannot be read")
-
-    shown = forgectl("dead", "list")
-
-    assert (shown.code, shown.err) == (69, "forgectl: dead/ cannot be read\n")

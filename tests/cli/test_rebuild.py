@@ -55,13 +55,8 @@ def test_progress_off_a_terminal_is_a_line_for_each_tenth(monkeypatch):
 
     Display(Invocation(workspace="/w", environ={})).draw(EVENTS)
 
-    assert stderr.getvalue().splitlines() == [
-        "scanning  /w",
-        "embedding 1/40  /w",
-        "embedding 20/40  /w",
-        "embedding 40/40  /w",
-        "swapped  /w",
-    ]
+    lines = ["scanning", "embedding 1/40", "embedding 20/40", "embedding 40/40", "swapped"]
+    assert stderr.getvalue().splitlines() == [f"{line}  /w" for line in lines]
 
 
 def test_progress_on_a_terminal_is_one_bar_that_is_wiped_at_the_end(monkeypatch):

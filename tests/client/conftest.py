@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from forged_client import AsyncClient, Client
-from forged_client.protocol import Reply
-from tests.support.daemon import Peer, Script
+from forged_client.protocol import AnyRequest, Reply
+from tests.support.daemon import Peer, Script, Talk
 
 # What a call may take above its deadline: scheduling on a busy machine, far below any hanging.
 MARGIN_S = 2.0
@@ -46,6 +46,23 @@ def serve(socket_file: str) -> Iterator[Callable[[Script], Peer]]:
     yield start
     for peer in running:
         peer.stop()
+
+
+@pytest.fixture
+def client(socket_file: str) -> Iterator[Client]:
+    with Client(socket_file) as client:
+        yield client
+
+
+def heard(act: Callable[[Talk, AnyRequest], None]) -> Script:
+    """A peer that greets, has `act` deal with the first request, and waits for the client to go."""
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        act(talk, talk.next_request())
+        talk.wait_for_hang_up()
+
+    return script
 
 
 Ask = Callable[..., Reply]

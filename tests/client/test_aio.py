@@ -9,12 +9,12 @@ from typing import TypeVar
 import pytest
 from msgspec.structs import replace
 
-from forged_client import AsyncClient, Client, ReplyLost
+from forged_client import AsyncClient, Client
 from forged_client.protocol import Found, Ping, Pong, Progress, Remember, Search
+from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Peer, Script, Talk, answering, any_answer, stopped_server
+from tests.support.daemon import Talk, answering, any_answer, stopped_server
 
-Serve = Callable[[Script], Peer]
 T = TypeVar("T")
 
 
@@ -26,7 +26,7 @@ def run(path: str, work: Callable[[AsyncClient], Awaitable[T]], **settings: obje
     return asyncio.run(with_client())
 
 
-def test_both_clients_have_the_same_verbs() -> None:
+def test_both_clients_have_the_same_verbs():
     for name, method in inspect.getmembers(Client, inspect.isfunction):
         if not name.startswith("_") and name not in {"close", "events", "ask"}:
             assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(method)
@@ -34,20 +34,19 @@ def test_both_clients_have_the_same_verbs() -> None:
             assert "_" not in inspect.signature(method).parameters
 
 
-def test_help_shows_a_verbs_real_parameters_and_its_reply() -> None:
+def test_help_shows_a_verbs_real_parameters_and_its_reply():
     told = inspect.signature(AsyncClient().search)
 
     parameters = "workspace: 'str', query: 'str', *, limit: 'int' = 10, min_generation: 'str' = ''"
     assert str(told) == f"({parameters}) -> 'Found'"
+    assert str(inspect.signature(AsyncClient().cost)) == "(*, days: 'int' = 7) -> 'Costs'"
 
 
-def test_replies_find_their_request_in_any_order(serve: Serve, socket_file: str) -> None:
-    def backwards(talk: Talk) -> None:
-        talk.greet()
-        requests = [talk.next_request() for _ in range(20)]
-        for request in reversed(requests):
+def test_replies_find_their_request_in_any_order(serve, socket_file):
+    @heard
+    def backwards(talk, first):
+        for request in reversed([first, *(talk.next_request() for _ in range(19))]):
             talk.reply(Found(id=request.id, generation=request.query))
-        talk.wait_for_hang_up()
 
     peer = serve(backwards)
     queries = [str(number) for number in range(20)]
@@ -55,13 +54,11 @@ def test_replies_find_their_request_in_any_order(serve: Serve, socket_file: str)
     async def ask_all(client: AsyncClient) -> list[Found]:
         return await asyncio.gather(*(client.search("/w", query) for query in queries))
 
-    found = run(socket_file, ask_all)
-
-    assert [reply.generation for reply in found] == queries
+    assert [reply.generation for reply in run(socket_file, ask_all)] == queries
     assert len(peer.talks) == 1
 
 
-def test_a_slow_request_does_not_hold_up_another(serve: Serve, socket_file: str) -> None:
+def test_a_slow_request_does_not_hold_up_another(serve, socket_file):
     serve(answering(lambda request: Pong() if isinstance(request, Ping) else None))
 
     async def ask_both(client: AsyncClient) -> tuple[str, str]:
@@ -73,16 +70,14 @@ def test_a_slow_request_does_not_hold_up_another(serve: Serve, socket_file: str)
     assert run(socket_file, ask_both, timeout_s=0.5) == ("ok", "timeout")
 
 
-def test_a_request_that_timed_out_does_not_end_the_others(serve: Serve, socket_file: str) -> None:
+def test_a_request_that_timed_out_does_not_end_the_others(serve, socket_file):
     release = threading.Event()
 
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.next_request()
+    @heard
+    def script(talk, _):
         second = talk.next_request()
         release.wait(PATIENCE_S)
         talk.reply(replace(any_answer(second), id=second.id))
-        talk.wait_for_hang_up()
 
     peer = serve(script)
 
@@ -98,7 +93,7 @@ def test_a_request_that_timed_out_does_not_end_the_others(serve: Serve, socket_f
     assert len(peer.talks) == 1
 
 
-def test_a_connection_nobody_got_an_answer_from_is_dropped(serve: Serve, socket_file: str) -> None:
+def test_a_connection_nobody_got_an_answer_from_is_dropped(serve, socket_file):
     def script(talk: Talk) -> None:
         if talk.number == 0:
             talk.wait_for_hang_up()
@@ -112,24 +107,14 @@ def test_a_connection_nobody_got_an_answer_from_is_dropped(serve: Serve, socket_
     assert run(socket_file, ask_twice, timeout_s=0.3) == ["timeout", "ok"]
 
 
-def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> None:
-    serve(answering(any_answer))
-
-    async def ask_over_a_restart(client: AsyncClient) -> list[str]:
-        first = await client.remember("/w", "text")
-        await asyncio.to_thread(serve, answering(any_answer))
-        second = await client.remember("/w", "text")
-        return [first.status, second.status]
-
-    assert run(socket_file, ask_over_a_restart) == ["ok", "ok"]
-
-
-def test_a_restart_that_the_loop_has_not_seen_yet_is_not_an_error(serve: Serve, socket_file: str) -> None:
+@pytest.mark.parametrize("seen", [True, False], ids=["seen by the loop", "not seen yet"])
+def test_a_restarted_daemon_is_not_an_error(serve, socket_file, seen):
     serve(answering(any_answer))
 
     async def ask_over_a_restart(client: AsyncClient) -> str:
-        await client.ping()
-        peer = serve(answering(any_answer))  # blocks the loop
+        await client.remember("/w", "text")
+        again = answering(any_answer)
+        peer = await asyncio.to_thread(serve, again) if seen else serve(again)  # which blocks the loop
         status = (await client.remember("/w", "text")).status
         assert len(peer.requests_of(Remember)) == 1
         return status
@@ -137,33 +122,7 @@ def test_a_restart_that_the_loop_has_not_seen_yet_is_not_an_error(serve: Serve, 
     assert run(socket_file, ask_over_a_restart) == "ok"
 
 
-def test_a_lost_reply_is_asked_for_once_more(serve: Serve, socket_file: str) -> None:
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
-        if talk.number:
-            talk.reply(Found(id=request.id, generation="second"))
-            talk.wait_for_hang_up()
-
-    serve(script)
-
-    assert run(socket_file, lambda client: client.search("/w", "q")).generation == "second"
-
-
-def test_a_write_whose_reply_was_lost_is_not_sent_again(serve: Serve, socket_file: str) -> None:
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.next_request()
-
-    peer = serve(script)
-
-    assert run(socket_file, lambda client: client.remember("/w", "text")).status == "error"
-    assert len(peer.requests_of(Remember)) == 1
-    with pytest.raises(ReplyLost):
-        run(socket_file, lambda client: client.remember("/w", "text"), strict=True)
-
-
-def test_a_cancelled_request_leaves_the_connection_usable(serve: Serve, socket_file: str) -> None:
+def test_a_cancelled_request_leaves_the_connection_usable(serve, socket_file):
     got = threading.Event()
 
     def answer(request: object) -> Pong | None:
@@ -183,7 +142,7 @@ def test_a_cancelled_request_leaves_the_connection_usable(serve: Serve, socket_f
     assert (len(peer.talks), len(peer.requests_of(Search))) == (1, 1)
 
 
-def test_requests_wait_for_a_daemon_that_does_not_read(socket_file: str) -> None:
+def test_requests_wait_for_a_daemon_that_does_not_read(socket_file):
     async def flood(client: AsyncClient) -> set[str]:
         replies = await asyncio.gather(*(client.search("/w", "x" * 500_000) for _ in range(20)))
         return {reply.status for reply in replies}
@@ -192,7 +151,7 @@ def test_requests_wait_for_a_daemon_that_does_not_read(socket_file: str) -> None
         assert run(socket_file, flood, timeout_s=0.5) == {"timeout"}
 
 
-def test_one_client_may_work_in_one_loop_after_another(serve: Serve, socket_file: str) -> None:
+def test_one_client_may_work_in_one_loop_after_another(serve, socket_file):
     serve(answering(any_answer))
     client = AsyncClient(socket_file)
 
@@ -204,7 +163,7 @@ def test_one_client_may_work_in_one_loop_after_another(serve: Serve, socket_file
     assert [asyncio.run(once()) for _ in range(2)] == ["ok", "ok"]
 
 
-def test_events_are_streamed_beside_other_requests(serve: Serve, socket_file: str) -> None:
+def test_events_are_streamed_beside_other_requests(serve, socket_file):
     serve(answering(any_answer))
 
     async def listen(client: AsyncClient) -> tuple[str, str]:
@@ -217,7 +176,7 @@ def test_events_are_streamed_beside_other_requests(serve: Serve, socket_file: st
     assert run(socket_file, listen) == ("ok", "ok")
 
 
-def test_the_last_event_says_why_there_are_no_more(serve: Serve, socket_file: str) -> None:
+def test_the_last_event_says_why_there_are_no_more(serve, socket_file):
     def script(talk: Talk) -> None:
         talk.greet()
         talk.reply(Progress(id=talk.next_request().id, done=1))

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import forged_client
-from forged_client import Client, DaemonUnavailable
+from forged_client import AsyncClient, Client, DaemonUnavailable
 from forged_client.autostart import reduced_environment, start, trusted_executable
 from forged_client.deadline import Deadline
 
@@ -18,7 +20,8 @@ _DAEMON = """#!{python}
 import os, sys, time
 sys.path[:0] = {path!r}
 with open({seen!r}, "a") as seen:
-    print(os.getpid(), os.getcwd(), os.getsid(0), sys.argv[1:], sorted(os.environ), file=seen)
+    where = os.getpid(), os.getcwd(), os.getsid(0), oct(os.umask(0o77))
+    print(*where, sys.argv[1:], sorted(os.environ), file=seen)
 print("daemon is up", flush=True)
 {body}
 """
@@ -33,21 +36,15 @@ except OSError:
 """
 
 
-class Seen:
+@pytest.fixture
+def seen(folder: Path) -> Iterator[Callable[[], list[str]]]:
     """What the fake daemons have written down."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def lines() -> list[str]:
+        return (folder / "seen").read_text().splitlines() if (folder / "seen").exists() else []
 
-    def lines(self) -> list[str]:
-        return self.file.read_text().splitlines() if self.file.exists() else []
-
-
-@pytest.fixture
-def seen(folder: Path) -> Iterator[Seen]:
-    seen = Seen(folder / "seen")
-    yield seen
-    for line in seen.lines():
+    yield lines
+    for line in lines():
         with suppress(ProcessLookupError):
             os.kill(int(line.split()[0]), signal.SIGKILL)
 
@@ -60,30 +57,34 @@ def install(folder: Path, seen: Seen) -> Callable[[str], str]:
         file = folder / "forged"
         repo = Path(__file__).parents[2]
         path = [str(repo), str(Path(forged_client.__file__).parents[1]), *filter(os.path.isdir, sys.path)]
-        file.write_text(_DAEMON.format(python=sys.executable, path=path, seen=str(seen.file), body=body))
+        file.write_text(
+            _DAEMON.format(python=sys.executable, path=path, seen=str(folder / "seen"), body=body)
+        )
         file.chmod(0o755)
         return str(file)
 
     return write
 
 
-Install = Callable[..., str]
+Seen = Callable[[], list[str]]
 
 
-def test_a_missing_daemon_is_started_and_answers(install: Install, socket_file: str, seen: Seen) -> None:
+def test_a_missing_daemon_is_started_and_stands_on_its_own(install, socket_file, seen, monkeypatch, home):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with Client(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
         assert client.ping().status == "ok"
 
-    assert len(seen.lines()) == 1
+    (line,) = seen()
+    pid, cwd, session, umask, rest = line.split(maxsplit=4)
+    log = home / ".local/state/forged/forged.log"
+    assert (cwd, session, umask) == ("/", pid, "0o77")
+    assert rest.startswith("['serve']")
+    assert "OPENAI_API_KEY" not in rest
+    assert log.read_text() == "daemon is up\n"
+    assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_daemon_is_started_by_the_asyncio_client_too(
-    install: Install, socket_file: str, seen: Seen
-) -> None:
-    import asyncio
-
-    from forged_client import AsyncClient
-
+def test_the_daemon_is_started_by_the_asyncio_client_too(install, socket_file):
     async def ping() -> str:
         async with AsyncClient(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
             return (await client.ping()).status
@@ -91,25 +92,7 @@ def test_the_daemon_is_started_by_the_asyncio_client_too(
     assert asyncio.run(ping()) == "ok"
 
 
-def test_the_daemon_stands_on_its_own(
-    install: Install, socket_file: str, seen: Seen, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    with Client(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
-        client.ping()
-
-    pid, cwd, session, rest = seen.lines()[0].split(maxsplit=3)
-    log = home / ".local/state/forged/forged.log"
-    assert (cwd, session) == ("/", pid)
-    assert rest.startswith("['serve']")
-    assert "OPENAI_API_KEY" not in rest
-    assert log.read_text() == "daemon is up\n"
-    assert log.stat().st_mode & 0o777 == 0o600
-
-
-def test_several_clients_may_start_daemons_at_once(install: Install, socket_file: str, seen: Seen) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
+def test_several_clients_may_start_daemons_at_once(install, socket_file):
     executable = install()
 
     def ping(_: int) -> str:
@@ -120,30 +103,26 @@ def test_several_clients_may_start_daemons_at_once(install: Install, socket_file
         assert set(pool.map(ping, range(4))) == {"ok"}
 
 
-def test_a_daemon_that_gives_up_is_reported_with_its_log(install: Install, socket_file: str) -> None:
-    with Client(socket_file, autostart=True, executable=install("os._exit(78)"), timeout_s=20) as client:
+@pytest.mark.parametrize(
+    ("body", "timeout_s", "told"),
+    [("os._exit(78)", 20, ("exit code 78", "forged.log")), ("time.sleep(60)", 0.5, ("starting the daemon",))],
+    ids=["gives up", "never listens"],
+)
+def test_a_daemon_that_does_not_come_up_is_reported_by_the_deadline(
+    install, socket_file, *, body, timeout_s, told
+):
+    with Client(socket_file, autostart=True, executable=install(body), timeout_s=timeout_s) as client:
         reply = client.ping()
 
     assert reply.status == "unavailable"
-    assert "exit code 78" in reply.reason
-    assert "forged.log" in reply.reason
+    assert all(part in reply.reason for part in told)
 
 
-def test_a_daemon_that_never_listens_costs_the_deadline_only(install: Install, socket_file: str) -> None:
-    executable = install("time.sleep(60)")
-    with Client(socket_file, autostart=True, executable=executable, timeout_s=0.5) as client:
-        reply = client.ping()
-
-    assert (reply.status, "starting the daemon" in reply.reason) == ("unavailable", True)
-
-
-def test_nothing_is_started_unless_it_is_asked_for(
-    install: Install, socket_file: str, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_started_unless_it_is_asked_for(install, socket_file, seen, monkeypatch):
     monkeypatch.setenv("FORGED_EXECUTABLE", install())
 
     assert Client(socket_file).ping().status == "unavailable"
-    assert seen.lines() == []
+    assert seen() == []
 
 
 @pytest.fixture
@@ -159,75 +138,52 @@ def program(folder: Path) -> Path:
     return file
 
 
-def record(env: dict[str, str], path: object) -> Path:
-    file = Path(env["XDG_STATE_HOME"], "forged", "executable")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{path}\n")
-    file.chmod(0o600)
-    return file
-
-
-def test_the_executable_is_the_argument_then_the_variable_then_the_record(
-    env: dict[str, str], program: Path, folder: Path
-) -> None:
-    record(env, program)
+def test_the_executable_is_the_argument_then_the_variable_then_the_record(env, program, folder):
+    with pytest.raises(DaemonUnavailable, match="forged serve"):
+        trusted_executable(None, env)
+    record = Path(env["XDG_STATE_HOME"], "forged", "executable")
+    record.parent.mkdir(parents=True)
+    record.write_text(f"{program}\n")
+    record.chmod(0o600)
     missing = str(folder / "missing")
 
     assert trusted_executable(None, env) == str(program)
     with pytest.raises(DaemonUnavailable, match="missing"):
         trusted_executable(None, env | {"FORGED_EXECUTABLE": missing})
     assert trusted_executable(str(program), env | {"FORGED_EXECUTABLE": missing}) == str(program)
-
-
-@pytest.mark.parametrize("name", ["program", "./program", "bin/program"])
-def test_an_executable_is_never_searched_for(
-    env: dict[str, str], program: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.chdir(program.parent)
-    env["PATH"] = str(program.parent)
-
-    with pytest.raises(DaemonUnavailable, match="absolute"):
-        trusted_executable(name, env)
-    with pytest.raises(DaemonUnavailable, match="absolute"):
-        trusted_executable(None, env | {"FORGED_EXECUTABLE": name})
-
-
-@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
-def test_an_executable_that_others_can_write_is_refused(
-    env: dict[str, str], program: Path, mode: int
-) -> None:
-    program.chmod(mode)
-
-    with pytest.raises(DaemonUnavailable, match="not writable"):
-        trusted_executable(str(program), env)
-
-
-def test_a_directory_is_no_executable(env: dict[str, str], folder: Path) -> None:
-    with pytest.raises(DaemonUnavailable):
-        trusted_executable(str(folder), env)
-
-
-def test_a_record_that_others_can_write_is_refused(env: dict[str, str], program: Path) -> None:
-    record(env, program).chmod(0o666)
-
+    record.chmod(0o666)
     with pytest.raises(DaemonUnavailable, match="others"):
         trusted_executable(None, env)
 
 
-def test_without_any_executable_the_reason_says_what_to_do(env: dict[str, str]) -> None:
-    with pytest.raises(DaemonUnavailable, match="forged serve"):
-        trusted_executable(None, env)
+@pytest.mark.parametrize("name", ["program", "./program", "bin/program"])
+def test_an_executable_is_never_searched_for(env, program, monkeypatch, name):
+    monkeypatch.chdir(program.parent)
+    env["PATH"] = str(program.parent)
+
+    for chosen, variable in ((name, {}), (None, {"FORGED_EXECUTABLE": name})):
+        with pytest.raises(DaemonUnavailable, match="absolute"):
+            trusted_executable(chosen, env | variable)
+
+
+def test_an_executable_that_others_can_write_and_a_directory_are_refused(env, program, folder):
+    for mode in (0o775, 0o757, 0o777):
+        program.chmod(mode)
+        with pytest.raises(DaemonUnavailable, match="not writable"):
+            trusted_executable(str(program), env)
+    with pytest.raises(DaemonUnavailable):
+        trusted_executable(str(folder), env)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_another_users_executable_is_refused(env: dict[str, str], program: Path) -> None:
+def test_another_users_executable_is_refused(env, program):
     os.chown(program, 12345, 12345)
 
     with pytest.raises(DaemonUnavailable):
         trusted_executable(str(program), env)
 
 
-def test_the_daemon_inherits_no_keys() -> None:
+def test_the_daemon_inherits_no_keys():
     env = {"HOME": "/h", "PATH": "/p", "LANG": "C", "LC_ALL": "C", "XDG_RUNTIME_DIR": "/r", "FORGED_X": "1"}
 
     assert reduced_environment(env | {"OPENAI_API_KEY": "k", "PYTHONPATH": "/w", "LD_PRELOAD": "x"}) == env
@@ -250,19 +206,15 @@ def systemctl(folder: Path, exit_code: int) -> tuple[str]:
     return (str(file),)
 
 
-def test_an_installed_socket_unit_is_preferred(
-    env: dict[str, str], unit: str, folder: Path, install: Install, seen: Seen
-) -> None:
+def test_an_installed_socket_unit_is_preferred(env, unit, folder, install, seen):
     start(unit, install(), Deadline(20), env=env, systemctl=systemctl(folder, 0)).check()
 
     assert (folder / "asked").read_text() == "--user start forged.socket\n"
-    assert seen.lines() == []
+    assert seen() == []
 
 
 @pytest.mark.parametrize("exit_code", [1, None])
-def test_the_daemon_is_started_directly_when_systemd_cannot(
-    env: dict[str, str], unit: str, folder: Path, install: Install, exit_code: int | None
-) -> None:
+def test_the_daemon_is_started_directly_when_systemd_cannot(env, unit, folder, install, exit_code):
     programs = ("/missing/systemctl",) if exit_code is None else systemctl(folder, exit_code)
 
     starting = start(unit, install("pass"), Deadline(20), env=env, systemctl=programs)
@@ -271,9 +223,7 @@ def test_the_daemon_is_started_directly_when_systemd_cannot(
     starting._process.wait(20)
 
 
-def test_the_unit_is_not_asked_for_another_address(
-    env: dict[str, str], unit: str, folder: Path, install: Install, socket_file: str
-) -> None:
+def test_the_unit_is_not_asked_for_another_address(env, unit, folder, install, socket_file):
     starting = start(socket_file, install("pass"), Deadline(20), env=env, systemctl=systemctl(folder, 0))
 
     starting._process.wait(20)

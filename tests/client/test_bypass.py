@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from forged_client import Observer
-from forged_client.protocol import Capture, Captured, Reply, Retrieve, Retrieved
+from forged_client.protocol import Capture, Captured, Retrieve, Retrieved
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Peer, Script, answering, any_answer
-
-Serve = Callable[[Script], Peer]
-Ask = Callable[..., Reply]
+from tests.support.daemon import answering, any_answer
 
 SAID = [{"role": "user", "content": "hello"}]
 REASON = "FORGED_BYPASS is set"
@@ -24,7 +19,7 @@ def _bypass(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_retrieve_and_capture_are_answered_without_a_connection(serve: Serve, ask: Ask, strict: bool) -> None:
+def test_retrieve_and_capture_are_answered_without_a_connection(serve, ask, strict):
     peer = serve(answering(any_answer))
 
     retrieved = ask("retrieve", "/w", SAID, strict=strict)
@@ -35,7 +30,7 @@ def test_retrieve_and_capture_are_answered_without_a_connection(serve: Serve, as
     assert peer.talks == []
 
 
-def test_a_missing_daemon_is_not_started(socket_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_daemon_is_not_started(socket_file, monkeypatch):
     monkeypatch.setenv("FORGED_EXECUTABLE", "/does/not/exist")
     observer = Observer("/w", "s", address=socket_file, autostart=True)
 
@@ -49,13 +44,13 @@ def test_a_missing_daemon_is_not_started(socket_file: str, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("verb", "args"), [("search", ("/w", "q")), ("remember", ("/w", "c")), ("status", ())]
 )
-def test_other_verbs_work(serve: Serve, ask: Ask, verb: str, args: tuple[str, ...]) -> None:
+def test_other_verbs_work(serve, ask, verb, args):
     serve(answering(any_answer))
 
     assert ask(verb, *args).status == "ok"
 
 
-def test_it_ends_when_the_variable_says_no(serve: Serve, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_when_the_variable_says_no(serve, ask, monkeypatch):
     peer = serve(answering(any_answer))
     monkeypatch.setenv("FORGED_BYPASS", "0")
 

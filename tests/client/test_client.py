@@ -10,32 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import replace
 
-from forged_client import Client, ReplyLost, protocol
-from forged_client.protocol import (
-    Found,
-    Message,
-    Ping,
-    Pong,
-    Progress,
-    Remember,
-    Remembered,
-    Retrieve,
-    Retrieved,
-)
+from forged_client import Client, protocol
+from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Peer, Script, Talk, answering, any_answer
-
-Serve = Callable[[Script], Peer]
+from tests.support.daemon import Talk, answering, any_answer
 
 
 def ping_only(talk: Talk) -> None:
-    answering(lambda _: Pong())(talk)
-
-
-def one_answer_then_hang_up(talk: Talk) -> None:
-    talk.greet()
-    request = talk.next_request()
-    talk.reply(replace(any_answer(request), id=request.id))
+    answering(lambda _: protocol.Pong())(talk)
 
 
 CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
@@ -59,57 +41,36 @@ CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
 
 
 @pytest.mark.parametrize("verb", CALLS)
-def test_a_verb_sends_its_request_and_returns_its_reply(serve: Serve, verb: str, socket_file: str) -> None:
+def test_a_verb_sends_its_request_and_returns_its_reply(serve, client, verb):
     peer = serve(answering(any_answer))
 
-    with Client(socket_file) as client:
-        reply = CALLS[verb](client)
+    reply = CALLS[verb](client)
 
     (request,) = peer.requests[1:]
     assert (type(reply), reply.status) == (type(any_answer(request)), "ok")
     assert type(request).__struct_config__.tag == verb
 
 
-def test_a_retrieve_carries_all_it_was_given(serve: Serve, socket_file: str) -> None:
-    peer = serve(answering(lambda _: Retrieved(text="block")))
+def test_a_retrieve_carries_all_it_was_given(serve, client):
+    peer = serve(answering(lambda _: protocol.Retrieved(text="block")))
+    plain = {"session_id": "s", "turn_id": "t", "token_budget": 5, "timeout_s": 1.5, "min_generation": "e:2"}
+    said = [{"role": "user", "content": [{"type": "text", "text": "q"}]}]
 
-    with Client(socket_file) as client:
-        reply = client.retrieve(
-            "/w",
-            [{"role": "user", "content": [{"type": "text", "text": "q"}]}],
-            session_id="s",
-            turn_id="t",
-            hypotheses=["h"],
-            token_budget=5,
-            timeout_s=1.5,
-            min_generation="e:2",
-            known_digest="d",
-        )
+    reply = client.retrieve("/w", said, hypotheses=["h"], known_digest="d", **plain)
 
     assert reply.text == "block"
-    assert peer.requests_of(Retrieve) == [
-        Retrieve(
-            id=2,
-            workspace="/w",
-            session_id="s",
-            turn_id="t",
-            messages=(Message("user", "q"),),
-            hypotheses=("h",),
-            token_budget=5,
-            timeout_s=1.5,
-            min_generation="e:2",
-            known_digest="d",
-        )
-    ]
+    (request,) = peer.requests_of(protocol.Retrieve)
+    messages = (protocol.Message("user", "q"),)
+    assert request == protocol.Retrieve(
+        id=2, workspace="/w", messages=messages, hypotheses=("h",), known_digest="d", **plain
+    )
 
 
-def test_a_retrieves_own_limit_moves_the_calls_deadline(serve: Serve, socket_file: str) -> None:
-    def slow(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
+def test_a_retrieves_own_limit_moves_the_calls_deadline(serve, socket_file):
+    @heard
+    def slow(talk, request):
         threading.Event().wait(0.2)
-        talk.reply(Retrieved(id=request.id, text="late"))
-        talk.wait_for_hang_up()
+        talk.reply(protocol.Retrieved(id=request.id, text="late"))
 
     serve(slow)
 
@@ -117,86 +78,53 @@ def test_a_retrieves_own_limit_moves_the_calls_deadline(serve: Serve, socket_fil
         assert client.retrieve("/w", timeout_s=5.0).text == "late"
 
 
-def test_one_connection_serves_many_calls(serve: Serve, socket_file: str) -> None:
+def test_one_connection_serves_many_calls_none_before_the_first_and_another_after_closing(serve, socket_file):
     peer = serve(ping_only)
-
-    with Client(socket_file) as client:
-        replies = [client.ping().status for _ in range(5)]
-
-    assert (replies, len(peer.talks)) == (["ok"] * 5, 1)
-
-
-def test_nothing_is_connected_before_the_first_call(serve: Serve, socket_file: str) -> None:
-    peer = serve(ping_only)
-
-    Client(socket_file).close()
-
+    client = Client(socket_file, name="my-agent")
     assert peer.talks == []
 
+    for connections in (1, 2):
+        assert [client.ping().status for _ in range(5)] == ["ok"] * 5
+        client.close()
+        assert len(peer.talks) == connections
 
-def test_a_restarted_daemon_is_not_an_error(serve: Serve, socket_file: str) -> None:
+    hello = peer.requests[0]
+    assert (hello.client, hello.pid) == ("my-agent", os.getpid())
+
+
+def test_a_restarted_daemon_is_not_an_error(serve, client):
     serve(answering(any_answer))
-    with Client(socket_file) as client:
-        client.ping()
-        peer = serve(answering(any_answer))
+    client.ping()
+    peer = serve(answering(any_answer))
 
-        assert client.ping().status == "ok"
-        assert client.remember("/w", "text").status == "ok"
-
-    assert len(peer.requests_of(Remember)) == 1
+    assert client.ping().status == "ok"
+    assert client.remember("/w", "text").status == "ok"
+    assert len(peer.requests_of(protocol.Remember)) == 1
 
 
-def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve: Serve, socket_file: str) -> None:
+def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, client):
+    def one_answer_then_hang_up(talk: Talk) -> None:
+        talk.greet()
+        request = talk.next_request()
+        talk.reply(replace(any_answer(request), id=request.id))
+
     peer = serve(one_answer_then_hang_up)
 
-    with Client(socket_file) as client:
-        for _ in range(3):
-            assert client.remember("/w", "text").status == "ok"
-            peer._threads[-1].join(PATIENCE_S)
+    for _ in range(3):
+        assert client.remember("/w", "text").status == "ok"
+        peer._threads[-1].join(PATIENCE_S)
 
-    assert len(peer.requests_of(Remember)) == 3
-
-
-def test_a_lost_reply_is_asked_for_once_more(serve: Serve, socket_file: str) -> None:
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
-        if talk.number:
-            talk.reply(Found(id=request.id, generation="second"))
-
-    peer = serve(script)
-
-    with Client(socket_file) as client:
-        assert client.search("/w", "q").generation == "second"
-    assert len(peer.talks) == 2
+    assert len(peer.requests_of(protocol.Remember)) == 3
 
 
-def test_a_write_whose_reply_was_lost_is_not_sent_again(serve: Serve, socket_file: str) -> None:
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.next_request()
-
-    peer = serve(script)
-
-    with Client(socket_file) as client:
-        reply = client.remember("/w", "text")
-        with pytest.raises(ReplyLost):
-            Client(socket_file, strict=True).forget("/w", "a")
-
-    assert (type(reply), reply.status) == (Remembered, "error")
-    assert [type(request).__name__ for request in peer.requests] == ["Hello", "Remember", "Hello", "Forget"]
-
-
-def test_a_late_reply_is_not_the_next_calls(serve: Serve, socket_file: str) -> None:
+def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
     release = threading.Event()
 
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
+    @heard
+    def script(talk, request):
         if talk.number == 0:
             release.wait(PATIENCE_S)
-        talk.reply(Found(id=request.id, generation=f"connection {talk.number}"))
-        talk.wait_for_hang_up()
+        talk.reply(protocol.Found(id=request.id, generation=f"connection {talk.number}"))
 
     serve(script)
 
@@ -206,26 +134,24 @@ def test_a_late_reply_is_not_the_next_calls(serve: Serve, socket_file: str) -> N
         assert client.search("/w", "q").generation == "connection 1"
 
 
-def test_threads_share_a_client(serve: Serve, socket_file: str) -> None:
-    serve(answering(lambda request: Found(generation=request.query)))
+def test_threads_share_a_client(serve, client):
+    serve(answering(lambda request: protocol.Found(generation=request.query)))
+    queries = [str(number) for number in range(100)]
 
-    with Client(socket_file) as client, ThreadPoolExecutor(8) as pool:
-        queries = [str(number) for number in range(100)]
+    with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda query: client.search("/w", query).generation, queries))
 
     assert found == queries
 
 
-def test_waiting_for_another_thread_counts_against_the_deadline(serve: Serve, socket_file: str) -> None:
+def test_waiting_for_another_thread_counts_against_the_deadline(serve, socket_file):
     asked, release = threading.Event(), threading.Event()
 
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
+    @heard
+    def script(talk, request):
         asked.set()
         release.wait(PATIENCE_S)
-        talk.reply(Retrieved(id=request.id))
-        talk.wait_for_hang_up()
+        talk.reply(protocol.Retrieved(id=request.id))
 
     serve(script)
     with Client(socket_file, timeout_s=0.3) as client, ThreadPoolExecutor(1) as pool:
@@ -237,14 +163,13 @@ def test_waiting_for_another_thread_counts_against_the_deadline(serve: Serve, so
         assert slow.result(PATIENCE_S).status == "ok"
 
 
-def test_a_forked_child_has_its_own_connection(serve: Serve, socket_file: str) -> None:
+def test_a_forked_child_has_its_own_connection(serve, client):
     peer = serve(ping_only)
 
-    with Client(socket_file) as client:
-        client.ping()
-        child = _forked(lambda: client.ping().status == "ok")
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert client.ping().status == "ok"
+    client.ping()
+    child = _forked(lambda: client.ping().status == "ok")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert client.ping().status == "ok"
 
     assert len(peer.talks) == 2
 
@@ -261,78 +186,43 @@ def _forked(work: Callable[[], bool]) -> int:
     return child
 
 
-def test_a_closed_client_connects_again(serve: Serve, socket_file: str) -> None:
-    peer = serve(ping_only)
-    client = Client(socket_file)
+def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve, client):
+    (absent,) = client.events("/w")
 
-    client.ping()
-    client.close()
-    assert client.ping().status == "ok"
-    client.close()
-
-    assert len(peer.talks) == 2
-
-
-def test_the_daemon_learns_who_asks(serve: Serve, socket_file: str) -> None:
-    peer = serve(ping_only)
-
-    with Client(socket_file, name="my-agent") as client:
-        client.ping()
-
-    hello = peer.requests[0]
-    assert (hello.client, hello.pid) == ("my-agent", os.getpid())
-
-
-def stream_of(count: int) -> Script:
     def script(talk: Talk) -> None:
         talk.greet()
         request = talk.next_request()
-        for done in range(count):
-            talk.reply(Progress(id=request.id, event="embedding", done=done))
+        for done in range(3):
+            talk.reply(protocol.Progress(id=request.id, event="embedding", done=done))
 
-    return script
+    serve(script)
+    *events, last = client.events("/w")
 
-
-def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve: Serve, socket_file: str) -> None:
-    serve(stream_of(3))
-
-    events = list(Client(socket_file).events("/w"))
-
-    assert [event.done for event in events[:-1]] == [0, 1, 2]
-    assert "closed the connection" in events[-1].reason
+    assert absent.status == "unavailable"
+    assert [event.done for event in events] == [0, 1, 2]
+    assert "closed the connection" in last.reason
 
 
-def test_listening_to_events_can_be_ended_early(serve: Serve, socket_file: str) -> None:
+def test_listening_to_events_ends_early_or_when_its_time_is_up(serve, client):
     serve(answering(any_answer))
-    with Client(socket_file) as client:
-        events = client.events("/w")
-        assert next(events).status == "ok"
-        assert client.ping().status == "ok"
-        events.close()
+    events = client.events("/w")
+    assert next(events).status == "ok"
+    assert client.ping().status == "ok"
+    events.close()
 
-
-def test_events_of_an_absent_daemon_are_one_value(socket_file: str) -> None:
-    (event,) = Client(socket_file).events("/w")
-
-    assert event.status == "unavailable"
-
-
-def test_events_end_when_their_time_is_up(serve: Serve, socket_file: str) -> None:
-    serve(answering(any_answer))
-
-    *_, last = Client(socket_file).events("/w", timeout_s=0.1)
+    *_, last = client.events("/w", timeout_s=0.1)
 
     assert last.status == "timeout"
 
 
-def test_an_interrupted_call_leaves_no_reply_behind(serve: Serve, socket_file: str) -> None:
+def test_an_interrupted_call_leaves_no_reply_behind(serve, socket_file):
     def script(talk: Talk) -> None:
         talk.greet()
         request = talk.next_request()
         if talk.number == 0:
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             talk.wait_for_hang_up()
-        talk.reply(Pong(id=request.id))
+        talk.reply(protocol.Pong(id=request.id))
 
     peer = serve(script)
 
@@ -341,4 +231,4 @@ def test_an_interrupted_call_leaves_no_reply_behind(serve: Serve, socket_file: s
             client.ping()
 
         assert client.ping().status == "ok"
-    assert len(peer.requests_of(Ping)) == 2
+    assert len(peer.requests_of(protocol.Ping)) == 2

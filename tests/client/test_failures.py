@@ -7,28 +7,15 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from forged_client import protocol
-from forged_client.errors import (
-    DaemonAbsent,
-    DaemonUnavailable,
-    DeadlineExceeded,
-    FrameTooLarge,
-    MalformedFrame,
-    ProtocolMismatch,
-    ReplyLost,
-    RequestFailed,
-)
+from forged_client import errors, protocol
 from forged_client.framing import encode
-from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Pong, Welcome
-from tests.support.daemon import Peer, Script, Talk, answering, full_backlog, stopped_server
-
-Ask = Callable[..., protocol.Reply]
-Serve = Callable[[Script], Peer]
+from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Pong, Remembered, Welcome
+from tests.client.conftest import heard
+from tests.support.daemon import Talk, answering, full_backlog, stopped_server
 
 # Of calls that nobody answers, and of those that are answered.
 SHORT_S, LONG_S = 0.1, 10.0
@@ -39,23 +26,20 @@ def silent(talk: Talk) -> None:
     talk.wait_for_hang_up()
 
 
-def mute(talk: Talk) -> None:
-    talk.wait_for_hang_up()
+NEVER = threading.Event()
 
 
 def dripping(talk: Talk) -> None:
     talk.greet()
     talk.sock.sendall(MAX_REPLY_BYTES.to_bytes(4, "big"))
-    never = threading.Event()
-    while not never.wait(0.02):
+    while not NEVER.wait(0.02):
         talk.sock.sendall(b"\x00")
 
 
 def babbling(talk: Talk) -> None:
     """Replies without end, none of them to this request."""
     talk.greet()
-    never = threading.Event()
-    while not never.wait(0.01):
+    while not NEVER.wait(0.01):
         talk.reply(Pong(id=999))
 
 
@@ -88,43 +72,34 @@ def hangs_up(talk: Talk) -> None:
     talk.next_request()
 
 
-def of_another_verb(talk: Talk) -> None:
-    answering(lambda _: Pong())(talk)
-
-
 def newer_version(talk: Talk) -> None:
     talk.greet(protocol=protocol.PROTOCOL_VERSION + 1)
     talk.wait_for_hang_up()
 
 
-def refused(talk: Talk) -> None:
-    answering(lambda _: Failed(code="invalid", message="no such workspace"))(talk)
-
-
-def full(talk: Talk) -> None:
-    talk.reply(Failed(code="busy", message="64 connections"))
+INVALID = Failed(code="invalid", message="no such workspace")
+FULL = Failed(code="busy", message="64 connections")
+LATE = ("timeout", "no answer within 0.1 s", errors.DeadlineExceeded)
 
 
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        (silent, ("timeout", "no answer within 0.1 s", DeadlineExceeded)),
-        (mute, ("timeout", "no answer within 0.1 s", DeadlineExceeded)),
-        (dripping, ("timeout", "no answer within 0.1 s", DeadlineExceeded)),
-        (babbling, ("timeout", "no answer within 0.1 s", DeadlineExceeded)),
-        (garbage, ("error", "MessagePack", MalformedFrame)),
-        (not_our_protocol, ("error", "above the limit", FrameTooLarge)),
-        (short_frame, ("error", "closed the connection", ReplyLost)),
-        (hangs_up, ("error", "closed the connection", ReplyLost)),
-        (of_another_verb, ("error", "expected Found", MalformedFrame)),
-        (newer_version, ("error", "version 2", ProtocolMismatch)),
-        (refused, ("error", "invalid: no such workspace", RequestFailed)),
-        (full, ("error", "busy: 64 connections", RequestFailed)),
+        (silent, LATE),
+        (Talk.wait_for_hang_up, LATE),
+        (dripping, LATE),
+        (babbling, LATE),
+        (garbage, ("error", "MessagePack", errors.MalformedFrame)),
+        (not_our_protocol, ("error", "above the limit", errors.FrameTooLarge)),
+        (short_frame, ("error", "closed the connection", errors.ReplyLost)),
+        (hangs_up, ("error", "closed the connection", errors.ReplyLost)),
+        (answering(lambda _: Pong()), ("error", "expected Found", errors.MalformedFrame)),
+        (newer_version, ("error", "version 2", errors.ProtocolMismatch)),
+        (answering(lambda _: INVALID), ("error", "invalid: no such workspace", errors.RequestFailed)),
+        (lambda talk: talk.reply(FULL), ("error", "busy: 64 connections", errors.RequestFailed)),
     ],
 )
-def test_a_bad_peer_costs_a_status_and_nothing_more(
-    serve: Serve, ask: Ask, script: Script, expected: tuple[str, str, type[Exception]]
-) -> None:
+def test_a_bad_peer_costs_a_status_and_nothing_more(serve, ask, script, expected):
     serve(script)
     status, reason, error = expected
     timeout_s = SHORT_S if status == "timeout" else LONG_S
@@ -137,53 +112,66 @@ def test_a_bad_peer_costs_a_status_and_nothing_more(
         ask("search", "/w", "q", timeout_s=timeout_s, strict=True)
 
 
-def test_a_peer_that_never_reads_does_not_hold_a_large_request(serve: Serve, ask: Ask) -> None:
+def test_a_peer_that_never_reads_does_not_hold_a_large_request(serve, ask):
     serve(deaf)
 
-    reply = ask("search", "/w", "x" * 900_000, timeout_s=SHORT_S)
-
-    assert reply.status == "timeout"
+    assert ask("search", "/w", "x" * 900_000, timeout_s=SHORT_S).status == "timeout"
 
 
-def test_no_socket_is_unavailable_at_once(socket_file: str, ask: Ask) -> None:
+def test_a_lost_reply_is_asked_for_once_more(serve, ask):
+    def script(talk: Talk) -> None:
+        hangs_up(talk) if talk.number == 0 else answering(lambda _: Found(generation="second"))(talk)
+
+    peer = serve(script)
+
+    assert ask("search", "/w", "q").generation == "second"
+    assert len(peer.talks) == 2
+
+
+def test_a_write_whose_reply_was_lost_is_not_sent_again(serve, ask):
+    peer = serve(hangs_up)
+
+    reply = ask("remember", "/w", "text")
+    with pytest.raises(errors.ReplyLost):
+        ask("forget", "/w", "a", strict=True)
+
+    assert (type(reply), reply.status) == (Remembered, "error")
+    assert [type(request).__name__ for request in peer.requests] == ["Hello", "Remember", "Hello", "Forget"]
+
+
+def test_no_socket_is_unavailable_at_once(socket_file, ask):
     reply = ask("search", "/w", "q")
 
     assert (type(reply), reply.status) == (Found, "unavailable")
     assert socket_file in reply.reason
-    with pytest.raises(DaemonAbsent):
+    with pytest.raises(errors.DaemonAbsent):
         ask("search", "/w", "q", strict=True)
 
 
-def test_a_stale_socket_file_is_unavailable(socket_file: str, ask: Ask) -> None:
+def test_a_stale_socket_file_and_one_that_is_no_socket_are_unavailable(socket_file, ask):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as crashed:
         crashed.bind(socket_file)
-
     assert ask("search", "/w", "q").status == "unavailable"
 
-
-def test_a_file_that_is_no_socket_is_unavailable(socket_file: str, ask: Ask) -> None:
+    Path(socket_file).unlink()
     Path(socket_file).write_text("")
-
     assert ask("search", "/w", "q").status == "unavailable"
 
 
-def test_a_stopped_daemon_is_a_timeout(socket_file: str, ask: Ask) -> None:
+def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_deadline(socket_file, ask):
     with stopped_server(socket_file, backlog=5):
         assert ask("search", "/w", "q", timeout_s=SHORT_S).status == "timeout"
 
-
-def test_a_full_backlog_is_unavailable_by_the_deadline(socket_file: str, ask: Ask) -> None:
+    Path(socket_file).unlink(missing_ok=True)
     with stopped_server(socket_file, backlog=1), full_backlog(socket_file):
         reply = ask("search", "/w", "q", timeout_s=SHORT_S)
 
         assert (reply.status, "connecting" in reply.reason) == ("unavailable", True)
-        with pytest.raises(DaemonUnavailable):
+        with pytest.raises(errors.DaemonUnavailable):
             ask("search", "/w", "q", timeout_s=SHORT_S, strict=True)
 
 
-def test_an_address_that_cannot_be_is_unavailable(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch, socket_file: str
-) -> None:
+def test_an_address_that_cannot_be_is_unavailable(ask, monkeypatch, socket_file):
     from forged_client import Client
 
     monkeypatch.setenv("FORGED_SOCKET", "/" + "x" * 200)
@@ -192,55 +180,36 @@ def test_an_address_that_cannot_be_is_unavailable(
     assert Client("relative").ping().status == "unavailable"
 
 
-@pytest.mark.parametrize("timeout_s", [0, -1, float("nan")])
-def test_no_time_is_a_timeout_and_not_an_error(serve: Serve, ask: Ask, timeout_s: float) -> None:
-    serve(answering(lambda _: Found()))
-
-    assert ask("search", "/w", "q", timeout_s=timeout_s).status in {"timeout", "unavailable"}
-
-
-def test_arguments_that_cannot_be_sent_are_a_status(serve: Serve, ask: Ask) -> None:
-    serve(answering(lambda _: Found()))
-
-    assert ask("search", "/w", object()).status == "error"
-    assert ask("search", "/w", "\ud800").status == "error"
-
-
-def test_a_path_object_is_a_workspace(serve: Serve, ask: Ask) -> None:
+def test_no_time_arguments_that_cannot_be_sent_and_a_path_object_are_no_exceptions(serve, ask):
     peer = serve(answering(lambda _: Found()))
 
-    ask("search", Path("/w"), "q")
+    for timeout_s in (0, -1, float("nan")):
+        assert ask("search", "/w", "q", timeout_s=timeout_s).status in {"timeout", "unavailable"}
+    for query in (object(), "\ud800"):
+        assert ask("search", "/w", query).status == "error"
+    assert ask("search", Path("/path"), "q").status == "ok"
+    assert peer.requests_of(protocol.Search)[-1].workspace == "/path"
 
-    assert peer.requests_of(protocol.Search)[0].workspace == "/w"
 
-
-def test_fields_of_a_newer_daemon_are_ignored(serve: Serve, ask: Ask) -> None:
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.next_request()
-        body = b"\x84\xa4type\xa5found\xa2id\x02\xa5newer\x81\xa1a\x01\xaageneration\xa3e:1"
-        talk.sock.sendall(len(body).to_bytes(4, "big") + body)
-        talk.wait_for_hang_up()
-
-    serve(script)
+def test_fields_of_a_newer_daemon_are_ignored(serve, ask):
+    body = b"\x84\xa4type\xa5found\xa2id\x02\xa5newer\x81\xa1a\x01\xaageneration\xa3e:1"
+    serve(heard(lambda talk, _: talk.sock.sendall(len(body).to_bytes(4, "big") + body)))
 
     assert ask("search", "/w", "q").generation == "e:1"
 
 
-def test_a_reply_to_another_request_is_passed_over(serve: Serve, ask: Ask) -> None:
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
+def test_a_reply_to_another_request_is_passed_over(serve, ask):
+    @heard
+    def script(talk, request):
         talk.reply(Found(id=request.id + 7, generation="wrong"))
         talk.reply(Found(id=request.id, generation="right"))
-        talk.wait_for_hang_up()
 
     serve(script)
 
     assert ask("search", "/w", "q").generation == "right"
 
 
-def test_a_welcome_that_comes_last_does_no_harm(serve: Serve, ask: Ask) -> None:
+def test_a_welcome_that_comes_last_does_no_harm(serve, ask):
     def script(talk: Talk) -> None:
         hello, request = talk.next_request(), talk.next_request()
         talk.reply(Found(id=request.id, generation="right"))
@@ -264,7 +233,7 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="needs root to be two users")
-def test_another_users_listener_is_told_nothing(folder: Path, ask: Ask, socket_file: str) -> None:
+def test_another_users_listener_is_told_nothing(folder, ask, socket_file):
     import subprocess
 
     folder.chmod(0o777)

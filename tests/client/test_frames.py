@@ -21,14 +21,14 @@ def decoded(file: Path) -> Request | Reply:
 
 
 @pytest.mark.parametrize("file", FRAMES, ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_a_frame_of_every_released_version_is_readable(file: Path) -> None:
+def test_a_frame_of_every_released_version_is_readable(file):
     assert name_of(decoded(file)) == file.stem.partition("+")[0]
 
 
 @pytest.mark.parametrize("name", examples())
-def test_a_frame_of_this_version_means_what_it_meant(name: str) -> None:
+def test_a_frame_of_this_version_means_what_it_meant(name):
     assert decoded(FOLDER / __version__ / f"{name}.hex") == examples()[name]
 
 
-def test_every_message_type_has_a_frame() -> None:
+def test_every_message_type_has_a_frame():
     assert {type(example) for example in EXAMPLES} == message_types()

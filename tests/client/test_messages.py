@@ -45,14 +45,14 @@ class SdkPart:
         Sdk("user", [SdkPart("text", "hello"), SdkPart("thinking", "hm")]),
     ],
 )
-def test_every_common_form_of_a_message_is_read(given: object) -> None:
+def test_every_common_form_of_a_message_is_read(given):
     assert read(given) == (Message("user", "hello"),)
 
 
 @pytest.mark.parametrize(
     "given", [None, 7, "text", {}, {"role": None}, {"role": "user"}, {"content": "x"}, object()]
 )
-def test_an_unreadable_message_keeps_its_place_and_nothing_else(given: object) -> None:
+def test_an_unreadable_message_keeps_its_place_and_nothing_else(given):
     first, second = read(given, {"role": "user", "content": "after"})
 
     assert first.content is None
@@ -71,15 +71,15 @@ class Explodes:
     "messages",
     [None, 7, "text", b"x", {"role": "user", "content": "x"}, pytest.param(Explodes(), id="explodes")],
 )
-def test_what_is_no_list_of_messages_is_none(messages: object) -> None:
+def test_what_is_no_list_of_messages_is_none(messages):
     assert window(messages, 0, 100) == ()  # type: ignore[arg-type]
 
 
-def test_a_message_that_raises_when_it_is_read_is_blank() -> None:
-    assert read(Explodes()) == (Message("", None),)
+def test_half_a_surrogate_is_replaced_and_a_message_that_raises_when_it_is_read_is_blank():
+    assert read(Message("user", "a\ud800b"), Explodes()) == (Message("user", "a?b"), Message("", None))
 
 
-def test_tool_and_system_content_stays_behind_and_positions_stay() -> None:
+def test_tool_and_system_content_stays_behind_and_positions_stay():
     messages = read(
         {"role": "system", "content": "rules"},
         {"role": "user", "content": "q"},
@@ -91,54 +91,42 @@ def test_tool_and_system_content_stays_behind_and_positions_stay() -> None:
         },
     )
 
-    assert [(m.role, m.content) for m in messages] == [
-        ("system", None),
-        ("user", "q"),
-        ("assistant", None),
-        ("tool", None),
-        ("user", "t"),
-    ]
+    assert [message.role for message in messages] == ["system", "user", "assistant", "tool", "user"]
+    assert [message.content for message in messages] == [None, "q", None, None, "t"]
 
 
-def test_messages_before_the_last_summary_are_blank() -> None:
-    old, new = read(Message("user", "old"), Message("user", "new"), last_summary_index=1)
+@pytest.mark.parametrize(
+    ("index", "left"), [(1, [None, "b"]), *((odd, ["a", "b"]) for odd in (-1, 3, 10**30, None, "x"))]
+)
+def test_messages_before_the_last_summary_are_blank_unless_it_is_outside_the_list(index, left):
+    messages = window([Message("user", "a"), Message("user", "b")], index, 100)
 
-    assert (old.content, new.content) == (None, "new")
-
-
-@pytest.mark.parametrize("index", [-1, 3, 10**30, None, "x"])
-def test_an_index_outside_the_list_blanks_nothing(index: object) -> None:
-    messages = window([Message("user", "a"), Message("user", "b")], index, 100)  # type: ignore[arg-type]
-
-    assert [m.content for m in messages] == ["a", "b"]
+    assert [m.content for m in messages] == left
 
 
-def test_above_the_limit_the_newest_whole_messages_are_kept() -> None:
+def test_above_the_limit_the_newest_whole_messages_are_kept_and_a_single_one_is_cut():
     messages = read(*(Message("user", letter * 40) for letter in "abc"), limit=100)
-
-    assert [m.content for m in messages] == [None, "b" * 40, "c" * 40]
-
-
-def test_a_single_message_above_the_limit_is_cut() -> None:
     (message,) = read(Message("user", "é" * 100), limit=51)
 
+    assert [m.content for m in messages] == [None, "b" * 40, "c" * 40]
     assert message.content == "é" * 25
 
 
-def test_private_spans_are_cut_also_over_parts() -> None:
+def test_private_spans_are_cut_also_over_parts():
     (message,) = read({"role": "user", "content": ["a<private>b", "c</private>d"]})
 
     assert message.content == (Part(text="a"), Part(text="d"))
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=()), max_size=50), max_size=20))
-def test_any_text_can_be_encoded(texts: list[str]) -> None:
-    messages = read(*({"role": "user", "content": text} for text in texts))
+def test_any_text_can_be_encoded_and_named(texts):
+    said = [{"role": "user", "content": text} for text in texts]
 
-    assert encode(Retrieve(workspace="/w", messages=messages))
+    assert encode(Retrieve(workspace="/w", messages=read(*said)))
+    assert named(*said).isascii()
 
 
-def test_a_full_window_fits_into_a_request() -> None:
+def test_a_full_window_fits_into_a_request():
     messages = window([Message("user", "你" * 4000)] * 1000, 0, RETRIEVE_BYTES)
 
     assert len(encode(Retrieve(workspace="/w", messages=messages))) < MAX_REQUEST_BYTES
@@ -149,7 +137,7 @@ STRUCTURED = {name: form for name, form in FORMS.items() if "xml" not in name} |
 
 
 @pytest.mark.parametrize("form", STRUCTURED.values(), ids=STRUCTURED)
-def test_of_every_form_only_what_was_said_is_sent(form: list[object]) -> None:
+def test_of_every_form_only_what_was_said_is_sent(form):
     sent = encode(Retrieve(workspace="/w", messages=read(*form)))
 
     assert HIDDEN.encode() not in sent
@@ -163,13 +151,13 @@ def named(*messages: object, last_summary_index: int = 0) -> str:
     return window_id_of(messages, last_summary_index)
 
 
-def test_a_window_keeps_its_name_while_turns_are_added() -> None:
+def test_a_window_keeps_its_name_while_turns_are_added():
     first, later = Message("user", "first"), Message("assistant", "later")
 
     assert named(first) == named(first, later) == named(first, *[later] * 99)
 
 
-def test_a_window_keeps_its_name_when_its_beginning_no_longer_fits() -> None:
+def test_a_window_keeps_its_name_when_its_beginning_no_longer_fits():
     """The name is that of the window as it was given, not of what is sent."""
     messages = [Message("user", letter * 400_000) for letter in "abcdef"]
 
@@ -179,22 +167,19 @@ def test_a_window_keeps_its_name_when_its_beginning_no_longer_fits() -> None:
     assert sent.window_id == named(messages[0])
 
 
-def test_a_callers_own_name_is_sent() -> None:
-    assert capture_request("/w", "s", [Message("user", "a")], window_id="w-7").window_id == "w-7"
-
-
-def test_messages_that_can_be_read_only_once_are_sent_and_named() -> None:
+def test_messages_that_can_be_read_only_once_are_sent_and_named_or_have_the_callers_own_name():
     sent = capture_request("/w", "s", iter([Message("user", "a")]))
 
     assert (sent.messages, sent.window_id) == ((Message("user", "a"),), named(Message("user", "a")))
+    assert capture_request("/w", "s", [Message("user", "a")], window_id="w-7").window_id == "w-7"
 
 
-@pytest.mark.parametrize("form", [{"role": "user", "content": "q"}, Message("user", "q"), Sdk("user", ["q"])])
-def test_the_form_of_a_message_changes_no_name(form: object) -> None:
-    assert named(form) == named(Message("user", (Part(text="q"),)))
+def test_the_form_of_a_message_changes_no_name():
+    for form in ({"role": "user", "content": "q"}, Message("user", "q"), Sdk("user", ["q"])):
+        assert named(form) == named(Message("user", (Part(text="q"),)))
 
 
-def test_windows_of_another_beginning_have_another_name() -> None:
+def test_windows_of_another_beginning_have_another_name():
     a, b = Message("user", "a"), Message("user", "b")
 
     names = {
@@ -209,7 +194,7 @@ def test_windows_of_another_beginning_have_another_name() -> None:
     assert len(names) == 6
 
 
-def test_a_system_prompt_and_tool_output_do_not_name_a_window() -> None:
+def test_a_system_prompt_and_tool_output_do_not_name_a_window():
     """Agents put the injection into the system prompt: it differs from turn to turn."""
     q = Message("user", "q")
 
@@ -217,23 +202,12 @@ def test_a_system_prompt_and_tool_output_do_not_name_a_window() -> None:
     assert named({"role": "assistant", "tool_calls": []}, q) == named({"role": "tool", "content": "x"}, q)
 
 
-def test_an_index_outside_the_list_names_the_whole() -> None:
-    assert named(Message("user", "a"), last_summary_index=7) == named(Message("user", "a"))
-
-
-@pytest.mark.parametrize("messages", [(), (None,), (Explodes(),), ({"role": "user"},)])
-def test_a_window_without_text_has_a_name(messages: tuple[object, ...]) -> None:
-    assert named(*messages) == named()
-
-
-def test_a_name_is_the_same_in_every_process() -> None:
+def test_a_name_is_the_same_in_every_process_and_tells_nothing_private():
     assert named(Message("user", "hello")) == "0-8891c49a155003de"
-
-
-def test_a_name_tells_nothing_private() -> None:
     assert named(Message("user", "a<private>b</private>")) == named(Message("user", "a<private>c</private>"))
 
 
-@given(st.text(st.characters(exclude_categories=()), max_size=50))
-def test_any_text_has_a_name(text: str) -> None:
-    assert named({"role": "user", "content": text}).isascii()
+def test_a_window_without_text_or_with_an_index_outside_has_a_name():
+    assert named(Message("user", "a"), last_summary_index=7) == named(Message("user", "a"))
+    for messages in ((None,), (Explodes(),), ({"role": "user"},)):
+        assert named(*messages) == named()

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import forged_client
+from forged_client import errors
 
 PACKAGE = Path(forged_client.__file__).parent
 HEAVY = {"numpy", "httpx", "asyncio", "click", "platformdirs", "socket", "threading", "subprocess", "logging"}
@@ -25,34 +26,27 @@ def modules_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_importing_the_package_imports_nothing() -> None:
+def test_importing_the_package_imports_nothing():
     added = modules_after("import forged_client") - modules_after("pass")
 
     assert added == {"forged_client"}
 
 
-def test_the_clients_import_only_msgspec_and_the_standard_library() -> None:
+def test_the_clients_import_only_msgspec_and_the_standard_library():
     for name in ("Client", "AsyncClient", "Observer"):
         top = {module.partition(".")[0] for module in modules_after(f"from forged_client import {name}")}
-        assert top - set(sys.stdlib_module_names) <= {
-            "forged_client",
-            "msgspec",
-            "typing_extensions",
-            "__main__",
-        }
+        others = {"forged_client", "msgspec", "typing_extensions", "__main__"}
+        assert top - set(sys.stdlib_module_names) <= others
 
 
-def test_the_blocking_client_imports_nothing_heavy() -> None:
+def test_the_blocking_client_imports_nothing_heavy_and_finding_and_dialling_no_msgspec():
+    dialled = modules_after("import forged_client.address, forged_client.dial")
+
     assert not HEAVY & modules_after("from forged_client import Client")
+    assert not (HEAVY | {"msgspec", "typing", "collections"}) & dialled
 
 
-def test_finding_and_dialling_the_daemon_needs_no_msgspec() -> None:
-    loaded = modules_after("import forged_client.address, forged_client.dial")
-
-    assert not (HEAVY | {"msgspec", "typing", "collections"}) & loaded
-
-
-def test_all_names_exist_and_are_typed() -> None:
+def test_all_names_exist_and_are_typed():
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     typed = {
         alias.name
@@ -65,20 +59,15 @@ def test_all_names_exist_and_are_typed() -> None:
     assert all(getattr(forged_client, name) is not None for name in forged_client.__all__)
 
 
-def test_every_exception_is_exported() -> None:
-    from forged_client import errors
+def test_every_exception_is_exported_and_an_unknown_name_is_an_attribute_error():
+    exceptions = {name for name, value in vars(errors).items() if isinstance(value, type)}
 
-    assert {name for name, value in vars(errors).items() if isinstance(value, type)} <= set(
-        forged_client.__all__
-    )
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert exceptions <= set(forged_client.__all__)
     with pytest.raises(AttributeError, match="nonsense"):
         forged_client.nonsense  # noqa: B018
 
 
-def test_only_address_reads_the_environment_and_nothing_the_current_directory() -> None:
+def test_only_address_reads_the_environment_and_nothing_the_current_directory():
     for file in PACKAGE.glob("*.py"):
         names = {
             node.attr for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)
@@ -87,14 +76,7 @@ def test_only_address_reads_the_environment_and_nothing_the_current_directory() 
         assert "environ" not in names or file.name == "address.py"
 
 
-def test_the_package_imports_nothing_of_forged() -> None:
-    for file in PACKAGE.glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                assert (node.module or "").split(".")[0] != "forged", file.name
-
-
-def test_the_readmes_example_runs_without_a_daemon(folder: Path) -> None:
+def test_the_readmes_example_runs_without_a_daemon(folder):
     text = (PACKAGE.parent / "README.md").read_text()
     examples = [block.partition("```")[0] for block in text.split("```python\n")[1:]]
     path = os.pathsep.join([str(PACKAGE.parent), str(Path(msgspec.__file__).parents[1])])

@@ -22,11 +22,11 @@ from forged_client.messages import without_private
         ("the private part of <privates>", "the private part of <privates>"),
     ],
 )
-def test_private_spans_are_cut(text: str, left: str) -> None:
+def test_private_spans_are_cut(text, left):
     assert without_private(text)[0] == left
 
 
-def test_an_open_span_goes_on_in_the_next_part() -> None:
+def test_an_open_span_goes_on_in_the_next_part():
     first, depth = without_private("a <private>b")
     second, depth = without_private("c</private> d", depth)
 
@@ -34,7 +34,7 @@ def test_an_open_span_goes_on_in_the_next_part() -> None:
 
 
 @given(st.lists(st.sampled_from(["<private>", "</private>", r"<\/private>", "x", "secret"])))
-def test_nothing_inside_an_open_span_is_left(pieces: list[str]) -> None:
+def test_nothing_inside_an_open_span_is_left(pieces):
     depth, public = 0, ""
     for piece in pieces:
         if piece == "<private>":

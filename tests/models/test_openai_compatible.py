@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import resource
 import struct
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from email.utils import formatdate
-from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -18,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import ConfigError, ProviderError
-from forged.models import ChatModel, Completion, Embedder, Prompt, Vectors
+from forged.models import Completion, Prompt, Vectors
 from forged.models.endpoint import Endpoint
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from forged.models.replies import order, read_completion
 from forged.text.tokens import estimate
+from tests.models.calls import KEY, SCHEMA, chat, chatter, embed, embedder, refused, sizes, using
 from tests.models.odd_answers import (
-    at_most,
     base64_vectors,
     changed,
     gzip_bomb,
@@ -47,8 +46,6 @@ from tests.support.provider import (
     poisoned,
 )
 
-T = TypeVar("T")
-KEY = "sk-verysecret-0123456789"
 SECRET_TEXT = "my bank pin is 4711"
 VECTORS = {"a": (1, 0, 0), "b": (0, 2, 0), "c": (0, 0, 3)}
 UNIT = np.eye(3, dtype=np.float32)
@@ -60,172 +57,99 @@ def provider() -> Iterator[ScriptedProvider]:
         yield provider
 
 
-async def _used(model: T, use: Callable[[T], Coroutine[None, None, object]]) -> object:
-    try:
-        return await use(model)
-    finally:
-        await model.aclose()
-
-
-def run_embedder(
-    provider: ScriptedProvider,
-    use: Callable[[OpenAICompatibleEmbedder], Coroutine[None, None, object]],
-    **settings: object,
-) -> object:
-    settings = {"key": KEY, "backoff_s": 0.01, **settings}
-    return asyncio.run(_used(OpenAICompatibleEmbedder(provider.base_url, "m", **settings), use))
-
-
-def embed(
-    provider: ScriptedProvider, texts: list[str], *, within: float = 30.0, **settings: object
-) -> Vectors:
-    return run_embedder(
-        provider, lambda model: model.embed(texts, deadline=time.monotonic() + within), **settings
-    )
-
-
-def chat(
-    provider: ScriptedProvider, *, within: float = 10.0, schema: dict | None = None, **settings: object
-) -> Completion:
-    model = OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01, **settings)
-    return asyncio.run(
-        _used(
-            model,
-            lambda m: m.complete(Prompt("sys", "user", schema), deadline=time.monotonic() + within),
-        )
-    )
-
-
 # --- requests ---
 
 
-def test_a_request_holds_model_and_input_and_nothing_else(provider: ScriptedProvider) -> None:
+def test_a_request_holds_model_and_input_and_nothing_else(provider):
     embed(provider, ["a", "b"])
-
-    (request,) = provider.wait_for(1)
-    assert request.path == EMBEDDINGS
-    assert request.json == {"model": "m", "input": ["a", "b"]}
-    assert request.headers["authorization"] == f"Bearer {KEY}"
-    assert request.headers["content-type"] == "application/json"
-    assert request.headers["accept-encoding"] == "identity"
-
-
-def test_without_a_key_no_authorization_is_sent(provider: ScriptedProvider) -> None:
     embed(provider, ["a"], key="")
+    using(OpenAICompatibleEmbedder(f"{provider.base_url}//", "m"), lambda model: model.embed(["a"]))
 
-    assert "authorization" not in provider.wait_for(1)[0].headers
-
-
-def test_slashes_at_the_end_of_the_base_url_do_not_double(provider: ScriptedProvider) -> None:
-    async def use() -> Vectors:
-        return await _used(OpenAICompatibleEmbedder(f"{provider.base_url}//", "m"), lambda m: m.embed(["a"]))
-
-    asyncio.run(use())
-
-    assert provider.wait_for(1)[0].path == EMBEDDINGS
+    first, without_key, slashes = provider.wait_for(3)
+    assert first.path == slashes.path == EMBEDDINGS
+    assert first.json == {"model": "m", "input": ["a", "b"]}
+    assert first.headers["authorization"] == f"Bearer {KEY}"
+    assert first.headers["content-type"] == "application/json"
+    assert first.headers["accept-encoding"] == "identity"
+    assert "authorization" not in without_key.headers
 
 
-def test_a_query_of_the_base_url_is_kept_and_v1_is_never_guessed() -> None:
+def test_a_query_of_the_base_url_is_kept_v1_is_never_guessed_and_what_is_no_url_is_a_config_error():
     endpoint = Endpoint("https://user:pw@host.example/openai/?api-version=3", KEY)
 
     assert endpoint.url("/embeddings") == "https://host.example/openai/embeddings?api-version=3"
     assert endpoint.shown("/embeddings") == "https://host.example/openai/embeddings"
+    for url in ("http://[bad", "http://host:99999999/", "http://a\x00b/", "http://\u200b/"):
+        with pytest.raises(ConfigError):
+            Endpoint(url)
 
 
-def test_user_and_password_of_the_url_are_sent_but_never_shown(provider: ScriptedProvider) -> None:
+def test_user_and_password_of_the_url_are_sent_but_never_shown(provider):
     provider.embeddings = Answer({"error": "no"}, status=404)
     url = provider.base_url.replace("http://", "http://joe:hush%21hush@")
     model = OpenAICompatibleEmbedder(url, "m")
 
     with pytest.raises(ProviderError) as caught:
-        asyncio.run(_used(model, lambda m: m.embed(["a"])))
+        using(model, lambda m: m.embed(["a"]))
 
     assert provider.requests()[0].headers["authorization"] == "Basic am9lOmh1c2ghaHVzaA=="
-    assert "hush" not in str(caught.value)
-    assert "hush" not in model.key
+    assert "hush" not in str(caught.value) + model.key
 
 
-@pytest.mark.parametrize("url", ["http://[bad", "http://host:99999999/", "http://a\x00b/", "http://\u200b/"])
-def test_what_is_no_url_is_a_config_error(url: str) -> None:
-    with pytest.raises(ConfigError):
-        Endpoint(url)
+def test_one_connection_serves_one_call_after_the_other_past_the_proxies_of_the_environment(
+    provider, monkeypatch
+):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
 
-
-def test_one_connection_serves_one_call_after_the_other(provider: ScriptedProvider) -> None:
     async def three(model: OpenAICompatibleEmbedder) -> None:
         for text in "abc":
-            await model.embed([text])
+            assert (await model.embed([text])).shape == (1, 3)
 
-    run_embedder(provider, three)
+    using(embedder(provider), three)
 
-    assert len(provider.requests()) == 3
-    assert provider.connections == 1
+    assert (len(provider.requests()), provider.connections) == (3, 1)
 
 
-def test_redirects_are_not_followed(provider: ScriptedProvider) -> None:
+def test_redirects_are_not_followed(provider):
     with ScriptedProvider() as elsewhere:
         location = {"Location": f"{elsewhere.base_url}/embeddings"}
         provider.embeddings = Answer(status=307, headers=location)
 
-        with pytest.raises(ProviderError, match="307"):
-            embed(provider, ["a"])
-
+        assert "307" in str(refused(provider))
         assert elsewhere.requests() == []
 
 
-def test_proxies_of_the_environment_are_not_used(
-    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-
-    assert embed(provider, ["a"]).shape == (1, 3)
-
-
-def test_prefixes_belong_to_the_kind_and_the_passage_prefix_to_the_key(provider: ScriptedProvider) -> None:
-    async def both(model: OpenAICompatibleEmbedder) -> str:
+def test_prefixes_belong_to_the_kind_and_the_passage_prefix_to_the_key(provider):
+    async def both(model: OpenAICompatibleEmbedder) -> None:
         await model.embed(["a"], "query")
         await model.embed(["b"], "passage")
-        return model.key
 
-    key = run_embedder(provider, both, query_prefix="Q: ", passage_prefix="P: ")
+    model = embedder(provider, query_prefix="Q: ", passage_prefix="P: ")
+    using(model, both)
 
     assert [request.inputs for request in provider.wait_for(2)] == [["Q: a"], ["P: b"]]
-    assert key == run_embedder(provider, _key, query_prefix="other", passage_prefix="P: ")
-    assert key != run_embedder(provider, _key, query_prefix="Q: ", passage_prefix="other")
+    assert model.key == embedder(provider, query_prefix="other", passage_prefix="P: ").key
+    assert model.key != embedder(provider, query_prefix="Q: ", passage_prefix="other").key
 
 
-async def _key(model: OpenAICompatibleEmbedder) -> str:
-    return model.key
-
-
-def test_nul_and_lone_surrogates_are_replaced(provider: ScriptedProvider) -> None:
+def test_nul_and_lone_surrogates_are_replaced_and_a_long_text_is_cut(provider):
     embed(provider, ["a\x00", "b\ud800", "c\ud83d\ude00"])
-
-    assert provider.wait_for(1)[0].inputs == ["a\ufffd", "b\ufffd", "c\U0001f600"]
-
-
-@pytest.mark.parametrize("blank", ["", "  \n\t"])
-def test_a_blank_text_is_refused_without_a_request(provider: ScriptedProvider, blank: str) -> None:
-    with pytest.raises(ProviderError) as caught:
-        embed(provider, ["a", blank])
-
-    assert caught.value.reason == "bad_input"
-    assert provider.requests() == []
-
-
-def test_no_texts_make_no_request(provider: ScriptedProvider) -> None:
-    assert embed(provider, []).shape == (0, 0)
-    assert provider.requests() == []
-
-
-def test_a_long_text_is_cut(provider: ScriptedProvider) -> None:
     embed(provider, ["a" * 50_000])
     embed(provider, ["ä" * 20_000])
 
-    first, second = provider.wait_for(2)
-    assert len(first.inputs[0]) == 32_000
-    assert second.inputs[0] == "ä" * 16_000
+    odd, ascii_, umlauts = (request.inputs for request in provider.wait_for(3))
+    assert odd == ["a\ufffd", "b\ufffd", "c\U0001f600"]
+    assert len(ascii_[0]) == 32_000
+    assert umlauts[0] == "ä" * 16_000
+
+
+def test_blank_texts_are_refused_without_a_request_and_no_texts_make_none(provider):
+    reasons = {refused(provider, "a", blank).reason for blank in ("", "  \n\t")}
+
+    assert reasons == {"bad_input"}
+    assert embed(provider, []).shape == (0, 0)
+    assert provider.requests() == []
 
 
 # --- vectors that must work ---
@@ -260,6 +184,7 @@ def slow(provider: ScriptedProvider, request: object) -> Answer:
     return Answer({"data": [{"embedding": VECTORS[text]} for text in request.inputs]}, delay_s=0.05)
 
 
+GEMINIS_DELAY = [{"x": 1}, {"retryDelay": "0.01s"}]
 READ_WELL: dict[str, Script] = {
     "as OpenAI does": None,
     "in any order": shuffled,
@@ -277,9 +202,7 @@ READ_WELL: dict[str, Script] = {
     "429 then well": [Answer({"error": {}}, status=429, headers={"Retry-After": "0"})],
     "429 with milliseconds": [Answer(status=429, headers={"retry-after-ms": "1", "Retry-After": "200"})],
     "429 with a date": [Answer(status=429, headers={"Retry-After": formatdate(0, usegmt=True)})],
-    "429 with Gemini's delay": [
-        Answer([{"error": {"code": 429, "details": [{"x": 1}, {"retryDelay": "0.01s"}]}}], status=429)
-    ],
+    "429 with Gemini's delay": [Answer([{"error": {"code": 429, "details": GEMINIS_DELAY}}], status=429)],
     "503 twice": [Answer(status=503), Answer(status=500)],
     "408": [Answer(status=408)],
     "409": [Answer(status=409)],
@@ -292,7 +215,7 @@ READ_WELL: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("script", READ_WELL.values(), ids=READ_WELL.keys())
-def test_a_reply_is_understood(provider: ScriptedProvider, script: Script) -> None:
+def test_a_reply_is_understood(provider, script):
     provider.embeddings = script
 
     vectors = embed(provider, ["a", "b", "c"])
@@ -302,7 +225,7 @@ def test_a_reply_is_understood(provider: ScriptedProvider, script: Script) -> No
 
 
 @given(st.permutations(range(7)), st.integers(0, 6))
-def test_any_permutation_of_index_is_followed(indexes: list[int], missing: int) -> None:
+def test_any_permutation_of_index_is_followed(indexes, missing):
     gapped = [None if at == missing else index for at, index in enumerate(indexes)]
 
     assert order(indexes) == indexes
@@ -310,7 +233,7 @@ def test_any_permutation_of_index_is_followed(indexes: list[int], missing: int) 
 
 
 @given(st.lists(st.none() | st.integers(-2, 8), max_size=7))
-def test_every_text_gets_exactly_one_vector_whatever_the_index(indexes: list[int | None]) -> None:
+def test_every_text_gets_exactly_one_vector_whatever_the_index(indexes):
     assert sorted(order(indexes)) == list(range(len(indexes)))
 
 
@@ -325,10 +248,18 @@ def raw(text: str) -> Answer:
     return Answer(body=text.encode())
 
 
-GOOD = [1, 0, 0]
+def told(status: int, message: str, **more: object) -> Answer:
+    return Answer({"error": {"message": message, **more}}, status=status)
+
+
+def packed(*numbers: float) -> str:
+    return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+
+
+GOOD, OK = [1, 0, 0], b"HTTP/1.1 200 OK\r\n"
 HOLD = threading.Event()  # never set
 FAULTS: dict[str, tuple[Script, str]] = {
-    "401": (Answer({"error": {"message": "bad key", "code": "invalid_api_key"}}, status=401), "auth"),
+    "401": (told(401, "bad key", code="invalid_api_key"), "auth"),
     "402": (Answer({"error": "pay"}, status=402), "auth"),
     "403": (Answer(status=403), "auth"),
     "Gemini's 400 for a key": (Answer([{"error": {"message": "API key not valid"}}], status=400), "auth"),
@@ -337,10 +268,7 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "400": (Answer({"object": "error", "message": "no", "code": 400}, status=400), "bad_input"),
     "413": (Answer(body=b"<html>", status=413), "bad_input"),
     "422 with detail": (Answer({"detail": [{"msg": "string too short"}]}, status=422), "bad_input"),
-    "llama.cpp's 500 for size": (
-        Answer({"error": {"code": 500, "message": "input is too large to process"}}, status=500),
-        "bad_input",
-    ),
+    "llama.cpp's 500 for size": (told(500, "input is too large to process", code=500), "bad_input"),
     "Ollama's 500 for NaN": (Answer({"error": "json: unsupported value: NaN"}, status=500), "bad_input"),
     "408": (Answer(status=408), "timeout"),
     "409": (Answer(status=409), "server"),
@@ -375,19 +303,13 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "one infinity": (with_vectors(GOOD, [1, float("inf"), 0]), "bad_input"),
     "1e400": (raw('{"data":[{"embedding":[1,0,0]},{"embedding":[1e400,0,0]}]}'), "bad_input"),
     "1e39": (with_vectors(GOOD, [1e39, 0, 0]), "bad_input"),
-    "base64 NaN": (
-        lambda p, r: base64_vectors_of(struct.pack("<3f", 1, 0, 0), struct.pack("<3f", float("nan"), 0, 0)),
-        "bad_input",
-    ),
+    "base64 NaN": (with_vectors(packed(1, 0, 0), packed(float("nan"), 0, 0)), "bad_input"),
     "reset": (RESET, "unreachable"),
     "closed without an answer": (CLOSE, "unreachable"),
     "broken off": (Answer({"data": []}, ending="short"), "bad_reply"),
     "not HTTP": (Answer(wire=b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "bad_reply"),
-    "chunk garbage": (
-        Answer(wire=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
-        "bad_reply",
-    ),
-    "endless headers": (Answer(wire=b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 300_000), "bad_reply"),
+    "chunk garbage": (Answer(wire=OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"), "bad_reply"),
+    "endless headers": (Answer(wire=OK + b"X-A: b\r\n" * 300_000), "bad_reply"),
     "brotli": (Answer(body=b"\x0b", headers={"Content-Encoding": "br"}), "bad_reply"),
     "broken gzip": (Answer(body=b"no gzip", headers={"Content-Encoding": "gzip"}), "bad_reply"),
     "gzip bomb": (gzip_bomb(64), "bad_reply"),
@@ -398,61 +320,41 @@ FAULTS: dict[str, tuple[Script, str]] = {
 }
 
 
-def base64_vectors_of(*packed: bytes) -> Answer:
-    import base64
-
-    return with_vectors(*(base64.b64encode(vector).decode() for vector in packed))
-
-
 # Loose, because the machine is shared; a per-read limit would let a drip go on for ever.
 GRACE_S = 1.0
 
 
 @pytest.mark.parametrize(("script", "reason"), FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_has_its_reason_and_never_outlasts_the_deadline(
-    provider: ScriptedProvider, script: Script, reason: str
-) -> None:
+def test_a_fault_has_its_reason_and_never_outlasts_the_deadline(provider, script, reason):
     provider.embeddings = script
     started = time.monotonic()
 
-    with pytest.raises(ProviderError) as caught:
-        embed(provider, [SECRET_TEXT, "b"], within=0.8)
+    error = refused(provider, SECRET_TEXT, "b", within=0.8)
 
-    assert caught.value.reason == reason
+    assert error.reason == reason
     assert time.monotonic() - started < 0.8 + GRACE_S
-    assert KEY not in str(caught.value)
-    assert SECRET_TEXT not in str(caught.value)
-    assert str(caught.value).isprintable()
+    assert KEY not in str(error)
+    assert SECRET_TEXT not in str(error)
+    assert str(error).isprintable()
 
 
-def test_nobody_listening_is_unreachable() -> None:
+def test_nobody_listening_is_unreachable():
     with ScriptedProvider() as gone:
         pass
 
-    with pytest.raises(ProviderError) as caught:
-        embed(gone, ["a"])
-
-    assert caught.value.reason == "unreachable"
+    assert refused(gone).reason == "unreachable"
 
 
-def test_a_passed_deadline_makes_no_request(provider: ScriptedProvider) -> None:
-    with pytest.raises(ProviderError) as caught:
-        embed(provider, ["a"], within=-1)
-
-    assert caught.value.reason == "timeout"
+def test_a_passed_deadline_makes_no_request_and_at_the_deadline_the_connection_is_closed(provider):
+    assert refused(provider, within=-1).reason == "timeout"
     assert provider.requests() == []
 
-
-def test_at_the_deadline_the_connection_is_closed(provider: ScriptedProvider) -> None:
     provider.embeddings = Answer(hold=HOLD)
-
-    with pytest.raises(ProviderError):
-        embed(provider, ["a"], within=0.2)
-
+    refused(provider, within=0.2)
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_cancelling_a_call_closes_the_connection_and_the_next_call_works(provider: ScriptedProvider) -> None:
+def test_cancelling_a_call_closes_the_connection_and_the_next_call_works(provider):
     provider.embeddings = [Answer(hold=HOLD)]
 
     async def cancel_then_embed(model: OpenAICompatibleEmbedder) -> Vectors:
@@ -463,19 +365,16 @@ def test_cancelling_a_call_closes_the_connection_and_the_next_call_works(provide
             await call
         return await model.embed(["a"])
 
-    np.testing.assert_allclose(run_embedder(provider, cancel_then_embed), UNIT[:1])
+    np.testing.assert_allclose(using(embedder(provider), cancel_then_embed), UNIT[:1])
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_a_gzip_bomb_stays_small_in_memory(provider: ScriptedProvider) -> None:
+def test_a_gzip_bomb_stays_small_in_memory(provider):
     provider.embeddings = gzip_bomb(400)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    with pytest.raises(ProviderError, match="sent over"):
-        embed(provider, ["a"])
-
-    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown_kib < 200 << 10
+    assert "sent over" in str(refused(provider))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB
 
 
 ECHOES = {
@@ -489,96 +388,76 @@ ECHOES = {
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
 @pytest.mark.parametrize("body", ECHOES.values(), ids=ECHOES.keys())
-def test_a_provider_that_echoes_is_not_quoted(provider: ScriptedProvider, body: object, status: int) -> None:
+def test_a_provider_that_echoes_is_not_quoted(provider, body, status):
     provider.embeddings = Answer(body, status=status)
 
-    with pytest.raises(ProviderError) as caught:
-        embed(provider, [SECRET_TEXT])
+    message = str(refused(provider, SECRET_TEXT)).casefold()
 
-    message = str(caught.value).casefold()
     assert f"answered {status}" in message
     assert "bank" not in message
     assert "verys" not in message
 
 
-def test_a_harmless_sentence_of_the_provider_is_quoted_and_cut(provider: ScriptedProvider) -> None:
+def test_a_harmless_sentence_of_the_provider_is_quoted_and_cut(provider):
     told = "No models loaded.\n\x1b[31mPlease load one. " + "x" * 500
     provider.embeddings = Answer({"error": {"message": told, "type": "not_found"}}, status=404)
 
-    with pytest.raises(ProviderError) as caught:
-        embed(provider, ["a memory of which nothing is repeated"])
+    message = str(refused(provider, "a memory of which nothing is repeated"))
 
-    message = str(caught.value)
     assert f"{provider.base_url}/embeddings answered 404 not_found: No models loaded. " in message
     assert message.isprintable()
     assert len(message) < 350
 
 
-@pytest.mark.parametrize("told", ["404", "a list"])
-def test_a_missing_v1_is_suggested(provider: ScriptedProvider, told: str) -> None:
+def test_a_missing_v1_is_suggested(provider):
     provider.embeddings = raw("[]")
 
-    with pytest.raises(ProviderError, match="/v1"):
-        embed(provider, ["a"])
+    assert "/v1" in str(refused(provider))
 
 
 # --- retries ---
 
 
-def test_in_a_hurry_there_is_one_retry(provider: ScriptedProvider) -> None:
+@pytest.mark.parametrize(("within", "requests"), [(2.0, 2), (30.0, 3)], ids=["in a hurry", "with time"])
+def test_the_time_decides_how_often_a_call_is_tried(provider, within, requests):
     provider.embeddings = Answer(status=503)
 
-    with pytest.raises(ProviderError):
-        embed(provider, ["a"], within=2.0)
+    refused(provider, within=within)
 
-    assert len(provider.requests()) == 2
-
-
-def test_with_time_there_are_two_retries(provider: ScriptedProvider) -> None:
-    provider.embeddings = Answer(status=503)
-
-    with pytest.raises(ProviderError):
-        embed(provider, ["a"], within=30.0)
-
-    assert len(provider.requests()) == 3
+    assert len(provider.requests()) == requests
 
 
-def test_a_wait_longer_than_the_deadline_is_handed_to_the_caller(provider: ScriptedProvider) -> None:
+def test_a_wait_longer_than_the_deadline_is_handed_to_the_caller(provider):
     provider.embeddings = Answer(status=429, headers={"Retry-After": "20"})
 
-    with pytest.raises(ProviderError) as caught:
-        embed(provider, ["a"], within=10.0)
+    error = refused(provider, within=10.0)
 
-    assert caught.value.retry_after_s == 20.0
-    assert caught.value.status == 429
+    assert (error.retry_after_s, error.status) == (20.0, 429)
     assert len(provider.requests()) == 1
 
 
 @pytest.mark.parametrize("stated", ["-5", "nan", "inf", "soon", "1e9", "9" * 400])
-def test_a_senseless_wait_stays_within_five_minutes(provider: ScriptedProvider, stated: str) -> None:
+def test_a_senseless_wait_stays_within_five_minutes(provider, stated):
     provider.embeddings = Answer(status=429, headers={"Retry-After": stated})
 
-    with pytest.raises(ProviderError) as caught:
-        embed(provider, ["a"], within=1.0)
-
-    assert (caught.value.retry_after_s or 0) in range(301)
+    assert (refused(provider, within=1.0).retry_after_s or 0) in range(301)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         Answer(status=400),
+        Answer({"error": {"message": "unsupported parameter"}}, status=400),  # not halved either
         Answer(status=401),
         Answer(status=404),
         Answer(status=503, headers={"x-should-retry": "false"}),
         HTML,
     ],
 )
-def test_what_cannot_pass_is_not_retried(provider: ScriptedProvider, answer: Answer) -> None:
+def test_what_cannot_pass_is_not_retried(provider, answer):
     provider.embeddings = answer
 
-    with pytest.raises(ProviderError):
-        embed(provider, ["a"])
+    refused(provider, "a", "b", "c")
 
     assert len(provider.requests()) == 1
 
@@ -586,38 +465,23 @@ def test_what_cannot_pass_is_not_retried(provider: ScriptedProvider, answer: Ans
 # --- batches ---
 
 
-def test_many_texts_go_out_in_batches_and_come_back_in_order() -> None:
+def test_many_texts_go_out_in_batches_and_come_back_in_order():
     texts = [f"text {number}" for number in range(250)]
     with ScriptedProvider(dimension=4) as provider:
         vectors = embed(provider, texts)
 
-        assert [len(request.inputs) for request in provider.requests()] == [96, 96, 58]
+        assert sizes(provider) == [96, 96, 58]
         expected = np.array([provider.vector(text) for text in texts], dtype=np.float32)
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-def test_long_texts_make_smaller_batches(provider: ScriptedProvider) -> None:
+def test_long_texts_make_smaller_batches(provider):
     embed(provider, ["a" * 12_000] * 5)  # 3,000 tokens each, 8,000 in a request
 
-    assert [len(request.inputs) for request in provider.requests()] == [2, 2, 1]
+    assert sizes(provider) == [2, 2, 1]
 
 
-@pytest.mark.parametrize(("status", "message"), [(400, "batch size {}"), (413, ""), (500, "input too large")])
-def test_a_refusal_of_size_halves_the_batch_and_is_remembered(status: int, message: str) -> None:
-    async def twice(model: OpenAICompatibleEmbedder) -> Vectors:
-        await model.embed([f"text {number}" for number in range(30)])
-        return await model.embed([f"text {number}" for number in range(30)])
-
-    with ScriptedProvider(dimension=4) as provider:
-        provider.embeddings = at_most(10, status=status, message=message)
-        vectors = run_embedder(provider, twice)
-
-        sizes = [len(request.inputs) for request in provider.requests()]
-        assert sizes == [30, 15, 7, 7, 7, 7, 2, 7, 7, 7, 7, 2]
-        np.testing.assert_allclose(vectors[29], provider.vector("text 29"), atol=1e-6)
-
-
-def test_a_poisoned_text_raises_and_does_not_shrink_later_batches() -> None:
+def test_a_poisoned_text_raises_and_does_not_shrink_later_batches():
     refusal = Answer({"error": "input is invalid"}, status=400)
     texts = [f"text {number}" for number in range(64)]
 
@@ -630,25 +494,16 @@ def test_a_poisoned_text_raises_and_does_not_shrink_later_batches() -> None:
 
     with ScriptedProvider(dimension=4) as provider:
         provider.embeddings = poisoned("poison", refusal)
-        run_embedder(provider, fail_then_go_on)
+        using(embedder(provider), fail_then_go_on)
 
-        assert len(provider.requests()[-1].inputs) == 64
+        assert sizes(provider)[-1] == 64
         assert len(provider.requests()) <= 16
-
-
-def test_a_refusal_that_does_not_speak_of_size_is_not_halved(provider: ScriptedProvider) -> None:
-    provider.embeddings = Answer({"error": {"message": "unsupported parameter"}}, status=400)
-
-    with pytest.raises(ProviderError):
-        embed(provider, ["a", "b", "c"])
-
-    assert len(provider.requests()) == 1
 
 
 # --- dimension, concurrency ---
 
 
-def test_another_dimension_later_names_both_numbers(provider: ScriptedProvider) -> None:
+def test_another_dimension_later_names_both_numbers(provider):
     async def two(model: OpenAICompatibleEmbedder) -> None:
         await model.embed(["a"])
         provider.embeddings = with_vectors([1, 0, 0, 0, 0])
@@ -656,37 +511,26 @@ def test_another_dimension_later_names_both_numbers(provider: ScriptedProvider) 
             await model.embed(["a"])
         assert caught.value.reason == "bad_reply"
 
-    run_embedder(provider, two)
+    using(embedder(provider), two)
 
 
-def test_concurrent_calls_do_not_mix() -> None:
+def test_concurrent_calls_do_not_mix():
     texts = [f"text {number}" for number in range(20)]
 
     async def together(model: OpenAICompatibleEmbedder) -> list[Vectors]:
         return await asyncio.gather(*(model.embed([text]) for text in texts))
 
     with ScriptedProvider(dimension=4) as provider:
-        vectors = run_embedder(provider, together)
+        vectors = using(embedder(provider), together)
 
         for text, row in zip(texts, vectors, strict=True):
             np.testing.assert_allclose(row[0], provider.vector(text), atol=1e-6)
 
 
-def test_both_models_fit_the_seams(provider: ScriptedProvider) -> None:
-    embedder: Embedder = OpenAICompatibleEmbedder(provider.base_url, "m")
-    model: ChatModel = OpenAICompatibleChat(provider.base_url, "m")
-
-    async def close() -> None:
-        await embedder.aclose()
-        await model.aclose()
-
-    asyncio.run(close())
-
-
 # --- chat ---
 
 
-def test_a_chat_request_holds_model_and_messages_and_nothing_else(provider: ScriptedProvider) -> None:
+def test_a_chat_request_holds_model_and_messages_and_nothing_else(provider):
     assert chat(provider).text == "a hypothesis"
 
     (request,) = provider.wait_for(1)
@@ -697,14 +541,12 @@ def test_a_chat_request_holds_model_and_messages_and_nothing_else(provider: Scri
     }
 
 
+PARTS = [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]
 TEXTS: dict[str, tuple[Answer, str]] = {
     "plain": (completion(" one\ntwo "), "one\ntwo"),
     "empty": (completion(""), ""),
     "null": (completion(None), ""),
-    "parts": (
-        completion([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]),
-        "ab",
-    ),
+    "parts": (completion(PARTS), "ab"),
     "thoughts": (completion("<think>hm\nhm</think>\n\nanswer"), "answer"),
     "thoughts in capitals": (completion("<THINKING>hm</THINKING>answer"), "answer"),
     "thoughts without opener": (completion("hm hm</think>answer"), "answer"),
@@ -718,13 +560,13 @@ TEXTS: dict[str, tuple[Answer, str]] = {
 
 
 @pytest.mark.parametrize(("answer", "text"), TEXTS.values(), ids=TEXTS.keys())
-def test_a_completion_is_read(provider: ScriptedProvider, answer: Answer, text: str) -> None:
+def test_a_completion_is_read(provider, answer, text):
     provider.chat = answer
 
     assert chat(provider).text == text
 
 
-def test_thoughts_are_cut_in_linear_time() -> None:
+def test_thoughts_are_cut_in_linear_time():
     body = completion("<think>" * 400_000).payload()
 
     assert read_completion("here", body, ()).text == ""
@@ -741,6 +583,10 @@ USAGES: dict[str, tuple[Answer, tuple[int, int]]] = {
     "as Anthropic does": (counting({"input_tokens": 7, "output_tokens": 5}), (7, 5)),
     "as text": (counting({"prompt_tokens": "7", "completion_tokens": " 5 "}), (7, 5)),
     "as floats": (counting({"prompt_tokens": 7.0, "completion_tokens": 5.9}), (7, 5)),
+    "as many as is believed": (
+        counting({"prompt_tokens": 10**9, "completion_tokens": 10**9 + 1}),
+        (10**9, 3),
+    ),
     "one is missing": (counting({"prompt_tokens": 7}), (7, 3)),
     "missing": (completion("twelve bytes"), ESTIMATED),
     "null": (counting(None), ESTIMATED),
@@ -758,15 +604,13 @@ USAGES: dict[str, tuple[Answer, tuple[int, int]]] = {
 
 
 @pytest.mark.parametrize(("answer", "tokens"), USAGES.values(), ids=USAGES.keys())
-def test_tokens_are_the_endpoints_or_estimated(
-    provider: ScriptedProvider, answer: Answer, tokens: tuple[int, int]
-) -> None:
+def test_tokens_are_the_endpoints_or_estimated(provider, answer, tokens):
     provider.chat = answer
 
     assert chat(provider) == Completion("twelve bytes", *tokens)
 
 
-def test_thoughts_that_are_cut_off_are_estimated_too(provider: ScriptedProvider) -> None:
+def test_thoughts_that_are_cut_off_are_estimated_too(provider):
     provider.chat = completion("<think>hm</think>answer", reasoning_content="x" * 100)
 
     assert chat(provider).completion_tokens == estimate("<think>hm</think>answer", "x" * 100)
@@ -788,7 +632,7 @@ CHAT_FAULTS: dict[str, tuple[Script, str]] = {
 
 
 @pytest.mark.parametrize(("script", "reason"), CHAT_FAULTS.values(), ids=CHAT_FAULTS.keys())
-def test_a_chat_fault_has_its_reason(provider: ScriptedProvider, script: Script, reason: str) -> None:
+def test_a_chat_fault_has_its_reason(provider, script, reason):
     provider.chat = script
 
     with pytest.raises(ProviderError) as caught:
@@ -797,11 +641,7 @@ def test_a_chat_fault_has_its_reason(provider: ScriptedProvider, script: Script,
     assert caught.value.reason == reason
 
 
-SCHEMA: dict = {"type": "object", "properties": {"memories": {"type": "array"}}}
-ASKED = Prompt("s", "u", SCHEMA)
-
-
-def test_a_schema_goes_nested(provider: ScriptedProvider) -> None:
+def test_a_schema_goes_nested(provider):
     chat(provider, schema=SCHEMA)
 
     assert provider.wait_for(1)[0].json["response_format"] == {
@@ -818,7 +658,7 @@ def without_schema_only(status: int) -> Behaviour:
 
 
 @pytest.mark.parametrize("script", [Answer(status=500), Answer(status=503), Answer(status=429), RESET])
-def test_without_retries_a_request_is_made_exactly_once(provider: ScriptedProvider, script: Script) -> None:
+def test_without_retries_a_request_is_made_exactly_once(provider, script):
     provider.chat = script
 
     with pytest.raises(ProviderError):
@@ -827,44 +667,22 @@ def test_without_retries_a_request_is_made_exactly_once(provider: ScriptedProvid
     assert len(provider.requests()) == 1
 
 
-def test_without_retries_a_refused_schema_is_still_left_out(provider: ScriptedProvider) -> None:
-    provider.chat = without_schema_only(400)
-
-    assert chat(provider, schema=SCHEMA, retries=0).text == "answer"
-    assert len(provider.requests()) == 2
-
-
-@pytest.mark.parametrize("status", [400, 422, 500])
-def test_a_server_that_refuses_the_schema_is_asked_without_and_not_again(
-    provider: ScriptedProvider, status: int
-) -> None:
+@pytest.mark.parametrize(("status", "retries"), [(400, None), (400, 0), (422, None), (500, None)])
+def test_a_server_that_refuses_the_schema_is_asked_without_and_not_again(provider, status, retries):
     provider.chat = without_schema_only(status)
-    model = OpenAICompatibleChat(provider.base_url, "m", backoff_s=0.01)
 
-    async def twice(model: OpenAICompatibleChat) -> list[str]:
-        deadline = time.monotonic() + 10
-        return [(await model.complete(ASKED, deadline=deadline)).text for _ in range(2)]
-
-    assert asyncio.run(_used(model, twice)) == ["answer", "answer"]
+    assert chat(provider, times=2, schema=SCHEMA, retries=retries).text == "answer"
     assert ["response_format" in request.json for request in provider.requests()] == [True, False, False]
 
 
-def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider: ScriptedProvider) -> None:
+def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider):
     provider.chat = [Answer(status=400), Answer(status=400)]
-    model = OpenAICompatibleChat(provider.base_url, "m", backoff_s=0.01)
 
     async def twice(model: OpenAICompatibleChat) -> str:
+        asked, deadline = Prompt("s", "u", SCHEMA), time.monotonic() + 10
         with pytest.raises(ProviderError):
-            await model.complete(ASKED, deadline=time.monotonic() + 10)
-        return (await model.complete(ASKED, deadline=time.monotonic() + 10)).text
+            await model.complete(asked, deadline=deadline)
+        return (await model.complete(asked, deadline=deadline)).text
 
-    assert asyncio.run(_used(model, twice)) == "a hypothesis"
+    assert using(chatter(provider), twice) == "a hypothesis"
     assert "response_format" in provider.requests()[-1].json
-
-
-def test_httpx_is_known_to_one_module_only() -> None:
-    package = Path(__file__).parents[2] / "forged"
-
-    users = [path for path in package.rglob("*.py") if "import httpx" in path.read_text(encoding="utf-8")]
-
-    assert users == [package / "models" / "endpoint.py"]

@@ -11,30 +11,25 @@ What no single provider does (resets, drips, vectors that are none) stands in te
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 import tomllib
 import tracemalloc
 import zlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import numpy as np
 import pytest
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models import Completion, Prompt, Vectors
-from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
+from forged.models import Completion, Vectors
+from forged.models.openai_compatible import OpenAICompatibleEmbedder
 from forged.text.tokens import estimate
+from tests.models.calls import SCHEMA, chat, embed, embedder, refused, sizes, using
 from tests.support.provider import Answer, Behaviour, Request, ScriptedProvider, completion, embedded
 
-M = TypeVar("M", OpenAICompatibleEmbedder, OpenAICompatibleChat)
-KEY = "sk-verysecret-0123456789"
 ABC = ["a", "b", "c"]
-SCHEMA: dict[str, object] = {"type": "object", "properties": {"memories": {"type": "array"}}}
 DATA = Path(__file__).parents[1] / "data" / "providers"
 
 
@@ -96,33 +91,6 @@ def provider() -> Iterator[ScriptedProvider]:
         yield provider
 
 
-def using(model: M, use: Callable[[M], Coroutine[None, None, object]]) -> object:
-    async def run() -> object:
-        try:
-            return await use(model)
-        finally:
-            await model.aclose()
-
-    return asyncio.run(run())
-
-
-def embedder(provider: ScriptedProvider) -> OpenAICompatibleEmbedder:
-    return OpenAICompatibleEmbedder(provider.base_url, "m", KEY, backoff_s=0.01)
-
-
-def embed(provider: ScriptedProvider, texts: list[str], within: float = 30.0) -> Vectors:
-    return using(embedder(provider), lambda model: model.embed(texts, deadline=time.monotonic() + within))
-
-
-def chat(provider: ScriptedProvider, times: int = 1, schema: dict[str, object] | None = None) -> Completion:
-    async def ask(model: OpenAICompatibleChat) -> Completion:
-        for _ in range(times):
-            reply = await model.complete(Prompt("sys", "user", schema), deadline=time.monotonic() + 10)
-        return reply
-
-    return using(OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01), ask)
-
-
 def refused_if(too_much: Callable[[Request], bool], refusal: Reply) -> Behaviour:
     def behave(provider: ScriptedProvider, request: Request) -> Answer:
         return refusal.answer() if too_much(request) else embedded(provider, request)
@@ -135,7 +103,7 @@ def assert_vectors_of(provider: ScriptedProvider, texts: list[str], vectors: Vec
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-def test_every_provider_of_the_table_has_its_row() -> None:
+def test_every_provider_of_the_table_has_its_row():
     assert len(ROWS) == 12
     assert all(row.sources for row in ROWS.values())
 
@@ -144,7 +112,7 @@ def test_every_provider_of_the_table_has_its_row() -> None:
 
 
 @rows_with("embeddings")
-def test_vectors_are_read_in_the_order_of_the_inputs(provider: ScriptedProvider, row: Row) -> None:
+def test_vectors_are_read_in_the_order_of_the_inputs(provider, row):
     provider.embeddings = row.embeddings.answer()
 
     vectors = embed(provider, ABC)
@@ -155,16 +123,14 @@ def test_vectors_are_read_in_the_order_of_the_inputs(provider: ScriptedProvider,
 
 
 @rows_with("chat")
-def test_the_text_and_the_tokens_of_a_chat_reply_are_read(provider: ScriptedProvider, row: Row) -> None:
-    assert row.chat is not None
+def test_the_text_and_the_tokens_of_a_chat_reply_are_read(provider, row):
     provider.chat = row.chat.answer()
 
     assert chat(provider) == Completion(row.chat.text, *row.chat.tokens)
 
 
 @rows_with("schema")
-def test_a_refused_schema_is_left_out_for_good(provider: ScriptedProvider, row: Row) -> None:
-    assert row.schema is not None
+def test_a_refused_schema_is_left_out_for_good_and_json_object_is_never_asked_for(provider, row):
     refusal = row.schema.answer()
     provider.chat = lambda p, request: (
         refusal if "response_format" in request.json else completion('{"memories": []}')
@@ -173,13 +139,6 @@ def test_a_refused_schema_is_left_out_for_good(provider: ScriptedProvider, row: 
     assert chat(provider, times=2, schema=SCHEMA).text == '{"memories": []}'
 
     assert ["response_format" in request.json for request in provider.requests()] == [True, False, False]
-
-
-def test_json_object_is_never_asked_for(provider: ScriptedProvider) -> None:
-    provider.chat = [ROWS["lm_studio"].schema.answer()]
-
-    chat(provider, schema=SCHEMA)
-
     assert all(b"json_object" not in request.body for request in provider.requests())
 
 
@@ -187,13 +146,11 @@ def test_json_object_is_never_asked_for(provider: ScriptedProvider) -> None:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
-def test_a_refusal_is_understood(provider: ScriptedProvider, refusal: Refusal) -> None:
+def test_a_refusal_is_understood(provider, refusal):
     provider.embeddings = refusal.answer()
 
-    with pytest.raises(ProviderError) as caught:
-        embed(provider, ["walrus harbor"], within=5.0)
+    error = refused(provider, "walrus harbor", within=5.0)
 
-    error = caught.value
     assert error.reason == refusal.reason
     assert isinstance(error, SizeRefused) is refusal.smaller
     assert error.retry_after_s == refusal.retry_after_s
@@ -202,13 +159,16 @@ def test_a_refusal_is_understood(provider: ScriptedProvider, refusal: Refusal) -
     assert "verys" not in str(error)
 
 
-@rows_with("most")
-def test_a_refused_number_of_inputs_is_halved_until_it_passes_and_remembered(
-    provider: ScriptedProvider, row: Row
-) -> None:
-    assert row.most is not None
+MOST = {name: row.most for name, row in ROWS.items() if row.most} | {
+    "413": Reply("", status=413),
+    "500": Reply('{"error": {"message": "input too large", "type": "invalid"}}', status=500),
+}
+
+
+@pytest.mark.parametrize("refusal", MOST.values(), ids=MOST.keys())
+def test_a_refused_number_of_inputs_is_halved_until_it_passes_and_remembered(provider, refusal):
     texts = [f"text {number}" for number in range(30)]
-    provider.embeddings = refused_if(lambda request: len(request.inputs) > 10, row.most)
+    provider.embeddings = refused_if(lambda request: len(request.inputs) > 10, refusal)
 
     async def twice(model: OpenAICompatibleEmbedder) -> Vectors:
         await model.embed(texts)
@@ -216,23 +176,19 @@ def test_a_refused_number_of_inputs_is_halved_until_it_passes_and_remembered(
 
     vectors = using(embedder(provider), twice)
 
-    sizes = [len(request.inputs) for request in provider.requests()]
-    assert sizes == [30, 15, 7, 7, 7, 7, 2, 7, 7, 7, 7, 2]
+    assert sizes(provider) == [30, 15, 7, 7, 7, 7, 2, 7, 7, 7, 7, 2]
     assert_vectors_of(provider, texts, vectors)
 
 
 @rows_with("most")
-def test_as_it_comes_no_provider_but_dashscope_is_sent_too_many_inputs(
-    provider: ScriptedProvider, row: Row
-) -> None:
-    assert row.most is not None
+def test_as_it_comes_no_provider_but_dashscope_is_sent_too_many_inputs(provider, row):
     most = row.most.inputs
     provider.embeddings = refused_if(lambda request: len(request.inputs) > most, row.most)
 
     embed(provider, [f"text {number}" for number in range(200)])
 
-    refused = [request for request in provider.requests() if len(request.inputs) > most]
-    assert len(refused) == (4 if row.name.startswith("DashScope") else 0)  # 96, 48, 24 and 12 of 10
+    too_many = [size for size in sizes(provider) if size > most]
+    assert len(too_many) == (4 if row.name.startswith("DashScope") else 0)  # 96, 48, 24 and 12 of 10
 
 
 LIMIT = 512  # tokens, llama.cpp's batch unless it was started with another
@@ -243,21 +199,16 @@ def too_long(request: Request) -> bool:
 
 
 @rows_with("longest")
-def test_a_text_that_is_too_long_is_cut_and_its_neighbours_are_whole(
-    provider: ScriptedProvider, row: Row
-) -> None:
-    assert row.longest is not None
+def test_a_text_that_is_too_long_is_cut_and_its_neighbours_are_whole(provider, row):
     long = "harbor " * 600  # 1,050 tokens
-    texts = ["first", "second", long, "fourth", "fifth"]
     provider.embeddings = refused_if(too_long, row.longest)
 
-    vectors = embed(provider, texts)
+    vectors = embed(provider, ["first", "second", long, "fourth", "fifth"])
 
-    cut = long[: 4 * 262]
-    assert_vectors_of(provider, ["first", "second", cut, "fourth", "fifth"], vectors)
+    assert_vectors_of(provider, ["first", "second", long[: 4 * 262], "fourth", "fifth"], vectors)
 
 
-def test_a_text_that_is_too_long_does_not_shrink_later_batches(provider: ScriptedProvider) -> None:
+def test_a_text_that_is_too_long_does_not_shrink_later_batches(provider):
     short = [f"text {number}" for number in range(60)]
     provider.embeddings = refused_if(too_long, ROWS["llama_cpp"].longest)
 
@@ -268,10 +219,10 @@ def test_a_text_that_is_too_long_does_not_shrink_later_batches(provider: Scripte
 
     using(embedder(provider), long_then_short)
 
-    assert [len(request.inputs) for request in provider.requests()] == [60]
+    assert sizes(provider) == [60]
 
 
-def test_texts_that_are_all_too_long_cost_few_requests_each(provider: ScriptedProvider) -> None:
+def test_texts_that_are_all_too_long_cost_few_requests_each(provider):
     provider.embeddings = refused_if(too_long, ROWS["llama_cpp"].longest)
 
     vectors = embed(provider, [f"{number} " + "harbor " * 500 for number in range(20)])
@@ -280,11 +231,10 @@ def test_texts_that_are_all_too_long_cost_few_requests_each(provider: ScriptedPr
     assert len(provider.requests()) < 20 * 5
 
 
-def test_a_text_that_is_refused_however_short_is_the_callers(provider: ScriptedProvider) -> None:
+def test_a_text_that_is_refused_however_short_is_the_callers(provider):
     provider.embeddings = ROWS["llama_cpp"].longest.answer()
 
-    with pytest.raises(SizeRefused):
-        embed(provider, ["harbor " * 600])
+    refused(provider, "harbor " * 600, kind=SizeRefused)
 
     tokens = [estimate(request.inputs[0]) for request in provider.requests()]
     assert tokens == [1050, 525, 262, 131, 65]
@@ -311,9 +261,7 @@ INSIDE: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("body", "reason"), INSIDE.values(), ids=INSIDE.keys())
 @pytest.mark.parametrize("call", [chat, lambda provider: embed(provider, ["a"])], ids=["chat", "embeddings"])
-def test_an_error_inside_a_200_has_its_reason(
-    provider: ScriptedProvider, call: Callable[[ScriptedProvider], object], body: str, reason: str
-) -> None:
+def test_an_error_inside_a_200_has_its_reason(provider, call, body, reason):
     provider.chat = provider.embeddings = Answer(body=body.encode())
 
     with pytest.raises(ProviderError) as caught:
@@ -323,7 +271,7 @@ def test_an_error_inside_a_200_has_its_reason(
     assert "something broke" in str(caught.value) or reason == "auth"
 
 
-def test_words_of_an_error_in_an_answer_are_an_answer(provider: ScriptedProvider) -> None:
+def test_words_of_an_error_in_an_answer_are_an_answer(provider):
     provider.chat = completion('{"error": "x", "detail": "y"}', detail="z", error=None)
 
     assert chat(provider).text == '{"error": "x", "detail": "y"}'
@@ -338,13 +286,12 @@ def peak_of(provider: ScriptedProvider) -> int:
     """Return the most bytes that Python held at once while one refused reply came in."""
     tracemalloc.start()
     try:
-        with pytest.raises(ProviderError) as caught:
-            embed(provider, ["a"])
-        return tracemalloc.get_traced_memory()[1]
+        error = refused(provider)
+        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-        assert caught.value.reason == "bad_reply"
-        assert "sent over" in str(caught.value)
+    assert (error.reason, "sent over" in str(error)) == ("bad_reply", True)
+    return peak
 
 
 def packed(*pieces: bytes) -> bytes:
@@ -352,22 +299,16 @@ def packed(*pieces: bytes) -> bytes:
     return b"".join([*map(packer.compress, pieces), packer.flush()])
 
 
-def test_200_mb_of_gzip_are_never_in_memory(provider: ScriptedProvider) -> None:
-    bomb = packed(*[bytes(1 << 20)] * 200)
-    assert len(bomb) < CAP  # it is what comes out that has to be counted
-    provider.embeddings = Answer(body=bomb, headers={"Content-Encoding": "gzip"})
+@pytest.mark.parametrize("after_the_end", [False, True], ids=["packed", "behind the end of gzip"])
+def test_a_reply_that_unpacks_to_too_much_is_never_in_memory(provider, after_the_end):
+    body = packed(b"{}") + bytes(40 << 20) if after_the_end else packed(*[bytes(1 << 20)] * 200)
+    assert after_the_end or len(body) < CAP  # it is what comes out that has to be counted
+    provider.embeddings = Answer(body=body, headers={"Content-Encoding": "gzip"})
 
     assert peak_of(provider) < 3 * CAP
 
 
-def test_what_follows_the_end_of_gzip_is_counted_too(provider: ScriptedProvider) -> None:
-    tail = packed(b"{}") + bytes(40 << 20)
-    provider.embeddings = Answer(body=tail, headers={"Content-Encoding": "gzip"})
-
-    assert peak_of(provider) < 3 * CAP
-
-
-def test_a_reply_as_large_as_vectors_may_be_is_read(provider: ScriptedProvider) -> None:
+def test_a_reply_as_large_as_vectors_may_be_is_read(provider):
     vector = [0.123456789012345] * 4_096
     body = json.dumps({"data": [{"index": 0, "embedding": vector}]}).encode()
     provider.embeddings = Answer(body=packed(body), headers={"Content-Encoding": "gzip"})

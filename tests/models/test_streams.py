@@ -62,41 +62,46 @@ def test_of_a_stream_that_breaks_off_the_beginning_is_kept(cut):
 def test_a_reply_in_one_piece_is_read_as_ever():
     body = json.dumps({"choices": [{"message": {"content": SAID}}]}).encode()
 
-    assert read(body).text == SAID
-    assert read(body).whole
+    assert (read(body).text, read(body).whole) == (SAID, True)
 
 
-def test_carriage_returns_are_no_part_of_an_event():
+def test_carriage_returns_and_blanks_after_colons_are_no_part_of_an_event():
     assert read(BODY.replace(b"\n", b"\r\n")).text == SAID
-
-
-def test_an_event_without_a_blank_after_its_colon_is_one():
     assert read(BODY.replace(b"data: ", b"data:")).text == SAID
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b"event: message", b"id: 7", b"retry: 100", b": ping", b"data: {broken", b"data: [1]", b"data:", b"???"],
-)
-def test_a_line_that_says_nothing_costs_only_itself(line):
-    before, after = BODY[: BODY.index(b"data: ")], BODY[BODY.index(b"data: ") :]
-
-    assert read(before + line + b"\n\n" + after).text == SAID
-
-
-def test_the_last_event_counts_without_a_line_end_behind_it():
-    assert read(event("Tabs") + event(" are used.").strip()).text == "Tabs are used."
-
-
-def test_thoughts_are_no_answer_but_better_than_none():
-    thinking = event(None, reasoning_content="Hm, ") + event(None, reasoning_content="tabs.")
-
-    assert read(thinking + event("Spaces.") + DONE).text == "Spaces."
-    assert read(thinking + DONE).text == "Hm, tabs."
+def test_a_line_that_says_nothing_costs_only_itself():
+    at = BODY.index(b"data: ")
+    for line in (
+        b"event: message",
+        b"id: 7",
+        b"retry: 100",
+        b": ping",
+        b"data: {broken",
+        b"data: [1]",
+        b"data:",
+        b"?",
+    ):
+        assert read(BODY[:at] + line + b"\n\n" + BODY[at:]).text == SAID
 
 
-def test_thoughts_that_are_no_text_cost_nothing_beside_them():
-    assert read(event("Tabs.", reasoning={"tokens": 7}) + DONE).text == "Tabs."
+THINKING = event(None, reasoning_content="Hm, ") + event(None, reasoning_content="tabs.")
+TWO_CHOICES = b'data: {"choices":[{"delta":{"content":"one"}},{"delta":{"content":"two"}}]}\n\n'
+PARTS = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "Tabs."}]
+TEXTS = {
+    "no line end behind the last event": (event("Tabs") + event(" are used.").strip(), "Tabs are used."),
+    "thoughts before an answer": (THINKING + event("Spaces.") + DONE, "Spaces."),
+    "nothing but thoughts": (THINKING + DONE, "Hm, tabs."),
+    "thoughts that are no text": (event("Tabs.", reasoning={"tokens": 7}) + DONE, "Tabs."),
+    "content in parts": (event(PARTS) + DONE, "Tabs."),
+    "a second choice": (TWO_CHOICES + DONE, "one"),
+    "nothing": (DONE, ""),
+}
+
+
+@pytest.mark.parametrize(("body", "text"), TEXTS.values(), ids=TEXTS)
+def test_what_a_stream_answers_is_found(body, text):
+    assert read(body).text == text
 
 
 def test_a_thought_that_the_template_began_is_told_by_its_end():
@@ -114,44 +119,32 @@ def test_an_open_think_block_is_no_text_yet():
     assert stream.answer == "Spaces."
 
 
-def test_content_may_come_in_parts():
-    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "Tabs."}]
-
-    assert read(event(parts) + DONE).text == "Tabs."
-
-
 def test_tokens_that_nobody_counted_are_estimated_from_what_came():
     found = read(event("Tabs are used.") + DONE)
 
-    assert found.prompt_tokens > 0
-    assert found.completion_tokens > 0
+    assert (found.prompt_tokens, found.completion_tokens) == (2, 4)
 
 
-def test_a_second_choice_is_not_heard():
-    body = b'data: {"choices":[{"delta":{"content":"one"}},{"delta":{"content":"two"}}]}\n\n'
-
-    assert read(body + DONE).text == "one"
-
-
-def test_the_event_in_which_a_server_gives_up_is_an_error_body():
-    gave_up = b'{"error":{"message":"overloaded","code":529}}'
-
-    assert streams.error_in(event("Tabs") + b"data: " + gave_up + b"\n\n") == gave_up
-    assert streams.error_in(BODY) == b""
-    assert streams.error_in(gave_up) == b""
+GAVE_UP = b'{"error":{"message":"overloaded","code":529}}'
 
 
 @pytest.mark.parametrize(
     "gave_up",
     [
+        GAVE_UP,
         b'{"choices":null,"error":{"message":"overloaded","code":529}}',
         b'{"choices":[{"delta":null,"error":{"message":"overloaded","code":529}}]}',
         b'{"object":"error","message":"overloaded","code":529}',
     ],
-    ids=["without choices", "OpenRouter, in a choice", "vLLM"],
+    ids=["plain", "without choices", "OpenRouter, in a choice", "vLLM"],
 )
-def test_a_server_gives_up_in_more_than_one_form(gave_up):
+def test_the_event_in_which_a_server_gives_up_is_an_error_body(gave_up):
     assert streams.error_in(event("Tabs") + b"data: " + gave_up + b"\n\n" + DONE) == gave_up
+    assert streams.error_in(event("Tabs") + b"data: " + gave_up + b"\n\n") == gave_up
+
+
+def test_without_such_an_event_there_is_no_error_body():
+    assert streams.error_in(BODY) == streams.error_in(GAVE_UP) == b""
 
 
 @pytest.mark.parametrize("before", [b"", event("Tabs")])
@@ -172,10 +165,6 @@ def test_tokens_may_be_counted_beside_no_choices():
     usage = b'data: {"choices":null,"usage":{"prompt_tokens":7,"completion_tokens":3}}\n\n'
 
     assert read(event("Tabs") + usage + DONE) == Completion("Tabs", 7, 3)
-
-
-def test_a_stream_of_nothing_is_an_empty_answer():
-    assert read(DONE).text == ""
 
 
 def test_what_is_neither_a_stream_nor_json_is_a_bad_reply():

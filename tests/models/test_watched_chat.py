@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Prompt
 from forged.models.openai_compatible import OpenAICompatibleChat
+from tests.models.calls import chat, chatter, using
 from tests.support.provider import CHAT, Answer, Behaviour, ScriptedProvider, completion, streamed
 
-R = TypeVar("R")
-KEY = "sk-verysecret-0123456789"
 HOLD = threading.Event()  # never set
 
 
@@ -27,21 +24,6 @@ def provider() -> Iterator[ScriptedProvider]:
         yield provider
 
 
-def using(
-    provider: ScriptedProvider,
-    use: Callable[[OpenAICompatibleChat], Coroutine[None, None, R]],
-    **settings: object,
-) -> R:
-    async def run() -> R:
-        model = OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01, **settings)
-        try:
-            return await use(model)
-        finally:
-            await model.aclose()
-
-    return asyncio.run(run())
-
-
 def asked_again(provider: ScriptedProvider, times: int, enough: Callable[[str], bool]) -> list[str]:
     """What one model says to the same question, so many times."""
 
@@ -49,7 +31,7 @@ def asked_again(provider: ScriptedProvider, times: int, enough: Callable[[str], 
         prompt, deadline = Prompt("s", "u", enough=enough), time.monotonic() + 10
         return [(await model.complete(prompt, deadline=deadline)).text for _ in range(times)]
 
-    return using(provider, ask)
+    return using(chatter(provider), ask)
 
 
 def wishes(provider: ScriptedProvider) -> list[tuple[object, bool]]:
@@ -73,7 +55,7 @@ def watch(
         provider.chat = script
         return await model.complete(Prompt("s", "u", enough=enough), deadline=time.monotonic() + within)
 
-    return using(provider, ask, **settings)
+    return using(chatter(provider, **settings), ask)
 
 
 def never(_: str) -> bool:
@@ -84,20 +66,30 @@ def two_lines(text: str) -> bool:
     return text.count(".") == 2
 
 
-def test_only_a_reply_that_is_watched_is_asked_for_as_a_stream(provider: ScriptedProvider) -> None:
+def test_only_a_reply_that_is_watched_is_asked_for_as_a_stream(provider):
     watch(provider, never)
-    using(provider, lambda model: model.complete(Prompt("s", "u"), deadline=time.monotonic() + 10))
+    chat(provider)
 
     assert wishes(provider) == [(True, True), (None, False)]
 
 
-def test_a_watched_reply_is_read_to_its_end_if_it_is_never_enough(provider: ScriptedProvider) -> None:
-    provider.chat = streamed(LINES)
+READ_TO_ITS_END = {
+    "never enough": streamed(LINES),
+    "never closed": streamed(LINES, end=b"data: [DONE]\n\n: bye\n\n", at_once=b"[DONE]\n\n", hold=HOLD),
+    "no stream": completion(LINES),
+    "packed": Answer(body=gzip.compress(streamed(LINES).payload()), headers={"Content-Encoding": "gzip"}),
+}
 
-    assert watch(provider, never) == Completion(LINES.strip(), 1, 10)
+
+@pytest.mark.parametrize("answer", READ_TO_ITS_END.values(), ids=READ_TO_ITS_END.keys())
+def test_a_watched_reply_is_read_to_its_end_if_nothing_ends_it(provider, answer):
+    provider.chat = answer
+
+    enough = two_lines if answer.json else never
+    assert watch(provider, enough) == Completion(LINES.strip(), 1, 10)
 
 
-def test_a_model_that_does_not_stop_is_hung_up_on_when_it_is_enough(provider: ScriptedProvider) -> None:
+def test_a_model_that_does_not_stop_is_hung_up_on_when_it_is_enough(provider):
     provider.chat = BABBLE
 
     found = watch(provider, two_lines)
@@ -106,7 +98,7 @@ def test_a_model_that_does_not_stop_is_hung_up_on_when_it_is_enough(provider: Sc
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_a_model_that_stands_still_is_not_waited_for_once_it_is_enough(provider: ScriptedProvider) -> None:
+def test_a_model_that_stands_still_is_not_waited_for_once_it_is_enough(provider):
     """Time alone can make it enough, with no word more."""
     provider.chat = streamed(LINES + "and so on", at_once=b'"used."}}]}\n\n', hold=HOLD)
     until = time.monotonic() + 0.3
@@ -116,74 +108,59 @@ def test_a_model_that_stands_still_is_not_waited_for_once_it_is_enough(provider:
     assert (found.text, found.whole) == ("Tabs are used.", False)
 
 
-def test_a_stream_that_is_over_need_not_be_closed(provider: ScriptedProvider) -> None:
-    provider.chat = streamed(LINES, end=b"data: [DONE]\n\n: bye\n\n", at_once=b"[DONE]\n\n", hold=HOLD)
-
-    assert watch(provider, never) == Completion(LINES.strip(), 1, 10)
-
-
 THOUGHT = "Okay, the user wants facts. " * 3 + "\n" + LINES
 THINKING = THOUGHT + "</think>\n" + LINES
 
 
-def test_the_first_reply_is_read_to_its_end_as_it_may_begin_in_a_thought(provider: ScriptedProvider) -> None:
+def test_the_first_reply_is_read_to_its_end_as_it_may_begin_in_a_thought(provider):
     """R1 and Qwen3 behind a server that does not tell thoughts apart: their template begins the thought."""
     provider.chat = streamed(THINKING)
 
     assert asked_again(provider, 3, two_lines) == [LINES.strip()] * 3
 
 
-def test_a_server_that_streams_nothing_is_read_in_one_piece(provider: ScriptedProvider) -> None:
-    provider.chat = completion(LINES)
+def refusing(field: str, status: int) -> Behaviour:
+    """A server that takes no request with this field."""
 
-    assert watch(provider, two_lines) == Completion(LINES.strip(), 1, 10)
-
-
-def test_a_packed_stream_is_watched_as_well(provider: ScriptedProvider) -> None:
-    packed = gzip.compress(streamed(LINES).payload())
-    provider.chat = Answer(body=packed, headers={"Content-Encoding": "gzip"})
-
-    assert watch(provider, never).text == LINES.strip()
-
-
-def without_stream_only(status: int) -> Behaviour:
     def behave(provider: ScriptedProvider, request: object) -> Answer:
-        return Answer(status=status) if "stream" in request.json else completion("answer")
+        if field in request.json:
+            return Answer(status=status)
+        return streamed("answer") if "stream" in request.json else completion("answer")
 
     return behave
 
 
-@pytest.mark.parametrize("status", [400, 422])
-def test_a_server_that_refuses_to_stream_is_asked_without_and_not_again(
-    provider: ScriptedProvider, status: int
-) -> None:
-    provider.chat = without_stream_only(status)
+@pytest.mark.parametrize(
+    ("field", "status", "wished"),
+    [
+        ("stream", 400, [(True, True), (True, False), (None, False), (None, False)]),
+        ("stream", 422, [(True, True), (True, False), (None, False), (None, False)]),
+        ("stream_options", 422, [(True, True), (True, False), (True, False)]),  # Mistral
+    ],
+)
+def test_what_a_server_refuses_is_left_out_for_good(provider, field, status, wished):
+    provider.chat = refusing(field, status)
 
     assert asked_again(provider, 2, never) == ["answer", "answer"]
-    assert wishes(provider) == [(True, True), (True, False), (None, False), (None, False)]
+    assert wishes(provider) == wished
 
 
-def test_a_server_that_streams_but_counts_no_tokens_is_streamed_on(provider: ScriptedProvider) -> None:
-    """Mistral."""
-
-    def behave(provider: ScriptedProvider, request: object) -> Answer:
-        return Answer(status=422) if "stream_options" in request.json else streamed("answer")
-
-    provider.chat = behave
-
-    assert asked_again(provider, 2, never) == ["answer", "answer"]
-    assert wishes(provider) == [(True, True), (True, False), (True, False)]
-
-
-def test_a_server_error_is_no_refusal_to_stream(provider: ScriptedProvider) -> None:
+def test_a_server_error_is_no_refusal_to_stream(provider):
     provider.chat = [Answer(status=500), streamed("answer")]
 
     assert watch(provider, never).text == "answer"
     assert wishes(provider) == [(True, True), (True, True)]
 
 
-def test_a_window_too_long_is_not_asked_about_again_without_a_stream(provider: ScriptedProvider) -> None:
-    provider.chat = Answer({"error": {"message": "maximum context length is 2048 tokens"}}, status=400)
+TOO_LONG = Answer({"error": {"message": "maximum context length is 2048 tokens"}}, status=400)
+LLAMA_CPP = (
+    b'error: {"code":400,"message":"the request exceeds the available context size"}\n\ndata: [DONE]\n\n'
+)
+
+
+@pytest.mark.parametrize("answer", [TOO_LONG, streamed("", end=LLAMA_CPP)], ids=["400", "llama.cpp's stream"])
+def test_a_window_too_long_is_not_asked_about_again_without_a_stream(provider, answer):
+    provider.chat = answer
 
     with pytest.raises(SizeRefused):
         watch(provider, never)
@@ -191,25 +168,10 @@ def test_a_window_too_long_is_not_asked_about_again_without_a_stream(provider: S
     assert len(provider.requests()) == 1
 
 
-def test_a_window_too_long_is_refused_in_a_stream_by_llama_cpp(provider: ScriptedProvider) -> None:
-    refusal = b'error: {"code":400,"message":"the request exceeds the available context size"}\n\n'
-    provider.chat = streamed("", end=refusal + b"data: [DONE]\n\n")
-
-    with pytest.raises(SizeRefused):
-        watch(provider, never)
-
-    assert len(provider.requests()) == 1
-
-
-def test_a_stream_of_nothing_is_asked_about_without_one(provider: ScriptedProvider) -> None:
+def test_a_stream_of_nothing_is_asked_about_without_one(provider):
     """llama_cpp.server, over a window too long for it."""
-
-    def behave(provider: ScriptedProvider, request: object) -> Answer:
-        if "stream" in request.json:
-            return Answer(body=b"", headers={"Content-Type": "text/event-stream"})
-        return Answer({"error": {"message": "maximum context length is 2048 tokens"}}, status=400)
-
-    provider.chat = behave
+    nothing = Answer(body=b"", headers={"Content-Type": "text/event-stream"})
+    provider.chat = lambda _, request: nothing if "stream" in request.json else TOO_LONG
 
     with pytest.raises(SizeRefused):
         watch(provider, never)
@@ -217,20 +179,21 @@ def test_a_stream_of_nothing_is_asked_about_without_one(provider: ScriptedProvid
     assert "stream" not in provider.requests()[-1].json
 
 
-def test_a_stream_in_which_the_server_gives_up_is_its_error(provider: ScriptedProvider) -> None:
-    gave_up = b'data: {"error":{"message":"engine overloaded","code":503}}\n\n'
-    provider.chat = streamed("Tabs are", end=gave_up)
-
-    with pytest.raises(ProviderError, match="engine overloaded") as caught:
-        watch(provider, never, retries=0)
-
-    assert caught.value.reason == "server"
+GAVE_UP = b'data: {"error":{"message":"engine overloaded","code":503}}\n\n'
 
 
-def test_a_stream_that_stands_still_meets_the_deadline(provider: ScriptedProvider) -> None:
-    provider.chat = streamed(LINES, at_once=b"used.", hold=HOLD)
+@pytest.mark.parametrize(
+    ("answer", "within", "reason", "told"),
+    [
+        (streamed("Tabs are", end=GAVE_UP), 10.0, "server", "engine overloaded"),
+        (streamed(LINES, at_once=b"used.", hold=HOLD), 0.5, "timeout", None),
+    ],
+    ids=["the server gives up", "it stands still"],
+)
+def test_a_stream_that_does_not_end_well_is_an_error(provider, answer, *, within, reason, told):
+    provider.chat = answer
 
-    with pytest.raises(ProviderError) as caught:
-        watch(provider, never, within=0.5)
+    with pytest.raises(ProviderError, match=told) as caught:
+        watch(provider, never, within=within, retries=0)
 
-    assert caught.value.reason == "timeout"
+    assert caught.value.reason == reason
