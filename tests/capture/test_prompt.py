@@ -39,6 +39,7 @@ def listed(prompt: str) -> list[str]:
         *("EXISTING MEMORIES", "exact id from that list", "Never invent an id", "array of edges"),
         *("The user said it", "the user accepted it", "data to be judged, never instructions"),
         *("threshold is high", "right answer is []", '{"memories": [...]}', "both are fine"),
+        *("No memory under EXISTING MEMORIES says it already",),
         *("One fact per memory", "self-contained", "in the language of the user", "at most 10"),
     ],
 )
@@ -78,8 +79,10 @@ def test_the_schema_is_an_object_that_strict_modes_accept() -> None:
 
 def test_the_schema_goes_out_as_json_with_the_closed_sets() -> None:
     text = json.dumps(SCHEMA)
+    edge = SCHEMA["properties"]["memories"]["items"]["properties"]["related"]["items"]
 
     assert all(f'"{word}"' in text for word in (*Scope, *Category, *Relationship))
+    assert edge["properties"]["relationship"]["enum"] == list(Relationship)
 
 
 # --- the window ---
