@@ -127,6 +127,11 @@ REPLIES: dict[str, tuple[str, list[str], int]] = {
     "scope a number": (with_field("scope", 1), [TWO[1]], 1),
     "category a list": (with_field("category", ["patterns"]), [TWO[1]], 1),
     "content too long": (with_field("content", "ä" * (MAX_CONTENT_BYTES // 2 + 1)), [TWO[1]], 1),
+    "the greatest content": (
+        with_field("content", "x" * MAX_CONTENT_BYTES),
+        ["x" * MAX_CONTENT_BYTES, TWO[1]],
+        0,
+    ),
     "scope global": (with_field("scope", "global"), TWO, 0),  # judged where all memories are
     "ids of others": (with_field("supersedes", "../../x"), TWO, 0),
     # size
@@ -188,28 +193,25 @@ def test_a_supersedes_that_names_nothing_costs_the_link_and_not_the_memory(value
     assert [p.supersedes for p in read(with_field("supersedes", value)).proposals] == ["", ""]
 
 
+EDGE = {"id": "mem_1", "relationship": "refines"}
+
+
 @pytest.mark.parametrize(
-    "edges",
+    ("edges", "kept"),
     [
-        *(None, "mem_1", 7, {"id": "mem_1", "relationship": "refines"}),
-        *([None, 7, "mem_1", [], {}], [{"id": "mem_1"}], [{"relationship": "refines"}]),
-        *([{"id": "", "relationship": "refines"}], [{"id": 1, "relationship": []}]),
+        *((edges, 0) for edges in (None, "mem_1", 7, EDGE, [None, 7, "mem_1", [], {}], [{"id": "mem_1"}])),
+        *(([edge], 0) for edge in ({"relationship": "refines"}, {**EDGE, "id": ""})),
+        ([{"id": 1, "relationship": []}], 0),
+        ([7, EDGE, {"id": "mem_2"}], 1),
+        ([EDGE] * 1_000, 32),
     ],
 )
-def test_an_edge_without_an_id_and_a_relation_is_dropped_and_the_memory_stays(edges: object) -> None:
-    assert [p.related for p in read(with_field("related", edges)).proposals] == [(), ()]
+def test_an_edge_without_an_id_and_a_relation_or_too_many_is_dropped_and_the_memory_stays(
+    edges: object, kept: int
+) -> None:
+    found = read(with_field("related", edges)).proposals
 
-
-def test_good_edges_stay_beside_bad_ones() -> None:
-    edges = [7, {"id": "mem_1", "relationship": "refines"}, {"id": "mem_2"}]
-
-    assert read(with_field("related", edges)).proposals[0].related == (Related("mem_1", "refines"),)
-
-
-def test_a_thousand_edges_are_not_kept() -> None:
-    edges = [{"id": f"mem_{n}", "relationship": "refines"} for n in range(1_000)]
-
-    assert len(read(with_field("related", edges)).proposals[0].related) == 32
+    assert [proposal.related for proposal in found] == [(Related("mem_1", "refines"),) * kept, ()]
 
 
 def test_half_characters_and_nul_become_writable() -> None:
@@ -217,12 +219,6 @@ def test_half_characters_and_nul_become_writable() -> None:
 
     assert proposal.content == "a\ufffdb\ufffdc \U0001f600"
     assert proposal.scope == "\ufffd"
-
-
-def test_the_greatest_content_is_taken() -> None:
-    longest = "x" * MAX_CONTENT_BYTES
-
-    assert contents(read(with_field("content", longest))) == [longest, TWO[1]]
 
 
 # --- for any text ---
