@@ -143,30 +143,27 @@ def test_assistant_is_not_heard():
     assert classified("We use pnpm instead of npm here.", speaker="assistant").proposals == ()
 
 
-def test_proposals_come_in_the_order_of_the_window():
-    assert kept("Always use pathlib.", "thanks", "I prefer early returns over nested ifs.") == [
-        "Always use pathlib.",
-        "I prefer early returns over nested ifs.",
-    ]
+PATHLIB, MOCK = "Always use pathlib.", "We never mock the database."
+PASTE = "$ make lint\nerror: always use tabs"
+PLAN = "\n\n".join(f"We always use part {number} of the plan." for number in range(300))
 
 
-def test_two_statements_of_one_message_are_two_proposals():
-    assert kept("Always use pathlib. We never mock the database.") == [
-        "Always use pathlib.",
-        "We never mock the database.",
-    ]
+WINDOWS: dict[str, tuple[tuple[str, ...], list[str]]] = {
+    "in the order of the window": ((PATHLIB, "thanks", MOCK), [PATHLIB, MOCK]),
+    "two of one message": ((f"{PATHLIB} {MOCK}",), [PATHLIB, MOCK]),
+    "behind a fence": ((f"look\n```\nWe always use tabs.\n```\n{PATHLIB}",), [PATHLIB]),
+    "behind a fence of tildes": ((f"look\n~~~~\nWe always use tabs.\n~~~~\n{PATHLIB}",), [PATHLIB]),
+    "behind a named fence": ((f"look\n```python\nWe always use tabs.\n```\n{PATHLIB}",), [PATHLIB]),
+    "before a fence that is never closed": ((f"{PATHLIB}\n```\nWe always use tabs.",), [PATHLIB]),
+    "own words before a paste": ((f"{PATHLIB}\n\n{PASTE}",), [PATHLIB]),
+    "own words after a paste": ((f"{PASTE}\n\n{PATHLIB}",), [PATHLIB]),
+    "ends of what nobody typed": ((f"{PATHLIB}\n\n{PLAN}\n\n{MOCK}",), [PATHLIB, MOCK]),
+}
 
 
-@pytest.mark.parametrize("fence", ["```", "~~~~", "```python"])
-def test_fenced_code_is_not_read(fence):
-    close = fence.rstrip("python")
-    assert kept(f"look\n{fence}\nWe always use tabs.\n{close}\nAlways use pathlib.") == [
-        "Always use pathlib."
-    ]
-
-
-def test_fence_that_is_never_closed_hides_the_rest():
-    assert kept("Always use pathlib.\n```\nWe always use tabs.") == ["Always use pathlib."]
+@pytest.mark.parametrize(("window", "found"), WINDOWS.values(), ids=WINDOWS.keys())
+def test_what_a_person_said_is_read_and_nothing_else(window, found):
+    assert kept(*window) == found
 
 
 @pytest.mark.parametrize(
@@ -187,21 +184,6 @@ def test_fence_that_is_never_closed_hides_the_rest():
 )
 def test_pasted_and_quoted_text_is_not_read(pasted):
     assert kept(pasted) == []
-
-
-@pytest.mark.parametrize("place", ["before", "after"])
-def test_own_words_around_a_paste_are_read(place):
-    paste = "$ make lint\nerror: always use tabs"
-    parts = {"before": f"Always use pathlib.\n\n{paste}", "after": f"{paste}\n\nAlways use pathlib."}
-    assert kept(parts[place]) == ["Always use pathlib."]
-
-
-def test_of_a_message_that_nobody_typed_only_start_and_end_are_read():
-    specification = "\n\n".join(f"We always use part {number} of the plan." for number in range(300))
-    assert kept(f"Always use pathlib.\n\n{specification}\n\nWe never mock the database.") == [
-        "Always use pathlib.",
-        "We never mock the database.",
-    ]
 
 
 # --- what is kept of a sentence -------------------------------------------------------------------------
@@ -259,28 +241,33 @@ def test_redacted_sentence_is_not_kept():
 
 
 @pytest.mark.parametrize(
-    "words", ["never mind", "Forget that.", "oh wait, scratch that", "no, actually leave it", "jk", "算了"]
+    ("window", "found"),
+    [
+        *(
+            ((PATHLIB, words), [])
+            for words in (
+                *("never mind", "Forget that.", "oh wait, scratch that", "no, actually leave it", "jk"),
+                "算了",
+            )
+        ),
+        # only the last message
+        ((PATHLIB, MOCK, "never mind"), [PATHLIB]),
+        # in the same message
+        (("We always write tests in this repo. Not.",), []),
+        (("Every handler in our API must log. Implement that.",), []),
+        ((f"{PATHLIB} Scratch that. {MOCK}",), [MOCK]),
+        # for the right statement
+        (
+            (
+                "We deploy from main, never from tags.",
+                "no, actually we deploy from tags, never from main",
+            ),
+            ["We deploy from tags, never from main."],
+        ),
+    ],
 )
-def test_next_message_takes_a_statement_back(words):
-    assert kept("Always use pathlib.", words) == []
-
-
-def test_only_the_last_message_is_taken_back():
-    assert kept("Always use pathlib.", "We never mock the database.", "never mind") == ["Always use pathlib."]
-
-
-def test_same_message_takes_a_statement_back():
-    assert kept("We always write tests in this repo. Not.") == []
-    assert kept("Every handler in our API must log. Implement that.") == []
-    assert kept("Always use pathlib. Scratch that. We never mock the database.") == [
-        "We never mock the database."
-    ]
-
-
-def test_taking_back_may_bring_the_right_statement():
-    assert kept(
-        "We deploy from main, never from tags.", "no, actually we deploy from tags, never from main"
-    ) == ["We deploy from tags, never from main."]
+def test_statement_that_is_taken_back_is_not_kept(window, found):
+    assert kept(*window) == found
 
 
 # --- superseding ----------------------------------------------------------------------------------------
