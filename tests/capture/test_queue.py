@@ -63,47 +63,29 @@ def test_sessions_are_served_in_the_order_they_came(queue):
     assert queue.take(0, never) is None
 
 
-def test_one_event_is_in_hand_at_a_time(queue):
-    waits(queue, turn(1), turn(2, "b"))
-
-    first = queue.take(0, never)
-
-    assert queue.in_hand is first
-    assert queue.take(0, never) is None
-    assert queue.finish() is first
-    assert queue.in_hand is None
-    assert numbers([queue.take(0, never)]) == [2]
-
-
 def test_event_that_is_put_back_keeps_its_place(queue):
-    waits(queue, turn(0, "a"), turn(1, "b"), turn(2, "c"))
-    queue.take(0, never)
+    first = waits(queue, turn(0, "a"), turn(1, "b"), turn(2, "c")).take(0, never)
+    assert queue.in_hand is first
     queue.put_back(0, 0)
+    assert queue.in_hand is None
 
     assert drained(queue) == [0, 1, 2]
 
 
-def test_back_off_lets_other_sessions_pass_and_not_its_own_events(queue):
-    waits(queue, turn(0, "a"), turn(1, "a", "later"), turn(2, "b"))
-    queue.take(100, never)
-    queue.put_back(100, 5)
-
-    assert numbers([queue.take(104.9, never)]) == [2]
-    queue.finish()
-    assert queue.take(104.9, never) is None
-    assert drained(queue, 105) == [0, 1]
-
-
-def test_held_event_lets_other_sessions_pass_and_not_its_own_events(queue):
+@pytest.mark.parametrize("is_held", [True, False], ids=["held", "backs off"])
+def test_event_that_has_to_wait_lets_other_sessions_pass_and_not_its_own_events(queue, is_held):
     waits(queue, turn(0, "a"), turn(1, "a", kind="explicit"), turn(2, "b"))
+    if not is_held:
+        queue.take(100, never)
+        queue.put_back(100, 5)
 
     def held(event: Event) -> bool:
-        return event.id == "ev_000"
+        return is_held and event.id == "ev_000"
 
-    assert numbers([queue.take(0, held)]) == [2]
+    assert numbers([queue.take(104.9, held)]) == [2]
     queue.finish()
-    assert queue.take(0, held) is None
-    assert drained(queue) == [0, 1]
+    assert queue.take(104.9, held) is None
+    assert drained(queue, 105) == [0, 1]
 
 
 def test_session_that_is_held_in_one_repository_goes_on_in_another(queue):
@@ -171,16 +153,6 @@ def test_only_a_waiting_turn_is_replaced_and_by_what_contains_it(queue, name, on
     assert (numbers(change.coalesced), change.evicted) == (replaced, ())
     assert all(gone.on_disk is on_disk for gone in change.coalesced)
     assert drained(queue) == order
-
-
-def test_event_in_hand_is_never_replaced(queue):
-    waits(queue, turn(1))
-    queue.take(0, never)
-
-    assert queue.add(turn(2), on_disk=False).coalesced == ()
-    assert numbers(queue.add(turn(3), on_disk=False).coalesced) == [2]
-    assert numbers([queue.finish()]) == [1]
-    assert drained(queue) == [3]
 
 
 def test_newer_event_replaces_all_that_it_contains(queue):
@@ -275,16 +247,6 @@ def test_only_turns_that_memory_holds_count_as_sessions():
     assert drained(queue) == [1, 2, 4, 5]
 
 
-def test_event_in_hand_is_never_evicted():
-    queue = waits(CaptureQueue(max_sessions=2, max_bytes=3000), turn(1, "a", size=1000))
-    queue.take(0, never)
-    waits(queue, turn(2, "b", size=1000))
-
-    assert numbers(queue.add(turn(3, "c", size=1000), on_disk=False).evicted) == [2]
-    assert numbers(queue.add(turn(4, "c", "later", size=2000), on_disk=False).evicted) == [3]
-    assert numbers([queue.finish()]) == [1]
-
-
 def test_bytes_too_many_cost_the_oldest_turns_of_others():
     queue = waits(CaptureQueue(max_bytes=3000), turn(1, "c", "before", size=1000))
     waits(queue, turn(2, "a", size=1000), turn(3, "b", size=1000))
@@ -301,28 +263,6 @@ def test_what_is_on_disk_neither_counts_nor_is_evicted():
     assert queue.add(turn(4, "d", size=900), on_disk=False).evicted == ()
     assert (queue.bytes, numbers(queue.in_memory())) == (900, [4])
     assert drained(queue) == [0, 1, 2, 4]
-
-
-# The rest.
-
-
-def test_in_memory_is_what_a_kill_would_take_away(queue):
-    waits(queue, turn(1, "a"))
-    waits(queue, turn(2, "b"), on_disk=True)
-    waits(queue, turn(3, "c")).take(0, never)
-
-    assert queue.in_memory() == (turn(1, "a"), turn(3, "c"))
-    queue.finish()
-    assert queue.in_memory() == (turn(3, "c"),)
-
-
-def test_unwanted_events_are_dropped_except_the_one_in_hand(queue):
-    waits(queue, *(turn(number, session, str(number)) for number, session in enumerate("aba")))
-    queue.take(0, never)
-
-    assert numbers(queue.drop(lambda event: event.session_id == "a")) == [2]
-    assert numbers([queue.finish()]) == [0]
-    assert drained(queue) == [1]
 
 
 def test_a_long_line_is_asked_about_once_for_every_session(queue):

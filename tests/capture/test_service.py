@@ -84,11 +84,6 @@ class Ranking:
 # --- what is accepted ---------------------------------------------------------------------------------
 
 
-async def test_turn_is_accepted_and_only_in_memory(one):
-    assert await one.accepted(one.event()) == ["accepted"]
-    assert (one.state.turns, one.rows()) == (1, [])
-
-
 async def test_other_kinds_are_on_disk_when_they_are_acknowledged(one):
     for count, kind in enumerate(DURABLE, 1):
         event = one.event(kind=kind, session=kind)
@@ -97,11 +92,16 @@ async def test_other_kinds_are_on_disk_when_they_are_acknowledged(one):
         assert one.state.spooled == count
 
 
-@options(keeps=False)
-async def test_without_a_spool_nothing_is_durable_and_nothing_is_on_disk(one):
-    assert await one.accepted(*(one.event(kind=kind, session=kind) for kind in DURABLE)) == ["accepted"] * 3
+@pytest.mark.parametrize(
+    ("one", "kind"),
+    [({}, "turn"), *(({"keeps": False}, kind) for kind in DURABLE)],
+    indirect=["one"],
+)
+async def test_turn_and_without_a_spool_anything_is_only_in_memory(one, kind):
+    assert await one.accepted(one.event(kind=kind)) == ["accepted"]
+    assert (one.rows(), one.state.spooled, one.state.turns) == ([], 0, kind == "turn")
     await one.stop()
-    assert one.rows() == []
+    assert len(one.rows()) == (kind == "turn")
 
 
 async def test_waiting_turn_gives_way_to_a_newer_one_of_its_window(one):
@@ -114,45 +114,37 @@ async def test_waiting_turn_gives_way_to_a_newer_one_of_its_window(one):
     assert (one.metrics.captures_accepted, one.metrics.captures_coalesced) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("one", "reason"),
-    [({"off": "capture.enabled is false"}, "capture.enabled is false"), ({}, "nothing_to_capture")],
-    indirect=["one"],
-)
-async def test_what_is_rejected_is_counted_and_says_why(one, reason):
-    assert await refused(one, one.event("")) == reason
-    assert one.metrics.captures_rejected == 1
+@options(off="capture.enabled is false")
+async def test_switched_off_it_accepts_nothing(one):
+    assert await refused(one, one.event("")) == "capture.enabled is false"
 
 
-async def test_paused_repository_accepts_nothing(one):
-    await one.pauses.set(one.repo.top, True)
+async def test_what_is_rejected_is_counted_and_says_why(one):
+    assert await refused(one, one.event("")) == "nothing_to_capture"
+    assert await refused(one, one.event("x" * (64 << 20))) == "queue_full"
+    assert one.metrics.captures_replaced == 0
 
-    assert await refused(one, one.durable()) == "paused; `forgectl resume` ends it"
-    assert await one.accepted(one.event(roots=(one.user,))) == ["accepted"]
-    assert one.rows() == []
-
-
-async def test_full_spool_rejects(one):
-    one.events._max_events = 1
-    await one.accepted(one.durable())
-
-    assert await refused(one, one.durable(session="t")) == "spool_full"
-    assert len(one.rows()) == 1
-
-
-async def test_event_that_cannot_be_stored_is_rejected_and_not_queued(one):
     one.disk.failing = frozenset({"put"})
     assert await refused(one, one.durable()) == "storage_error: cannot put: the disk is on fire"
     assert (one.state.state, one.state.last_error) == ("idle", "cannot put: the disk is on fire")
-
     one.disk.failing = frozenset()
     await one.accepted(one.durable("again"))
     assert one.state.last_error == ""
 
+    one.events._max_events = 1
+    assert await refused(one, one.durable(session="t")) == "spool_full"
+    assert len(one.rows()) == 1
 
-async def test_turn_for_which_there_is_no_room_is_rejected_and_replaced_nobody(one):
-    assert await refused(one, one.event("x" * (64 << 20))) == "queue_full"
-    assert (one.metrics.captures_replaced, one.metrics.captures_rejected) == (0, 1)
+    await one.pauses.set(one.repo.top, True)
+    for event in (one.event(), one.durable()):
+        assert await refused(one, event) == "paused; `forgectl resume` ends it"
+    assert await one.accepted(one.event(roots=(one.user,))) == ["accepted"]
+
+    await one.stop()
+    for event in (one.event(), one.durable()):
+        assert await refused(one, event) == "the daemon is stopping"
+    assert one.metrics.captures_rejected == 8
+    assert len(one.rows()) == 2  # what was accepted
 
 
 async def test_oldest_session_beyond_the_limit_is_replaced_and_counted(one):
@@ -212,27 +204,18 @@ async def test_spooled_turn_gives_way_to_a_newer_one_and_leaves_the_disk(one):
     assert len(one.given) == 1
 
 
-async def test_event_that_was_decided_costs_no_call_and_no_ranking(tmp_path):
+@pytest.mark.parametrize("is_there", [True, False], ids=["event", "journal alone"])
+async def test_event_that_was_decided_costs_no_call_and_no_ranking(tmp_path, is_there):
     rank = Ranking()
     async with captured(tmp_path, started=False, model=True, rank=rank) as one:
         event, document = one.durable(), one.document()
-        one.leave(event, decided={event.id: (document,)})
+        one.leave(*[event] * is_there, decided={event.id: (document,)})
         await one.start()
-
         assert (await one.hands_over(event)).documents == (document,)
-        assert (rank.asked, len(one.governor._slots)) == ([], 0)
+        one.done(event, written=1)
+        await one.idle()
 
-
-@options(started=False, model=True)
-async def test_journal_without_its_event_is_linked_and_then_gone(one):
-    event, document = one.event(), one.document()
-    one.leave(decided={event.id: (document,)})
-    await one.start()
-    assert (await one.hands_over(event)).documents == (document,)
-    one.done(event, written=1)
-    await one.idle()
-
-    assert (one.rows(), len(one.governor._slots)) == ([], 0)
+        assert (rank.asked, len(one.governor._slots), one.rows()) == ([], 0, [])
 
 
 @options(started=False)
@@ -286,22 +269,15 @@ async def test_worker_has_one_event_at_a_time(one):
     assert one.worker.limits[0] == 67.0
 
 
-async def test_finished_event_leaves_the_disk_before_the_state_is_idle(one):
-    event = await in_hand(one, one.durable())
-    one.done(event, written=1)
-    assert one.state.state == "busy"
-
-    state = await one.idle()
-    assert (one.rows(), state.spooled, bool(state.last_success)) == ([], 0, True)
-
-
-async def test_heads_go_with_an_event(tmp_path):
+async def test_what_is_known_and_what_was_forgotten_go_with_every_event(tmp_path):
     rank = Ranking(KNOWN)
     rank.may_end.set()
     async with captured(tmp_path, rank=rank) as one:
-        event = await in_hand(one, one.event())
+        await one.daemon_state.forgotten.add(one.repo.top, ["boats"])
+        await in_hand(one, one.event())
 
-        assert (await one.hands_over(event)).known == (KNOWN,)
+        (task,) = one.given
+        assert (task.known, task.forgotten) == ((KNOWN,), {digest(one.repo.top, "Boats.")})
 
 
 @pytest.mark.parametrize(
@@ -312,9 +288,9 @@ async def test_ranking_that_fails_costs_the_event_its_list_and_nothing_else(tmp_
         raise error
 
     async with captured(tmp_path, rank=rank) as one:
-        event = await in_hand(one, one.event())
+        await in_hand(one, one.event())
 
-        assert (await one.hands_over(event)).known == ()
+        assert [task.known for task in one.given] == [()]
         assert not one.task.done()
 
 
@@ -327,40 +303,39 @@ async def test_ranking_that_hangs_is_not_waited_for(tmp_path):
         assert [task.known for task in one.given] == [()]
 
 
-async def test_event_whose_worker_dies_while_it_is_ranked_goes_to_the_next_one_uncounted(tmp_path):
+@pytest.mark.parametrize("meanwhile", ["the worker dies", "it is paused", "it is purged"])
+async def test_event_is_not_given_if_while_it_is_ranked(tmp_path, meanwhile):
     rank = Ranking()
     async with captured(tmp_path, rank=rank) as one:
-        event = one.event()
+        event = one.durable("the harbour")
         await one.accepted(event)
         await until(lambda: one.in_hand)
-        for _ in range(3):
-            one.worker.is_gone()
-            one.worker._on_death("signal SIGKILL")
-        rank.may_end.set()
-        await until(lambda: not one.in_hand)
-        assert one.given == []
-
-        one.worker.start()
-        await one.hands_over(event)
-        assert one.state.dead == 0
-
-
-async def test_event_that_is_paused_while_it_is_ranked_is_not_given(tmp_path):
-    rank = Ranking()
-    async with captured(tmp_path, rank=rank) as one:
-        event = one.event()
-        await one.accepted(event)
-        await until(lambda: one.in_hand)
-        await one.pauses.set(one.repo.top, True)
+        match meanwhile:
+            case "the worker dies":
+                for _ in range(3):
+                    one.worker.is_gone()
+                    one.worker._on_death("signal SIGKILL")
+            case "it is paused":
+                await one.pauses.set(one.repo.top, True)
+            case "it is purged":
+                await one.pipeline.purge(about_the_harbour)
         rank.may_end.set()
         await until(lambda: not one.in_hand)
         await turns()
-        assert one.given == []
-        assert (one.state.state, one.state.reason) == ("waiting", "paused; `forgectl resume` ends it")
+        assert (one.given, one.state.dead) == ([], 0)
 
-        await one.pauses.set(one.repo.top, False)
-        one.pipeline.resumed()
-        await one.hands_over(event)
+        match meanwhile:
+            case "the worker dies":  # which counts for nothing
+                one.worker.start()
+                await one.hands_over(event)
+                assert one.state.dead == 0
+            case "it is paused":
+                assert (one.state.state, one.state.reason) == ("waiting", "paused; `forgectl resume` ends it")
+                await one.pauses.set(one.repo.top, False)
+                one.pipeline.resumed()
+                await one.hands_over(event)
+            case "it is purged":
+                assert ((await one.idle()).spooled, one.rows()) == (0, [])
 
 
 @options(started=False)
@@ -397,12 +372,15 @@ async def test_worker_that_cannot_run_shows_as_failing_and_events_are_accepted(o
 
 
 @options(model=True)
-async def test_calls_and_tally_and_what_was_written_are_counted(one):
+async def test_what_was_decided_and_put_in_place_is_counted_told_and_gone_before_the_state_is_idle(one):
     event = await in_hand(one, one.durable())
     await one.decides(event, usage=ONE_CALL, tally=Tally(1, 2, 3))
     one.links(event)
+    assert one.written == [(one.repo.top, frozenset({f"{one.repo.top}/mem_1.md"}))]
     one.done(event, written=1)
-    await one.idle()
+    assert one.state.state == "busy"
+    state = await one.idle()
+    assert (one.rows(), state.spooled, bool(state.last_success)) == ([], 0, True)
 
     (day,) = one.governor.days(1)
     counts = one.metrics
@@ -419,14 +397,6 @@ async def test_rules_cost_nothing(one):
     one.fails(event, "internal")
 
     assert one.governor.days(1) == ()
-
-
-async def test_the_map_hears_of_each_file(one):
-    event = await in_hand(one, one.event())
-    await one.decides(event)
-    one.links(event)
-
-    assert one.written == [(one.repo.top, frozenset({f"{one.repo.top}/mem_1.md"}))]
 
 
 async def test_turn_that_came_to_nothing_costs_no_write(one):
@@ -464,13 +434,6 @@ async def test_what_was_forgotten_since_it_was_decided_is_not_put_in_place(one):
     assert [document.memory.content for document in task.documents] == ["Trains."]
 
 
-async def test_what_was_forgotten_goes_with_every_event(one):
-    await one.daemon_state.forgotten.add(one.repo.top, ["boats"])
-    event = await in_hand(one, one.event())
-
-    assert (await one.hands_over(event)).forgotten == {digest(one.repo.top, "Boats.")}
-
-
 @pytest.mark.parametrize("end", ["done", "replaced", "purged", "buried"])
 async def test_nothing_is_remembered_of_an_event_that_is_gone(one, end):
     """A daemon may run for months."""
@@ -496,39 +459,38 @@ async def test_nothing_is_remembered_of_an_event_that_is_gone(one, end):
     assert one.rows("dead") == [f"{event.id}.dead"] * (end == "buried")
 
 
-async def test_report_about_another_event_changes_nothing(one):
+async def test_report_about_another_event_and_a_second_end_change_nothing(one):
     event = await in_hand(one, one.durable())
     one.done(one.event(), written=1)
     one.fails(one.event(), "server")
-
     assert one.in_hand == event.id
     assert (one.metrics.captures_finished, one.metrics.capture_failures) == (0, 0)
 
-
-async def test_second_end_of_an_event_changes_nothing(one):
-    event = await in_hand(one, one.durable())
     one.done(event)
     one.fails(event)
     one.worker.dies()
     await one.idle()
-
     assert (one.metrics.captures_finished, one.metrics.capture_failures, one.rows("dead")) == (1, 0, [])
 
 
 # --- calls that fail ----------------------------------------------------------------------------------
 
 
-async def test_failed_event_waits_longer_each_time_and_lets_others_pass(one):
+@pytest.mark.parametrize(("reason", "pauses_s"), [("internal", (4, 8)), ("storage", (2, 2, 2))])
+async def test_failed_event_waits_longer_each_time_but_for_a_full_disk_and_lets_others_pass(
+    one, reason, pauses_s
+):
     event, other = one.event(), one.event(session="t")
     await one.accepted(event)
-    for attempt, pause_s in enumerate((4, 8), 1):
+    for attempt, pause_s in enumerate(pauses_s, 1):
         await one.hands_over(event, attempt)
-        one.fails(event, "internal")
-        await later(pause_s - 2)
+        one.fails(event, reason)
+        assert (one.state.state, one.state.reason) == ("waiting", f"it is {reason}")
+        await later(pause_s / 2)
         assert len(one.given) == attempt, pause_s
-        await later(2)
-    await one.hands_over(event, 3)
-    one.fails(event, "internal")
+        await later(pause_s / 2)
+    await one.hands_over(event, len(pauses_s) + 1)
+    one.fails(event, reason)
     await one.accepted(other)
     await one.finished(other)
 
@@ -563,16 +525,6 @@ async def test_failures_that_any_event_would_meet_are_not_counted(one, reason):
         await later(61)
 
     assert one.state.dead == 0
-
-
-async def test_full_disk_is_looked_at_every_two_seconds(one):
-    event = one.event()
-    await one.accepted(event)
-    for attempt in range(1, 5):
-        await one.hands_over(event, attempt)
-        one.fails(event, "storage")
-        assert (one.state.state, one.state.reason) == ("waiting", "it is storage")
-        await later(2)
 
 
 @pytest.mark.parametrize(("asked_s", "least_s", "most_s"), [(1.0, 1.0, 3.5), (86400.0, 300.0, 345.0)])
@@ -699,29 +651,14 @@ async def test_event_beyond_the_tokens_of_a_day_waits_and_is_looked_at_every_min
 # --- a worker that dies -------------------------------------------------------------------------------
 
 
-async def test_event_in_hand_is_given_to_the_next_worker_at_once(one):
-    event = await in_hand(one, one.durable())
-    one.worker.dies()
-    await one.hands_over(event, 2)
+@pytest.mark.parametrize("one", [{}, {"keeps": False}], indirect=True, ids=["spool", "no spool"])
+async def test_event_that_killed_three_workers_is_among_the_dead_or_without_a_spool_nowhere(one):
+    event = await killed_thrice(one, one.event(kind="explicit"))  # the next worker has it at once
 
-    assert one.state.dead == 0
-
-
-async def test_event_that_killed_three_workers_is_among_the_dead(one):
-    await killed_thrice(one, one.durable())
-
-    assert (await one.idle()).dead == 1
-    (found,) = await one.pipeline.dead()
-    assert found.reason == "the worker died 3 times over it: signal SIGSEGV"
-    assert one.rows() == []
-
-
-@options(keeps=False)
-async def test_without_a_spool_an_event_that_is_given_up_is_nowhere_on_disk(one):
-    await killed_thrice(one, one.event(kind="explicit"))
-
-    assert (await one.idle()).dead == 0
-    assert (one.rows(), one.rows("dead")) == ([], [])
+    state, dead = await one.idle(), await one.pipeline.dead()
+    assert [found.event for found in dead] == [event] * one.pipeline._keeps
+    assert all(found.reason == "the worker died 3 times over it: signal SIGSEGV" for found in dead)
+    assert (state.dead, one.rows(), len(one.rows("dead"))) == (len(dead), [], len(dead))
 
 
 async def test_kill_after_progress_is_not_counted(one):
@@ -800,7 +737,8 @@ async def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later
 async def test_dead_event_is_taken_back(one, kind):
     event = await buried(one, one.event(kind=kind))
     assert len(await one.pipeline.dead()) == 1
-    assert await one.pipeline.retry(event.id)
+    both = await asyncio.gather(one.pipeline.retry(event.id), one.pipeline.retry(event.id))
+    assert (sorted(both), len(one.pipeline._queue)) == ([False, True], 1)  # of two who take it back, one does
     assert (one.rows("dead"), one.rows()) == ([], [f"{event.id}.events"])
     assert (one.state.turns, one.state.spooled) == (0, 1)  # it is on disk, and in no memory alone
 
@@ -815,13 +753,6 @@ async def test_dead_event_that_was_decided_costs_no_call_when_it_is_taken_back(o
 
     assert (await one.hands_over(event)).documents == (one.document(),)
     assert len(one.governor._slots) == 0
-
-
-async def test_of_two_who_take_an_event_back_one_does(one):
-    event = await buried(one, one.durable())
-    both = await asyncio.gather(one.pipeline.retry(event.id), one.pipeline.retry(event.id))
-
-    assert (sorted(both), len(one.pipeline._queue)) == ([False, True], 1)
 
 
 async def test_dead_event_is_erased(one):
@@ -841,7 +772,14 @@ async def test_what_is_purged_is_nowhere(one):
     await buried(one, one.durable("boats"), one.document("The harbour opens at noon."))
     await buried(one, one.durable("trains"))
 
-    assert await one.pipeline.purge(about_the_harbour) == 4
+    threads = set()
+
+    def unwanted(texts) -> bool:
+        threads.add(threading.current_thread())
+        return about_the_harbour(texts)
+
+    assert await one.pipeline.purge(unwanted) == 4
+    assert threading.main_thread() not in threads  # the loop's
     assert one.rows() == sorted([f"{first.id}.events", f"{kept.id}.events"])
     assert (one.state.turns, one.state.dead) == (0, 1)
 
@@ -872,18 +810,6 @@ async def test_event_in_hand_that_is_purged_leaves_the_disk_at_once_and_is_not_t
     assert (len(one.given), one.rows()) == (1, [])
 
 
-async def test_event_that_is_purged_while_it_is_ranked_is_not_given(tmp_path):
-    rank = Ranking()
-    async with captured(tmp_path, rank=rank) as one:
-        await one.accepted(one.durable("the harbour"))
-        await until(lambda: one.in_hand)
-        await one.pipeline.purge(about_the_harbour)
-        rank.may_end.set()
-        await one.idle()
-
-        assert (one.given, one.rows()) == ([], [])
-
-
 async def test_turn_in_hand_that_is_purged_is_not_spooled_at_the_end(one):
     other = one.event("kept", session="t")
     await in_hand(one, one.event("the harbour"))
@@ -902,14 +828,6 @@ async def test_event_that_is_purged_while_it_cannot_be_buried_is_gone(one):
 
     await later(61)
     assert (one.state.state, one.rows(), one.rows("dead")) == ("idle", [], [])
-
-
-async def test_texts_are_looked_through_beside_the_loop(one):
-    threads = set()
-    await one.accepted(one.event())
-    await one.pipeline.purge(lambda _: threads.add(threading.current_thread()))
-
-    assert threading.main_thread() not in threads
 
 
 async def test_purge_says_so_when_the_dead_cannot_be_looked_through_and_has_purged_the_rest(one):
@@ -942,14 +860,6 @@ async def test_turn_that_was_decided_is_not_decided_anew_after_a_restart(tmp_pat
         await until(lambda: one.given)
         assert len(one.governor._slots) == 0
         assert [name.partition(".")[2] for name in one.rows()] == ["events", "journal"]
-
-
-async def test_after_the_end_nothing_is_accepted(one):
-    await one.stop()
-
-    for event in (one.event(), one.durable()):
-        assert await refused(one, event) == "the daemon is stopping"
-    assert one.rows() == []
 
 
 async def test_end_waits_for_a_burial_that_is_under_way(one):

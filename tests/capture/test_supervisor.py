@@ -60,16 +60,13 @@ async def test_without_a_ready_worker_no_task_can_be_given():
 # --- the first start ---
 
 
-async def test_worker_is_not_started_before_it_is_wanted():
-    async with supervised(patience=Patience(first_start_s=60)) as one:
-        await turns()
-        assert one.supervisor.pid == 0
-        one.supervisor.want()
-        assert await one.ready()
-
-
-async def test_worker_is_started_though_nobody_wants_it():
-    async with supervised(patience=Patience(first_start_s=0.01)) as one:
+@pytest.mark.parametrize("first_start_s", [60, 0.01], ids=["wanted", "not wanted"])
+async def test_worker_is_started_when_it_is_wanted_or_in_a_while(first_start_s):
+    async with supervised(patience=Patience(first_start_s=first_start_s)) as one:
+        if first_start_s > 1:
+            await turns()
+            assert one.supervisor.pid == 0
+            one.supervisor.want()
         assert await one.ready()
 
 
@@ -176,24 +173,19 @@ async def test_pause_between_attempts_has_an_end():
         await until(lambda: len(one.deaths) == 12)  # 0.001 s doubled twelve times are 4 s
 
 
-async def test_worker_that_is_slow_to_start_is_a_problem_long_before_it_is_killed():
-    patience = Patience(first_start_s=0, slow_start_s=0.05, ready_s=60)
-    async with supervised("silent", patience=patience) as one:
-        await until(lambda: one.supervisor.problem)
-        assert one.supervisor.problem == "the capture worker is not ready after 0.05 s"
-        assert one.deaths == []
-
-
-async def test_worker_that_never_becomes_ready_is_killed():
-    async with supervised("silent", patience=Patience(first_start_s=0, ready_s=0.2)) as one:
-        await until(lambda: one.deaths)
-        assert one.supervisor.problem == "the capture worker cannot run: no report for 0.2 s"
-
-
-async def test_worker_that_cannot_classify_says_why_and_is_given_nothing():
-    async with supervised("useless") as one:
-        await until(lambda: one.readies)
-        assert (one.supervisor.problem, one.supervisor.ready) == ("no such model", False)
+@pytest.mark.parametrize(
+    ("start", "patience", "problem", "deaths"),
+    [
+        ("silent", {"slow_start_s": 0.05, "ready_s": 60}, "the capture worker is not ready after 0.05 s", 0),
+        ("silent", {"ready_s": 0.2}, "the capture worker cannot run: no report for 0.2 s", 1),
+        ("useless", {}, "no such model", 0),
+    ],
+    ids=["slow to start", "never ready", "cannot classify"],
+)
+async def test_worker_that_is_not_ready_says_why_and_is_given_nothing(start, patience, problem, deaths):
+    async with supervised(start, patience=Patience(first_start_s=0, **patience)) as one:
+        await until(lambda: one.supervisor.problem and len(one.deaths) == deaths)
+        assert (one.supervisor.problem, one.supervisor.ready) == (problem, False)
 
 
 async def test_worker_that_dies_as_soon_as_it_is_ready_does_not_keep_a_core_busy():
@@ -261,12 +253,15 @@ async def test_semaphores_of_a_worker_are_gone_with_it():
     assert not any(name.exists() for name in names)
 
 
-@pytest.mark.parametrize("state", ["starting", "waiting", "busy", "stopped", "unread"])
+@pytest.mark.parametrize("state", ["starting", "waiting", "busy", "stopped", "unread", "pausing"])
 async def test_cancelled_supervisor_leaves_nothing_in_any_state(state):
     before = census()
-    async with supervised() as one:
+    patience = Patience(first_start_s=0, retry_s=60)
+    async with supervised("crash" if state == "pausing" else "ready", patience=patience) as one:
         if state == "starting":
             await turns()
+        elif state == "pausing":
+            await until(lambda: one.deaths)
         else:
             pid = await one.ready()
         if state in ("stopped", "unread"):
@@ -275,15 +270,8 @@ async def test_cancelled_supervisor_leaves_nothing_in_any_state(state):
             one.supervisor.give(megabyte("hang"), 10)
         await one.stop()
         assert one.task.cancelled()
-        assert (one.supervisor.pid, one.deaths) == (0, [])
+        assert (one.supervisor.pid, len(one.deaths)) == (0, state == "pausing")
     await back_to(before)
-
-
-async def test_cancelled_in_a_pause_between_two_attempts_it_ends_at_once():
-    async with supervised("crash", patience=Patience(first_start_s=0, retry_s=60)) as one:
-        await until(lambda: one.deaths)
-        await one.stop()
-        assert one.task.cancelled()
 
 
 async def test_what_the_worker_started_ends_with_it():
