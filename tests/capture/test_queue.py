@@ -247,6 +247,16 @@ def test_only_turns_that_memory_holds_count_as_sessions():
     assert drained(queue) == [1, 2, 4, 5]
 
 
+def test_event_in_hand_is_never_evicted():
+    queue = waits(CaptureQueue(max_sessions=2, max_bytes=3000), turn(1, "a", size=1000))
+    queue.take(0, never)
+    waits(queue, turn(2, "b", size=1000))
+
+    assert numbers(queue.add(turn(3, "c", size=1000), on_disk=False).evicted) == [2]
+    assert numbers(queue.add(turn(4, "c", "later", size=2000), on_disk=False).evicted) == [3]
+    assert numbers([queue.finish()]) == [1]
+
+
 def test_bytes_too_many_cost_the_oldest_turns_of_others():
     queue = waits(CaptureQueue(max_bytes=3000), turn(1, "c", "before", size=1000))
     waits(queue, turn(2, "a", size=1000), turn(3, "b", size=1000))
