@@ -194,33 +194,10 @@ def test_a_secret_with_nothing_around_it_is_no_memory(content):
 # --- what is known already --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("said", "forgotten", "secrets"),
-    [
-        ("Goose speaks **REST**.", digest(REPO.top, "goose speaks REST"), 0),
-        (PUSHES.format("goose", TOKEN), digest(USER.top, PUSHES.format("goose", "[redacted]")), 1),
-    ],
-    ids=["in other typography", "with a secret"],
-)
-def test_what_was_forgotten_does_not_come_back(said, forgotten, secrets):
-    found = decided(propose(said), forgotten=frozenset({forgotten}))
-
-    assert found == ([], Tally(duplicates=1, secrets=secrets))
-
-
 def test_what_another_repo_forgot_may_be_said_here():
     elsewhere = frozenset({digest("/other", "goose speaks REST")})
 
     assert contents(decided(GOOD, forgotten=elsewhere)[0]) == ["goose speaks REST"]
-
-
-@pytest.mark.parametrize("home", [REPO, USER])
-def test_what_either_root_knows_in_like_words_is_not_written_again(home):
-    known = memory("mem_1", "User prefers `errors.As` over type assertions.", scope=home.scope)
-
-    found = decided(propose("Prefer errors.As over type assertions."), existing={home: [known]})
-
-    assert found == ([], Tally(duplicates=1))
 
 
 @pytest.mark.parametrize(("session", "written"), [("s1", 0), ("another", 1)])
@@ -236,17 +213,38 @@ def test_a_superseded_statement_comes_back_only_if_another_session_says_it(sessi
     assert tally == Tally(duplicates=1 - written)
 
 
-def test_the_same_twice_in_one_answer_is_written_once():
-    memories, tally = decided(GOOD, propose("Goose speaks REST.", scope="user"))
+LIKE_WORDS = propose("Prefer errors.As over type assertions.")
+LONG_KNOWN = memory("mem_1", "User prefers `errors.As` over type assertions.")
+AGAIN = propose("Goose speaks **REST**.", scope="user")
+# What is proposed, known and forgotten, and what is kept of it.
+KNOWN_ALREADY: dict[str, tuple[list[Proposal], Existing, str, list[str], Tally]] = {
+    "to the repo in like words": ([LIKE_WORDS], {REPO: [LONG_KNOWN]}, "", [], Tally(duplicates=1)),
+    "to the user in like words": ([LIKE_WORDS], {USER: [LONG_KNOWN]}, "", [], Tally(duplicates=1)),
+    "said twice": ([GOOD, AGAIN], {}, "", ["goose speaks REST"], Tally(duplicates=1)),
+    "forgotten": (
+        *([propose("Goose speaks **REST**.")], {}, digest(REPO.top, "goose speaks REST")),
+        *([], Tally(duplicates=1)),
+    ),
+    "forgotten with a secret": (
+        [propose(PUSHES.format("goose", TOKEN))],
+        *({}, digest(USER.top, PUSHES.format("goose", "[redacted]"))),
+        *([], Tally(duplicates=1, secrets=1)),
+    ),
+    "to a root that the event does not see": (
+        [GOOD],
+        *({Root("/srv/atlas", Scope.REPO): [memory("mem_1", "goose speaks REST")]}, ""),
+        *(["goose speaks REST"], Tally()),
+    ),
+}
 
-    assert contents(memories) == ["goose speaks REST"]
-    assert tally == Tally(duplicates=1)
 
+@pytest.mark.parametrize("name", KNOWN_ALREADY)
+def test_what_is_known_or_was_forgotten_is_not_written_again(name):
+    proposals, existing, forgotten, kept, counted = KNOWN_ALREADY[name]
 
-def test_a_memory_of_a_root_that_the_event_does_not_see_is_no_duplicate():
-    elsewhere = {Root("/srv/atlas", Scope.REPO): [memory("mem_1", "goose speaks REST")]}
+    memories, tally = decided(*proposals, existing=existing, forgotten=frozenset({forgotten}))
 
-    assert contents(decided(GOOD, existing=elsewhere)[0]) == ["goose speaks REST"]
+    assert (contents(memories), tally) == (kept, counted)
 
 
 # --- versions -----------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def said(request: Request) -> str:
 # --- one call ---
 
 
-def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider: ScriptedProvider) -> None:
+def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider):
     classify(provider, heads=HEADS)
 
     (request,) = provider.requests(CHAT)
@@ -101,7 +101,7 @@ def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider: 
     assert request.json["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-def test_proposals_and_the_endpoints_count_of_tokens_come_back(provider: ScriptedProvider) -> None:
+def test_proposals_and_the_endpoints_count_of_tokens_come_back(provider):
     edges = [{"id": "mem_1", "relationship": "refines"}]
     provider.chat = answering(
         {**A, "supersedes": "mem_1", "related": edges}, B, prompt_tokens=900, completion_tokens=70
@@ -116,11 +116,11 @@ def test_proposals_and_the_endpoints_count_of_tokens_come_back(provider: Scripte
     assert found.malformed == 0
 
 
-def test_an_empty_array_is_the_normal_answer(provider: ScriptedProvider) -> None:
+def test_an_empty_array_is_the_normal_answer(provider):
     assert classify(provider) == Classified(usage=Usage(1, PROMPT_TOKENS, 1))
 
 
-def test_an_empty_window_asks_nobody(provider: ScriptedProvider) -> None:
+def test_an_empty_window_asks_nobody(provider):
     assert classify(provider, window=()) == Classified()
     assert provider.requests() == []
 
@@ -141,9 +141,7 @@ ANSWERS: dict[str, tuple[Answer, list[str], int]] = {
 
 
 @pytest.mark.parametrize(("answer", "kept", "malformed"), ANSWERS.values(), ids=ANSWERS.keys())
-def test_of_an_answer_what_is_no_memory_is_dropped_and_is_no_error(
-    provider: ScriptedProvider, answer: Answer, kept: list[str], malformed: int
-) -> None:
+def test_of_an_answer_what_is_no_memory_is_dropped_and_is_no_error(provider, answer, kept, malformed):
     provider.chat = answer
 
     found = classify(provider)
@@ -151,7 +149,7 @@ def test_of_an_answer_what_is_no_memory_is_dropped_and_is_no_error(
     assert (contents(found), found.malformed, found.usage.calls) == (kept, malformed, 1)
 
 
-def test_a_user_who_says_what_the_example_says_is_heard(provider: ScriptedProvider) -> None:
+def test_a_user_who_says_what_the_example_says_is_heard(provider):
     provider.chat = answering(EXAMPLE)
 
     found = classify(provider, (Utterance("user", "I prefer errors.As over type assertions in Go"),))
@@ -159,7 +157,7 @@ def test_a_user_who_says_what_the_example_says_is_heard(provider: ScriptedProvid
     assert (contents(found), found.malformed) == ([EXAMPLE["content"]], 0)
 
 
-def test_a_server_without_schemas_is_asked_without(provider: ScriptedProvider) -> None:
+def test_a_server_without_schemas_is_asked_without(provider):
     def plain_only(_: ScriptedProvider, request: Request) -> Answer:
         return Answer(status=400) if "response_format" in request.json else completion(json.dumps([A]))
 
@@ -182,9 +180,7 @@ PASSING: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
-def test_what_may_pass_is_tried_once_more_if_that_is_allowed(
-    provider: ScriptedProvider, fault: Answer
-) -> None:
+def test_what_may_pass_is_tried_once_more_if_that_is_allowed(provider, fault):
     provider.chat = [fault, answering(A)]
     found = classify(provider)
 
@@ -197,9 +193,7 @@ def test_what_may_pass_is_tried_once_more_if_that_is_allowed(
     assert len(provider.requests()) == 3
 
 
-def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(
-    provider: ScriptedProvider,
-) -> None:
+def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(provider):
     def plain_only(_: ScriptedProvider, request: Request) -> Answer:
         return Answer(status=500) if "response_format" in request.json else answering(A)
 
@@ -238,7 +232,7 @@ HOPELESS: dict[str, tuple[Answer, str, float | None, int]] = {
 
 
 @pytest.mark.parametrize("name", HOPELESS)
-def test_what_will_not_pass_is_not_tried_again(provider: ScriptedProvider, name: str) -> None:
+def test_what_will_not_pass_is_not_tried_again(provider, name):
     provider.chat, reason, retry_after_s, tokens = HOPELESS[name]
 
     error = failed(provider)
@@ -250,7 +244,7 @@ def test_what_will_not_pass_is_not_tried_again(provider: ScriptedProvider, name:
     assert KEY not in str(error)
 
 
-def test_a_call_that_never_answers_ends_at_the_deadline(provider: ScriptedProvider) -> None:
+def test_a_call_that_never_answers_ends_at_the_deadline(provider):
     provider.chat = Answer(json={}, delay_s=25)
 
     assert failed(provider, within=0.3).reason == "timeout"
@@ -258,7 +252,7 @@ def test_a_call_that_never_answers_ends_at_the_deadline(provider: ScriptedProvid
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_a_passed_deadline_asks_nobody_and_costs_nothing(provider: ScriptedProvider) -> None:
+def test_a_passed_deadline_asks_nobody_and_costs_nothing(provider):
     error = failed(provider, within=-1.0)
 
     assert (error.reason, error.usage) == ("timeout", Usage())
@@ -268,13 +262,13 @@ def test_a_passed_deadline_asks_nobody_and_costs_nothing(provider: ScriptedProvi
 # --- what failures cost ---
 
 
-def test_failed_attempts_are_counted_with_an_estimate_of_the_prompt(provider: ScriptedProvider) -> None:
+def test_failed_attempts_are_counted_with_an_estimate_of_the_prompt(provider):
     provider.chat = Answer(status=503)
 
     assert failed(provider).usage == Usage(calls=2, prompt_tokens=2 * PROMPT_TOKENS)
 
 
-def test_a_failed_attempt_is_counted_beside_the_one_that_went_through(provider: ScriptedProvider) -> None:
+def test_a_failed_attempt_is_counted_beside_the_one_that_went_through(provider):
     provider.chat = [Answer(status=503), answering(A, prompt_tokens=900, completion_tokens=70)]
 
     assert classify(provider).usage == Usage(2, PROMPT_TOKENS + 900, 70)
@@ -293,9 +287,7 @@ def at_most_characters(limit: int) -> Behaviour:
 LONG = tuple(Utterance("user", f"message {number} " + "x" * 988) for number in range(10))
 
 
-def test_of_a_window_that_is_refused_for_its_size_the_older_half_is_left_out(
-    provider: ScriptedProvider,
-) -> None:
+def test_of_a_window_that_is_refused_for_its_size_the_older_half_is_left_out(provider):
     provider.chat = at_most_characters(6_000)
 
     assert contents(classify(provider, LONG)) == ["Tabs are used."]
@@ -304,7 +296,7 @@ def test_of_a_window_that_is_refused_for_its_size_the_older_half_is_left_out(
     assert [f"message {number} " in last for number in range(10)] == [False] * 5 + [True] * 5
 
 
-def test_of_a_single_message_that_is_refused_for_its_size_the_end_is_kept(provider: ScriptedProvider) -> None:
+def test_of_a_single_message_that_is_refused_for_its_size_the_end_is_kept(provider):
     provider.chat = at_most_characters(6_000)
 
     classify(provider, [Utterance("user", "old " * 1_250 + "new " * 1_250)])
@@ -314,7 +306,7 @@ def test_of_a_single_message_that_is_refused_for_its_size_the_end_is_kept(provid
     assert "old old" not in last
 
 
-def test_a_window_is_halved_only_once(provider: ScriptedProvider) -> None:
+def test_a_window_is_halved_only_once(provider):
     provider.chat = at_most_characters(10)
 
     error = failed(provider, LONG, attempts=5)
@@ -322,7 +314,7 @@ def test_a_window_is_halved_only_once(provider: ScriptedProvider) -> None:
     assert (error.reason, error.usage.calls) == ("bad_input", 2)
 
 
-def test_a_refusal_that_does_not_speak_of_size_halves_nothing(provider: ScriptedProvider) -> None:
+def test_a_refusal_that_does_not_speak_of_size_halves_nothing(provider):
     provider.chat = Answer({"error": {"message": "unsupported parameter"}}, status=400)
 
     assert failed(provider, LONG).usage.calls == 1
@@ -345,7 +337,7 @@ class Deaf:
         self.closed = True
 
 
-async def test_the_deadline_holds_for_a_model_that_does_not_mind_it() -> None:
+async def test_the_deadline_holds_for_a_model_that_does_not_mind_it():
     model = Deaf()
     classifier = LlmClassifier(model)
     with pytest.raises(ProviderError) as caught:
@@ -356,9 +348,7 @@ async def test_the_deadline_holds_for_a_model_that_does_not_mind_it() -> None:
     assert model.closed
 
 
-def test_nothing_that_was_said_reaches_the_log(
-    provider: ScriptedProvider, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_that_was_said_reaches_the_log(provider, caplog):
     caplog.set_level("DEBUG", logger="forged")
     provider.chat = [Answer(status=503), answering(A)]
 
@@ -369,7 +359,7 @@ def test_nothing_that_was_said_reaches_the_log(
         assert secret not in caplog.text
 
 
-def test_what_a_classifier_returns_can_be_sent_between_processes(provider: ScriptedProvider) -> None:
+def test_what_a_classifier_returns_can_be_sent_between_processes(provider):
     provider.chat = completion(
         r'[{"content": "a\ud800", "scope": "\udc00", "category": "x", "supersedes": "\udfff"}]'
     )

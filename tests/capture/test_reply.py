@@ -154,14 +154,14 @@ REPLIES: dict[str, tuple[str, list[str], int]] = {
 
 
 @pytest.mark.parametrize(("text", "expected", "malformed"), REPLIES.values(), ids=REPLIES.keys())
-def test_a_reply_is_made_the_most_of(text: str, expected: list[str], malformed: int) -> None:
+def test_a_reply_is_made_the_most_of(text, expected, malformed):
     reply = read(text)
 
     assert contents(reply) == expected
     assert reply.malformed == malformed
 
 
-def test_fields_are_read_as_they_were_meant() -> None:
+def test_fields_are_read_as_they_were_meant():
     element = {
         "content": "  Wrap errors.\nAlways.  ",
         "scope": " Repo",
@@ -182,14 +182,14 @@ def test_fields_are_read_as_they_were_meant() -> None:
     )
 
 
-def test_a_missing_scope_or_category_is_left_for_the_validation_to_refuse() -> None:
+def test_a_missing_scope_or_category_is_left_for_the_validation_to_refuse():
     (proposal,) = read('[{"content": "Tabs.", "scope": null}]').proposals
 
     assert (proposal.scope, proposal.category) == ("", "")
 
 
 @pytest.mark.parametrize("value", [None, "", "  ", [], 7, {"id": "mem_1"}])
-def test_a_supersedes_that_names_nothing_costs_the_link_and_not_the_memory(value: object) -> None:
+def test_a_supersedes_that_names_nothing_costs_the_link_and_not_the_memory(value):
     assert [p.supersedes for p in read(with_field("supersedes", value)).proposals] == ["", ""]
 
 
@@ -206,15 +206,13 @@ EDGE = {"id": "mem_1", "relationship": "refines"}
         ([EDGE] * 1_000, 32),
     ],
 )
-def test_an_edge_without_an_id_and_a_relation_or_too_many_is_dropped_and_the_memory_stays(
-    edges: object, kept: int
-) -> None:
+def test_an_edge_without_an_id_and_a_relation_or_too_many_is_dropped_and_the_memory_stays(edges, kept):
     found = read(with_field("related", edges)).proposals
 
     assert [proposal.related for proposal in found] == [(Related("mem_1", "refines"),) * kept, ()]
 
 
-def test_half_characters_and_nul_become_writable() -> None:
+def test_half_characters_and_nul_become_writable():
     (proposal,) = read(r'[{"content": "a\ud800b\u0000c \ud83d\ude00", "scope": "\udfff"}]').proposals
 
     assert proposal.content == "a\ufffdb\ufffdc \U0001f600"
@@ -237,7 +235,7 @@ NOISE = st.text(alphabet='[]{}",:\\ \n`abtn0', max_size=60)
 
 
 @given(st.text() | NOISE | JSON.map(json.dumps), st.integers(0, 200))
-def test_whatever_a_model_writes_is_read_within_limits(text: str, end: int) -> None:
+def test_whatever_a_model_writes_is_read_within_limits(text, end):
     for piece in (text, text[:end], text[end:]):
         reply = read(piece)
 
@@ -262,9 +260,7 @@ PROSE = st.text(st.characters(exclude_characters="[]{}<>", exclude_categories=["
 
 
 @given(PROSE, st.lists(ELEMENT, max_size=MOST_DOCUMENTS), PROSE, st.sampled_from([None, 0, 2]), st.booleans())
-def test_an_array_in_prose_is_found_whole(
-    before: str, elements: list[dict], after: str, indent: int | None, wrapped: bool
-) -> None:
+def test_an_array_in_prose_is_found_whole(before, elements, after, indent, wrapped):
     value = {"memories": elements} if wrapped else elements
     text = f"{before}\n{json.dumps(value, indent=indent)}\n{after}"
 
@@ -280,9 +276,7 @@ def contents_of(element: dict) -> str:
 
 
 @given(st.lists(ELEMENT, min_size=1, max_size=MOST_DOCUMENTS), st.data())
-def test_of_a_reply_that_breaks_off_every_whole_element_is_kept(
-    elements: list[dict], data: st.DataObject
-) -> None:
+def test_of_a_reply_that_breaks_off_every_whole_element_is_kept(elements, data):
     parts = [json.dumps(element) for element in elements]
     whole = data.draw(st.integers(0, len(parts) - 1))
     cut = data.draw(st.integers(0, len(parts[whole]) - 1))
