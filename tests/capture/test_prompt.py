@@ -88,16 +88,13 @@ def test_the_schema_goes_out_as_json_with_the_closed_sets():
 # --- the window ---
 
 
-def test_the_window_goes_out_as_blocks_of_role_and_text():
-    assert "\nuser: always use tabs\n---\nassistant: done\n" in user_prompt(SAID, ())
-
-
 def test_the_window_stands_between_two_equal_marks_that_its_text_cannot_know():
     lines = user_prompt(SAID, ()).split("\n")
     mark = lines[1]
 
     assert lines.count(mark) == 2
-    assert lines[lines.index(mark) + 1] == "user: always use tabs"
+    at = lines.index(mark)
+    assert lines[at + 1 : at + 5] == ["user: always use tabs", "---", "assistant: done", mark]
     assert mark not in user_prompt((Utterance("user", "another beginning"),), ()).split("\n")
 
 
@@ -129,9 +126,6 @@ def test_existing_memories_are_listed_by_id_place_and_first_line():
         "- [mem_1] (user/coding-preferences) Fact 1.",
         "- [mem_2] (repo/patterns) Fact 2.",
     ]
-
-
-def test_without_existing_memories_there_is_no_such_section():
     assert "EXISTING" not in user_prompt(SAID, ())
 
 

@@ -114,11 +114,6 @@ async def test_waiting_turn_gives_way_to_a_newer_one_of_its_window(one):
     assert (one.metrics.captures_accepted, one.metrics.captures_coalesced) == (2, 1)
 
 
-@options(off="capture.enabled is false")
-async def test_switched_off_it_accepts_nothing(one):
-    assert await refused(one, one.event("")) == "capture.enabled is false"
-
-
 async def test_what_is_rejected_is_counted_and_says_why(one):
     assert await refused(one, one.event("")) == "nothing_to_capture"
     assert await refused(one, one.event("x" * (64 << 20))) == "queue_full"
@@ -153,30 +148,23 @@ async def test_oldest_session_beyond_the_limit_is_replaced_and_counted(one):
     assert (one.state.turns, one.metrics.captures_replaced) == (64, 2)
 
 
-@pytest.mark.parametrize(
-    ("meanwhile", "word"), [("", "accepted"), ("paused", "rejected"), ("ended", "rejected")]
-)
+@pytest.mark.parametrize("is_paused", [False, True])
 @options(started=False)
-async def test_nothing_is_accepted_before_what_its_session_left_is_taken_up(one, meanwhile, word):
-    """Nobody knows before what is paused."""
+async def test_nothing_is_accepted_before_what_its_session_left_is_taken_up(one, is_paused):
     left, new = one.durable("before"), one.event("after", window_id="another")
     one.leave(left)
     one.begin()
     await asyncio.sleep(0)
     accepting = asyncio.create_task(one.pipeline.accept(new))
     await asyncio.sleep(0)
-    match meanwhile:
-        case "paused":
-            await one.pauses.set(None, True)
-        case "ended":
-            one.task.cancel()
-    assert (await accepting).word == word
-    if word == "accepted":
+    if is_paused:
+        await one.pauses.set(None, True)
+        assert (await accepting).word == "rejected"
+    else:
+        assert (await accepting).word == "accepted"
         await one.finished(left)
         await one.finished(new)
         assert len(one.given) == 2
-    await one.stop()
-    assert len(one.rows()) == (word == "rejected")
 
 
 # --- what an earlier daemon left ----------------------------------------------------------------------
@@ -238,11 +226,12 @@ async def test_what_was_left_is_taken_up_when_the_state_can_be_opened_at_last(on
     assert one.state.last_error == ""
 
 
-@options(started=False, off="it is off")
+@options(started=False, off="capture.enabled is false")
 async def test_switched_off_it_hands_over_nothing_but_shows_and_purges_what_waits(one):
     one.leave(one.durable("the harbour"))
     await one.start()
 
+    assert await refused(one, one.event("")) == "capture.enabled is false"
     assert (one.state.state, one.state.spooled, one.worker.pid) == ("off", 1, 0)
     assert await one.pipeline.purge(about_the_harbour) == 1
     assert one.rows() == []
@@ -250,7 +239,7 @@ async def test_switched_off_it_hands_over_nothing_but_shows_and_purges_what_wait
 
 @options(problem="no key")
 async def test_without_a_classifier_events_are_kept_for_a_daemon_that_has_one(one):
-    assert await one.accepted(one.durable()) == ["durable"]
+    assert await one.accepted(one.event(), one.durable(session="t")) == ["accepted", "durable"]
     assert (one.state.state, one.state.reason) == ("failing", "no key")
     assert (one.worker.wanted, one.given) == (True, [])
 
@@ -730,25 +719,23 @@ async def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later
 
 
 @pytest.mark.parametrize("kind", ["turn", "compaction"])
-async def test_dead_event_is_taken_back(one, kind):
-    event = await buried(one, one.event(kind=kind))
+@pytest.mark.parametrize("is_decided", [True, False], ids=["decided", "undecided"])
+@options(model=True)
+async def test_dead_event_is_taken_back(one, kind, is_decided):
+    """If it was decided upon, that costs no call."""
+    event = await buried(one, one.event(kind=kind), *[one.document()] * is_decided)
     assert len(await one.pipeline.dead()) == 1
     both = await asyncio.gather(one.pipeline.retry(event.id), one.pipeline.retry(event.id))
     assert (sorted(both), len(one.pipeline._queue)) == ([False, True], 1)  # of two who take it back, one does
-    assert (one.rows("dead"), one.rows()) == ([], [f"{event.id}.events"])
+    assert one.rows("dead") == []
+    assert f"{event.id}.events" in one.rows()
     assert (one.state.turns, one.state.spooled) == (0, 1)  # it is on disk, and in no memory alone
 
-    await one.finished(event)
-    assert (await one.idle()).dead == 0
-
-
-@options(model=True)
-async def test_dead_event_that_was_decided_costs_no_call_when_it_is_taken_back(one):
-    event = await buried(one, one.durable(), one.document())
-    await one.pipeline.retry(event.id)
-
-    assert (await one.hands_over(event)).documents == (one.document(),)
-    assert len(one.governor._slots) == 0
+    task = await one.hands_over(event)
+    assert (isinstance(task, Link), len(one.governor._slots)) == (is_decided, not is_decided)
+    assert not is_decided or task.documents == (one.document(),)
+    one.done(event)
+    assert ((await one.idle()).dead, one.rows()) == (0, [])
 
 
 async def test_dead_event_is_erased(one):
@@ -868,6 +855,19 @@ async def test_end_does_not_wait_for_a_disk_that_fails(one):
     await one.stop()
 
     assert one.rows() == [f"{event.id}.events"]
+
+
+@options(started=False)
+async def test_end_while_the_spool_is_read_lets_those_who_wait_for_that_go(one):
+    one.begin()
+    await asyncio.sleep(0)
+    accepting = asyncio.create_task(one.pipeline.accept(one.event()))
+    await asyncio.sleep(0)
+    one.task.cancel()
+    assert (await accepting).word == "rejected"  # nobody knows yet what is paused
+
+    await one.stop()
+    assert one.rows() == []
 
 
 async def test_turns_that_cannot_be_spooled_at_the_end_are_told_of(one, caplog):

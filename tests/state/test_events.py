@@ -51,17 +51,21 @@ def test_ids_are_in_the_order_of_their_making_and_recognised():
     assert not any(map(is_event_id, odd))
 
 
-async def test_count_and_bytes_are_those_of_the_events(directory):
+async def test_count_and_bytes_are_those_of_the_events_and_a_removed_one_leaves_nothing(directory):
     async with opened(directory) as state:
         await state.events.put(event(1))
         await state.events.put_all([event(2), event(3)])
-        await decide(state)
-        await state.events.remove(event(3).id)
+        await decide(state, 1)
+        await decide(state, 3)
+        for _ in range(2):
+            await state.events.remove(event(3).id)
+        assert (state.events.documents(event(3).id), state.events.holds(event(3).id)) == (None, False)
         count, size = state.events.count, state.events.bytes
         assert (count, size > 400) == (2, True)
 
     async with opened(directory) as state:
         assert (state.events.count, state.events.bytes) == (count, size)
+        assert state.events.left() == (event(1), event(2))
 
 
 @pytest.mark.parametrize("cap", ["events", "bytes"])
@@ -91,18 +95,6 @@ async def test_event_that_could_not_be_read_back_is_refused_and_nothing_of_it_is
     assert await left(directory) == ([], [])
 
 
-async def test_removed_event_leaves_nothing(directory):
-    async with opened(directory) as state:
-        await state.events.put(event())
-        await decide(state)
-        await state.events.remove(event().id)
-        await state.events.remove(event().id)
-        assert (state.events.count, state.events.documents(event().id)) == (0, None)
-        assert not state.events.holds(event().id)
-
-    assert await left(directory) == ([], [])
-
-
 # --- what was decided -----------------------------------------------------------------------------------
 
 
@@ -118,20 +110,14 @@ async def test_what_was_decided_is_the_same_after_a_restart_and_known_before_it_
         assert state.events.documents(event().id) == documents()
         assert not state.events.is_journalled(event().id)
         await state.events.journal(event().id)
+        await decide(state, 2)  # an event of memory alone: what was decided waits without it
 
     async with opened(directory) as state:
-        assert state.events.documents(event().id) == documents()
-        assert state.events.is_journalled(event().id)
-
-
-async def test_what_was_decided_about_an_event_of_memory_alone_waits_without_it(directory):
-    async with opened(directory) as state:
-        await state.events.put(event(1))
         for number in (1, 2):
-            await decide(state, number)
-
-    waiting, _ = await left(directory)
-    assert [(item.id, bool(item.window)) for item in waiting] == [(event(1).id, True), (event(2).id, False)]
+            assert state.events.documents(event(number).id) == documents()
+            assert state.events.is_journalled(event(number).id)
+        waiting = [(item.id, bool(item.window)) for item in state.events.left()]
+        assert waiting == [(event(1).id, True), (event(2).id, False)]
 
 
 # --- events that were given up --------------------------------------------------------------------------
