@@ -480,36 +480,31 @@ async def test_failed_event_waits_longer_each_time_but_for_a_full_disk_and_lets_
     await one.finished(other)
 
 
+MODEL = {"model": True}
+ANY_WOULD_MEET = ["unreachable", "rate_limited", "auth", "limit", "storage"]
+
+
 @pytest.mark.parametrize(
     ("one", "reason", "said"),
-    [({}, "internal", "5 calls failed"), ({"model": True}, "gone", "5 attempts failed")],
+    [
+        ({}, "internal", "5 calls failed"),
+        (MODEL, "gone", "5 attempts failed"),
+        *((MODEL, reason, "") for reason in ANY_WOULD_MEET),
+    ],
     indirect=["one"],
 )
-async def test_event_that_failed_five_times_is_among_the_dead_with_the_reason(one, reason, said):
+async def test_event_that_failed_five_times_by_itself_is_among_the_dead_with_the_reason(one, reason, said):
     event = one.durable()
     await one.accepted(event)
-    for attempt in range(1, 6):
-        await one.hands_over(event, attempt)
-        one.fails(event, reason)
-        await later(60)
-
-    assert (await one.idle()).dead == 1
-    assert one.rows() == []
-    (found,) = await one.pipeline.dead()
-    assert (found.event, found.reason) == (event, f"{said}, the last: it is {reason}")
-
-
-@pytest.mark.parametrize("reason", ["unreachable", "rate_limited", "auth", "limit", "storage"])
-@options(model=True)
-async def test_failures_that_any_event_would_meet_are_not_counted(one, reason):
-    event = one.durable()
-    await one.accepted(event)
-    for attempt in range(1, 8):
+    for attempt in range(1, 6 if said else 8):
         await one.hands_over(event, attempt)
         one.fails(event, reason)
         await later(61)
 
-    assert one.state.dead == 0
+    await until(lambda: bool(one.in_hand) != bool(said))
+    dead = [(found.event, found.reason) for found in await one.pipeline.dead()]
+    assert dead == [(event, f"{said}, the last: it is {reason}")] * bool(said)
+    assert (one.state.dead, len(one.rows())) == (bool(said), not said)
 
 
 @pytest.mark.parametrize(("asked_s", "least_s", "most_s"), [(1.0, 1.0, 3.5), (86400.0, 300.0, 345.0)])
