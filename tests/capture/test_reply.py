@@ -26,6 +26,10 @@ def contents(reply: Reply) -> list[str]:
     return [proposal.content for proposal in reply.proposals]
 
 
+def saying(content: str) -> str:
+    return json.dumps({**A, "content": content})
+
+
 def with_field(name: str, value: object) -> str:
     return json.dumps([{**A, name: value}, B])
 
@@ -70,16 +74,8 @@ REPLIES: dict[str, tuple[str, list[str], int]] = {
     "thoughts": (f"<think>[{B_JSON}] perhaps?</think>\n[{A_JSON}]", ONE, 0),
     "thoughts without opener": (f"perhaps [{B_JSON}]</think>[{A_JSON}]", ONE, 0),
     "thoughts never closed": (f"<think>perhaps [{B_JSON}]", [], 0),
-    "a memory about thoughts": (
-        f"[{json.dumps({**A, 'content': 'Cut </think> off.'})}]",
-        ["Cut </think> off."],
-        0,
-    ),
-    "brackets in a string": (
-        f"[{json.dumps({**A, 'content': 'Use ]} and [{ so.'})}]",
-        ["Use ]} and [{ so."],
-        0,
-    ),
+    "a memory about thoughts": (f"[{saying('Cut </think> off.')}]", ["Cut </think> off."], 0),
+    "brackets in a string": (f"[{saying('Use ]} and [{ so.')}]", ["Use ]} and [{ so."], 0),
     # broken JSON
     "comma at the end of the array": (f"[{A_JSON}, {B_JSON},]", TWO, 0),
     "comma at the end of an object": (f"[{A_JSON[:-1]},}}, {B_JSON}]", TWO, 0),
@@ -88,11 +84,7 @@ REPLIES: dict[str, tuple[str, list[str], int]] = {
         TWO,
         0,
     ),
-    "a comma in a string": (
-        f"[{json.dumps({**A, 'content': 'Write [a, ] so, }.'})[:-1]},}}]",
-        ["Write [a, ] so, }."],
-        0,
-    ),
+    "a comma in a string": (f"[{saying('Write [a, ] so, }.')[:-1]},}}]", ["Write [a, ] so, }."], 0),
     "broken off between": (f"[{A_JSON}, ", ONE, 0),
     "broken off in a string": (f'[{A_JSON}, {{"content": "Migra', ONE, 1),
     "broken off in a key": (f'[{A_JSON}, {{"con', ONE, 0),
