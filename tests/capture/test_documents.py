@@ -43,6 +43,9 @@ def contents(memories: list[Memory]) -> list[str]:
     return [each.content for each in memories]
 
 
+GOOD = propose("goose speaks REST")
+
+
 # --- what a document says of itself ------------------------------------------------------------------
 
 
@@ -57,32 +60,28 @@ def test_a_document_has_a_new_id_one_time_and_its_session():
     assert tally == Tally()
 
 
-@pytest.mark.parametrize(
-    ("kind", "trigger"),
-    [("turn", "cadence"), ("session_end", "cadence"), ("compaction", "compaction"), ("explicit", "explicit")],
-)
-def test_the_trigger_is_the_word_of_the_file_format(kind, trigger):
-    (one,), _ = decided(propose("goose speaks REST"), event=Event(kind=kind, roots=(REPO,)))
+def test_the_trigger_is_the_word_of_the_file_format():
+    kinds = ("turn", "session_end", "compaction", "explicit")
+    found = [decided(GOOD, event=Event(kind=kind, roots=(REPO,)))[0][0].trigger for kind in kinds]
 
-    assert one.trigger == trigger
+    assert found == ["cadence", "cadence", "compaction", "explicit"]
 
 
 def test_without_a_session_the_file_still_names_one():
     """The Go program skips files that name none."""
-    (one,), _ = decided(propose("goose speaks REST"), event=Event(roots=(REPO,)))
+    (one,), _ = decided(GOOD, event=Event(roots=(REPO,)))
 
     assert one.session_id == "unknown"
 
 
 def test_documents_go_to_the_root_of_their_scope_in_the_order_proposed():
-    event = Event(roots=(REPO, USER))
     proposals = (
         propose("one fact", scope="user"),
         propose("another thing"),
         propose("third statement", scope="user"),
     )
 
-    documents, _ = decide(event, Classified(proposals), {}, frozenset(), NOW)
+    documents, _ = decide(Event(roots=(REPO, USER)), Classified(proposals), {}, frozenset(), NOW)
 
     assert [(d.root, d.memory.content) for d in documents] == [
         (USER, "one fact"),
@@ -92,8 +91,6 @@ def test_documents_go_to_the_root_of_their_scope_in_the_order_proposed():
 
 
 # --- what is no memory -------------------------------------------------------------------------------
-
-GOOD = propose("goose speaks REST")
 
 
 @pytest.mark.parametrize(
@@ -113,18 +110,14 @@ def test_an_invalid_proposal_costs_only_itself(bad):
     assert tally == Tally(invalid=1)
 
 
-@pytest.mark.parametrize("category", list(Category))
-def test_each_of_the_six_categories_is_kept(category):
-    (one,), _ = decided(propose("goose speaks REST", category=category.value))
+def test_each_of_the_six_categories_is_kept():
+    memories, _ = decided(*(propose(f"{each} are dear", category=each.value) for each in Category))
 
-    assert one.category == category
+    assert [each.category for each in memories] == list(Category)
 
 
 def test_a_scope_without_a_root_is_invalid():
-    memories, tally = decided(GOOD, event=Event(roots=(USER,)))
-
-    assert memories == []
-    assert tally == Tally(invalid=1)
+    assert decided(GOOD, event=Event(roots=(USER,))) == ([], Tally(invalid=1))
 
 
 def test_elements_that_were_no_memory_count_as_invalid():
@@ -133,24 +126,26 @@ def test_elements_that_were_no_memory_count_as_invalid():
     assert tally == Tally(invalid=3)
 
 
-def test_outer_space_is_cut_and_the_rest_stays_as_it_is():
-    (one,), _ = decided(propose("\n  goose:\n\n    speaks `REST`\n\n"))
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("\n  goose:\n\n    speaks `REST`\n\n", "goose:\n\n    speaks `REST`"),
+        ("x" * MAX_CONTENT_BYTES, "x" * MAX_CONTENT_BYTES),
+        ("use tabs", "use tabs"),
+    ],
+    ids=["outer space is cut", "greatest size", "short without a secret"],
+)
+def test_content_is_kept_as_it_is_but_for_outer_space(said, kept):
+    (one,), _ = decided(propose(said))
 
-    assert one.content == "goose:\n\n    speaks `REST`"
-
-
-def test_content_of_the_greatest_size_is_kept():
-    (one,), _ = decided(propose("x" * MAX_CONTENT_BYTES))
-
-    assert len(one.content) == MAX_CONTENT_BYTES
+    assert one.content == kept
 
 
 def test_what_utf8_cannot_hold_is_replaced_before_it_is_compared():
     (one,), _ = decided(propose("goose \ud800 REST"))
-    again, tally = decided(propose("goose \ud800 REST"), existing={REPO: [one]})
 
     assert one.content == "goose ? REST"
-    assert (again, tally) == ([], Tally(duplicates=1))
+    assert decided(propose("goose \ud800 REST"), existing={REPO: [one]}) == ([], Tally(duplicates=1))
 
 
 def test_at_most_ten_documents_come_of_one_event():
@@ -172,22 +167,13 @@ def test_a_duplicate_takes_no_place_among_the_ten():
 # --- secrets -----------------------------------------------------------------------------------------
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+PUSHES = "The deploy script of {} pushes with {} on every release."
 
 
 def test_a_secret_is_cut_out_and_counted():
-    (one,), tally = decided(propose(f"The deploy script of goose pushes with {TOKEN} on every release."))
+    (one, _), tally = decided(*(propose(PUSHES.format(name, TOKEN)) for name in ("goose", "atlas")))
 
-    assert one.content == "The deploy script of goose pushes with [redacted] on every release."
-    assert tally == Tally(secrets=1)
-
-
-def test_the_secrets_of_all_proposals_are_counted():
-    texts = (
-        f"The deploy script of {name} pushes with {TOKEN} on every release." for name in ("goose", "atlas")
-    )
-
-    _, tally = decided(*map(propose, texts))
-
+    assert one.content == PUSHES.format("goose", "[redacted]")
     assert tally == Tally(secrets=2)
 
 
@@ -202,54 +188,16 @@ def test_the_secrets_of_all_proposals_are_counted():
     ],
 )
 def test_a_secret_with_nothing_around_it_is_no_memory(content):
-    memories, tally = decided(propose(content))
-
-    assert memories == []
-    assert tally == Tally(invalid=1, secrets=int(TOKEN in content))
-
-
-def test_short_content_without_a_secret_is_a_memory():
-    memories, _ = decided(propose("use tabs"))
-
-    assert contents(memories) == ["use tabs"]
+    assert decided(propose(content)) == ([], Tally(invalid=1, secrets=int(TOKEN in content)))
 
 
 # --- what is known already --------------------------------------------------------------------------
 
 
-def test_what_was_forgotten_does_not_come_back():
-    memories, tally = decided(
-        propose("Goose speaks **REST**."), forgotten=frozenset({digest(REPO.top, "goose speaks REST")})
-    )
-
-    assert memories == []
-    assert tally == Tally(duplicates=1)
-
-
-def test_what_was_forgotten_with_a_secret_does_not_come_back():
-    content = f"The deploy script of goose pushes with {TOKEN} on every release."
-    (one,), _ = decided(propose(content))
-
-    memories, tally = decided(propose(content), forgotten=frozenset({digest(USER.top, one.content)}))
-
-    assert memories == []
-    assert tally == Tally(duplicates=1, secrets=1)
-
-
 def test_what_another_repo_forgot_may_be_said_here():
     elsewhere = frozenset({digest("/other", "goose speaks REST")})
 
-    assert contents(decided(propose("goose speaks REST"), forgotten=elsewhere)[0]) == ["goose speaks REST"]
-
-
-@pytest.mark.parametrize("home", [REPO, USER])
-def test_what_either_root_knows_in_like_words_is_not_written_again(home):
-    known = memory("mem_1", "User prefers `errors.As` over type assertions.", scope=home.scope)
-
-    memories, tally = decided(propose("Prefer errors.As over type assertions."), existing={home: [known]})
-
-    assert memories == []
-    assert tally == Tally(duplicates=1)
+    assert contents(decided(GOOD, forgotten=elsewhere)[0]) == ["goose speaks REST"]
 
 
 @pytest.mark.parametrize(("session", "written"), [("s1", 0), ("another", 1)])
@@ -265,127 +213,120 @@ def test_a_superseded_statement_comes_back_only_if_another_session_says_it(sessi
     assert tally == Tally(duplicates=1 - written)
 
 
-def test_the_same_twice_in_one_answer_is_written_once():
-    memories, tally = decided(GOOD, propose("Goose speaks REST.", scope="user"))
+LIKE_WORDS = propose("Prefer errors.As over type assertions.")
+LONG_KNOWN = memory("mem_1", "User prefers `errors.As` over type assertions.")
+AGAIN = propose("Goose speaks **REST**.", scope="user")
+# What is proposed, known and forgotten, and what is kept of it.
+KNOWN_ALREADY: dict[str, tuple[list[Proposal], Existing, str, list[str], Tally]] = {
+    "to the repo in like words": ([LIKE_WORDS], {REPO: [LONG_KNOWN]}, "", [], Tally(duplicates=1)),
+    "to the user in like words": ([LIKE_WORDS], {USER: [LONG_KNOWN]}, "", [], Tally(duplicates=1)),
+    "said twice": ([GOOD, AGAIN], {}, "", ["goose speaks REST"], Tally(duplicates=1)),
+    "forgotten": (
+        *([propose("Goose speaks **REST**.")], {}, digest(REPO.top, "goose speaks REST")),
+        *([], Tally(duplicates=1)),
+    ),
+    "forgotten with a secret": (
+        [propose(PUSHES.format("goose", TOKEN))],
+        *({}, digest(USER.top, PUSHES.format("goose", "[redacted]"))),
+        *([], Tally(duplicates=1, secrets=1)),
+    ),
+    "to a root that the event does not see": (
+        [GOOD],
+        *({Root("/srv/atlas", Scope.REPO): [memory("mem_1", "goose speaks REST")]}, ""),
+        *(["goose speaks REST"], Tally()),
+    ),
+}
 
-    assert contents(memories) == ["goose speaks REST"]
-    assert tally == Tally(duplicates=1)
 
+@pytest.mark.parametrize("name", KNOWN_ALREADY)
+def test_what_is_known_or_was_forgotten_is_not_written_again(name):
+    proposals, existing, forgotten, kept, counted = KNOWN_ALREADY[name]
 
-def test_a_memory_of_a_root_that_the_event_does_not_see_is_no_duplicate():
-    elsewhere = {Root("/srv/atlas", Scope.REPO): [memory("mem_1", "goose speaks REST")]}
+    memories, tally = decided(*proposals, existing=existing, forgotten=frozenset({forgotten}))
 
-    memories, _ = decided(GOOD, existing=elsewhere)
-
-    assert contents(memories) == ["goose speaks REST"]
+    assert (contents(memories), tally) == (kept, counted)
 
 
 # --- versions -----------------------------------------------------------------------------------------
 
-
-def test_a_known_id_is_superseded_by_the_next_version():
-    (one,), _ = decided(
-        propose("goose speaks gRPC", supersedes="mem_1"), existing={REPO: [memory("mem_1", "x")]}
-    )
-
-    assert (one.supersedes, one.version) == ("mem_1", 2)
+CHAIN = [memory("mem_1", "x"), memory("mem_2", "y", supersedes="mem_1", version=7)]
+REFINES = (Related("mem_1", "refines"),)
 
 
-def test_an_unknown_id_is_no_link():
-    (one,), tally = decided(
-        propose("goose speaks gRPC", supersedes="../../etc"), existing={REPO: [memory("m", "x")]}
-    )
+@pytest.mark.parametrize(
+    ("scope", "named", "existing", "link"),
+    [
+        ("repo", "mem_1", {REPO: CHAIN[:1]}, ("mem_1", 2, ())),
+        ("repo", "../../etc", {REPO: CHAIN[:1]}, (None, 1, ())),
+        ("repo", "mem_1", {REPO: CHAIN}, ("mem_2", 8, ())),
+        ("repo", "mem_1", {USER: [memory("mem_1", "x", scope="user")]}, (None, 1, REFINES)),
+        ("user", "mem_1", {REPO: CHAIN[:1]}, (None, 1, REFINES)),
+    ],
+    ids=["known", "unknown", "an old version", "of the user", "of the repo"],
+)
+def test_head_of_a_chain_is_superseded_and_a_memory_of_the_other_scope_refined(scope, named, existing, link):
+    (one,), tally = decided(propose("goose speaks gRPC", scope=scope, supersedes=named), existing=existing)
 
-    assert (one.supersedes, one.version, one.related) == (None, 1, ())
+    assert (one.supersedes, one.version, one.related) == link
     assert tally == Tally()
-
-
-def test_an_old_version_is_superseded_at_the_head_of_its_chain():
-    chain = [memory("mem_1", "x"), memory("mem_2", "y", supersedes="mem_1", version=7)]
-
-    (one,), _ = decided(propose("goose speaks gRPC", supersedes="mem_1"), existing={REPO: chain})
-
-    assert (one.supersedes, one.version) == ("mem_2", 8)
 
 
 def test_two_that_supersede_the_same_form_a_chain():
     (one, two), _ = decided(
         propose("goose speaks gRPC", supersedes="mem_1"),
         propose("goose speaks GraphQL", supersedes="mem_1"),
-        existing={REPO: [memory("mem_1", "x")]},
+        existing={REPO: CHAIN[:1]},
     )
 
     assert (one.supersedes, one.version) == ("mem_1", 2)
     assert (two.supersedes, two.version) == (one.id, 3)
 
 
-@pytest.mark.parametrize(("scope", "other"), [("repo", USER), ("user", REPO)])
-def test_a_memory_of_the_other_scope_is_refined_and_not_superseded(scope, other):
-    known = {other: [memory("mem_1", "x", scope=other.scope)]}
-
-    (one,), _ = decided(propose("goose speaks gRPC", scope=scope, supersedes="mem_1"), existing=known)
-
-    assert (one.supersedes, one.version) == (None, 1)
-    assert one.related == (Related("mem_1", "refines"),)
-
-
 # --- edges ------------------------------------------------------------------------------------------
 
+KNOWN = {
+    REPO: [memory(f"mem_{n}", f"port {n}") for n in range(20)],
+    USER: [memory("mem_u", "z", scope="user")],
+}
+ONE, TWO, OF_USER = Related("mem_1", "refines"), Related("mem_2", "refines"), Related("mem_u", "refines")
+MANY = tuple(Related(f"mem_{n}", "relates-to") for n in range(20))
 
-def edges_of(*edges: Related, existing: Existing, **fields) -> tuple[Related, ...]:
-    (one,), _ = decided(propose("goose speaks gRPC", related=edges, **fields), existing=existing)
+
+def edges_of(*edges: Related, **fields) -> tuple[Related, ...]:
+    (one,), _ = decided(propose("goose speaks gRPC", related=edges, **fields), existing=KNOWN)
     return one.related
 
 
-KNOWN = {REPO: [memory("mem_1", "x"), memory("mem_2", "y")], USER: [memory("mem_3", "z", scope="user")]}
+def test_edges_of_the_four_relations_to_memories_of_either_root_are_kept_in_their_order():
+    ids = ("mem_u", "mem_1", "mem_3", "mem_2")
+    edges = tuple(Related(name, relation.value) for name, relation in zip(ids, Relationship, strict=True))
 
-
-def test_edges_to_known_memories_of_either_root_are_kept_in_their_order():
-    edges = (Related("mem_3", "contradicts"), Related("mem_1", "relates-to"))
-
-    assert edges_of(*edges, existing=KNOWN) == edges
-
-
-@pytest.mark.parametrize("relationship", list(Relationship))
-def test_each_of_the_four_relations_is_kept(relationship):
-    assert edges_of(Related("mem_1", relationship.value), existing=KNOWN) == (Related("mem_1", relationship),)
+    assert edges_of(*edges) == edges
 
 
 @pytest.mark.parametrize(
     "edge",
     [
-        *(Related(id_, "refines") for id_ in ("mem_9", "", "../../x", "self")),
+        *(Related(id_, "refines") for id_ in ("mem_99", "", "../../x", "self")),
         *(Related("mem_1", name) for name in ("causes", "", "REFINES")),
     ],
 )
 def test_an_edge_to_nowhere_or_of_an_unknown_relation_is_dropped(edge):
-    assert edges_of(edge, Related("mem_2", "refines"), existing=KNOWN) == (Related("mem_2", "refines"),)
+    assert edges_of(edge, TWO) == (TWO,)
 
 
 def test_an_edge_said_twice_is_kept_once():
-    edge = Related("mem_1", "refines")
-
-    assert edges_of(edge, edge, existing=KNOWN) == (edge,)
-    assert edges_of(Related("mem_3", "refines"), supersedes="mem_3", existing=KNOWN) == (
-        Related("mem_3", "refines"),
-    )
+    assert edges_of(ONE, ONE) == (ONE,)
+    assert edges_of(OF_USER, supersedes="mem_u") == (OF_USER,)
 
 
 def test_at_most_eight_edges_are_kept_and_that_to_the_refined_one_is_among_them():
-    many = {
-        REPO: [memory(f"mem_{n}", f"port {n}") for n in range(20)],
-        USER: [memory("mem_u", "z", scope="user")],
-    }
-    edges = [Related(f"mem_{n}", "relates-to") for n in range(20)]
-
-    kept = edges_of(*edges, supersedes="mem_u", existing=many)
-
-    assert kept == (Related("mem_u", "refines"), *edges[:7])
+    assert edges_of(*MANY, supersedes="mem_u") == (OF_USER, *MANY[:7])
 
 
 # --- anything at all ---------------------------------------------------------------------------------
 
-IDS = st.sampled_from(["", "mem_1", "mem_2", "mem_3", "mem_9"]) | st.text(max_size=8)
+IDS = st.sampled_from(["", "mem_1", "mem_2", "mem_u", "mem_99"]) | st.text(max_size=8)
 PROPOSALS = st.builds(
     Proposal,
     content=st.text(max_size=60)

@@ -26,14 +26,9 @@ def assistant(text):
     return Utterance("assistant", text)
 
 
-def test_a_conversation_without_anything_to_cut_is_taken_in_as_it_is():
-    said = (user("a question"), assistant("an answer"), user("thanks"))
-
+@pytest.mark.parametrize("said", [(), (user("a question"), assistant("an answer"), user("thanks"))])
+def test_a_conversation_without_anything_to_cut_is_taken_in_as_it_is(said):
     assert take_in(said, ()) == Intake(said)
-
-
-def test_nothing_said_is_nothing_taken_in():
-    assert take_in((), ()) == Intake()
 
 
 def test_echoes_are_cut_and_counted():
@@ -76,9 +71,13 @@ def test_of_more_than_fits_the_newest_whole_messages_are_kept():
 def test_secrets_of_messages_that_do_not_fit_are_not_counted():
     said = (user(AWS_KEY), user(f"{AWS_KEY} " + "x " * (WINDOW_LIMIT // 2 - 20)), user("y" * 100))
 
-    taken = take_in(said, ())
+    assert take_in(said, ()) == Intake((user("y" * 100),))
 
-    assert (taken.window, taken.redacted) == ((user("y" * 100),), 0)
+
+def test_what_comes_before_a_window_that_is_full_is_not_looked_at():
+    newest = user("x" * WINDOW_LIMIT)
+
+    assert take_in((user(f"{BLOCK}a question"), newest), ()) == Intake((newest,))
 
 
 def test_a_newest_message_that_is_too_long_alone_is_kept_as_its_end():
@@ -96,24 +95,19 @@ def test_a_window_is_never_blank():
     assert [each.text for each in taken.window] == ["said", "x"]
 
 
-@pytest.mark.parametrize("secret", [AWS_KEY, PRIVATE_KEY], ids=["short", "long"])
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.5, 0.9, 0.999, 1.0])
-def test_no_half_of_a_secret_that_a_cut_goes_through_is_left(secret, part):
-    behind = "y " * ((WINDOW_LIMIT - int(part * len(secret))) // 2)
+@pytest.mark.parametrize(
+    ("secret", "cut_at"),
+    [(AWS_KEY, WINDOW_LIMIT), (PRIVATE_KEY, WINDOW_LIMIT), (PRIVATE_KEY, WINDOW_LIMIT + 16_000)],
+    ids=["short", "long", "long where the look ahead ends"],
+)
+def test_no_half_of_a_secret_that_a_cut_goes_through_is_left(secret, cut_at, part):
+    behind = "y " * ((cut_at - int(part * len(secret))) // 2)
     for before in ("x " * 5, "x " * 10_000, "x " * 100_000):
         taken = take_in((user(before + secret + "\n" + behind),), ())
 
         assert secret[-12:] not in taken.window[0].text.replace("-----END RSA PRIVATE KEY-----", "")
         assert "Q7xV" not in taken.window[0].text
-
-
-@pytest.mark.parametrize("part", [0.0, 0.3, 0.5, 0.9, 1.0])
-def test_no_half_of_a_secret_is_left_where_the_look_ahead_ends(part):
-    behind = "y " * ((WINDOW_LIMIT + 16_000 - int(part * len(PRIVATE_KEY))) // 2)
-
-    taken = take_in((user("x " * 100_000 + PRIVATE_KEY + "\n" + behind),), ())
-
-    assert "Q7xV" not in taken.window[0].text
 
 
 def test_no_half_of_a_secret_is_left_where_others_behind_it_made_room():

@@ -12,7 +12,7 @@ import pytest
 
 from forged.capture.classifier import CallFailed, Classifier
 from forged.capture.llm import LlmClassifier
-from forged.capture.prompt import SYSTEM, user_prompt
+from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import Classified, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ProviderError
@@ -28,7 +28,6 @@ from tests.support.provider import (
     Answer,
     Behaviour,
     Request,
-    Script,
     ScriptedProvider,
     completion,
 )
@@ -39,6 +38,7 @@ HEADS = (KnownMemory("mem_1", "user", "coding-preferences", 3, "Spaces are used.
 PROMPT_TOKENS = estimate(SYSTEM, user_prompt(WINDOW, ()))
 A = {"content": "Tabs are used.", "scope": "user", "category": "coding-preferences"}
 B = {"content": "Migrations run with goose.", "scope": "repo", "category": "patterns"}
+(EXAMPLE,) = json.loads(SYSTEM.partition("Example:")[2])
 LENGTH = {"error": {"message": "maximum context length is 8192 tokens", "code": "context_length_exceeded"}}
 
 
@@ -69,6 +69,12 @@ def classify(
     return asyncio.run(use())
 
 
+def failed(provider: ScriptedProvider, window: Sequence[Utterance] = WINDOW, **options) -> CallFailed:
+    with pytest.raises(CallFailed) as caught:
+        classify(provider, window, **options)
+    return caught.value
+
+
 def answering(*elements: object, **usage: int) -> Answer:
     return Answer({**completion(json.dumps({"memories": elements})).json, "usage": usage})
 
@@ -85,17 +91,17 @@ def said(request: Request) -> str:
 # --- one call ---
 
 
-def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider: ScriptedProvider) -> None:
+def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider):
     classify(provider, heads=HEADS)
 
     (request,) = provider.requests(CHAT)
     assert request.json["messages"][0] == {"role": "system", "content": SYSTEM}
     assert "user: always use tabs\n---\nassistant: done" in said(request)
     assert "- [mem_1] (user/coding-preferences) Spaces are used." in said(request)
-    assert request.json["response_format"]["json_schema"]["schema"]["required"] == ["memories"]
+    assert request.json["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-def test_proposals_and_the_endpoints_count_of_tokens_come_back(provider: ScriptedProvider) -> None:
+def test_proposals_and_the_endpoints_count_of_tokens_come_back(provider):
     edges = [{"id": "mem_1", "relationship": "refines"}]
     provider.chat = answering(
         {**A, "supersedes": "mem_1", "related": edges}, B, prompt_tokens=900, completion_tokens=70
@@ -110,120 +116,54 @@ def test_proposals_and_the_endpoints_count_of_tokens_come_back(provider: Scripte
     assert found.malformed == 0
 
 
-def test_an_empty_array_is_the_normal_answer(provider: ScriptedProvider) -> None:
-    found = classify(provider)
-
-    assert found == Classified(usage=Usage(1, PROMPT_TOKENS, 1))
+def test_an_empty_array_is_the_normal_answer(provider):
+    assert classify(provider) == Classified(usage=Usage(1, PROMPT_TOKENS, 1))
 
 
-def test_an_empty_window_asks_nobody(provider: ScriptedProvider) -> None:
+def test_an_empty_window_asks_nobody(provider):
     assert classify(provider, window=()) == Classified()
     assert provider.requests() == []
 
 
-@pytest.mark.parametrize("prose", ["", "Nothing worth remembering here.", "I cannot help with [that]."])
-def test_an_answer_that_is_no_json_keeps_nothing_and_is_no_error(
-    provider: ScriptedProvider, prose: str
-) -> None:
-    provider.chat = completion(prose)
+BROKEN = f'[{json.dumps(A)}, {{"content": oops}}, 7, {json.dumps(B)},]'
+ANSWERS: dict[str, tuple[Answer, list[str], int]] = {
+    "nothing": (completion(""), [], 0),
+    "prose": (completion("Nothing worth remembering here."), [], 0),
+    "prose with brackets": (completion("I cannot help with [that]."), [], 0),
+    "one bad element in fenced prose": (
+        completion(f"<think>[] or so?</think>Here it is: ```json {BROKEN} ``` Bye [1]."),
+        [A["content"], B["content"]],
+        1,
+    ),
+    # Seen from a model of half a billion parameters: it came back, and nobody had said it.
+    "the example of the prompt": (answering(EXAMPLE, A), [A["content"]], 1),
+}
+
+
+@pytest.mark.parametrize(("answer", "kept", "malformed"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_of_an_answer_what_is_no_memory_is_dropped_and_is_no_error(provider, answer, kept, malformed):
+    provider.chat = answer
 
     found = classify(provider)
 
-    assert (found.proposals, found.malformed, found.usage.calls) == ((), 0, 1)
+    assert (contents(found), found.malformed, found.usage.calls) == (kept, malformed, 1)
 
 
-def test_the_example_of_the_prompt_is_no_memory(provider: ScriptedProvider) -> None:
-    """Seen from a model of half a billion parameters: the example came back, and nobody had said it."""
-    (example,) = json.loads(SYSTEM.partition("Example:")[2])
-    provider.chat = answering(example, A)
-
-    found = classify(provider)
-
-    assert (contents(found), found.malformed) == ([A["content"]], 1)
-
-
-def test_a_user_who_says_what_the_example_says_is_heard(provider: ScriptedProvider) -> None:
-    (example,) = json.loads(SYSTEM.partition("Example:")[2])
-    provider.chat = answering(example)
+def test_a_user_who_says_what_the_example_says_is_heard(provider):
+    provider.chat = answering(EXAMPLE)
 
     found = classify(provider, (Utterance("user", "I prefer errors.As over type assertions in Go"),))
 
-    assert (contents(found), found.malformed) == ([example["content"]], 0)
+    assert (contents(found), found.malformed) == ([EXAMPLE["content"]], 0)
 
 
-def test_a_server_without_schemas_is_asked_without(provider: ScriptedProvider) -> None:
+def test_a_server_without_schemas_is_asked_without(provider):
     def plain_only(_: ScriptedProvider, request: Request) -> Answer:
         return Answer(status=400) if "response_format" in request.json else completion(json.dumps([A]))
 
     provider.chat = plain_only
 
     assert contents(classify(provider, attempts=1)) == ["Tabs are used."]
-
-
-# --- what the model is told, and what its slips cost ---
-
-
-def test_bug_20_the_model_is_told_the_only_ids_and_edges_without_one_are_dropped(
-    provider: ScriptedProvider,
-) -> None:
-    edges = [{"id": "", "relationship": "refines"}, {"relationship": "refines"}, "mem_1", None]
-    provider.chat = answering({**A, "related": edges})
-
-    found = classify(provider, heads=HEADS)
-
-    assert found.proposals[0].related == ()
-    assert "Never invent an id" in SYSTEM
-
-
-def test_bug_21_relations_are_a_closed_set_in_the_schema(provider: ScriptedProvider) -> None:
-    classify(provider)
-
-    schema = provider.requests(CHAT)[0].json["response_format"]["json_schema"]["schema"]
-    edge = schema["properties"]["memories"]["items"]["properties"]["related"]["items"]
-    assert edge["properties"]["relationship"]["enum"] == [
-        "supersedes",
-        "refines",
-        "contradicts",
-        "relates-to",
-    ]
-
-
-def test_bug_22_one_bad_element_in_fenced_prose_costs_only_itself(provider: ScriptedProvider) -> None:
-    broken = f'[{json.dumps(A)}, {{"content": oops}}, 7, {json.dumps(B)},]'
-    provider.chat = completion(f"<think>[] or so?</think>Here it is: ```json {broken} ``` Bye [1].")
-
-    found = classify(provider)
-
-    assert contents(found) == ["Tabs are used.", "Migrations run with goose."]
-    assert found.malformed == 1
-
-
-def test_bug_23_blank_content_is_no_memory(provider: ScriptedProvider) -> None:
-    provider.chat = answering({**A, "content": "  \n"}, B)
-
-    found = classify(provider)
-
-    assert contents(found) == ["Migrations run with goose."]
-    assert found.malformed == 1
-
-
-def test_bug_24_the_model_is_told_not_to_repeat_what_it_sees_listed(provider: ScriptedProvider) -> None:
-    classify(provider, heads=HEADS)
-
-    (request,) = provider.requests(CHAT)
-    assert "No memory under EXISTING MEMORIES says it already" in request.json["messages"][0]["content"]
-    assert "Spaces are used." in said(request)
-
-
-def test_bug_31_five_thousand_memories_do_not_grow_the_prompt(provider: ScriptedProvider) -> None:
-    heads = [KnownMemory(f"mem_{n}", "repo", "patterns", 1, f"Fact {n} " * 40) for n in range(5_000)]
-
-    classify(provider, heads=heads)
-
-    (request,) = provider.requests(CHAT)
-    assert len(said(request)) < 8_500
-    assert "[mem_0]" in said(request)
-    assert "[mem_4999]" not in said(request)
 
 
 # --- asking again ---
@@ -240,28 +180,20 @@ PASSING: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
-def test_what_may_pass_is_tried_once_more(provider: ScriptedProvider, fault: Answer) -> None:
+def test_what_may_pass_is_tried_once_more_if_that_is_allowed(provider, fault):
     provider.chat = [fault, answering(A)]
-
     found = classify(provider)
 
     assert contents(found) == ["Tabs are used."]
     assert found.usage.calls == len(provider.requests()) == 2
 
-
-@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
-def test_no_more_calls_are_made_than_allowed(provider: ScriptedProvider, fault: Answer) -> None:
     provider.chat = fault
 
-    with pytest.raises(CallFailed) as caught:
-        classify(provider, attempts=1)
-
-    assert caught.value.usage.calls == len(provider.requests()) == 1
+    assert failed(provider, attempts=1).usage.calls == 1
+    assert len(provider.requests()) == 3
 
 
-def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(
-    provider: ScriptedProvider,
-) -> None:
+def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(provider):
     def plain_only(_: ScriptedProvider, request: Request) -> Answer:
         return Answer(status=500) if "response_format" in request.json else answering(A)
 
@@ -280,89 +212,66 @@ def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(
     assert ["response_format" in request.json for request in provider.requests()] == [True, False, False]
 
 
-HOPELESS: dict[str, tuple[Script, str]] = {
-    "401": (Answer(status=401), "auth"),
-    "403": (Answer(status=403), "auth"),
-    "404": (Answer(status=404), "bad_reply"),
-    "HTML": (HTML, "bad_reply"),
-    "429 without a wait": (Answer(status=429), "rate_limited"),
-    "429 for longer than there is time": (
-        Answer(status=429, headers={"Retry-After": "100"}),
-        "rate_limited",
+FOR_LONG = {"Retry-After": "100"}
+# What comes back, the reason, the wait that was asked for, and the tokens: who is turned away at the door
+# has spent none.
+HOPELESS: dict[str, tuple[Answer, str, float | None, int]] = {
+    "401": (Answer(status=401), "auth", None, 0),
+    "403": (Answer(status=403), "auth", None, 0),
+    "404": (Answer(status=404), "bad_reply", None, PROMPT_TOKENS),
+    "HTML": (HTML, "bad_reply", None, PROMPT_TOKENS),
+    "429 without a wait": (Answer(status=429), "rate_limited", None, 0),
+    "429 for longer than there is time": (Answer(status=429, headers=FOR_LONG), "rate_limited", 100.0, 0),
+    "503 for longer than there is time": (
+        Answer(status=503, headers=FOR_LONG),
+        "server",
+        100.0,
+        PROMPT_TOKENS,
     ),
-    "503 for longer than there is time": (Answer(status=503, headers={"Retry-After": "100"}), "server"),
 }
 
 
-@pytest.mark.parametrize(("script", "reason"), HOPELESS.values(), ids=HOPELESS.keys())
-def test_what_will_not_pass_is_not_tried_again(
-    provider: ScriptedProvider, script: Script, reason: str
-) -> None:
-    provider.chat = script
+@pytest.mark.parametrize("name", HOPELESS)
+def test_what_will_not_pass_is_not_tried_again(provider, name):
+    provider.chat, reason, retry_after_s, tokens = HOPELESS[name]
 
-    with pytest.raises(CallFailed) as caught:
-        classify(provider)
+    error = failed(provider)
 
-    assert caught.value.reason == reason
+    assert (error.reason, error.retry_after_s) == (reason, retry_after_s)
+    assert error.status == HOPELESS[name][0].status
+    assert error.usage == Usage(calls=1, prompt_tokens=tokens)
     assert len(provider.requests()) == 1
-    assert KEY not in str(caught.value)
+    assert KEY not in str(error)
 
 
-def test_the_wait_that_was_asked_for_is_handed_on(provider: ScriptedProvider) -> None:
-    provider.chat = Answer(status=429, headers={"Retry-After": "100"})
-
-    with pytest.raises(CallFailed) as caught:
-        classify(provider)
-
-    assert (caught.value.status, caught.value.retry_after_s) == (429, 100.0)
-
-
-def test_a_call_that_never_answers_ends_at_the_deadline(provider: ScriptedProvider) -> None:
+def test_a_call_that_never_answers_ends_at_the_deadline(provider):
     provider.chat = Answer(json={}, delay_s=25)
 
-    with pytest.raises(CallFailed) as caught:
-        classify(provider, within=0.3)
-
-    assert caught.value.reason == "timeout"
+    assert failed(provider, within=0.3).reason == "timeout"
     assert len(provider.requests()) == 1
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_a_passed_deadline_asks_nobody_and_costs_nothing(provider: ScriptedProvider) -> None:
-    with pytest.raises(CallFailed) as caught:
-        classify(provider, within=-1.0)
+def test_a_passed_deadline_asks_nobody_and_costs_nothing(provider):
+    error = failed(provider, within=-1.0)
 
-    assert caught.value.reason == "timeout"
-    assert caught.value.usage == Usage()
+    assert (error.reason, error.usage) == ("timeout", Usage())
     assert provider.requests() == []
 
 
 # --- what failures cost ---
 
 
-def test_failed_attempts_are_counted_with_an_estimate_of_the_prompt(provider: ScriptedProvider) -> None:
+def test_failed_attempts_are_counted_with_an_estimate_of_the_prompt(provider):
     provider.chat = Answer(status=503)
 
-    with pytest.raises(CallFailed) as caught:
-        classify(provider)
-
-    assert caught.value.usage == Usage(calls=2, prompt_tokens=2 * PROMPT_TOKENS)
+    assert failed(provider).usage == Usage(calls=2, prompt_tokens=2 * PROMPT_TOKENS)
 
 
-def test_a_failed_attempt_is_counted_beside_the_one_that_went_through(provider: ScriptedProvider) -> None:
+def test_a_failed_attempt_is_counted_beside_the_one_that_went_through(provider):
     provider.chat = [Answer(status=503), answering(A, prompt_tokens=900, completion_tokens=70)]
 
     assert classify(provider).usage == Usage(2, PROMPT_TOKENS + 900, 70)
-
-
-@pytest.mark.parametrize("status", [401, 429])
-def test_who_is_turned_away_at_the_door_has_spent_no_tokens(provider: ScriptedProvider, status: int) -> None:
-    provider.chat = Answer(status=status)
-
-    with pytest.raises(CallFailed) as caught:
-        classify(provider)
-
-    assert caught.value.usage == Usage(calls=1)
 
 
 # --- a window that is too large ---
@@ -378,9 +287,7 @@ def at_most_characters(limit: int) -> Behaviour:
 LONG = tuple(Utterance("user", f"message {number} " + "x" * 988) for number in range(10))
 
 
-def test_of_a_window_that_is_refused_for_its_size_the_older_half_is_left_out(
-    provider: ScriptedProvider,
-) -> None:
+def test_of_a_window_that_is_refused_for_its_size_the_older_half_is_left_out(provider):
     provider.chat = at_most_characters(6_000)
 
     assert contents(classify(provider, LONG)) == ["Tabs are used."]
@@ -389,7 +296,7 @@ def test_of_a_window_that_is_refused_for_its_size_the_older_half_is_left_out(
     assert [f"message {number} " in last for number in range(10)] == [False] * 5 + [True] * 5
 
 
-def test_of_a_single_message_that_is_refused_for_its_size_the_end_is_kept(provider: ScriptedProvider) -> None:
+def test_of_a_single_message_that_is_refused_for_its_size_the_end_is_kept(provider):
     provider.chat = at_most_characters(6_000)
 
     classify(provider, [Utterance("user", "old " * 1_250 + "new " * 1_250)])
@@ -399,23 +306,18 @@ def test_of_a_single_message_that_is_refused_for_its_size_the_end_is_kept(provid
     assert "old old" not in last
 
 
-def test_a_window_is_halved_only_once(provider: ScriptedProvider) -> None:
+def test_a_window_is_halved_only_once(provider):
     provider.chat = at_most_characters(10)
 
-    with pytest.raises(CallFailed) as caught:
-        classify(provider, LONG, attempts=5)
+    error = failed(provider, LONG, attempts=5)
 
-    assert caught.value.reason == "bad_input"
-    assert caught.value.usage.calls == 2
+    assert (error.reason, error.usage.calls) == ("bad_input", 2)
 
 
-def test_a_refusal_that_does_not_speak_of_size_halves_nothing(provider: ScriptedProvider) -> None:
+def test_a_refusal_that_does_not_speak_of_size_halves_nothing(provider):
     provider.chat = Answer({"error": {"message": "unsupported parameter"}}, status=400)
 
-    with pytest.raises(CallFailed) as caught:
-        classify(provider, LONG)
-
-    assert caught.value.usage.calls == 1
+    assert failed(provider, LONG).usage.calls == 1
 
 
 # --- any chat model ---
@@ -435,24 +337,18 @@ class Deaf:
         self.closed = True
 
 
-def test_the_deadline_holds_for_a_model_that_does_not_mind_it() -> None:
+async def test_the_deadline_holds_for_a_model_that_does_not_mind_it():
     model = Deaf()
+    classifier = LlmClassifier(model)
+    with pytest.raises(ProviderError) as caught:
+        await classifier.classify(Event(window=WINDOW), (), deadline=time.monotonic() + 0.05, attempts=2)
+    await classifier.aclose()
 
-    async def use() -> None:
-        classifier = LlmClassifier(model)
-        with pytest.raises(ProviderError) as caught:
-            await classifier.classify(Event(window=WINDOW), (), deadline=time.monotonic() + 0.05, attempts=2)
-        assert caught.value.reason == "timeout"
-        await classifier.aclose()
-
-    asyncio.run(use())
-
+    assert caught.value.reason == "timeout"
     assert model.closed
 
 
-def test_nothing_that_was_said_reaches_the_log(
-    provider: ScriptedProvider, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_that_was_said_reaches_the_log(provider, caplog):
     caplog.set_level("DEBUG", logger="forged")
     provider.chat = [Answer(status=503), answering(A)]
 
@@ -463,7 +359,7 @@ def test_nothing_that_was_said_reaches_the_log(
         assert secret not in caplog.text
 
 
-def test_what_a_classifier_returns_can_be_sent_between_processes(provider: ScriptedProvider) -> None:
+def test_what_a_classifier_returns_can_be_sent_between_processes(provider):
     provider.chat = completion(
         r'[{"content": "a\ud800", "scope": "\udc00", "category": "x", "supersedes": "\udfff"}]'
     )

@@ -41,6 +41,13 @@ def drained(queue: CaptureQueue, now: float = 1e9) -> list[int]:
     return order
 
 
+def waits(queue: CaptureQueue, *events: Event, on_disk: bool = False) -> CaptureQueue:
+    """The queue, in which these wait too."""
+    for event in events:
+        queue.add(event, on_disk=on_disk)
+    return queue
+
+
 @pytest.fixture
 def queue() -> CaptureQueue:
     return CaptureQueue()
@@ -50,89 +57,60 @@ def queue() -> CaptureQueue:
 
 
 def test_sessions_are_served_in_the_order_they_came(queue):
-    for number, session in enumerate("abcb"):
-        queue.add(turn(number, session, window=str(number)), on_disk=False)
+    waits(queue, *(turn(number, session, str(number)) for number, session in enumerate("abcb")))
 
     assert drained(queue) == [0, 1, 2, 3]
     assert queue.take(0, never) is None
 
 
-def test_one_event_is_in_hand_at_a_time(queue):
-    queue.add(turn(1), on_disk=False)
-    queue.add(turn(2, "b"), on_disk=False)
-
-    first = queue.take(0, never)
-
-    assert queue.in_hand is first
-    assert queue.take(0, never) is None
-    assert queue.finish() is first
-    assert queue.in_hand is None
-    assert numbers([queue.take(0, never)]) == [2]
-
-
 def test_event_that_is_put_back_keeps_its_place(queue):
-    for number, session in enumerate("abc"):
-        queue.add(turn(number, session), on_disk=False)
-    queue.take(0, never)
+    first = waits(queue, turn(0, "a"), turn(1, "b"), turn(2, "c")).take(0, never)
+    assert queue.in_hand is first
     queue.put_back(0, 0)
+    assert queue.in_hand is None
 
     assert drained(queue) == [0, 1, 2]
 
 
-def test_back_off_lets_other_sessions_pass_and_not_its_own_events(queue):
-    for number, session in enumerate("aab"):
-        queue.add(turn(number, session, window=str(number)), on_disk=False)
-    queue.take(100, never)
-    queue.put_back(100, 5)
+@pytest.mark.parametrize("is_held", [True, False], ids=["held", "backs off"])
+def test_event_that_has_to_wait_lets_other_sessions_pass_and_not_its_own_events(queue, is_held):
+    waits(queue, turn(0, "a"), turn(1, "a", kind="explicit"), turn(2, "b"))
+    if not is_held:
+        queue.take(100, never)
+        queue.put_back(100, 5)
 
-    assert numbers([queue.take(104.9, never)]) == [2]
+    def held(event: Event) -> bool:
+        return is_held and event.id == "ev_000"
+
+    assert numbers([queue.take(104.9, held)]) == [2]
     queue.finish()
-    assert queue.take(104.9, never) is None
+    assert queue.take(104.9, held) is None
     assert drained(queue, 105) == [0, 1]
 
 
-def test_held_event_lets_other_sessions_pass_and_not_its_own_events(queue):
-    for number, (session, kind) in enumerate([("a", "turn"), ("a", "explicit"), ("b", "turn")]):
-        queue.add(turn(number, session, kind=kind), on_disk=False)
-
-    def held(event: Event) -> bool:
-        return event.id == "ev_000"
-
-    assert numbers([queue.take(0, held)]) == [2]
-    queue.finish()
-    assert queue.take(0, held) is None
-    assert drained(queue) == [0, 1]
-
-
 def test_session_that_is_held_in_one_repository_goes_on_in_another(queue):
-    queue.add(turn(1, roots=(REPO,)), on_disk=False)
-    queue.add(turn(2, roots=(OTHER,)), on_disk=False)
+    waits(queue, turn(1, roots=(REPO,)), turn(2, roots=(OTHER,)))
 
     assert numbers([queue.take(0, lambda event: REPO in event.roots)]) == [2]
 
 
 def test_journals_without_events_do_not_hold_each_other_up(queue):
-    for number in (1, 2):
-        queue.add(Event(id=f"ev_{number:03}", kind="explicit"), on_disk=True)
+    waits(queue, *(Event(id=f"ev_00{number}", kind="explicit") for number in (1, 2)), on_disk=True)
     queue.take(0, never)
     queue.put_back(0, 60)
 
     assert numbers([queue.take(0, never)]) == [2]
 
 
-# Waiting.
-
-
 def test_time_to_wait_is_that_of_the_next_head(queue):
     assert queue.wait_s(0, never) is None
-    queue.add(turn(1, "a"), on_disk=False)
-    queue.add(turn(2, "a", window="later"), on_disk=False)
+    waits(queue, turn(1, "a"), turn(2, "a", window="later"))
     assert queue.wait_s(0, never) == 0
     queue.take(100, never)
     assert queue.wait_s(100, never) is None  # whoever has it in hand will tell
     queue.put_back(100, 8)
     assert queue.wait_s(102, never) == 6
-    queue.add(turn(3, "b"), on_disk=False)
+    waits(queue, turn(3, "b"))
     assert queue.wait_s(102, never) == 0
     queue.take(102, never)
     queue.put_back(102, 2)
@@ -143,106 +121,56 @@ def test_time_to_wait_is_that_of_the_next_head(queue):
 
 # Who takes whose place.
 
+# What waits, what comes, whose place that takes, and the order then.
+PLACES: dict[str, tuple[list[Event], Event, list[int], list[int]]] = {
+    "newer window": ([turn(1)], turn(2), [1], [2]),
+    "end of the session": ([turn(1)], turn(2, kind="session_end"), [1], [2]),
+    "compaction": ([turn(1)], turn(2, kind="compaction"), [1], [2]),
+    "another window": ([turn(1)], turn(2, window="v"), [], [1, 2]),
+    "another session": ([turn(1)], turn(2, "b"), [], [1, 2]),
+    "another place": ([turn(1)], turn(2, roots=(OTHER,)), [], [1, 2]),
+    "no place": ([turn(1)], turn(2, roots=()), [], [1, 2]),
+    "explicit wish": ([turn(1)], turn(2, kind="explicit"), [], [1, 2]),
+    "windows without a name": ([turn(1, window="")], turn(2, window=""), [], [1, 2]),
+    "revived turn": ([turn(2)], turn(1), [], [2, 1]),
+    "a summary between": ([turn(1, window="v"), turn(2)], turn(3), [2], [1, 3]),
+    "what was asked for before": ([turn(1), turn(2, "b"), turn(3, kind="explicit")], turn(4), [1], [2, 3, 4]),
+} | {
+    f"{newer} for a {kind}": ([turn(1, kind=kind)], turn(2, kind=newer), [], [1, 2])
+    for kind in DURABLE
+    for newer in ("turn", *DURABLE)
+}
 
-@pytest.mark.parametrize("kind", ["turn", "session_end", "compaction"])
+
 @pytest.mark.parametrize("on_disk", [True, False], ids=["spooled", "in_memory"])
-def test_newer_window_of_a_session_replaces_a_waiting_turn(queue, kind, on_disk):
-    queue.add(turn(1), on_disk=on_disk)
+@pytest.mark.parametrize("name", PLACES)
+def test_only_a_waiting_turn_is_replaced_and_by_what_contains_it(queue, name, on_disk):
+    waiting, newer, replaced, order = PLACES[name]
+    waits(queue, *waiting, on_disk=on_disk)
 
-    change = queue.add(turn(2, kind=kind), on_disk=True)
+    change = queue.add(newer, on_disk=True)
 
-    assert (numbers(change.coalesced), change.evicted) == ([1], ())
-    assert change.coalesced[0].on_disk is on_disk
-    assert drained(queue) == [2]
-
-
-@pytest.mark.parametrize(
-    "newer",
-    [
-        {"window": "v"},
-        {"session": "b"},
-        {"roots": (OTHER,)},
-        {"roots": ()},
-        {"kind": "explicit"},
-    ],
-    ids=lambda fields: next(iter(fields)),
-)
-def test_another_window_session_place_or_wish_replaces_nothing(queue, newer):
-    queue.add(turn(1), on_disk=False)
-
-    assert queue.add(turn(2, **newer), on_disk=False).coalesced == ()
-    assert drained(queue) == [1, 2]
-
-
-def test_windows_without_a_name_are_not_the_same(queue):
-    queue.add(turn(1, window=""), on_disk=False)
-
-    assert queue.add(turn(2, window=""), on_disk=False).coalesced == ()
-
-
-@pytest.mark.parametrize("kind", DURABLE)
-@pytest.mark.parametrize("newer", ["turn", *DURABLE])
-def test_durable_event_is_never_replaced(queue, kind, newer):
-    queue.add(turn(1, kind=kind), on_disk=True)
-
-    assert queue.add(turn(2, kind=newer), on_disk=True).coalesced == ()
-    assert drained(queue) == [1, 2]
-
-
-def test_event_in_hand_is_never_replaced(queue):
-    queue.add(turn(1), on_disk=False)
-    queue.take(0, never)
-
-    assert queue.add(turn(2), on_disk=False).coalesced == ()
-    assert numbers(queue.add(turn(3), on_disk=False).coalesced) == [2]
-    assert numbers([queue.finish()]) == [1]
-    assert drained(queue) == [3]
+    assert (numbers(change.coalesced), change.evicted) == (replaced, ())
+    assert all(gone.on_disk is on_disk for gone in change.coalesced)
+    assert drained(queue) == order
 
 
 def test_newer_event_replaces_all_that_it_contains(queue):
-    queue.add(turn(1), on_disk=False)
-    queue.take(0, never)
-    queue.add(turn(2), on_disk=False)
-    queue.put_back(0, 0)
+    waits(queue, turn(1)).take(0, never)
+    waits(queue, turn(2)).put_back(0, 0)
 
     assert numbers(queue.add(turn(3), on_disk=False).coalesced) == [1, 2]
     assert drained(queue) == [3]
 
 
-def test_revived_turn_does_not_replace_a_newer_one(queue):
-    queue.add(turn(2), on_disk=False)
-
-    assert queue.add(turn(1), on_disk=True).coalesced == ()
-    assert drained(queue) == [2, 1]
-
-
 def test_busy_session_keeps_its_place_in_the_line(queue):
-    queue.add(turn(0, "busy"), on_disk=False)
+    waits(queue, turn(0, "busy"))
     for number in range(1, 20):
-        queue.add(turn(number, f"s{number}"), on_disk=False)
-        queue.add(turn(100 + number, "busy"), on_disk=False)
+        waits(queue, turn(number, f"s{number}"), turn(100 + number, "busy"))
 
     waiting = queue.take(0, never)
 
-    assert numbers([waiting]) == [119]
     assert waiting.event == turn(119, "busy")
-
-
-def test_replacement_does_not_overtake_what_its_session_asked_for_before(queue):
-    queue.add(turn(1), on_disk=False)
-    queue.add(turn(2, "b"), on_disk=False)
-    queue.add(turn(3, kind="explicit"), on_disk=True)
-
-    assert numbers(queue.add(turn(4), on_disk=False).coalesced) == [1]
-    assert drained(queue) == [2, 3, 4]
-
-
-def test_both_windows_wait_across_a_summary(queue):
-    queue.add(turn(1, window="before"), on_disk=False)
-    queue.add(turn(2, window="after"), on_disk=False)
-
-    assert numbers(queue.add(turn(3, window="after"), on_disk=False).coalesced) == [2]
-    assert drained(queue) == [1, 3]
 
 
 def test_without_coalescing_every_turn_waits():
@@ -254,11 +182,10 @@ def test_without_coalescing_every_turn_waits():
 
 
 def test_replacement_inherits_the_kills_and_the_back_off(queue):
-    queue.add(turn(1), on_disk=False)
-    poison = queue.take(0, never)
+    poison = waits(queue, turn(1)).take(0, never)
     poison.kills, poison.failures = 2, 3
     queue.put_back(0, 30)
-    queue.add(turn(2), on_disk=False)
+    waits(queue, turn(2))
 
     assert queue.take(29, never) is None
     newer = queue.take(30, never)
@@ -266,40 +193,53 @@ def test_replacement_inherits_the_kills_and_the_back_off(queue):
 
 
 def test_durable_event_has_all_its_tries(queue):
-    queue.add(turn(1), on_disk=False)
-    queue.take(0, never).kills = 2
+    waits(queue, turn(1)).take(0, never).kills = 2
     queue.put_back(0, 0)
-    queue.add(turn(2, kind="compaction"), on_disk=True)
+    waits(queue, turn(2, kind="compaction"), on_disk=True)
 
     assert queue.take(1, never).kills == 0
 
 
 # Who has to go.
 
+SMALL, FEW = {"max_bytes": 1000}, {"max_sessions": 2}
+# Limits, what waits, what comes, who has to go, and the order then.
+EVICTIONS: dict[str, tuple[dict[str, int], list[Event], Event, list[int], list[int]]] = {
+    "all turns of the oldest session": (
+        *(FEW, [turn(1, "a", "v"), turn(2, "a"), turn(3, "b")]),
+        *(turn(4, "c"), [1, 2], [3, 4]),
+    ),
+    "not a session that went on": (
+        FEW,
+        [turn(0, "a"), turn(1, "b"), turn(2, "a")],
+        turn(4, "c"),
+        [1],
+        [2, 4],
+    ),
+    "who is too large alone": (SMALL, [turn(1, size=600)], turn(2, size=1001), [2], [1]),
+} | {
+    f"a {kind} for which no turn can make room": (
+        *(SMALL, [turn(1, kind="compaction", size=800)]),
+        *(turn(2, "b", kind=kind, size=800), [2], [1]),
+    )
+    for kind in ("turn", "explicit")
+}
 
-def test_session_too_many_costs_the_turns_of_the_oldest():
-    queue = CaptureQueue(max_sessions=2)
-    queue.add(turn(1, "a", "before"), on_disk=False)
-    queue.add(turn(2, "a", "after"), on_disk=False)
-    queue.add(turn(3, "b"), on_disk=False)
 
-    assert numbers(queue.add(turn(4, "c"), on_disk=False).evicted) == [1, 2]
-    assert drained(queue) == [3, 4]
+@pytest.mark.parametrize("name", EVICTIONS)
+def test_who_has_to_go(name):
+    limits, waiting, newer, evicted, order = EVICTIONS[name]
+    queue = waits(CaptureQueue(**limits), *waiting)
 
+    change = queue.add(newer, on_disk=False)
 
-def test_session_that_went_on_is_not_the_oldest():
-    queue = CaptureQueue(max_sessions=2)
-    for number, session in enumerate("aba"):
-        queue.add(turn(number, session), on_disk=False)
-
-    assert numbers(queue.add(turn(4, "c"), on_disk=False).evicted) == [1]
+    assert (change.coalesced, numbers(change.evicted)) == ((), evicted)
+    assert drained(queue) == order
 
 
 def test_only_turns_that_memory_holds_count_as_sessions():
-    queue = CaptureQueue(max_sessions=1)
-    queue.add(turn(1, "a"), on_disk=True)
-    queue.add(turn(2, "b", kind="compaction"), on_disk=False)
-    queue.add(turn(3, "c"), on_disk=False)
+    queue = waits(CaptureQueue(max_sessions=1), turn(1, "a"), on_disk=True)
+    waits(queue, turn(2, "b", kind="compaction"), turn(3, "c"))
 
     assert (queue.sessions, queue.turns, len(queue)) == (1, 1, 3)
     assert queue.add(turn(4, "d"), on_disk=True).evicted == ()
@@ -308,10 +248,9 @@ def test_only_turns_that_memory_holds_count_as_sessions():
 
 
 def test_event_in_hand_is_never_evicted():
-    queue = CaptureQueue(max_sessions=2, max_bytes=3000)
-    queue.add(turn(1, "a", size=1000), on_disk=False)
+    queue = waits(CaptureQueue(max_sessions=2, max_bytes=3000), turn(1, "a", size=1000))
     queue.take(0, never)
-    queue.add(turn(2, "b", size=1000), on_disk=False)
+    waits(queue, turn(2, "b", size=1000))
 
     assert numbers(queue.add(turn(3, "c", size=1000), on_disk=False).evicted) == [2]
     assert numbers(queue.add(turn(4, "c", "later", size=2000), on_disk=False).evicted) == [3]
@@ -319,72 +258,25 @@ def test_event_in_hand_is_never_evicted():
 
 
 def test_bytes_too_many_cost_the_oldest_turns_of_others():
-    queue = CaptureQueue(max_bytes=3000)
-    queue.add(turn(1, "c", "before", size=1000), on_disk=False)
-    queue.add(turn(2, "a", size=1000), on_disk=False)
-    queue.add(turn(3, "b", size=1000), on_disk=False)
+    queue = waits(CaptureQueue(max_bytes=3000), turn(1, "c", "before", size=1000))
+    waits(queue, turn(2, "a", size=1000), turn(3, "b", size=1000))
 
     assert numbers(queue.add(turn(4, "c", size=1500), on_disk=False).evicted) == [2, 3]
     assert queue.bytes == 2500
     assert numbers(queue.add(turn(5, "c", "later", size=1000), on_disk=False).evicted) == [1]
 
 
-def test_event_that_is_too_large_alone_costs_nobody_else_anything():
-    queue = CaptureQueue(max_bytes=1000)
-    queue.add(turn(1, size=600), on_disk=False)
-
-    change = queue.add(turn(2, size=1001), on_disk=False)
-
-    assert (change.coalesced, numbers(change.evicted)) == ((), [2])
-    assert drained(queue) == [1]
-
-
-@pytest.mark.parametrize("kind", ["turn", "explicit"])
-def test_event_is_evicted_itself_where_no_turn_can_make_room(kind):
-    queue = CaptureQueue(max_bytes=1000)
-    queue.add(turn(1, kind="compaction", size=800), on_disk=False)
-
-    assert numbers(queue.add(turn(2, "b", kind=kind, size=800), on_disk=False).evicted) == [2]
-    assert drained(queue) == [1]
-
-
 def test_what_is_on_disk_neither_counts_nor_is_evicted():
     queue = CaptureQueue(max_bytes=1000)
-    for number in range(3):
-        queue.add(turn(number, str(number), size=900), on_disk=True)
+    waits(queue, *(turn(number, str(number), size=900) for number in range(3)), on_disk=True)
 
     assert queue.add(turn(4, "d", size=900), on_disk=False).evicted == ()
     assert (queue.bytes, numbers(queue.in_memory())) == (900, [4])
     assert drained(queue) == [0, 1, 2, 4]
 
 
-# The rest.
-
-
-def test_in_memory_is_what_a_kill_would_take_away(queue):
-    queue.add(turn(1, "a"), on_disk=False)
-    queue.add(turn(2, "b"), on_disk=True)
-    queue.add(turn(3, "c"), on_disk=False)
-    queue.take(0, never)
-
-    assert queue.in_memory() == (turn(1, "a"), turn(3, "c"))
-    queue.finish()
-    assert queue.in_memory() == (turn(3, "c"),)
-
-
-def test_unwanted_events_are_dropped_except_the_one_in_hand(queue):
-    for number, session in enumerate("aba"):
-        queue.add(turn(number, session, window=str(number)), on_disk=False)
-    queue.take(0, never)
-
-    assert numbers(queue.drop(lambda event: event.session_id == "a")) == [2]
-    assert numbers([queue.finish()]) == [0]
-    assert drained(queue) == [1]
-
-
 def test_a_long_line_is_asked_about_once_for_every_session(queue):
-    for number in range(500):
-        queue.add(turn(number, str(number % 64), str(number)), on_disk=True)
+    waits(queue, *(turn(number, str(number % 64), str(number)) for number in range(500)), on_disk=True)
     asked = []
 
     def held(event: Event) -> bool:

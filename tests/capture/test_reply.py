@@ -26,6 +26,10 @@ def contents(reply: Reply) -> list[str]:
     return [proposal.content for proposal in reply.proposals]
 
 
+def saying(content: str) -> str:
+    return json.dumps({**A, "content": content})
+
+
 def with_field(name: str, value: object) -> str:
     return json.dumps([{**A, name: value}, B])
 
@@ -70,16 +74,8 @@ REPLIES: dict[str, tuple[str, list[str], int]] = {
     "thoughts": (f"<think>[{B_JSON}] perhaps?</think>\n[{A_JSON}]", ONE, 0),
     "thoughts without opener": (f"perhaps [{B_JSON}]</think>[{A_JSON}]", ONE, 0),
     "thoughts never closed": (f"<think>perhaps [{B_JSON}]", [], 0),
-    "a memory about thoughts": (
-        f"[{json.dumps({**A, 'content': 'Cut </think> off.'})}]",
-        ["Cut </think> off."],
-        0,
-    ),
-    "brackets in a string": (
-        f"[{json.dumps({**A, 'content': 'Use ]} and [{ so.'})}]",
-        ["Use ]} and [{ so."],
-        0,
-    ),
+    "a memory about thoughts": (f"[{saying('Cut </think> off.')}]", ["Cut </think> off."], 0),
+    "brackets in a string": (f"[{saying('Use ]} and [{ so.')}]", ["Use ]} and [{ so."], 0),
     # broken JSON
     "comma at the end of the array": (f"[{A_JSON}, {B_JSON},]", TWO, 0),
     "comma at the end of an object": (f"[{A_JSON[:-1]},}}, {B_JSON}]", TWO, 0),
@@ -88,11 +84,7 @@ REPLIES: dict[str, tuple[str, list[str], int]] = {
         TWO,
         0,
     ),
-    "a comma in a string": (
-        f"[{json.dumps({**A, 'content': 'Write [a, ] so, }.'})[:-1]},}}]",
-        ["Write [a, ] so, }."],
-        0,
-    ),
+    "a comma in a string": (f"[{saying('Write [a, ] so, }.')[:-1]},}}]", ["Write [a, ] so, }."], 0),
     "broken off between": (f"[{A_JSON}, ", ONE, 0),
     "broken off in a string": (f'[{A_JSON}, {{"content": "Migra', ONE, 1),
     "broken off in a key": (f'[{A_JSON}, {{"con', ONE, 0),
@@ -127,6 +119,11 @@ REPLIES: dict[str, tuple[str, list[str], int]] = {
     "scope a number": (with_field("scope", 1), [TWO[1]], 1),
     "category a list": (with_field("category", ["patterns"]), [TWO[1]], 1),
     "content too long": (with_field("content", "ä" * (MAX_CONTENT_BYTES // 2 + 1)), [TWO[1]], 1),
+    "the greatest content": (
+        with_field("content", "x" * MAX_CONTENT_BYTES),
+        ["x" * MAX_CONTENT_BYTES, TWO[1]],
+        0,
+    ),
     "scope global": (with_field("scope", "global"), TWO, 0),  # judged where all memories are
     "ids of others": (with_field("supersedes", "../../x"), TWO, 0),
     # size
@@ -149,14 +146,14 @@ REPLIES: dict[str, tuple[str, list[str], int]] = {
 
 
 @pytest.mark.parametrize(("text", "expected", "malformed"), REPLIES.values(), ids=REPLIES.keys())
-def test_a_reply_is_made_the_most_of(text: str, expected: list[str], malformed: int) -> None:
+def test_a_reply_is_made_the_most_of(text, expected, malformed):
     reply = read(text)
 
     assert contents(reply) == expected
     assert reply.malformed == malformed
 
 
-def test_fields_are_read_as_they_were_meant() -> None:
+def test_fields_are_read_as_they_were_meant():
     element = {
         "content": "  Wrap errors.\nAlways.  ",
         "scope": " Repo",
@@ -177,52 +174,41 @@ def test_fields_are_read_as_they_were_meant() -> None:
     )
 
 
-def test_a_missing_scope_or_category_is_left_for_the_validation_to_refuse() -> None:
+def test_a_missing_scope_or_category_is_left_for_the_validation_to_refuse():
     (proposal,) = read('[{"content": "Tabs.", "scope": null}]').proposals
 
     assert (proposal.scope, proposal.category) == ("", "")
 
 
 @pytest.mark.parametrize("value", [None, "", "  ", [], 7, {"id": "mem_1"}])
-def test_a_supersedes_that_names_nothing_costs_the_link_and_not_the_memory(value: object) -> None:
+def test_a_supersedes_that_names_nothing_costs_the_link_and_not_the_memory(value):
     assert [p.supersedes for p in read(with_field("supersedes", value)).proposals] == ["", ""]
 
 
+EDGE = {"id": "mem_1", "relationship": "refines"}
+
+
 @pytest.mark.parametrize(
-    "edges",
+    ("edges", "kept"),
     [
-        *(None, "mem_1", 7, {"id": "mem_1", "relationship": "refines"}),
-        *([None, 7, "mem_1", [], {}], [{"id": "mem_1"}], [{"relationship": "refines"}]),
-        *([{"id": "", "relationship": "refines"}], [{"id": 1, "relationship": []}]),
+        *((edges, 0) for edges in (None, "mem_1", 7, EDGE, [None, 7, "mem_1", [], {}], [{"id": "mem_1"}])),
+        *(([edge], 0) for edge in ({"relationship": "refines"}, {**EDGE, "id": ""})),
+        ([{"id": 1, "relationship": []}], 0),
+        ([7, EDGE, {"id": "mem_2"}], 1),
+        ([EDGE] * 1_000, 32),
     ],
 )
-def test_an_edge_without_an_id_and_a_relation_is_dropped_and_the_memory_stays(edges: object) -> None:
-    assert [p.related for p in read(with_field("related", edges)).proposals] == [(), ()]
+def test_an_edge_without_an_id_and_a_relation_or_too_many_is_dropped_and_the_memory_stays(edges, kept):
+    found = read(with_field("related", edges)).proposals
+
+    assert [proposal.related for proposal in found] == [(Related("mem_1", "refines"),) * kept, ()]
 
 
-def test_good_edges_stay_beside_bad_ones() -> None:
-    edges = [7, {"id": "mem_1", "relationship": "refines"}, {"id": "mem_2"}]
-
-    assert read(with_field("related", edges)).proposals[0].related == (Related("mem_1", "refines"),)
-
-
-def test_a_thousand_edges_are_not_kept() -> None:
-    edges = [{"id": f"mem_{n}", "relationship": "refines"} for n in range(1_000)]
-
-    assert len(read(with_field("related", edges)).proposals[0].related) == 32
-
-
-def test_half_characters_and_nul_become_writable() -> None:
+def test_half_characters_and_nul_become_writable():
     (proposal,) = read(r'[{"content": "a\ud800b\u0000c \ud83d\ude00", "scope": "\udfff"}]').proposals
 
     assert proposal.content == "a\ufffdb\ufffdc \U0001f600"
     assert proposal.scope == "\ufffd"
-
-
-def test_the_greatest_content_is_taken() -> None:
-    longest = "x" * MAX_CONTENT_BYTES
-
-    assert contents(read(with_field("content", longest))) == [longest, TWO[1]]
 
 
 # --- for any text ---
@@ -241,7 +227,7 @@ NOISE = st.text(alphabet='[]{}",:\\ \n`abtn0', max_size=60)
 
 
 @given(st.text() | NOISE | JSON.map(json.dumps), st.integers(0, 200))
-def test_whatever_a_model_writes_is_read_within_limits(text: str, end: int) -> None:
+def test_whatever_a_model_writes_is_read_within_limits(text, end):
     for piece in (text, text[:end], text[end:]):
         reply = read(piece)
 
@@ -266,9 +252,7 @@ PROSE = st.text(st.characters(exclude_characters="[]{}<>", exclude_categories=["
 
 
 @given(PROSE, st.lists(ELEMENT, max_size=MOST_DOCUMENTS), PROSE, st.sampled_from([None, 0, 2]), st.booleans())
-def test_an_array_in_prose_is_found_whole(
-    before: str, elements: list[dict], after: str, indent: int | None, wrapped: bool
-) -> None:
+def test_an_array_in_prose_is_found_whole(before, elements, after, indent, wrapped):
     value = {"memories": elements} if wrapped else elements
     text = f"{before}\n{json.dumps(value, indent=indent)}\n{after}"
 
@@ -284,9 +268,7 @@ def contents_of(element: dict) -> str:
 
 
 @given(st.lists(ELEMENT, min_size=1, max_size=MOST_DOCUMENTS), st.data())
-def test_of_a_reply_that_breaks_off_every_whole_element_is_kept(
-    elements: list[dict], data: st.DataObject
-) -> None:
+def test_of_a_reply_that_breaks_off_every_whole_element_is_kept(elements, data):
     parts = [json.dumps(element) for element in elements]
     whole = data.draw(st.integers(0, len(parts) - 1))
     cut = data.draw(st.integers(0, len(parts[whole]) - 1))

@@ -14,1277 +14,881 @@ from forged.capture.supervisor import Patience, Supervisor
 from forged.capture.values import Decided, KnownMemory, Link, Tally, Usage
 from forged.errors import ProviderError, StoreError
 from forged.files.scan import scan
-from forged.state import digest
+from forged.state import Event, digest
 from tests.capture.pipeline import ONE_CALL, Capture, captured
-from tests.support.clock import later, run, turns, until
+from tests.support.clock import later, turns, until
 
 DURABLE = ["compaction", "explicit", "session_end"]
 KNOWN = KnownMemory("mem_0", "repo", "patterns", 1, "Builds go through make.")
 
 
+def options(**given):
+    """Have `one` made with these."""
+    return pytest.mark.parametrize("one", [given], indirect=True, ids=[",".join(given)])
+
+
 @pytest.fixture
-def play(tmp_path):
-    """Run a scene with a pipeline at work; what it returns is returned."""
+def one(tmp_path, request):
+    """A pipeline that is at work while the test runs, made with its `options`."""
+    return captured(tmp_path, **getattr(request, "param", {}))
 
-    def play(scene, **options):
-        async def played_scene():
-            async with captured(tmp_path, **options) as one:
-                return await scene(one)
 
-        return run(played_scene())
+async def refused(one: Capture, event: Event) -> str:
+    """Why an event is not taken."""
+    outcome = await one.pipeline.accept(event)
+    assert outcome.word == "rejected"
+    return outcome.reason
 
-    return play
+
+async def in_hand(one: Capture, event: Event) -> Event:
+    """An event that the worker has."""
+    await one.accepted(event)
+    await one.hands_over(event)
+    return event
+
+
+async def killed_thrice(one: Capture, event: Event) -> Event:
+    """An event over which the worker died too often."""
+    await one.accepted(event)
+    for attempt in (1, 2, 3):
+        await one.hands_over(event, attempt)
+        one.worker.dies("signal SIGSEGV")
+    return event
+
+
+async def buried(one: Capture, event: Event, *documents) -> Event:
+    if documents:
+        one.events.decided(event.id, documents)
+    await one.events.give_up(event, "it was in the way")
+    return event
+
+
+def about_the_harbour(texts) -> bool:
+    return any("harbour" in text for text in texts)
+
+
+class Ranking:
+    """Finds what is known when it may, at once if it was told so before."""
+
+    def __init__(self, *known: KnownMemory) -> None:
+        self.known = known
+        self.asked: list[Event] = []
+        self.may_end = asyncio.Event()
+
+    async def __call__(self, event: Event) -> tuple[KnownMemory, ...]:
+        self.asked.append(event)
+        await self.may_end.wait()
+        return self.known
 
 
 # --- what is accepted ---------------------------------------------------------------------------------
 
 
-def test_turn_is_accepted_and_only_in_memory(play):
-    async def scene(one):
-        event = one.event()
-        outcome = await one.pipeline.accept(event)
-        return outcome.word, one.state.turns, one.rows()
-
-    assert play(scene) == ("accepted", 1, [])
-
-
-@pytest.mark.parametrize("kind", DURABLE)
-def test_other_kinds_are_on_disk_when_they_are_acknowledged(play, kind):
-    async def scene(one):
-        event = one.event(kind=kind)
-        words = await one.accepted(event)
-        return words, one.rows() == [f"{event.id}.events"], one.state.spooled
-
-    assert play(scene) == (["durable"], True, 1)
-
-
-def test_without_a_spool_nothing_is_durable_and_nothing_is_on_disk(play):
-    async def scene(one):
-        words = await one.accepted(*(one.event(kind=kind, session=kind) for kind in DURABLE))
-        await one.stop()
-        return words, one.rows()
-
-    assert play(scene, keeps=False) == (["accepted"] * 3, [])
-
-
-def test_waiting_turn_gives_way_to_a_newer_one_of_its_window(play):
-    async def scene(one):
-        first, old, new = one.event("first", session="other"), one.event("old"), one.event("old and new")
-        words = await one.accepted(first, old, new)
-        await one.finished(first)
-        await one.finished(new)
-        return words, [task.event_id for task in one.given] == [first.id, new.id], one.metrics
-
-    words, handed_over, metrics = play(scene)
-
-    assert words == ["accepted", "accepted", "coalesced"]
-    assert handed_over
-    assert (metrics.captures_accepted, metrics.captures_coalesced) == (2, 1)
+async def test_other_kinds_are_on_disk_when_they_are_acknowledged(one):
+    for count, kind in enumerate(DURABLE, 1):
+        event = one.event(kind=kind, session=kind)
+        assert await one.accepted(event) == ["durable"]
+        assert f"{event.id}.events" in one.rows()
+        assert one.state.spooled == count
 
 
 @pytest.mark.parametrize(
-    ("fields", "reason"),
-    [({"off": "capture.enabled is false"}, "capture.enabled is false"), ({}, "nothing_to_capture")],
+    ("one", "kind"),
+    [({}, "turn"), *(({"keeps": False}, kind) for kind in DURABLE)],
+    indirect=["one"],
 )
-def test_what_is_rejected_is_counted_and_says_why(play, fields, reason):
-    async def scene(one):
-        outcome = await one.pipeline.accept(one.event(""))
-        return outcome.word, outcome.reason, one.metrics.captures_rejected
-
-    assert play(scene, **fields) == ("rejected", reason, 1)
-
-
-def test_paused_repository_accepts_nothing(play):
-    async def scene(one):
-        await one.pauses.set(one.repo.top, True)
-        outcome = await one.pipeline.accept(one.durable())
-        elsewhere = await one.pipeline.accept(one.event(roots=(one.user,)))
-        return outcome.word, outcome.reason, elsewhere.word, one.rows()
-
-    assert play(scene) == ("rejected", "paused; `forgectl resume` ends it", "accepted", [])
+async def test_turn_and_without_a_spool_anything_is_only_in_memory(one, kind):
+    assert await one.accepted(one.event(kind=kind)) == ["accepted"]
+    assert (one.rows(), one.state.spooled, one.state.turns) == ([], 0, kind == "turn")
+    await one.stop()
+    assert len(one.rows()) == (kind == "turn")
 
 
-def test_full_spool_rejects(play, tmp_path):
-    async def scene(one):
-        one.events._max_events = 1
-        await one.accepted(one.durable())
-        outcome = await one.pipeline.accept(one.durable(session="t"))
-        return outcome.reason, len(one.rows())
+async def test_waiting_turn_gives_way_to_a_newer_one_of_its_window(one):
+    first, old, new = one.event("first", session="other"), one.event("old"), one.event("old and new")
+    assert await one.accepted(first, old, new) == ["accepted", "accepted", "coalesced"]
+    await one.finished(first)
+    await one.finished(new)
 
-    assert play(scene) == ("spool_full", 1)
-
-
-def test_event_that_cannot_be_stored_is_rejected_and_not_queued(play):
-    async def scene(one):
-        one.disk.failing = frozenset({"put"})
-        outcome = await one.pipeline.accept(one.durable())
-        failing = one.state
-        one.disk.failing = frozenset()
-        await one.accepted(one.durable("again"))
-        return outcome.reason, failing.state, failing.last_error, one.state.last_error
-
-    reason, state, error, afterwards = play(scene)
-
-    assert reason == "storage_error: cannot put: the disk is on fire"
-    assert (state, error, afterwards) == ("idle", "cannot put: the disk is on fire", "")
+    assert [task.event_id for task in one.given] == [first.id, new.id]
+    assert (one.metrics.captures_accepted, one.metrics.captures_coalesced) == (2, 1)
 
 
-def test_turn_for_which_there_is_no_room_is_rejected_and_replaced_nobody(play):
-    async def scene(one):
-        outcome = await one.pipeline.accept(one.event("x" * (64 << 20)))
-        return outcome.reason, one.metrics.captures_replaced, one.metrics.captures_rejected
+async def test_what_is_rejected_is_counted_and_says_why(one):
+    assert await refused(one, one.event("")) == "nothing_to_capture"
+    assert await refused(one, one.event("x" * (64 << 20))) == "queue_full"
+    assert one.metrics.captures_replaced == 0
 
-    assert play(scene) == ("queue_full", 0, 1)
+    one.disk.failing = frozenset({"put"})
+    assert await refused(one, one.durable()) == "storage_error: cannot put: the disk is on fire"
+    assert (one.state.state, one.state.last_error) == ("idle", "cannot put: the disk is on fire")
+    one.disk.failing = frozenset()
+    await one.accepted(one.durable("again"))
+    assert one.state.last_error == ""
+
+    one.events._max_events = 1
+    assert await refused(one, one.durable(session="t")) == "spool_full"
+    assert len(one.rows()) == 1
+
+    await one.pauses.set(one.repo.top, True)
+    for event in (one.event(), one.durable()):
+        assert await refused(one, event) == "paused; `forgectl resume` ends it"
+    assert await one.accepted(one.event(roots=(one.user,))) == ["accepted"]
+
+    await one.stop()
+    for event in (one.event(), one.durable()):
+        assert await refused(one, event) == "the daemon is stopping"
+    assert one.metrics.captures_rejected == 8
+    assert len(one.rows()) == 2  # what was accepted
 
 
-def test_oldest_session_beyond_the_limit_is_replaced_and_counted(play):
-    async def scene(one):
-        await one.accepted(*(one.event(session=f"s{number}") for number in range(66)))
-        return one.state.turns, one.metrics.captures_replaced
+async def test_oldest_session_beyond_the_limit_is_replaced_and_counted(one):
+    await one.accepted(*(one.event(session=f"s{number}") for number in range(66)))
 
-    assert play(scene) == (64, 2)
+    assert (one.state.turns, one.metrics.captures_replaced) == (64, 2)
 
 
-def test_nothing_is_accepted_before_what_its_session_left_is_taken_up(play):
-    async def scene(one):
-        left, new = one.durable("before"), one.event("after", window_id="another")
-        one.leave(left)
-        one.begin()
-        await asyncio.sleep(0)
-        await one.accepted(new)
+@pytest.mark.parametrize("is_paused", [False, True])
+@options(started=False)
+async def test_nothing_is_accepted_before_what_its_session_left_is_taken_up(one, is_paused):
+    left, new = one.durable("before"), one.event("after", window_id="another")
+    one.leave(left)
+    one.begin()
+    await asyncio.sleep(0)
+    accepting = asyncio.create_task(one.pipeline.accept(new))
+    await asyncio.sleep(0)
+    if is_paused:
+        await one.pauses.set(None, True)
+        assert (await accepting).word == "rejected"
+    else:
+        assert (await accepting).word == "accepted"
         await one.finished(left)
         await one.finished(new)
-        return len(one.given)
-
-    assert play(scene, started=False) == 2
-
-
-def test_pause_counts_for_events_that_came_while_the_spool_was_read(play):
-    async def scene(one):
-        one.leave(one.durable("before"))
-        one.begin()
-        await asyncio.sleep(0)
-        accepting = asyncio.create_task(one.pipeline.accept(one.event()))
-        await asyncio.sleep(0)
-        await one.pauses.set(None, True)
-        return (await accepting).word
-
-    assert play(scene, started=False) == "rejected"
+        assert len(one.given) == 2
 
 
 # --- what an earlier daemon left ----------------------------------------------------------------------
 
 
-def test_what_was_left_is_handed_over_in_its_order(play):
-    async def scene(one):
-        events = [one.durable(f"number {number}", session=f"s{number % 2}") for number in range(4)]
-        one.leave(*events[::-1])
+@options(started=False)
+async def test_what_was_left_is_handed_over_in_its_order(one):
+    events = [one.durable(f"number {number}", session=f"s{number % 2}") for number in range(4)]
+    one.leave(*events[::-1])
+    await one.start()
+    for event in events:
+        await one.finished(event)
+
+    assert (await one.idle()).spooled == 0
+    assert one.rows() == []
+
+
+@options(started=False)
+async def test_spooled_turn_gives_way_to_a_newer_one_and_leaves_the_disk(one):
+    old, new = one.event("old"), one.event("old and new")
+    one.leave(old, new)
+    await one.start()
+    await one.hands_over(new)
+    await until(lambda: one.rows() == [f"{new.id}.events"])
+
+    assert len(one.given) == 1
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["event", "journal alone"])
+async def test_event_that_was_decided_costs_no_call_and_no_ranking(tmp_path, is_there):
+    rank = Ranking()
+    async with captured(tmp_path, started=False, model=True, rank=rank) as one:
+        event, document = one.durable(), one.document()
+        one.leave(*[event] * is_there, decided={event.id: (document,)})
         await one.start()
-        for event in events:
-            await one.finished(event)
-        state = await one.idle()
-        return state.spooled, one.rows()
-
-    assert play(scene, started=False) == (0, [])
-
-
-def test_spooled_turn_gives_way_to_a_newer_one_and_leaves_the_disk(play):
-    async def scene(one):
-        old, new = one.event("old"), one.event("old and new")
-        one.leave(old, new)
-        await one.start()
-        await one.hands_over(new)
-        await until(lambda: one.rows() == [f"{new.id}.events"])
-        return len(one.given)
-
-    assert play(scene, started=False) == 1
-
-
-def test_event_that_was_decided_costs_no_call_and_no_ranking(play):
-    async def scene(one):
-        event, ranked = one.durable(), len(asked)
-        one.leave(event, decided={event.id: (one.document(),)})
-        await one.start()
-        return await one.hands_over(event), one.document(), len(asked) - ranked, one.governor._slots
-
-    asked = []
-
-    async def rank(event):
-        asked.append(event)
-        return (KNOWN,)
-
-    task, document, ranked, slots = play(scene, started=False, model=True, rank=rank)
-
-    assert (task.documents, ranked, len(slots)) == ((document,), 0, 0)
-
-
-def test_journal_without_its_event_is_linked_and_then_gone(play):
-    async def scene(one):
-        event = one.event()
-        one.leave(decided={event.id: (one.document(),)})
-        await one.start()
-        task = await one.hands_over(event)
+        assert (await one.hands_over(event)).documents == (document,)
         one.done(event, written=1)
         await one.idle()
-        return task.documents == (one.document(),), one.rows(), len(one.governor._slots)
 
-    assert play(scene, started=False, model=True) == (True, [], 0)
-
-
-def test_what_was_left_is_taken_up_when_the_state_can_be_opened_at_last(play):
-    async def scene(one):
-        event = one.durable()
-        one.leave(event)
-        path = one.top / "state/state.db"
-        path.rename(one.top / "kept")
-        path.mkdir()  # nothing that could be opened
-        await one.start()
-        refused = await one.pipeline.accept(one.durable("another", session="t"))
-        before = one.state
-        path.rmdir()
-        (one.top / "kept").rename(path)
-        await later(5)
-        await one.hands_over(event)
-        return refused.word, before.state, "state.db" in before.last_error, one.state.last_error
-
-    assert play(scene, started=False) == ("rejected", "paused", True, "")
+        assert (rank.asked, len(one.governor._slots), one.rows()) == ([], 0, [])
 
 
-def test_switched_off_it_hands_over_nothing_but_shows_and_purges_what_waits(play):
-    async def scene(one):
-        one.leave(one.durable("the harbour"))
-        await one.start()
-        waiting = one.state
-        purged = await one.pipeline.purge(lambda texts: "the harbour" in texts)
-        return waiting.state, waiting.spooled, one.worker.pid, purged, one.rows()
+@options(started=False)
+async def test_what_was_left_is_taken_up_when_the_state_can_be_opened_at_last(one):
+    event = one.durable()
+    one.leave(event)
+    path = one.top / "state/state.db"
+    path.rename(one.top / "kept")
+    path.mkdir()  # nothing that could be opened
+    await one.start()
+    await refused(one, one.durable("another", session="t"))
+    assert one.state.state == "paused"
+    assert "state.db" in one.state.last_error
 
-    assert play(scene, started=False, off="it is off") == ("off", 1, 0, 1, [])
+    path.rmdir()
+    (one.top / "kept").rename(path)
+    await later(5)
+    await one.hands_over(event)
+    assert one.state.last_error == ""
 
 
-def test_without_a_classifier_events_are_kept_for_a_daemon_that_has_one(play):
-    async def scene(one):
-        words = await one.accepted(one.durable())
-        return words, one.state.state, one.state.reason, one.worker.wanted, one.given
+@options(started=False, off="capture.enabled is false")
+async def test_switched_off_it_hands_over_nothing_but_shows_and_purges_what_waits(one):
+    one.leave(one.durable("the harbour"))
+    await one.start()
 
-    assert play(scene, problem="no key") == (["durable"], "failing", "no key", True, [])
+    assert await refused(one, one.event("")) == "capture.enabled is false"
+    assert (one.state.state, one.state.spooled, one.worker.pid) == ("off", 1, 0)
+    assert await one.pipeline.purge(about_the_harbour) == 1
+    assert one.rows() == []
+
+
+@options(problem="no key")
+async def test_without_a_classifier_events_are_kept_for_a_daemon_that_has_one(one):
+    assert await one.accepted(one.event(), one.durable(session="t")) == ["accepted", "durable"]
+    assert (one.state.state, one.state.reason) == ("failing", "no key")
+    assert (one.worker.wanted, one.given) == (True, [])
 
 
 # --- handing over -------------------------------------------------------------------------------------
 
 
-def test_worker_has_one_event_at_a_time(play):
-    async def scene(one):
-        first, second = one.durable(), one.durable(session="t")
-        await one.accepted(first, second)
-        await one.hands_over(first)
-        await turns()
-        alone = len(one.given)
-        one.done(first)
-        await one.hands_over(second)
-        return alone, one.worker.limits[0]
+async def test_worker_has_one_event_at_a_time(one):
+    first, second = one.durable(), one.durable(session="t")
+    await one.accepted(first, second)
+    await one.hands_over(first)
+    await turns()
+    assert len(one.given) == 1
 
-    assert play(scene) == (1, 67.0)
+    one.done(first)
+    await one.hands_over(second)
+    assert one.worker.limits[0] == 67.0
 
 
-def test_finished_event_leaves_the_disk_before_the_state_is_idle(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        await one.hands_over(event)
-        one.done(event, written=1)
-        assert one.state.state == "busy"
-        state = await one.idle()
-        return one.rows(), state.spooled, bool(state.last_success)
+async def test_what_is_known_and_what_was_forgotten_go_with_every_event(tmp_path):
+    rank = Ranking(KNOWN)
+    rank.may_end.set()
+    async with captured(tmp_path, rank=rank) as one:
+        await one.daemon_state.forgotten.add(one.repo.top, ["boats"])
+        await in_hand(one, one.event())
 
-    assert play(scene) == ([], 0, True)
-
-
-def test_heads_go_with_an_event(play):
-    async def rank(_):
-        return (KNOWN,)
-
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        return (await one.hands_over(event)).known
-
-    assert play(scene, rank=rank) == (KNOWN,)
+        (task,) = one.given
+        assert (task.known, task.forgotten) == ((KNOWN,), {digest(one.repo.top, "Boats.")})
 
 
 @pytest.mark.parametrize(
-    "error", [StoreError("x"), ProviderError("x", reason="server"), OSError(5, "x"), KeyError(1)]
+    "error", [StoreError("x"), ProviderError("x", reason="server"), OSError(5, "x"), KeyError(1), None]
 )
-def test_ranking_that_fails_costs_the_event_its_list_and_nothing_else(play, error):
+async def test_ranking_that_fails_or_hangs_costs_the_event_its_list_and_nothing_else(tmp_path, error):
     async def rank(_):
+        if error is None:
+            await asyncio.Event().wait()
         raise error
 
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        return (await one.hands_over(event)).known, one.task.done()
-
-    assert play(scene, rank=rank) == ((), False)
-
-
-def test_ranking_that_hangs_is_not_waited_for(play):
-    async def rank(_):
-        await asyncio.Event().wait()
-
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
+    async with captured(tmp_path, rank=rank) as one:
+        await one.accepted(one.event())
         await until(lambda: one.in_hand)
         await later(6)
-        return (await one.hands_over(event)).known
 
-    assert play(scene, rank=rank) == ()
+        assert [task.known for task in one.given] == [()]
+        assert not one.task.done()
 
 
-def test_event_whose_worker_dies_while_it_is_ranked_goes_to_the_next_one_uncounted(play):
-    ranked = asyncio.Event()
-
-    async def rank(_):
-        await ranked.wait()
-        return ()
-
-    async def scene(one):
-        event = one.event()
+@pytest.mark.parametrize("meanwhile", ["the worker dies", "it is paused", "it is purged"])
+async def test_event_is_not_given_if_while_it_is_ranked(tmp_path, meanwhile):
+    rank = Ranking()
+    async with captured(tmp_path, rank=rank) as one:
+        event = one.durable("the harbour")
         await one.accepted(event)
         await until(lambda: one.in_hand)
-        for _ in range(3):
-            one.worker.is_gone()
-            one.worker._on_death("signal SIGKILL")
-        ranked.set()
-        await until(lambda: not one.in_hand)
-        nobody = list(one.given)
-        one.worker.start()
-        await one.hands_over(event)
-        return nobody, one.state.dead
-
-    assert play(scene, rank=rank) == ([], 0)
-
-
-def test_event_that_is_paused_while_it_is_ranked_is_not_given(play):
-    ranked = asyncio.Event()
-
-    async def rank(_):
-        await ranked.wait()
-        return ()
-
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        await until(lambda: one.in_hand)
-        await one.pauses.set(one.repo.top, True)
-        ranked.set()
+        match meanwhile:
+            case "the worker dies":
+                for _ in range(3):
+                    one.worker.is_gone()
+                    one.worker._on_death("signal SIGKILL")
+            case "it is paused":
+                await one.pauses.set(one.repo.top, True)
+            case "it is purged":
+                await one.pipeline.purge(about_the_harbour)
+        rank.may_end.set()
         await until(lambda: not one.in_hand)
         await turns()
-        held, state = list(one.given), one.state
-        await one.pauses.set(one.repo.top, False)
-        one.pipeline.resumed()
-        await one.hands_over(event)
-        return held, state.state, state.reason
+        assert (one.given, one.state.dead) == ([], 0)
 
-    assert play(scene, rank=rank) == ([], "waiting", "paused; `forgectl resume` ends it")
-
-
-def test_paused_repository_holds_up_its_own_events_only(play):
-    async def scene(one):
-        here, there = one.event("here"), one.event("there", roots=(one.user,))
-        await one.start()
-        await one.pauses.set(one.repo.top, True)
-        one.pipeline._add(here, on_disk=False)
-        one.pipeline._add(there, on_disk=False)
-        await one.finished(there)
-        return len(one.given), one.state.state
-
-    assert play(scene, started=False) == (1, "waiting")
+        match meanwhile:
+            case "the worker dies":  # which counts for nothing
+                one.worker.start()
+                await one.hands_over(event)
+                assert one.state.dead == 0
+            case "it is paused":
+                assert (one.state.state, one.state.reason) == ("waiting", "paused; `forgectl resume` ends it")
+                await one.pauses.set(one.repo.top, False)
+                one.pipeline.resumed()
+                await one.hands_over(event)
+            case "it is purged":
+                assert ((await one.idle()).spooled, one.rows()) == (0, [])
 
 
-def test_event_that_the_worker_has_is_finished_in_spite_of_a_pause(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        await one.hands_over(event)
-        await one.pauses.set(None, True)
-        paused = one.state
-        one.done(event)
-        await until(lambda: not one.in_hand)
-        return paused.state, paused.in_hand == event.id, one.rows()
+@options(started=False)
+async def test_paused_repository_holds_up_its_own_events_only(one):
+    here, there = one.event("here"), one.event("there", roots=(one.user,))
+    await one.start()
+    await one.pauses.set(one.repo.top, True)
+    one.pipeline._add(here, on_disk=False)
+    one.pipeline._add(there, on_disk=False)
+    await one.finished(there)
 
-    assert play(scene) == ("paused", True, [])
+    assert (len(one.given), one.state.state) == (1, "waiting")
 
 
-def test_worker_that_cannot_run_shows_as_failing_and_events_are_accepted(play):
-    async def scene(one):
-        one.worker.is_gone()
-        one.worker.problem = "the capture worker cannot run: exit code 3"
-        words = await one.accepted(one.event(), one.durable(session="t"))
-        return words, one.state.state, one.state.reason
+async def test_event_that_the_worker_has_is_finished_in_spite_of_a_pause(one):
+    event = await in_hand(one, one.durable())
+    await one.pauses.set(None, True)
+    assert (one.state.state, one.state.in_hand) == ("paused", event.id)
 
-    assert play(scene) == (["accepted", "durable"], "failing", "the capture worker cannot run: exit code 3")
+    one.done(event)
+    await until(lambda: not one.in_hand)
+    assert one.rows() == []
+
+
+async def test_worker_that_cannot_run_shows_as_failing_and_events_are_accepted(one):
+    one.worker.is_gone()
+    one.worker.problem = "the capture worker cannot run: exit code 3"
+
+    assert await one.accepted(one.event(), one.durable(session="t")) == ["accepted", "durable"]
+    assert (one.state.state, one.state.reason) == ("failing", "the capture worker cannot run: exit code 3")
 
 
 # --- what the worker says -----------------------------------------------------------------------------
 
 
-def test_calls_and_tally_and_what_was_written_are_counted(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        await one.hands_over(event)
-        await one.decides(event, usage=ONE_CALL, tally=Tally(1, 2, 3))
-        one.links(event)
-        one.done(event, written=1)
-        await one.idle()
-        (day,) = one.governor.days(1)
-        counts = one.metrics
-        return (
-            (day.purpose, day.calls, day.failed, day.tokens),
-            (counts.capture_invalid, counts.capture_duplicates, counts.secrets_redacted),
-            (counts.captures_finished, counts.captured),
-        )
+@options(model=True)
+async def test_what_was_decided_and_put_in_place_is_counted_told_and_gone_before_the_state_is_idle(one):
+    event = await in_hand(one, one.durable())
+    await one.decides(event, usage=ONE_CALL, tally=Tally(1, 2, 3))
+    one.links(event)
+    assert one.written == [(one.repo.top, frozenset({f"{one.repo.top}/mem_1.md"}))]
+    one.done(event, written=1)
+    assert one.state.state == "busy"
+    state = await one.idle()
+    assert (one.rows(), state.spooled, bool(state.last_success)) == ([], 0, True)
 
-    assert play(scene, model=True) == (("capture", 1, 0, 110), (1, 2, 3), (1, 1))
+    (day,) = one.governor.days(1)
+    counts = one.metrics
+    assert (day.purpose, day.calls, day.failed, day.tokens) == ("capture", 1, 0, 110)
+    assert (counts.capture_invalid, counts.capture_duplicates, counts.secrets_redacted) == (1, 2, 3)
+    assert (counts.captures_finished, counts.captured) == (1, 1)
 
 
-def test_rules_cost_nothing(play):
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        await one.hands_over(event)
-        one.worker.dies()
-        await one.hands_over(event, 2)
-        one.fails(event, "internal")
-        return one.governor.days(1)
+@options(limits=(1, 1))
+async def test_rules_cost_nothing(one):
+    event = await in_hand(one, one.event())
+    one.worker.dies()
+    await one.hands_over(event, 2)
+    one.fails(event, "internal")
 
-    assert play(scene, limits=(1, 1)) == ()
+    assert one.governor.days(1) == ()
 
 
-def test_the_map_hears_of_each_file(play):
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        await one.hands_over(event)
-        await one.decides(event)
-        one.links(event)
-        return one.written == [(one.repo.top, frozenset({f"{one.repo.top}/mem_1.md"}))]
+async def test_turn_that_came_to_nothing_costs_no_write(one):
+    event = one.event()
+    await one.accepted(event)
+    await one.finished(event)
 
-    assert play(scene)
+    assert [name for name in one.disk.asked if name != "contents"] == []  # the daily copy
+    assert one.state.state == "idle"
 
 
-def test_turn_that_came_to_nothing_costs_no_write(play):
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        await one.finished(event)
-        return [name for name in one.disk.asked if name != "contents"], one.state.state  # the daily copy
+@options(model=True)
+async def test_nothing_is_put_in_place_before_it_is_written_down_what_that_is(one):
+    event = await in_hand(one, one.durable())
+    one.disk.failing = frozenset({"journal"})
+    one.worker.says(Decided(event.id, (one.document(),), ONE_CALL))
+    await until(lambda: not one.in_hand)
+    assert (one.state.last_error, len(one.given)) == ("cannot journal: the disk is on fire", 1)
 
-    assert play(scene) == ([], "idle")
-
-
-def test_nothing_is_put_in_place_before_it_is_written_down_what_that_is(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        await one.hands_over(event)
-        one.disk.failing = frozenset({"journal"})
-        one.worker.says(Decided(event.id, (one.document(),), ONE_CALL))
-        await until(lambda: not one.in_hand)
-        waiting, given = one.state, len(one.given)
-        one.disk.failing = frozenset()
-        await later(2)
-        task = await one.hands_over(event, 2)
-        (day,) = one.governor.days(1)
-        return waiting.last_error, given, task, one.rows(), (day.calls, day.failed), event, one.document()
-
-    error, given, task, rows, calls, event, document = play(scene, model=True)
-
-    assert (error, given) == ("cannot journal: the disk is on fire", 1)
-    assert task == Link(event.id, (document,))
-    assert rows == [f"{event.id}.events", f"{event.id}.journal"]
-    assert calls == (1, 0)  # it was paid for, and is not asked again
+    one.disk.failing = frozenset()
+    await later(2)
+    assert await one.hands_over(event, 2) == Link(event.id, (one.document(),))
+    assert one.rows() == [f"{event.id}.events", f"{event.id}.journal"]
+    (day,) = one.governor.days(1)
+    assert (day.calls, day.failed) == (1, 0)  # it was paid for, and is not asked again
 
 
-def test_what_was_forgotten_since_it_was_decided_is_not_put_in_place(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        await one.hands_over(event)
-        await one.decides(event, one.document("Boats."), one.document("Trains.", "mem_2"))
-        await one.daemon_state.forgotten.add(one.repo.top, ["boats"])
-        one.worker.dies()
-        task = await one.hands_over(event, 2)
-        return [document.memory.content for document in task.documents]
+async def test_what_was_forgotten_since_it_was_decided_is_not_put_in_place(one):
+    event = await in_hand(one, one.durable())
+    await one.decides(event, one.document("Boats."), one.document("Trains.", "mem_2"))
+    await one.daemon_state.forgotten.add(one.repo.top, ["boats"])
+    one.worker.dies()
 
-    assert play(scene) == ["Trains."]
-
-
-def test_what_was_forgotten_goes_with_every_event(play):
-    async def scene(one):
-        await one.daemon_state.forgotten.add(one.repo.top, ["boats"])
-        event = one.event()
-        await one.accepted(event)
-        return (await one.hands_over(event)).forgotten == {digest(one.repo.top, "Boats.")}
-
-    assert play(scene)
-
-
-def test_journal_of_a_turn_goes_when_it_is_done(play):
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        await one.hands_over(event)
-        await one.decides(event)
-        assert one.rows()
-        one.done(event, written=1)
-        await one.idle()
-        return one.rows()
-
-    assert play(scene) == []
+    task = await one.hands_over(event, 2)
+    assert [document.memory.content for document in task.documents] == ["Trains."]
 
 
 @pytest.mark.parametrize("end", ["done", "replaced", "purged", "buried"])
-def test_nothing_is_remembered_of_an_event_that_is_gone(play, end):
+async def test_nothing_is_remembered_of_an_event_that_is_gone(one, end):
     """A daemon may run for months."""
-
-    async def scene(one):
-        event = one.event("the harbour")
-        await one.accepted(event)
-        await one.hands_over(event)
-        await one.decides(event)
-        if end == "done":
-            one.done(event)
-        elif end == "buried":
-            for attempt in range(2, 5):
-                one.worker.dies()
-                await one.hands_over(event, attempt)
+    event = await in_hand(one, one.event("the harbour"))
+    await one.decides(event)
+    assert one.rows() == [f"{event.id}.journal"]
+    if end == "done":
+        one.done(event, written=1)
+    elif end == "buried":
+        for attempt in range(2, 5):
             one.worker.dies()
-        else:
-            one.fails(event, "storage")
-            await (one.pipeline.purge(_harbour) if end == "purged" else one.accepted(one.event("newer")))
-        events = one.events
-        await until(lambda: not events.holds(event.id) and events.documents(event.id) is None)
-        return one.rows("dead") == [f"{event.id}.dead"] * (end == "buried")
-
-    assert play(scene)
-
-
-def test_journal_of_an_attempt_that_failed_goes_with_its_turn_when_that_is_replaced(play):
-    async def scene(one):
-        event, newer = one.event("old"), one.event("old and new")
-        await one.accepted(event)
-        await one.hands_over(event)
-        await one.decides(event)
-        one.fails(event, "storage")
-        assert await one.accepted(newer) == ["coalesced"]
-        await until(lambda: one.rows() == [])
-
-    play(scene)
-
-
-def test_report_about_another_event_changes_nothing(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        await one.hands_over(event)
-        one.done(one.event(), written=1)
-        one.fails(one.event(), "server")
-        return one.in_hand == event.id, one.metrics.captures_finished, one.metrics.capture_failures
-
-    assert play(scene) == (True, 0, 0)
-
-
-def test_second_end_of_an_event_changes_nothing(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        await one.hands_over(event)
-        one.done(event)
-        one.fails(event)
+            await one.hands_over(event, attempt)
         one.worker.dies()
-        await one.idle()
-        return one.metrics.captures_finished, one.metrics.capture_failures, one.rows("dead")
+    else:
+        one.fails(event, "storage")
+        if end == "purged":
+            await one.pipeline.purge(about_the_harbour)
+        else:
+            assert await one.accepted(one.event("newer")) == ["coalesced"]
 
-    assert play(scene) == (1, 0, [])
+    await until(lambda: not one.events.holds(event.id) and one.events.documents(event.id) is None)
+    await until(lambda: one.rows() == [])
+    assert one.rows("dead") == [f"{event.id}.dead"] * (end == "buried")
+
+
+async def test_report_about_another_event_and_a_second_end_change_nothing(one):
+    event = await in_hand(one, one.durable())
+    one.done(one.event(), written=1)
+    one.fails(one.event(), "server")
+    assert one.in_hand == event.id
+    assert (one.metrics.captures_finished, one.metrics.capture_failures) == (0, 0)
+
+    one.done(event)
+    one.fails(event)
+    one.worker.dies()
+    await one.idle()
+    assert (one.metrics.captures_finished, one.metrics.capture_failures, one.rows("dead")) == (1, 0, [])
 
 
 # --- calls that fail ----------------------------------------------------------------------------------
 
 
-def test_failed_event_waits_longer_each_time_and_lets_others_pass(play):
-    async def scene(one):
-        event, other = one.event(), one.event(session="t")
-        await one.accepted(event)
-        for attempt, pause_s in enumerate((4, 8), 1):
-            await one.hands_over(event, attempt)
-            one.fails(event, "internal")
-            await later(pause_s - 2)
-            assert len(one.given) == attempt, pause_s
-            await later(2)
-        await one.hands_over(event, 3)
-        one.fails(event, "internal")
-        await one.accepted(other)
-        await one.finished(other)
-
-    play(scene)
-
-
-def test_event_that_failed_five_times_is_among_the_dead_with_the_reason(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        for attempt in range(1, 6):
-            await one.hands_over(event, attempt)
-            one.fails(event, "internal")
-            await later(60)
-        state = await one.idle()
-        (buried,) = await one.pipeline.dead()
-        return one.rows(), state.dead, buried.event == event, buried.reason
-
-    assert play(scene) == ([], 1, True, "5 calls failed, the last: it is internal")
+@pytest.mark.parametrize(("reason", "pauses_s"), [("internal", (4, 8)), ("storage", (2, 2, 2))])
+async def test_failed_event_waits_longer_each_time_but_for_a_full_disk_and_lets_others_pass(
+    one, reason, pauses_s
+):
+    event, other = one.event(), one.event(session="t")
+    await one.accepted(event)
+    for attempt, pause_s in enumerate(pauses_s, 1):
+        await one.hands_over(event, attempt)
+        one.fails(event, reason)
+        assert (one.state.state, one.state.reason) == ("waiting", f"it is {reason}")
+        await later(pause_s / 2)
+        assert len(one.given) == attempt, pause_s
+        await later(pause_s / 2)
+    await one.hands_over(event, len(pauses_s) + 1)
+    one.fails(event, reason)
+    await one.accepted(other)
+    await one.finished(other)
 
 
-@pytest.mark.parametrize("reason", ["unreachable", "rate_limited", "auth", "limit", "storage"])
-def test_failures_that_any_event_would_meet_are_not_counted(play, reason):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        for attempt in range(1, 8):
-            await one.hands_over(event, attempt)
-            one.fails(event, reason)
-            await later(61)
-        return one.state.dead
-
-    assert play(scene, model=True) == 0
+MODEL = {"model": True}
+ANY_WOULD_MEET = ["unreachable", "rate_limited", "auth", "limit", "storage"]
 
 
-def test_event_that_has_no_root_any_more_is_given_up(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        for attempt in range(1, 6):
-            await one.hands_over(event, attempt)
-            one.fails(event, "gone")
-            await later(60)
-        await one.idle()
-        (buried,) = await one.pipeline.dead()
-        return buried.reason
+@pytest.mark.parametrize(
+    ("one", "reason", "said"),
+    [
+        ({}, "internal", "5 calls failed"),
+        (MODEL, "gone", "5 attempts failed"),
+        *((MODEL, reason, "") for reason in ANY_WOULD_MEET),
+    ],
+    indirect=["one"],
+)
+async def test_event_that_failed_five_times_by_itself_is_among_the_dead_with_the_reason(one, reason, said):
+    event = one.durable()
+    await one.accepted(event)
+    for attempt in range(1, 6 if said else 8):
+        await one.hands_over(event, attempt)
+        one.fails(event, reason)
+        await later(61)
 
-    assert play(scene, model=True) == "5 attempts failed, the last: it is gone"
-
-
-def test_full_disk_is_looked_at_every_two_seconds(play):
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        for attempt in range(1, 5):
-            await one.hands_over(event, attempt)
-            one.fails(event, "storage")
-            assert (one.state.state, one.state.reason) == ("waiting", "it is storage")
-            await later(2)
-
-    play(scene)
+    await until(lambda: bool(one.in_hand) != bool(said))
+    dead = [(found.event, found.reason) for found in await one.pipeline.dead()]
+    assert dead == [(event, f"{said}, the last: it is {reason}")] * bool(said)
+    assert (one.state.dead, len(one.rows())) == (bool(said), not said)
 
 
 @pytest.mark.parametrize(("asked_s", "least_s", "most_s"), [(1.0, 1.0, 3.5), (86400.0, 300.0, 345.0)])
-def test_what_an_endpoint_asks_for_is_waited_for_within_reason(play, asked_s, least_s, most_s):
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        await one.hands_over(event)
-        one.fails(event, "server", retry_after_s=asked_s)
-        since = asyncio.get_running_loop().time()
-        while len(one.given) < 2:
-            await later(0.5 if asked_s < 60 else 20)
-            await turns()
-        return asyncio.get_running_loop().time() - since
+@options(model=True)
+async def test_what_an_endpoint_asks_for_is_waited_for_within_reason(one, asked_s, least_s, most_s):
+    event = await in_hand(one, one.event())
+    one.fails(event, "server", retry_after_s=asked_s)
+    clock = asyncio.get_running_loop().time
+    since = clock()
+    while len(one.given) < 2:
+        await later(0.5 if asked_s < 60 else 20)
+        await turns()
 
-    assert least_s <= play(scene, model=True) < most_s
+    assert least_s <= clock() - since < most_s
 
 
 # --- calls that may not be made -----------------------------------------------------------------------
 
 
-async def _failed_five_times(one: Capture) -> None:
+async def failed_five_times(one: Capture) -> None:
     """Five events, each of a session of its own, fail in a row."""
     for number in range(5):
-        event = one.durable(session=f"failed {number}")
-        await one.accepted(event)
-        await one.hands_over(event)
+        event = await in_hand(one, one.durable(session=f"failed {number}"))
         one.fails(event, "server")
 
 
-def test_after_five_failures_calls_wait_and_the_first_is_a_probe(play):
-    async def scene(one):
-        await _failed_five_times(one)
-        shut = one.state
-        await later(11)
-        asked = len(one.given)
-        await later(5)
-        await until(lambda: one.in_hand)
-        probe = one.given[-1]
-        one.done(next(e for e in one.pipeline._queue.events() if e.id == probe.event_id), usage=ONE_CALL)
-        await until(lambda: one.in_hand not in ("", probe.event_id))
-        return asked, shut.state, shut.reason, probe.attempts, one.given[-1].attempts
+@options(model=True)
+async def test_after_five_failures_calls_wait_and_the_first_is_a_probe(one):
+    await failed_five_times(one)
+    assert one.state.state == "waiting"
+    assert one.state.reason == "calls fail, next attempt in 15 s: it is server"
+    await later(11)
+    assert len(one.given) == 5
 
-    asked, state, reason, *attempts = play(scene, model=True)
-
-    assert (asked, state, reason) == (5, "waiting", "calls fail, next attempt in 15 s: it is server")
-    assert attempts == [1, 2]
+    await later(5)
+    await until(lambda: one.in_hand)
+    probe = one.given[-1]
+    one.done(next(e for e in one.pipeline._queue.events() if e.id == probe.event_id), usage=ONE_CALL)
+    await until(lambda: one.in_hand not in ("", probe.event_id))
+    assert (probe.attempts, one.given[-1].attempts) == (1, 2)
 
 
-def test_what_needs_no_call_goes_while_calls_wait_and_does_not_end_that(play):
-    async def scene(one):
-        decided = one.durable("decided", session="decided")
-        await one.accepted(decided)
-        await one.hands_over(decided)
-        await one.decides(decided)
-        one.fails(decided, "storage")
-        await _failed_five_times(one)
-        await later(3)
-        await one.hands_over(decided, 2)
-        one.done(decided, written=1)
-        await until(lambda: not one.in_hand)
-        await turns()
-        return len(one.given), one.state.reason
+@options(model=True)
+async def test_what_needs_no_call_goes_while_calls_wait_and_does_not_end_that(one):
+    decided = await in_hand(one, one.durable("decided", session="decided"))
+    await one.decides(decided)
+    one.fails(decided, "storage")
+    await failed_five_times(one)
+    await later(3)
+    await one.hands_over(decided, 2)
+    one.done(decided, written=1)
+    await until(lambda: not one.in_hand)
+    await turns()
 
-    given, reason = play(scene, model=True)
-
-    assert given == 7
-    assert reason.startswith("calls fail")
+    assert len(one.given) == 7
+    assert one.state.reason.startswith("calls fail")
 
 
-def test_answer_that_could_not_be_written_down_is_no_failure_of_the_endpoint(play):
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        await one.hands_over(event)
-        one.disk.failing = frozenset({"journal"})
-        one.worker.says(Decided(event.id, (one.document(),), ONE_CALL))
-        await until(lambda: not one.in_hand)
-        (day,) = one.governor.days(1)
-        return day.calls, day.failed
-
-    assert play(scene, model=True) == (1, 0)
-
-
-def test_failed_calls_are_counted_as_such(play):
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        await one.hands_over(event)
-        one.fails(event, "server", usage=Usage(2, 200, 0))
-        (day,) = one.governor.days(1)
-        return day.calls, day.failed, day.tokens
-
-    assert play(scene, model=True) == (2, 2, 200)
-
-
-@pytest.mark.parametrize("how", ["killed", "timeout"])
-def test_call_of_which_nothing_was_heard_is_counted_by_its_estimate(play, how):
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
-        await one.hands_over(event)
-        if how == "killed":
+@pytest.mark.parametrize(
+    ("end", "calls", "failed", "tokens"),
+    [
+        ("failed", 2, 2, (200, 200)),
+        # nothing was heard of the call: an estimate
+        ("killed", 1, 1, (1500, 2000)),
+        ("timeout", 1, 1, (1500, 2000)),
+        # the endpoint has answered
+        ("killed after the answer", 1, 0, (110, 110)),
+        ("answer not written down", 1, 0, (110, 110)),
+    ],
+)
+@options(model=True)
+async def test_calls_are_counted_however_they_end(one, end, calls, failed, tokens):
+    event = await in_hand(one, one.event())
+    match end:
+        case "failed":
+            one.fails(event, "server", usage=Usage(2, 200, 0))
+        case "killed":
             one.worker.dies()
-        else:
+        case "timeout":
             one.fails(event, "timeout")
-        (day,) = one.governor.days(1)
-        return day.calls, day.failed, day.prompt_tokens
+        case "killed after the answer":
+            await one.decides(event, usage=ONE_CALL)
+            one.worker.dies()
+        case "answer not written down":
+            one.disk.failing = frozenset({"journal"})
+            one.worker.says(Decided(event.id, (one.document(),), ONE_CALL))
+            await until(lambda: not one.in_hand)
 
-    calls, failed, tokens = play(scene, model=True)
+    (day,) = one.governor.days(1)
+    assert (day.calls, day.failed) == (calls, failed)
+    assert tokens[0] <= day.tokens <= tokens[1]
 
-    assert (calls, failed) == (1, 1)
-    assert 1500 < tokens < 2000
 
-
-def test_worker_that_dies_after_the_answer_costs_no_second_call(play):
-    async def scene(one):
-        event = one.event()
-        await one.accepted(event)
+@options(model=True, limits=(0, 2))
+async def test_each_event_takes_one_of_the_calls_of_a_minute(one):
+    events = [one.durable(session=f"s{number}") for number in range(3)]
+    await one.accepted(*events)
+    for event in events[:2]:
         await one.hands_over(event)
-        await one.decides(event, usage=ONE_CALL)
-        one.worker.dies()
-        (day,) = one.governor.days(1)
-        return day.calls
+        one.done(event, usage=ONE_CALL)
+    await until(lambda: not one.in_hand)
+    await turns()
 
-    assert play(scene, model=True) == 1
-
-
-def test_each_event_takes_one_of_the_calls_of_a_minute(play):
-    async def scene(one):
-        events = [one.durable(session=f"s{number}") for number in range(3)]
-        await one.accepted(*events)
-        for event in events[:2]:
-            await one.hands_over(event)
-            one.done(event, usage=ONE_CALL)
-        await until(lambda: not one.in_hand)
-        await turns()
-        return len(one.given), one.state.state, one.state.reason
-
-    given, state, reason = play(scene, model=True, limits=(0, 2))
-
-    assert (given, state) == (2, "waiting")
-    assert "`llm.calls_per_minute` sets it" in reason
+    assert (len(one.given), one.state.state) == (2, "waiting")
+    assert "`llm.calls_per_minute` sets it" in one.state.reason
 
 
-def test_event_beyond_the_tokens_of_a_day_waits_and_is_looked_at_every_minute(play):
+@options(model=True, limits=(1000, 0))
+async def test_event_beyond_the_tokens_of_a_day_waits_and_is_looked_at_every_minute(one):
     """The limit is asked again and not slept until: a suspended machine's clock stands still."""
+    event = one.durable()
+    await one.accepted(event)
+    await turns()
+    assert one.state.state == "waiting"
+    assert "`memory.daily_token_limit` sets it" in one.state.reason
 
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        await turns()
-        waiting = one.state
-        one.governor._token_limit = 0  # midnight
-        await later(55)
-        early = len(one.given)
-        await later(6)
-        await one.hands_over(event)
-        return waiting.state, waiting.reason, early
-
-    state, reason, early = play(scene, model=True, limits=(1000, 0))
-
-    assert (state, early) == ("waiting", 0)
-    assert "`memory.daily_token_limit` sets it" in reason
+    one.governor._token_limit = 0  # midnight
+    await later(55)
+    assert one.given == []
+    await later(6)
+    await one.hands_over(event)
 
 
 # --- a worker that dies -------------------------------------------------------------------------------
 
 
-def test_event_in_hand_is_given_to_the_next_worker_at_once(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        await one.hands_over(event)
+@pytest.mark.parametrize("one", [{}, {"keeps": False}], indirect=True, ids=["spool", "no spool"])
+async def test_event_that_killed_three_workers_is_among_the_dead_or_without_a_spool_nowhere(one):
+    event = await killed_thrice(one, one.event(kind="explicit"))  # the next worker has it at once
+
+    state, dead = await one.idle(), await one.pipeline.dead()
+    assert [found.event for found in dead] == [event] * one.pipeline._keeps
+    assert all(found.reason == "the worker died 3 times over it: signal SIGSEGV" for found in dead)
+    assert (state.dead, one.rows(), len(one.rows("dead"))) == (len(dead), [], len(dead))
+
+
+async def test_kill_after_progress_is_not_counted(one):
+    event = await in_hand(one, one.durable())
+    await one.decides(event)
+    one.worker.dies()
+    for attempt in range(2, 7):  # each gets one document further
+        await one.hands_over(event, attempt)
+        for number in range(attempt):
+            one.links(event, f"mem_{number}")
         one.worker.dies()
-        await one.hands_over(event, 2)
-        return one.state.dead
+    await one.hands_over(event, 7)
 
-    assert play(scene) == 0
-
-
-def test_event_that_killed_three_workers_is_among_the_dead(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        for attempt in (1, 2, 3):
-            await one.hands_over(event, attempt)
-            one.worker.dies("signal SIGSEGV")
-        state = await one.idle()
-        (buried,) = await one.pipeline.dead()
-        return state.dead, buried.reason, one.rows()
-
-    assert play(scene) == (1, "the worker died 3 times over it: signal SIGSEGV", [])
+    assert one.state.dead == 0
 
 
-def test_without_a_spool_an_event_that_is_given_up_is_nowhere_on_disk(play):
-    async def scene(one):
-        event = one.event(kind="explicit")
-        await _killed_thrice(one, event)
-        await one.idle()
-        return one.rows(), one.rows("dead"), one.state.dead
-
-    assert play(scene, keeps=False) == ([], [], 0)
-
-
-def test_kill_after_progress_is_not_counted(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        await one.hands_over(event)
-        await one.decides(event)
+async def test_document_that_was_there_already_is_no_progress(one):
+    event = one.durable()
+    await one.accepted(event)
+    for attempt in range(1, 5):
+        await one.hands_over(event, attempt)
+        one.links(event)
         one.worker.dies()
-        for attempt in range(2, 7):  # each gets one document further
-            await one.hands_over(event, attempt)
-            for number in range(attempt):
-                one.links(event, f"mem_{number}")
-            one.worker.dies()
-        await one.hands_over(event, 7)
-        return one.state.dead
 
-    assert play(scene) == 0
+    assert (await one.idle()).dead == 1
 
 
-def test_document_that_was_there_already_is_no_progress(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        for attempt in range(1, 5):
-            await one.hands_over(event, attempt)
-            one.links(event)
-            one.worker.dies()
-        return (await one.idle()).dead
+@options(model=True)
+async def test_worker_that_dies_without_an_event_costs_nobody_anything(one):
+    one.worker.dies()
 
-    assert play(scene) == 1
-
-
-def test_worker_that_dies_without_an_event_costs_nobody_anything(play):
-    async def scene(one):
-        one.worker.dies()
-        return one.state.state, one.governor.days(1)
-
-    assert play(scene, model=True) == ("idle", ())
+    assert (one.state.state, one.governor.days(1)) == ("idle", ())
 
 
 # --- ends that the disk does not allow ----------------------------------------------------------------
 
 
-async def _killed_thrice(one: Capture, event) -> None:
-    await one.accepted(event)
-    for attempt in (1, 2, 3):
-        await one.hands_over(event, attempt)
-        one.worker.dies()
-
-
-def test_event_that_cannot_be_buried_is_buried_later_and_not_given_again(play):
-    ranked = []
-
-    async def rank(event):
-        ranked.append(event)
-        return ()
-
-    async def scene(one):
-        event, other = one.durable(), one.durable(session="t")
+async def test_event_that_cannot_be_buried_is_buried_later_and_not_given_again(tmp_path):
+    rank = Ranking()
+    rank.may_end.set()
+    async with captured(tmp_path, rank=rank) as one:
         one.disk.failing = frozenset({"give_up"})
-        await _killed_thrice(one, event)
+        await killed_thrice(one, one.durable())
         await until(lambda: not one.in_hand)
         assert (one.state.state, one.state.last_error) == ("waiting", "cannot give_up: the disk is on fire")
+        other = one.durable(session="t")
         await one.accepted(other)
         await one.finished(other)
+
         one.disk.failing = frozenset()
         await later(55)
         assert one.state.dead == 0
         await later(6)
-        state = await one.idle()
-        return len(one.given), len(ranked), state.dead, one.rows()
-
-    assert play(scene, rank=rank) == (4, 4, 1, [])
+        assert (await one.idle()).dead == 1
+        assert (len(one.given), len(rank.asked), one.rows()) == (4, 4, [])
 
 
-def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later(play):
-    async def scene(one):
-        event, other = one.durable(), one.durable("next")
-        one.disk.failing = frozenset({"remove"})
-        await one.accepted(event, other)
-        await one.finished(event)
-        await one.hands_over(other)
-        assert one.state.spooled == 2
-        one.disk.failing = frozenset()
-        await later(2.1)
-        await until(lambda: one.state.spooled == 1 and not one.state.last_error)
-        return one.rows() == [f"{other.id}.events"]
+async def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later(one):
+    event, other = one.durable(), one.durable("next")
+    one.disk.failing = frozenset({"remove"})
+    await one.accepted(event, other)
+    await one.finished(event)
+    await one.hands_over(other)
+    assert one.state.spooled == 2
 
-    assert play(scene)
+    one.disk.failing = frozenset()
+    await later(2.1)
+    await until(lambda: one.state.spooled == 1 and not one.state.last_error)
+    assert one.rows() == [f"{other.id}.events"]
 
 
 # --- what a person asks -------------------------------------------------------------------------------
 
 
-async def _buried(one: Capture, event, *documents) -> None:
-    if documents:
-        one.events.decided(event.id, documents)
-    await one.events.give_up(event, "it was in the way")
+@pytest.mark.parametrize("kind", ["turn", "compaction"])
+@pytest.mark.parametrize("is_decided", [True, False], ids=["decided", "undecided"])
+@options(model=True)
+async def test_dead_event_is_taken_back(one, kind, is_decided):
+    """If it was decided upon, that costs no call."""
+    event = await buried(one, one.event(kind=kind), *[one.document()] * is_decided)
+    assert len(await one.pipeline.dead()) == 1
+    both = await asyncio.gather(one.pipeline.retry(event.id), one.pipeline.retry(event.id))
+    assert (sorted(both), len(one.pipeline._queue)) == ([False, True], 1)  # of two who take it back, one does
+    assert one.rows("dead") == []
+    assert f"{event.id}.events" in one.rows()
+    assert (one.state.turns, one.state.spooled) == (0, 1)  # it is on disk, and in no memory alone
+
+    task = await one.hands_over(event)
+    assert (isinstance(task, Link), len(one.governor._slots)) == (is_decided, not is_decided)
+    assert not is_decided or task.documents == (one.document(),)
+    one.done(event)
+    assert ((await one.idle()).dead, one.rows()) == (0, [])
 
 
-def test_dead_event_is_taken_back(play):
-    async def scene(one):
-        event = one.durable()
-        await _buried(one, event)
-        counted = len(await one.pipeline.dead())
-        assert await one.pipeline.retry(event.id)
-        left, back = one.rows("dead"), one.rows() == [f"{event.id}.events"]
-        await one.finished(event)
-        return counted, left, back, (await one.idle()).dead
+async def test_dead_event_is_erased(one):
+    event = await buried(one, one.durable())
 
-    assert play(scene) == (1, [], True, 0)
+    assert [await one.pipeline.drop(event.id) for _ in range(2)] == [True, False]
+    assert (one.rows("dead"), one.state.dead) == ([], 0)
 
 
-def test_dead_event_that_was_decided_costs_no_call_when_it_is_taken_back(play):
-    async def scene(one):
-        event = one.durable()
-        await _buried(one, event, one.document())
-        await one.pipeline.retry(event.id)
-        task = await one.hands_over(event)
-        return task.documents == (one.document(),), len(one.governor._slots)
-
-    assert play(scene, model=True) == (True, 0)
-
-
-def test_of_two_who_take_an_event_back_one_does(play):
-    async def scene(one):
-        event = one.durable()
-        await _buried(one, event)
-        both = await asyncio.gather(one.pipeline.retry(event.id), one.pipeline.retry(event.id))
-        return sorted(both), len(one.pipeline._queue)
-
-    assert play(scene) == ([False, True], 1)
-
-
-def test_dead_event_is_erased(play):
-    async def scene(one):
-        event = one.durable()
-        await _buried(one, event)
-        found = await one.pipeline.drop(event.id), await one.pipeline.drop(event.id)
-        return found, one.rows("dead"), one.state.dead
-
-    assert play(scene) == ((True, False), [], 0)
-
-
-def _harbour(texts) -> bool:
-    return any("harbour" in text for text in texts)
-
-
-def test_what_is_purged_is_nowhere(play):
+async def test_what_is_purged_is_nowhere(one):
     """In memory, on disk, decided, and among the dead; what says nothing of it stays."""
+    first, kept = one.durable("in hand", session="0"), one.durable("kept", session="1")
+    await in_hand(one, first)
+    said = [one.event("the harbour", session="2"), one.durable("the harbour", session="3")]
+    await one.accepted(*said, kept)
+    await buried(one, one.durable("the harbour"))
+    await buried(one, one.durable("boats"), one.document("The harbour opens at noon."))
+    await buried(one, one.durable("trains"))
 
-    async def scene(one):
-        first, kept = one.durable("in hand", session="0"), one.durable("kept", session="1")
-        await one.accepted(first)
-        await one.hands_over(first)
-        said = [one.event("the harbour", session="2"), one.durable("the harbour", session="3")]
-        await one.accepted(*said, kept)
-        await _buried(one, one.durable("the harbour"))
-        await _buried(one, one.durable("boats"), one.document("The harbour opens at noon."))
-        await _buried(one, one.durable("trains"))
-        purged = await one.pipeline.purge(_harbour)
-        left = one.rows() == sorted([f"{first.id}.events", f"{kept.id}.events"])
-        return purged, left, one.state.turns, one.state.dead
+    threads = set()
 
-    assert play(scene) == (4, True, 0, 1)
+    def unwanted(texts) -> bool:
+        threads.add(threading.current_thread())
+        return about_the_harbour(texts)
 
-
-def test_event_that_was_decided_is_purged_for_what_was_decided(play):
-    async def scene(one):
-        event = one.event("boats")
-        await one.accepted(event)
-        await one.hands_over(event)
-        await one.decides(event, one.document("The harbour opens at noon."))
-        one.fails(event, "storage")
-        return await one.pipeline.purge(_harbour), one.rows(), one.state.state
-
-    assert play(scene) == (1, [], "idle")
+    assert await one.pipeline.purge(unwanted) == 4
+    assert threading.main_thread() not in threads  # the loop's
+    assert one.rows() == sorted([f"{first.id}.events", f"{kept.id}.events"])
+    assert (one.state.turns, one.state.dead) == (0, 1)
 
 
-@pytest.mark.parametrize("end", ["fails", "dies", "done"])
-def test_event_in_hand_that_is_purged_leaves_the_disk_at_once_and_is_not_tried_again(play, end):
-    async def scene(one):
-        event = one.durable("the harbour")
-        await one.accepted(event)
-        await one.hands_over(event)
-        purged = await one.pipeline.purge(_harbour), one.rows()
-        if end == "dies":
-            one.worker.dies()
-        elif end == "fails":
+async def test_event_that_was_decided_is_purged_for_what_was_decided(one):
+    event = await in_hand(one, one.event("boats"))
+    await one.decides(event, one.document("The harbour opens at noon."))
+    one.fails(event, "storage")
+
+    assert await one.pipeline.purge(about_the_harbour) == 1
+    assert (one.rows(), one.state.state) == ([], "idle")
+
+
+@pytest.mark.parametrize("end", ["fails", "dies", "done", "turn at the end"])
+async def test_event_in_hand_that_is_purged_leaves_the_disk_at_once_and_is_not_tried_again(one, end):
+    event = await in_hand(
+        one, one.event("the harbour", kind="turn" if end == "turn at the end" else "explicit")
+    )
+    assert await one.pipeline.purge(about_the_harbour) == 1
+    assert one.rows() == []
+    match end:
+        case "fails":
             one.fails(event, "storage")
-        else:
+        case "dies":
+            one.worker.dies()
+        case "done":
             one.worker.says(Decided(event.id, (one.document(),)))  # the worker knew nothing of it
-        await one.idle()
-        await later(61)
-        return purged, len(one.given), one.rows()
+        case "turn at the end":
+            await one.stop()
+    await until(lambda: one.state.state == "idle" or one._is_closed)
+    await later(61)
 
-    assert play(scene) == ((1, []), 1, [])
-
-
-def test_event_that_is_purged_while_it_is_ranked_is_not_given(play):
-    ranked = asyncio.Event()
-
-    async def rank(_):
-        await ranked.wait()
-        return ()
-
-    async def scene(one):
-        await one.accepted(one.durable("the harbour"))
-        await until(lambda: one.in_hand)
-        await one.pipeline.purge(_harbour)
-        ranked.set()
-        await one.idle()
-        return one.given, one.rows()
-
-    assert play(scene, rank=rank) == ([], [])
+    assert (len(one.given), one.rows()) == (1, [])
 
 
-def test_turn_in_hand_that_is_purged_is_not_spooled_at_the_end(play):
-    async def scene(one):
-        event, other = one.event("the harbour"), one.event("kept", session="t")
-        await one.accepted(event, other)
-        await one.hands_over(event)
-        await one.pipeline.purge(_harbour)
-        await one.stop()
-        return one.rows() == [f"{other.id}.events"]
+async def test_event_that_is_purged_while_it_cannot_be_buried_is_gone(one):
+    one.disk.failing = frozenset({"give_up"})
+    await killed_thrice(one, one.durable("the harbour"))
+    await until(lambda: not one.in_hand)
+    assert await one.pipeline.purge(about_the_harbour) == 1
 
-    assert play(scene)
+    await later(61)
+    assert (one.state.state, one.rows(), one.rows("dead")) == ("idle", [], [])
 
 
-def test_event_that_is_purged_while_it_cannot_be_buried_is_gone(play):
-    async def scene(one):
-        event = one.durable("the harbour")
-        one.disk.failing = frozenset({"give_up"})
-        await _killed_thrice(one, event)
-        await until(lambda: not one.in_hand)
-        purged = await one.pipeline.purge(_harbour)
-        await later(61)
-        return purged, one.state.state, one.rows(), one.rows("dead")
+async def test_purge_says_so_when_the_dead_cannot_be_looked_through_and_has_purged_the_rest(one):
+    await one.accepted(one.durable("in hand", session="0"), one.durable("the harbour"))
+    one.disk.failing = frozenset({"drop_unwanted"})
+    with pytest.raises(StoreError):
+        await one.pipeline.purge(about_the_harbour)
 
-    assert play(scene) == (1, "idle", [], [])
-
-
-def test_texts_are_looked_through_beside_the_loop(play):
-    async def scene(one):
-        threads = set()
-        await one.accepted(one.event())
-        await one.pipeline.purge(lambda _: threads.add(threading.current_thread()))
-        return threads
-
-    assert threading.main_thread() not in play(scene)
-
-
-def test_purge_says_so_when_the_dead_cannot_be_looked_through_and_has_purged_the_rest(play):
-    async def scene(one):
-        await one.accepted(one.durable("in hand", session="0"), one.durable("the harbour"))
-        one.disk.failing = frozenset({"drop_unwanted"})
-        with pytest.raises(StoreError):
-            await one.pipeline.purge(_harbour)
-        return len(one.rows()), one.state.spooled
-
-    assert play(scene) == (1, 1)
+    assert (len(one.rows()), one.state.spooled) == (1, 1)
 
 
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def test_turns_that_wait_or_are_in_hand_are_spooled_at_the_end(play):
-    async def scene(one):
-        events = [one.event(session="a"), one.event(session="b"), one.durable(session="c")]
-        await one.accepted(*events)
-        await one.hands_over(events[0])
-        await one.stop()
-        return one.rows() == sorted(f"{event.id}.events" for event in events), one.worker.stopped
+async def test_turns_that_wait_or_are_in_hand_are_spooled_at_the_end(one):
+    events = [one.event(session="a"), one.event(session="b"), one.durable(session="c")]
+    await one.accepted(*events)
+    await one.hands_over(events[0])
+    await one.stop()
 
-    assert play(scene) == (True, True)
-
-
-def test_turn_that_was_decided_is_not_decided_anew_after_a_restart(tmp_path):
-    async def before(one):
-        event = one.event()
-        await one.accepted(event)
-        await one.hands_over(event)
-        await one.decides(event)
-
-    async def scene():
-        async with captured(tmp_path, model=True) as one:
-            await before(one)
-        async with captured(tmp_path, model=True) as one:
-            await until(lambda: one.given)
-            return len(one.governor._slots), [name.partition(".")[2] for name in one.rows()]
-
-    assert run(scene()) == (0, ["events", "journal"])
+    assert one.rows() == sorted(f"{event.id}.events" for event in events)
+    assert one.worker.stopped
 
 
-def test_after_the_end_nothing_is_accepted(play):
-    async def scene(one):
-        await one.stop()
-        outcomes = [await one.pipeline.accept(event) for event in (one.event(), one.durable())]
-        return [outcome.reason for outcome in outcomes], one.rows()
+async def test_turn_that_was_decided_is_not_decided_anew_after_a_restart(tmp_path):
+    async with captured(tmp_path, model=True) as one:
+        await one.decides(await in_hand(one, one.event()))
 
-    assert play(scene) == (["the daemon is stopping"] * 2, [])
-
-
-def test_end_waits_for_a_burial_that_is_under_way(play):
-    async def scene(one):
-        event = one.durable()
-        await one.accepted(event)
-        for attempt in (1, 2, 3):
-            await one.hands_over(event, attempt)
-            one.worker.dies()
-        await one.stop()
-        return one.rows(), one.rows("dead") == [f"{event.id}.dead"]
-
-    assert play(scene) == ([], True)
+    async with captured(tmp_path, model=True) as one:
+        await until(lambda: one.given)
+        assert len(one.governor._slots) == 0
+        assert [name.partition(".")[2] for name in one.rows()] == ["events", "journal"]
 
 
-def test_end_does_not_wait_for_a_disk_that_fails(play):
-    async def scene(one):
-        event = one.durable()
-        one.disk.failing = frozenset({"remove"})
-        await one.accepted(event)
-        await one.finished(event)
-        await one.stop()
-        return one.rows() == [f"{event.id}.events"]
+async def test_end_waits_for_a_burial_that_is_under_way(one):
+    event = await killed_thrice(one, one.durable())
+    await one.stop()
 
-    assert play(scene)
+    assert (one.rows(), one.rows("dead")) == ([], [f"{event.id}.dead"])
 
 
-def test_end_while_the_spool_is_read_lets_those_who_wait_for_that_go(play):
-    async def scene(one):
-        one.begin()
-        await asyncio.sleep(0)
-        accepting = asyncio.create_task(one.pipeline.accept(one.event()))
-        await asyncio.sleep(0)
-        one.task.cancel()
-        outcome = await accepting
-        await one.stop()
-        return outcome.word, len(one.rows())
+async def test_end_does_not_wait_for_a_disk_that_fails(one):
+    event = one.durable()
+    one.disk.failing = frozenset({"remove"})
+    await one.accepted(event)
+    await one.finished(event)
+    await one.stop()
 
-    assert play(scene, started=False) == ("rejected", 0)  # nobody knows yet what is paused
+    assert one.rows() == [f"{event.id}.events"]
 
 
-def test_turns_that_cannot_be_spooled_at_the_end_are_told_of(play, caplog):
-    async def scene(one):
-        await one.accepted(one.event())
-        one.disk.failing = frozenset({"put"})
-        await one.stop()
+@options(started=False)
+async def test_end_while_the_spool_is_read_lets_those_who_wait_for_that_go(one):
+    one.begin()
+    await asyncio.sleep(0)
+    accepting = asyncio.create_task(one.pipeline.accept(one.event()))
+    await asyncio.sleep(0)
+    one.task.cancel()
+    assert (await accepting).word == "rejected"  # nobody knows yet what is paused
 
-    play(scene)
+    await one.stop()
+    assert one.rows() == []
+
+
+async def test_turns_that_cannot_be_spooled_at_the_end_are_told_of(one, caplog):
+    await one.accepted(one.event())
+    one.disk.failing = frozenset({"put"})
+    await one.stop()
 
     assert "waiting turns are lost events=1" in caplog.text
 
 
-# --- with a worker of its own -------------------------------------------------------------------------
-
-
-@pytest.fixture
-def real(tmp_path):
-    """Run a scene with a worker process that follows the built-in rules."""
-
-    async def played_scene(scene):
-        supervisor = partial(Supervisor, patience=Patience(first_start_s=0))
-        one = Capture(tmp_path, supervisor=supervisor)
-        await one.start()
-        try:
-            return await scene(one)
-        finally:
-            await one.stop()
-
-    return lambda scene: run(played_scene(scene))
-
+# --- with a worker process that follows the built-in rules --------------------------------------------
 
 SAID = "Remember that {} is built with bazel."
 
 
-def kept(one: Capture) -> list[str]:
-    return sorted(memory.content for memory in scan(one.repo).memories)
+@options(started=False, supervisor=partial(Supervisor, patience=Patience(first_start_s=0)))
+async def test_what_was_said_becomes_a_file_once_and_the_events_go_though_the_worker_is_killed(one):
+    await one.start()
+    await one.accepted(one.durable(SAID.format("the gateway")))
+    assert (await one.idle()).dead == 0
+    assert (len(scan(one.repo).memories), one.rows(), len(one.written)) == (1, [], 1)
 
-
-def test_what_was_said_becomes_a_file_and_the_event_goes(real):
-    async def scene(one):
-        await one.accepted(one.durable(SAID.format("the gateway")))
-        state = await one.idle()
-        return len(kept(one)), one.rows(), state.dead, len(one.written)
-
-    assert real(scene) == (1, [], 0, 1)
-
-
-def test_events_whose_worker_is_killed_are_kept_once(real):
-    async def scene(one):
-        await until(lambda: one.state.worker_pid)
-        for name in ("the gateway", "the billing service", "the scheduler"):
-            await one.accepted(one.durable(SAID.format(name), session=name))
-        await until(lambda: one.in_hand)
-        os.kill(one.state.worker_pid, signal.SIGKILL)
-        state = await one.idle()
-        return len(kept(one)), one.metrics.captures_finished, state.worker_restarts, state.dead, one.rows()
-
-    assert real(scene) == (3, 3, 1, 0, [])
+    for name in ("the compiler", "the billing service", "the scheduler"):
+        await one.accepted(one.durable(SAID.format(name), session=name))
+    await until(lambda: one.in_hand)
+    os.kill(one.state.worker_pid, signal.SIGKILL)
+    state = await one.idle()
+    assert (state.worker_restarts, state.dead) == (1, 0)
+    assert (len(scan(one.repo).memories), one.metrics.captures_finished, one.rows()) == (4, 4, [])

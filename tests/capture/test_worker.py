@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from forged.capture.classifier import CallFailed
 from forged.capture.values import (
@@ -96,7 +97,7 @@ def test_what_is_decided_is_told_and_then_linked(tmp_path):
     last = scene.linked(event.id, decided.documents)
 
     assert [type(report) for report in scene.reports] == [Decided, Linked, Linked, Done]
-    assert (before, last.written) == ([], 2)
+    assert (decided.usage, before, last.written) == (USAGE, [], 2)
     assert (scene.contents(scene.repo), scene.contents(scene.user)) == ([TABS.content], [ZURICH.content])
     assert [document.memory.id for document in decided.documents] == [
         report.memory_id for report in scene.reports[1:3]
@@ -104,18 +105,14 @@ def test_what_is_decided_is_told_and_then_linked(tmp_path):
     assert all(Path(report.path).is_file() for report in scene.reports[1:3])
 
 
-def test_cost_of_a_call_is_reported(tmp_path):
-    scene = Scene(tmp_path, Classified((TABS,), USAGE))
-
-    assert scene.decided(scene.event()).usage == USAGE
-
-
-def test_nothing_to_keep_is_nothing_decided(tmp_path):
+def test_nothing_to_keep_is_nothing_decided_and_its_cost_is_told(tmp_path):
     scene = Scene(tmp_path, Classified((), USAGE))
     event = scene.event()
 
     assert scene.decided(event) == Decided(event.id, (), USAGE)
     assert len(scene.reports) == 1
+    assert scene.linked(event.id, ()) == Done(event.id)
+    assert len(scene.classifier.asked) == 1
 
 
 def test_classifier_gets_what_is_known_the_attempts_and_the_time_that_it_has(tmp_path):
@@ -168,13 +165,6 @@ def test_what_was_linked_is_linked_again_to_no_effect_and_nobody_is_asked(tmp_pa
     assert len(scene.contents(scene.repo)) == len(scene.contents(scene.user)) == 1
 
 
-def test_no_documents_are_done(tmp_path):
-    scene = Scene(tmp_path, Classified())
-
-    assert scene.linked("ev_1", ()) == Done("ev_1")
-    assert scene.classifier.asked == []
-
-
 # --- failures ---
 
 
@@ -188,12 +178,7 @@ def test_failed_calls_are_reported_with_their_cost_and_when_to_come_again(tmp_pa
 
 def test_classifier_that_does_not_keep_to_its_time_is_cut_off(tmp_path, monkeypatch):
     scene = Scene(tmp_path, Classified(), timeout_s=0.01)
-
-    async def never(*_: object, **__: object) -> Classified:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    monkeypatch.setattr(scene.classifier, "classify", never)
+    monkeypatch.setattr(scene.classifier, "classify", lambda *_, **__: asyncio.Event().wait())
 
     last = scene.decided(scene.event())
 
@@ -209,48 +194,26 @@ def test_unforeseen_failure_costs_one_event_and_is_logged_whole(tmp_path, caplog
     assert isinstance(scene.decided(scene.event()), Decided)
 
 
-def test_one_memory_that_cannot_be_written_does_not_stop_the_others(tmp_path, caplog):
-    scene = Scene(tmp_path, Classified((ZURICH, TABS)))
-    block(scene.user)
-    event = scene.event()
-
-    with caplog.at_level(logging.WARNING):
-        last = scene.kept(event)
-
-    assert last.reason == "unwritten"
-    assert scene.contents(scene.repo) == [TABS.content]
-    assert f"memory not written event={event.id} memory=mem_" in caplog.text
-    assert "Zurich" not in caplog.text
-
-
-def test_a_memory_that_could_not_be_written_is_when_it_can_and_complained_of_once(tmp_path, caplog):
-    scene = Scene(tmp_path, Classified((ZURICH, TABS)))
+@pytest.mark.parametrize(
+    ("proposals", "reason"), [((ZURICH, TABS), "unwritten"), ((ZURICH,), "storage")], ids=["one", "all"]
+)
+def test_a_memory_that_cannot_be_written_stops_no_other_and_is_complained_of_once(
+    tmp_path, caplog, proposals, reason
+):
+    scene = Scene(tmp_path, Classified(proposals))
     obstacle = block(scene.user)
     event = scene.event()
     documents = scene.decided(event).documents
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            assert scene.linked(event.id, documents).reason == "unwritten"
-    assert caplog.text.count("memory not written") == 1
+            assert scene.linked(event.id, documents).reason == reason
+    assert scene.contents(scene.repo) == [TABS.content] * (TABS in proposals)
+    assert caplog.text.count(f"memory not written event={event.id} memory=mem_") == 1
+    assert "Zurich" not in caplog.text
 
     obstacle.unlink()
 
-    assert scene.linked(event.id, documents).written == 2
-    assert scene.contents(scene.user) == [ZURICH.content]
-
-
-def test_where_nothing_can_be_written_it_is_the_storage_until_something_can(tmp_path):
-    scene = Scene(tmp_path, Classified((ZURICH,), USAGE))
-    obstacle = block(scene.user)
-    event = scene.event()
-    documents = scene.decided(event).documents
-
-    first = scene.linked(event.id, documents)
-    obstacle.unlink()
-    second = scene.linked(event.id, documents)
-
-    assert first.reason == "storage"
-    assert second == Done(event.id, written=1)
+    assert scene.linked(event.id, documents) == Done(event.id, written=len(proposals))
     assert scene.contents(scene.user) == [ZURICH.content]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,9 @@ from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope
 from forged.models.budget import Governor
 from forged.state import Document, Event, State
-from tests.support.clock import run
+from tests.capture.conftest import pytest_pyfunc_call
+
+__all__ = ["pytest_pyfunc_call"]
 
 ROOTS = (Root("/srv/repo", Scope.REPO), Root("/home/me", Scope.USER))
 
@@ -66,17 +68,9 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kept(directory: Path) -> Callable:
-    """Run a scene with the state of one daemon; what it returns is returned."""
-
-    def kept(scene: Callable, governor: Governor | None = None) -> object:
-        async def with_state() -> object:
-            async with opened(directory, governor) as state:
-                return await scene(state)
-
-        return run(with_state())
-
-    return kept
+def state(directory: Path) -> contextlib.AbstractAsyncContextManager[State]:
+    """The state of one daemon, which is open while an async test runs."""
+    return opened(directory)
 
 
 def raw(directory: Path) -> bytes:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from forged.models.budget import Governor
 from forged.state import digest
-from forged.state.tables import TABLES
+from forged.state.database import connect, transaction
+from forged.state.tables import TABLES, put
 from tests.state.conftest import a_governor, documents, event, opened, raw
 from tests.state.stepped import killed_at_every_call
 from tests.support.clock import run
@@ -22,9 +22,9 @@ TEXTS = [f"forgotten text {number}" for number in range(40)]
 PAUSED = "paused everywhere: state.db was damaged"
 
 
-async def filled(directory: Path, *, with_copy: bool) -> None:
+async def filled(directory: Path) -> None:
     """Rows in every table, on several pages of some; the copy of the day is made when a daemon starts."""
-    governor = Governor(daily_token_limit=0, calls_per_minute=0)
+    governor = a_governor()
     async with opened(directory, governor) as state:
         await state.events.put_all([event(number, f"waits {number} " + "x" * 900) for number in range(1, 13)])
         for number in (1, 2):
@@ -36,16 +36,13 @@ async def filled(directory: Path, *, with_copy: bool) -> None:
         await state.pauses.set("/srv/other", True)
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
-    if with_copy:
-        async with opened(directory) as state:
-            await state._keep_copy()
-    else:
-        (directory / "state.copy").unlink(missing_ok=True)
+    async with opened(directory) as state:
+        await state._keep_copy()
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    run(filled(tmp_path / "state", with_copy=True))
+    run(filled(tmp_path / "state"))
     return tmp_path / "state"
 
 
@@ -55,13 +52,6 @@ def flip(directory: Path, at: int) -> None:
         byte = file.read(1)
         file.seek(at)
         file.write(bytes([byte[0] ^ 0x10]))
-
-
-def places(directory: Path, needle: bytes) -> list[int]:
-    data, found, at = (directory / "state.db").read_bytes(), [], -1
-    while (at := data.find(needle, at + 1)) >= 0:
-        found.append(at)
-    return found
 
 
 def a_byte_of(directory: Path, table: str) -> int:
@@ -75,72 +65,63 @@ def a_byte_of(directory: Path, table: str) -> int:
         "pauses": b"/srv/other",
         "spending": b"capture",
     }[table]
-    found = places(directory, needle)
-    return found[0 if table == "meta" else -1] + 3
+    data = (directory / "state.db").read_bytes()
+    return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(directory, table):
+async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(directory, table):
     flip(directory, a_byte_of(directory, table))
     damaged = (directory / "state.db").read_bytes()
-
-    async def scene() -> None:
-        governor = a_governor()
-        async with opened(directory, governor) as state:
-            waiting = {item.id: item for item in state.events.left()}
-            dead = {item.event.id: item for item in await state.events.dead()}
-            lost = {"events": event(5).id, "dead": event(22).id}.get(table)
-            whole = {**waiting, **{event_id: item.event for event_id, item in dead.items()}}
-            for number in (*range(1, 13), *range(20, 26)):
-                if (event_id := event(number).id) != lost:
-                    assert f" {number} x" in whole[event_id].window[0].text
-            if lost is not None:  # it is not simply gone
-                assert dead[lost].reason.startswith("unreadable since state.db was damaged; ")
-            for number in (1, 2):
-                if (table, number) != ("journal", 2):
-                    assert state.events.documents(event(number).id) == documents(f"decided {number}")
-            # The copy fills what the file lost of these.
-            assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS}
-            assert state.pauses.listed() == ("*", "/srv/other")
-            assert {(day.purpose, day.tokens) for day in governor.accounts()} == {("hyde", 5), ("capture", 7)}
-            (warning,) = state.warnings
-            assert "state.db was damaged" in warning
-            assert "`forgectl resume --all` ends that" in warning
-            assert state.pauses.reason(("/srv/any",)).startswith(PAUSED)
-            (aside,) = directory.glob("state.db.damaged-*")
-            assert aside.read_bytes() == damaged
-            assert str(aside) in warning
-
-    run(scene())
+    governor = a_governor()
+    async with opened(directory, governor) as state:
+        waiting = {item.id: item for item in state.events.left()}
+        dead = {item.event.id: item for item in await state.events.dead()}
+        lost = {"events": event(5).id, "dead": event(22).id}.get(table)
+        whole = {**waiting, **{event_id: item.event for event_id, item in dead.items()}}
+        for number in (*range(1, 13), *range(20, 26)):
+            if (event_id := event(number).id) != lost:
+                assert f" {number} x" in whole[event_id].window[0].text
+        if lost is not None:  # it is not simply gone
+            assert dead[lost].reason.startswith("unreadable since state.db was damaged; ")
+        for number in (1, 2):
+            if (table, number) != ("journal", 2):
+                assert state.events.documents(event(number).id) == documents(f"decided {number}")
+        # The copy fills what the file lost of these.
+        assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS}
+        assert state.pauses.listed() == ("*", "/srv/other")
+        assert {(day.purpose, day.tokens) for day in governor.accounts()} == {("hyde", 5), ("capture", 7)}
+        (warning,) = state.warnings
+        assert "state.db was damaged" in warning
+        assert "`forgectl resume --all` ends that" in warning
+        assert state.pauses.reason(("/srv/any",)).startswith(PAUSED)
+        (aside,) = directory.glob("state.db.damaged-*")
+        assert aside.read_bytes() == damaged
+        assert str(aside) in warning
 
 
-def test_the_doubt_lasts_until_a_person_ends_it(directory):
+async def test_the_doubt_lasts_until_a_person_ends_it(directory):
     flip(directory, a_byte_of(directory, "events"))
-
-    async def scene() -> list[tuple[str, ...]]:
-        told = []
-        for ended in (False, True, False):
-            async with opened(directory) as state:
-                told.append(state.pauses.listed())
-                await state.pauses.set(TOP, False)  # says nothing about everything
-                if ended:
-                    await state.pauses.set(None, False)
-                    told.append((*state.pauses.listed(), *state.warnings))
-        return told
-
-    other = ("/srv/other",)
-    assert run(scene()) == [("*", *other), ("*", *other), other, other]
+    for ends in (False, True):
+        async with opened(directory) as state:
+            assert state.pauses.listed() == ("*", "/srv/other")
+            await state.pauses.set(TOP, False)  # says nothing about everything
+            if ends:
+                await state.pauses.set(None, False)
+                assert (state.pauses.listed(), state.warnings) == (("/srv/other",), ())
+    async with opened(directory) as state:
+        assert state.pauses.listed() == ("/srv/other",)
 
 
 @pytest.mark.parametrize("what", ["header", "schema", "cut", "empty", "gone", "noise"])
-def test_file_that_is_damaged_as_a_whole_is_survived(directory, what):
+async def test_file_that_is_damaged_as_a_whole_is_survived(directory, what):
     path = directory / "state.db"
     data = path.read_bytes()
     match what:
         case "header":
             flip(directory, 3)
         case "schema":
-            flip(directory, places(directory, b"CREATE TABLE dead")[0] + 2)
+            flip(directory, data.find(b"CREATE TABLE dead") + 2)
         case "cut":
             os.truncate(path, len(data) // 2)
         case "empty":
@@ -150,73 +131,55 @@ def test_file_that_is_damaged_as_a_whole_is_survived(directory, what):
         case "noise":
             path.write_bytes(os.urandom(len(data)))
 
-    async def scene() -> tuple[int, tuple[str, ...]]:
-        async with opened(directory) as state:
-            assert not state.problem
-            assert state.pauses.reason(()).startswith(PAUSED)
-            assert state.forgotten.digests() >= {digest(TOP, TEXTS[0])}
-            assert await state.events.put(event(99))
-            return len(state.events.left()), state.pauses.listed()
-
-    waiting, paused = run(scene())
-
-    assert paused == ("*", "/srv/other")
-    if what in ("header", "schema"):
-        assert waiting == 12
+    async with opened(directory) as state:
+        assert not state.problem
+        assert state.pauses.reason(()).startswith(PAUSED)
+        assert state.forgotten.digests() >= {digest(TOP, TEXTS[0])}
+        assert await state.events.put(event(99))
+        assert state.pauses.listed() == ("*", "/srv/other")
+        if what in ("header", "schema"):
+            assert len(state.events.left()) == 12
 
 
-def test_every_page_may_be_lost(directory, tmp_path):
+async def test_every_page_may_be_lost(directory, tmp_path):
     """Zeros in place of any page: what is elsewhere is taken over, and the next daemon finds a whole file."""
-    size = (directory / "state.db").stat().st_size
-
-    async def found(place: Path) -> tuple[int, int]:
-        async with opened(place) as state:
-            assert not state.problem
-            assert state.pauses.listed()[0] == "*"
-            count = len(state.events.left()), state.events.dead_count
-        async with opened(place) as state:
-            assert not state.problem
-        return count
-
-    waiting = []
-    for page in range(0, size, 4096):
+    found = []
+    for page in range(0, (directory / "state.db").stat().st_size, 4096):
         place = tmp_path / f"page-{page}"
         shutil.copytree(directory, place)
         with (place / "state.db").open("r+b") as file:
             file.seek(page)
             file.write(bytes(4096))
-        waiting.append(run(found(place)))
+        async with opened(place) as state:
+            assert not state.problem
+            assert state.pauses.listed()[0] == "*"
+            found.append((len(state.events.left()), state.events.dead_count))
+        async with opened(place) as state:
+            assert not state.problem
 
-    assert sum(count for count, _ in waiting) > len(waiting) * 6
-    assert max(waiting) >= (12, 6)
+    assert sum(waiting for waiting, _ in found) > len(found) * 6
+    assert max(found) >= (12, 6)
 
 
-def test_without_a_copy_the_file_alone_says_what_it_can(tmp_path):
-    directory = tmp_path / "state"
-    run(filled(directory, with_copy=False))
+@pytest.mark.parametrize("how", ["missing", "torn", "flipped"])
+async def test_damaged_copy_is_as_good_as_none_and_harms_nothing(directory, how):
+    """The file alone says then what it can: all that was forgotten but for what lay in its damaged row."""
+    copy = directory / "state.copy"
+    whole = copy.read_bytes()
+    assert whole.count(b"/srv/other") == 1
+    match how:
+        case "missing":
+            copy.unlink()
+        case "torn":
+            copy.write_bytes(b"torn")
+        case "flipped":
+            copy.write_bytes(whole.replace(b"/srv/other", b"/srv/othes"))
+    flip(directory, a_byte_of(directory, "pauses"))
     flip(directory, a_byte_of(directory, "forgotten"))
 
-    async def scene() -> None:
-        async with opened(directory) as state:
-            assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS if text != TEXTS[7]}
-            assert state.pauses.listed() == ("*", "/srv/other")
-
-    run(scene())
-
-
-@pytest.mark.parametrize("how", ["torn", "flipped"])
-def test_damaged_copy_is_as_good_as_none_and_harms_nothing(directory, how):
-    whole = (directory / "state.copy").read_bytes()
-    assert whole.count(b"/srv/other") == 1
-    damaged = {"torn": b"torn", "flipped": whole.replace(b"/srv/other", b"/srv/othes")}
-    (directory / "state.copy").write_bytes(damaged[how])
-    flip(directory, a_byte_of(directory, "pauses"))
-
-    async def scene() -> tuple[str, ...]:
-        async with opened(directory) as state:
-            return state.pauses.listed()
-
-    assert run(scene()) == ("*",)
+    async with opened(directory) as state:
+        assert state.pauses.listed() == ("*",)
+        assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS if text != TEXTS[7]}
 
 
 def test_copy_of_the_day_holds_no_text(directory):
@@ -224,42 +187,32 @@ def test_copy_of_the_day_holds_no_text(directory):
     assert b"dead 2" not in (directory / "state.copy").read_bytes()
 
 
-def test_what_was_set_aside_goes_with_what_is_forgotten(directory):
+async def test_what_was_set_aside_goes_with_what_is_forgotten(directory):
     flip(directory, a_byte_of(directory, "meta"))
-
-    async def scene() -> tuple[bool, bool]:
-        async with opened(directory) as state:
-            before = b"waits 5" in b"".join(path.read_bytes() for path in directory.glob("*.damaged-*"))
-            for item in state.events.left():
-                await state.events.remove(item.id)
-            await state.erase_traces()
-            return before, b"waits 5" in raw(directory)
-
-    assert run(scene()) == (True, False)
+    async with opened(directory) as state:
+        assert b"waits 5" in b"".join(path.read_bytes() for path in directory.glob("*.damaged-*"))
+        for item in state.events.left():
+            await state.events.remove(item.id)
+        await state.erase_traces()
+        assert b"waits 5" not in raw(directory)
 
 
-def test_file_of_a_newer_forged_stays_as_it_is_and_everything_is_paused(directory):
-    from forged.state.database import connect, transaction
-    from forged.state.tables import put
-
+async def test_file_of_a_newer_forged_stays_as_it_is_and_everything_is_paused(directory):
     with contextlib.closing(connect(str(directory / "state.db"))) as connection, transaction(connection):
         put(connection, "meta", "version", "2")
     before = (directory / "state.db").read_bytes()
 
-    async def scene() -> None:
-        async with opened(directory) as state:
-            assert "a newer forged has written it (version 2)" in state.problem
-            assert state.pauses.listed() == ("*",)
-            assert state.events.left() == ()
-
-    run(scene())
+    async with opened(directory) as state:
+        assert "a newer forged has written it (version 2)" in state.problem
+        assert state.pauses.listed() == ("*",)
+        assert state.events.left() == ()
 
     assert (directory / "state.db").read_bytes() == before
     assert list(directory.glob("*.damaged-*")) == []
 
 
 @pytest.mark.parametrize("how", ["directory", "link"])
-def test_file_that_cannot_be_opened_today_is_a_problem_and_no_damage(directory, tmp_path, how):
+async def test_file_that_cannot_be_opened_today_is_a_problem_and_no_damage(directory, tmp_path, how):
     path = directory / "state.db"
     path.rename(tmp_path / "kept")
     if how == "directory":
@@ -267,29 +220,21 @@ def test_file_that_cannot_be_opened_today_is_a_problem_and_no_damage(directory, 
     else:
         path.symlink_to(tmp_path / "kept")
 
-    async def scene() -> str:
-        async with opened(directory) as state:
-            assert state.pauses.listed() == ("*",)
-            return state.problem
-
-    assert "state.db" in run(scene())
+    async with opened(directory) as state:
+        assert state.pauses.listed() == ("*",)
+        assert "state.db" in state.problem
     assert list(directory.glob("*.damaged-*")) == []
 
 
-def test_where_nothing_was_ever_kept_a_file_that_cannot_be_made_pauses_nothing(tmp_path):
+async def test_where_nothing_was_ever_kept_a_file_that_cannot_be_made_pauses_nothing(tmp_path):
     (tmp_path / "in the way").write_text("")
 
-    async def scene() -> tuple[str, tuple[str, ...]]:
-        async with opened(tmp_path / "in the way/state") as state:
-            return state.problem, state.pauses.listed()
-
-    problem, paused = run(scene())
-
-    assert "cannot use" in problem
-    assert paused == ()
+    async with opened(tmp_path / "in the way/state") as state:
+        assert "cannot use" in state.problem
+        assert state.pauses.listed() == ()
 
 
-def test_mending_that_is_killed_is_finished_by_the_next_start(directory, tmp_path):
+async def test_mending_that_is_killed_is_finished_by_the_next_start(directory, tmp_path):
     flip(directory, a_byte_of(directory, "events"))
     script = f"""
 import shutil
@@ -301,17 +246,15 @@ def act(directory):
 """
     left = killed_at_every_call(script, tmp_path / "killed")
 
-    async def found(place: Path) -> tuple[int, int]:
+    for place in left:
         async with opened(place) as state:
             assert not state.problem
             assert state.pauses.reason(()).startswith(PAUSED)
-            return len(state.events.left()), len(await state.events.dead())
-
-    assert {run(found(place)) for place in left} == {(11, 7)}
+            assert (len(state.events.left()), len(await state.events.dead())) == (11, 7)
     assert {"rename", "unlink"} <= set(left.values())
 
 
-def test_file_system_without_locks_has_a_rollback_journal_and_says_so(tmp_path, monkeypatch):
+async def test_file_system_without_locks_has_a_rollback_journal_and_says_so(tmp_path, monkeypatch):
     real = sqlite3.connect
 
     def without_locks(path: str, **options: object) -> sqlite3.Connection:
@@ -323,12 +266,8 @@ def test_file_system_without_locks_has_a_rollback_journal_and_says_so(tmp_path, 
 
     monkeypatch.setattr(sqlite3, "connect", without_locks)
 
-    async def scene() -> tuple[str, ...]:
-        async with opened(tmp_path / "state ?#%") as state:
-            assert await state.events.put(event())
-            return state.warnings
-
-    (warning,) = run(scene())
-
-    assert "rollback journal" in warning
+    async with opened(tmp_path / "state ?#%") as state:
+        assert await state.events.put(event())
+        (warning,) = state.warnings
+        assert "rollback journal" in warning
     assert os.listdir(tmp_path) == ["state ?#%"]

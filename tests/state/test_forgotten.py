@@ -8,8 +8,7 @@ import pytest
 
 from forged.errors import StoreError
 from forged.state import Forgotten, digest
-from tests.state.conftest import raw
-from tests.state.flaky import FlakyDatabase
+from tests.state.conftest import opened, raw
 
 TOP = "/repo"
 
@@ -26,56 +25,37 @@ def test_a_digest_is_short_hex_and_the_same_for_the_same_text_in_other_typograph
     assert digest(TOP, "Use tabs.") != digest("/other", "Use tabs.")
 
 
-def test_nothing_is_forgotten_before_anything_was(kept):
-    async def scene(state):
-        return state.forgotten.digests()
-
-    assert kept(scene) == frozenset()
-
-
-def test_what_was_forgotten_is_known_at_once_and_after_a_restart(kept):
-    async def add(state):
-        await state.forgotten.add(TOP, ["use tabs", "deploy on Fridays"])
+async def test_what_was_forgotten_is_known_at_once_and_after_a_restart(directory):
+    async with opened(directory) as state:
+        assert state.forgotten.digests() == frozenset()
+        await state.forgotten.add(TOP, ["use tabs", "the walrus password"])
         await state.forgotten.add(TOP, ["a third"])
-        return state.forgotten.digests()
+        assert state.forgotten.digests() == digests("use tabs", "the walrus password", "a third")
+        assert b"walrus" not in raw(directory)  # no text is kept
+        assert digest(TOP, "the walrus password").encode() in raw(directory)
 
-    async def again(state):
-        return state.forgotten.digests()
-
-    assert kept(add) == kept(again) == digests("use tabs", "deploy on Fridays", "a third")
-
-
-def test_no_text_is_kept(kept, directory):
-    async def scene(state):
-        await state.forgotten.add(TOP, ["the walrus password"])
-        held = raw(directory)
-        return b"walrus" in held, digest(TOP, "the walrus password").encode() in held
-
-    assert kept(scene) == (False, True)
+    async with opened(directory) as state:
+        assert state.forgotten.digests() == digests("use tabs", "the walrus password", "a third")
 
 
-def test_what_could_not_be_written_is_said_and_holds_all_the_same(kept):
-    async def scene(state):
-        state._database.__class__ = FlakyDatabase
-        state._database.failing = frozenset({"change"})
-        with pytest.raises(StoreError):
-            await state.forgotten.add(TOP, ["one"])
-        return state.forgotten.digests()
+async def test_what_could_not_be_written_is_said_and_holds_all_the_same(state):
+    state._database.__class__ = FlakyDatabase
+    state._database.failing = frozenset({"change"})
+    with pytest.raises(StoreError):
+        await state.forgotten.add(TOP, ["one"])
 
-    assert kept(scene) == digests("one")
+    assert state.forgotten.digests() == digests("one")
 
 
-def test_adding_nothing_asks_no_disk(kept):
-    async def scene(state):
-        state._database.__class__ = FlakyDatabase
-        await state.forgotten.add(TOP, [])
-        return "change" in state._database.asked
+async def test_adding_nothing_asks_no_disk(state):
+    state._database.__class__ = FlakyDatabase
+    await state.forgotten.add(TOP, [])
 
-    assert kept(scene) is False
+    assert "change" not in state._database.asked
 
 
-def test_the_newest_are_kept(kept):
-    async def scene(state):
+async def test_the_newest_are_kept(directory):
+    async with opened(directory) as state:
         forgotten = Forgotten(state._database, kept=10)
         for number in range(40):
             await forgotten.add(TOP, [f"text {number}"])
@@ -83,39 +63,28 @@ def test_the_newest_are_kept(kept):
             assert forgotten.digests() == newest
         await forgotten.add(TOP, ["text 30"])  # again: it is among the newest
         await forgotten.add(TOP, [f"new {number}" for number in range(9)])
-        return forgotten.digests()
+        kept = digests("text 30", *(f"new {number}" for number in range(9)))
+        assert forgotten.digests() == kept
 
-    async def again(state):
-        return state.forgotten.digests()
-
-    found = kept(scene)
-
-    assert found == digests("text 30", *(f"new {number}" for number in range(9)))
-    assert kept(again) == found
+    async with opened(directory) as state:
+        assert state.forgotten.digests() == kept
 
 
-def test_several_at_once_lose_nothing_to_each_other(kept):
-    async def scene(state):
-        await asyncio.gather(*(state.forgotten.add(TOP, [f"text {number}"]) for number in range(50)))
+async def test_several_at_once_lose_nothing_to_each_other(directory):
+    texts = [f"text {number}" for number in range(50)]
+    async with opened(directory) as state:
+        await asyncio.gather(*(state.forgotten.add(TOP, [text]) for text in texts))
 
-    async def again(state):
-        return state.forgotten.digests()
-
-    kept(scene)
-
-    assert kept(again) == digests(*(f"text {number}" for number in range(50)))
+    async with opened(directory) as state:
+        assert state.forgotten.digests() == digests(*texts)
 
 
-def test_what_was_forgotten_may_be_said_again_after_a_week(kept):
+async def test_what_was_forgotten_may_be_said_again_after_a_week(state):
     now = [1_800_000_000.0]
-
-    async def scene(state):
-        forgotten = Forgotten(state._database, clock=lambda: now[0])
-        await forgotten.add(TOP, ["one"])
-        now[0] += 6 * 86_400
-        await forgotten.add(TOP, ["two"])
-        both = forgotten.digests()
-        now[0] += 2 * 86_400
-        return both, forgotten.digests()
-
-    assert kept(scene) == (digests("one", "two"), digests("two"))
+    forgotten = Forgotten(state._database, clock=lambda: now[0])
+    await forgotten.add(TOP, ["one"])
+    now[0] += 6 * 86_400
+    await forgotten.add(TOP, ["two"])
+    assert forgotten.digests() == digests("one", "two")
+    now[0] += 2 * 86_400
+    assert forgotten.digests() == digests("two")

@@ -13,7 +13,6 @@ from forged.state import digest
 from forged.state.takeover import BACKUP
 from tests.state.conftest import a_governor, event, opened, raw
 from tests.state.stepped import killed_at_every_call
-from tests.support.clock import run
 
 OLD = Path(__file__).parents[1] / "data/state-0.1.0/state"
 ID = [event(number).id for number in range(9)]
@@ -73,13 +72,13 @@ def expected(directory: Path) -> dict[str, object]:
     }
 
 
-def test_every_event_is_kept_once_and_all_that_was_known(directory):
+async def test_every_event_is_kept_once_and_all_that_was_known(directory):
     before = {
         path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()
     }
 
-    assert run(everything(directory)) == expected(directory)
-    assert run(everything(directory)) == expected(directory)
+    assert await everything(directory) == expected(directory)
+    assert await everything(directory) == expected(directory)
 
     backup = directory / BACKUP
     assert {
@@ -88,7 +87,7 @@ def test_every_event_is_kept_once_and_all_that_was_known(directory):
     assert sorted(os.listdir(directory)) == ["state-0.1.0", "state.db"]
 
 
-def test_take_over_that_is_killed_is_finished_by_the_next_start(tmp_path):
+async def test_take_over_that_is_killed_is_finished_by_the_next_start(tmp_path):
     script = f"""
 import shutil
 from forged.state.damage import open_whole
@@ -103,11 +102,11 @@ def act(directory):
     left = killed_at_every_call(script, tmp_path / "killed")
 
     for place in left:
-        assert run(everything(place)) == expected(place), left[place]
+        assert await everything(place) == expected(place), left[place]
     assert {"rename", "mkdir"} <= set(left.values())
 
 
-def test_what_was_taken_over_and_done_does_not_come_back_though_its_file_could_not_be_moved(
+async def test_what_was_taken_over_and_done_does_not_come_back_though_its_file_could_not_be_moved(
     directory, monkeypatch
 ):
     """A daemon that can write its file and cannot move others: rare, and still each event is done once."""
@@ -118,19 +117,15 @@ def test_what_was_taken_over_and_done_does_not_come_back_though_its_file_could_n
             raise PermissionError(13, "Permission denied")
         real(source, target, **options)
 
-    async def first() -> str:
-        async with opened(directory) as state:
-            return state.problem
-
     monkeypatch.setattr(os, "rename", stubborn)
-    problem = run(first())
+    async with opened(directory) as state:
+        assert "permission denied" in state.problem
     monkeypatch.undo()
 
-    assert "permission denied" in problem
-    assert run(everything(directory)) == expected(directory)
+    assert await everything(directory) == expected(directory)
 
 
-def test_files_that_cannot_be_read_today_stay_with_all_that_belongs_to_them_and_are_named(directory):
+async def test_files_that_cannot_be_read_today_stay_with_all_that_belongs_to_them_and_are_named(directory):
     spool = directory / "spool"
     (spool / f"{ID[2]}.documents").write_bytes(b"forged-documents 2\n?")
     (spool / f"{ID[1]}.event").unlink()
@@ -139,7 +134,7 @@ def test_files_that_cannot_be_read_today_stay_with_all_that_belongs_to_them_and_
     (spool / "notes.txt").write_text("mine")
     (spool / ".forged-0123.tmp").write_text("half an event that nobody was told of")
 
-    found = run(everything(directory))
+    found = await everything(directory)
 
     assert [item[0] for item in found["waiting"]] == [ID[3], ID[4]]
     warnings = "\n".join(found["warnings"])
@@ -155,71 +150,63 @@ def test_files_that_cannot_be_read_today_stay_with_all_that_belongs_to_them_and_
     ("name", "data"),
     [("event", b""), ("event", b"forged-event 1\n{}"), ("event", b"\0" * 4096), ("documents", b"torn")],
 )
-def test_damaged_files_are_among_the_dead_as_they_were(directory, name, data):
+async def test_damaged_files_are_among_the_dead_as_they_were(directory, name, data):
     (directory / f"spool/{ID[1]}.{name}").write_bytes(data)
 
-    found = run(everything(directory))
+    found = await everything(directory)
 
     reason = "its journal is unreadable" if name == "documents" else expected(directory)["dead"][ID[8]][0]
     assert found["dead"][ID[1]] == (reason, [])
     assert ID[1] not in [item[0] for item in found["waiting"]]
 
 
-def test_torn_dead_file_takes_no_event_out_of_what_waits(directory):
+async def test_torn_dead_file_takes_no_event_out_of_what_waits(directory):
     (directory / f"dead/{ID[7]}.dead").write_bytes(b"forged-dead 1\n{")
 
-    found = run(everything(directory))
+    found = await everything(directory)
 
     assert ID[7] in [item[0] for item in found["waiting"]]
     assert ID[7] not in found["dead"]
 
 
-def test_damaged_event_that_was_decided_is_finished_from_what_was_decided(directory):
+async def test_damaged_event_that_was_decided_is_finished_from_what_was_decided(directory):
     (directory / f"spool/{ID[2]}.event").write_bytes(b"torn")
 
-    found = run(everything(directory))
+    found = await everything(directory)
 
     assert (ID[2], "explicit", []) in found["waiting"]
     assert ID[2] in found["decided"]
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"tops":["/w"]}', b'{"everywhere":"no","tops":[]}'])
-def test_pauses_that_cannot_be_read_hold_everywhere_until_a_person_acts(directory, data):
+async def test_pauses_that_cannot_be_read_hold_everywhere_until_a_person_acts(directory, data):
     (directory / "paused.json").write_bytes(data)
 
-    assert run(everything(directory))["paused"] == ("*",)
-    found = run(everything(directory))
-    assert found["paused"] == ("*",)
+    for found in (await everything(directory), await everything(directory)):
+        assert found["paused"] == ("*",)
     assert "`forgectl resume --all` ends that" in found["warnings"][0]
 
 
-def test_damaged_costs_and_lines_cost_nothing_else(directory):
+async def test_damaged_costs_and_lines_cost_nothing_else(directory):
     (directory / "cost.json").write_bytes(b"{")
     with (directory / "forgotten").open("ab") as file:
         file.write(b"\xff\xfe\n" + b"a" * 32 + b"b 1234567890\n")
 
-    found = run(everything(directory))
+    found = await everything(directory)
 
     assert found == {**expected(directory), "spent": []}
 
 
-def test_backup_ends_after_a_week_and_with_what_is_forgotten(directory, monkeypatch):
-    async def kept() -> tuple[bool, bool]:
-        async with opened(directory) as state:
-            state._end_backups(time.time() - 7 * 24 * 3600)
-            young = (directory / BACKUP).exists()
-            state._end_backups(time.time() + 1)
-            return young, (directory / BACKUP).exists()
-
-    assert run(kept()) == (True, False)
+async def test_backup_ends_after_a_week_and_with_what_is_forgotten(directory):
+    async with opened(directory) as state:
+        state._end_backups(time.time() - 7 * 24 * 3600)
+        assert (directory / BACKUP).exists()
+        state._end_backups(time.time() + 1)
+        assert not (directory / BACKUP).exists()
 
     shutil.copytree(OLD, directory, dirs_exist_ok=True)
-
-    async def forgotten() -> tuple[bool, bool]:
-        async with opened(directory) as state:
-            before = b"was being given up" in raw(directory / BACKUP)
-            await state.events.drop_unwanted(lambda texts: True)
-            await state.erase_traces()
-            return before, b"was being given up" in raw(directory)
-
-    assert run(forgotten()) == (True, False)
+    async with opened(directory) as state:
+        assert b"was being given up" in raw(directory / BACKUP)
+        await state.events.drop_unwanted(lambda texts: True)
+        await state.erase_traces()
+        assert b"was being given up" not in raw(directory)

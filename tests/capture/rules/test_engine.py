@@ -16,6 +16,7 @@ from forged.conversation import Speaker, Utterance
 from forged.memory import Category, Scope
 from forged.state import Event
 
+PNPM = "We use pnpm instead of npm here."
 MESSAGES = Path(__file__).parents[2] / "data" / "messages.toml"
 
 
@@ -136,72 +137,84 @@ def test_precision_is_above_nine_tenths_in_both_halves(capsys):
 
 
 def test_calls_nothing_and_costs_nothing():
-    assert classified("We use pnpm instead of npm here.").usage == Usage()
+    assert classified(PNPM).usage == Usage()
 
 
 def test_assistant_is_not_heard():
-    assert classified("We use pnpm instead of npm here.", speaker="assistant").proposals == ()
+    assert classified(PNPM, speaker="assistant").proposals == ()
 
 
-def test_proposals_come_in_the_order_of_the_window():
-    assert kept("Always use pathlib.", "thanks", "I prefer early returns over nested ifs.") == [
-        "Always use pathlib.",
-        "I prefer early returns over nested ifs.",
-    ]
+PATHLIB, MOCK = "Always use pathlib.", "We never mock the database."
+PASTE = "$ make lint\nerror: always use tabs"
+PLAN = "\n\n".join(f"We always use part {number} of the plan." for number in range(300))
 
 
-def test_two_statements_of_one_message_are_two_proposals():
-    assert kept("Always use pathlib. We never mock the database.") == [
-        "Always use pathlib.",
-        "We never mock the database.",
-    ]
-
-
-@pytest.mark.parametrize("fence", ["```", "~~~~", "```python"])
-def test_fenced_code_is_not_read(fence):
-    close = fence.rstrip("python")
-    assert kept(f"look\n{fence}\nWe always use tabs.\n{close}\nAlways use pathlib.") == [
-        "Always use pathlib."
-    ]
-
-
-def test_fence_that_is_never_closed_hides_the_rest():
-    assert kept("Always use pathlib.\n```\nWe always use tabs.") == ["Always use pathlib."]
-
-
-@pytest.mark.parametrize(
-    "pasted",
-    [
-        "> We always use tabs.",
-        "    We always use tabs.",
-        "+We always use tabs.",
-        "# We always use tabs.",
-        "$ make lint\nWe always use tabs.",
-        "2024-05-01 12:00:01 INFO start\nWe always use tabs.",
-        "- We always use tabs.",
-        "1. We always use tabs.",
-        "WARNING: x\nWe always use tabs.",
-        "The README says:\n\nWe always use tabs.",
-        'it logs "Bye. We always use tabs. Hello." on exit',
-    ],
+HALVES = (
+    "In this repo migrations are written by hand, and they are reviewed",
+    "by two people, never by one.",
 )
-def test_pasted_and_quoted_text_is_not_read(pasted):
-    assert kept(pasted) == []
 
 
-@pytest.mark.parametrize("place", ["before", "after"])
-def test_own_words_around_a_paste_are_read(place):
-    paste = "$ make lint\nerror: always use tabs"
-    parts = {"before": f"Always use pathlib.\n\n{paste}", "after": f"{paste}\n\nAlways use pathlib."}
-    assert kept(parts[place]) == ["Always use pathlib."]
+def long_sentence(length: int) -> str:
+    return f"Always use {'x' * (length - 12)}."
 
 
-def test_of_a_message_that_nobody_typed_only_start_and_end_are_read():
-    specification = "\n\n".join(f"We always use part {number} of the plan." for number in range(300))
-    assert kept(f"Always use pathlib.\n\n{specification}\n\nWe never mock the database.") == [
-        "Always use pathlib.",
-        "We never mock the database.",
-    ]
+# What is said, message by message, and what is kept of it.
+WINDOWS: dict[str, tuple[tuple[str, ...], list[str]]] = (
+    {
+        "in the order of the window": ((PATHLIB, "thanks", MOCK), [PATHLIB, MOCK]),
+        "two of one message": ((f"{PATHLIB} {MOCK}",), [PATHLIB, MOCK]),
+        "behind a fence": ((f"look\n```\nWe always use tabs.\n```\n{PATHLIB}",), [PATHLIB]),
+        "behind a fence of tildes": ((f"look\n~~~~\nWe always use tabs.\n~~~~\n{PATHLIB}",), [PATHLIB]),
+        "behind a named fence": ((f"look\n```python\nWe always use tabs.\n```\n{PATHLIB}",), [PATHLIB]),
+        "before a fence that is never closed": ((f"{PATHLIB}\n```\nWe always use tabs.",), [PATHLIB]),
+        "own words before a paste": ((f"{PATHLIB}\n\n{PASTE}",), [PATHLIB]),
+        "own words after a paste": ((f"{PASTE}\n\n{PATHLIB}",), [PATHLIB]),
+        "ends of what nobody typed": ((f"{PATHLIB}\n\n{PLAN}\n\n{MOCK}",), [PATHLIB, MOCK]),
+        "a line wrapped by an editor": (("\n".join(HALVES),), [" ".join(HALVES)]),
+        "a redacted sentence": (("Always use the key [redacted] for staging.",), []),
+        "the longest sentence": ((long_sentence(LONGEST),), [long_sentence(LONGEST)]),
+        "one that is too long": ((long_sentence(LONGEST + 1),), []),
+        "replaced in the same window": (("We use npm for packages.", "ok", PNPM), [PNPM]),
+        "the last message taken back": ((PATHLIB, MOCK, "never mind"), [PATHLIB]),
+        "taken back at once": (("We always write tests in this repo. Not.",), []),
+        "an order of this moment": (("Every handler in our API must log. Implement that.",), []),
+        "taken back between": ((f"{PATHLIB} Scratch that. {MOCK}",), [MOCK]),
+        "taken back for the right statement": (
+            ("We deploy from main, never from tags.", "no, actually we deploy from tags, never from main"),
+            ["We deploy from tags, never from main."],
+        ),
+    }
+    | {
+        f"taken back with {words}": ((PATHLIB, words), [])
+        for words in (
+            *("never mind", "Forget that.", "oh wait, scratch that", "no, actually leave it", "jk", "算了"),
+        )
+    }
+    | {
+        f"pasted or quoted {number}": ((pasted,), [])
+        for number, pasted in enumerate(
+            (
+                "> We always use tabs.",
+                "    We always use tabs.",
+                "+We always use tabs.",
+                "# We always use tabs.",
+                "$ make lint\nWe always use tabs.",
+                "2024-05-01 12:00:01 INFO start\nWe always use tabs.",
+                "- We always use tabs.",
+                "1. We always use tabs.",
+                "WARNING: x\nWe always use tabs.",
+                "The README says:\n\nWe always use tabs.",
+                'it logs "Bye. We always use tabs. Hello." on exit',
+            )
+        )
+    }
+)
+
+
+@pytest.mark.parametrize(("window", "found"), WINDOWS.values(), ids=WINDOWS.keys())
+def test_what_a_person_says_to_last_is_kept_and_nothing_else(window, found):
+    assert kept(*window) == found
 
 
 # --- what is kept of a sentence -------------------------------------------------------------------------
@@ -228,59 +241,13 @@ def test_content_is_the_sentence_without_what_is_only_manner(said, content):
     assert only(said).content == content
 
 
-def test_line_wrapped_by_an_editor_stays_one_sentence():
-    halves = (
-        "In this repo migrations are written by hand, and they are reviewed",
-        "by two people, never by one.",
-    )
-    assert kept("\n".join(halves)) == [" ".join(halves)]
-
-
 def test_word_that_is_alone_in_its_sentence_counts_for_the_next():
     assert only("Wrong. Our ids are called keys, not tokens.").category == Category.CORRECTIONS
-
-
-@pytest.mark.parametrize("length", [LONGEST, LONGEST + 1])
-def test_longest_sentence_that_is_kept(length):
-    sentence = f"Always use {'x' * (length - 12)}."
-    assert kept(sentence) == [sentence][: length <= LONGEST]
 
 
 def test_same_words_belong_to_the_person_or_to_the_project():
     assert only("Always use pathlib.").scope == Scope.USER
     assert only("In this repo, always use pathlib.").scope == Scope.REPO
-
-
-def test_redacted_sentence_is_not_kept():
-    assert kept("Always use the key [redacted] for staging.") == []
-
-
-# --- taking back ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "words", ["never mind", "Forget that.", "oh wait, scratch that", "no, actually leave it", "jk", "算了"]
-)
-def test_next_message_takes_a_statement_back(words):
-    assert kept("Always use pathlib.", words) == []
-
-
-def test_only_the_last_message_is_taken_back():
-    assert kept("Always use pathlib.", "We never mock the database.", "never mind") == ["Always use pathlib."]
-
-
-def test_same_message_takes_a_statement_back():
-    assert kept("We always write tests in this repo. Not.") == []
-    assert kept("Every handler in our API must log. Implement that.") == []
-    assert kept("Always use pathlib. Scratch that. We never mock the database.") == [
-        "We never mock the database."
-    ]
-
-
-def test_taking_back_may_bring_the_right_statement():
-    assert kept(
-        "We deploy from main, never from tags.", "no, actually we deploy from tags, never from main"
-    ) == ["We deploy from tags, never from main."]
 
 
 # --- superseding ----------------------------------------------------------------------------------------
@@ -289,7 +256,7 @@ def test_taking_back_may_bring_the_right_statement():
 @pytest.mark.parametrize(
     "said",
     [
-        "We use pnpm instead of npm here.",
+        PNPM,
         "we switched from npm to pnpm",
         "No, we use pnpm here, not npm.",
         "we replaced npm with pnpm",
@@ -314,17 +281,11 @@ def test_statement_supersedes_what_it_does_away_with(said):
     ids=["other scope", "denied", "contrast", "part of a word", "not in use", "a choice", "none"],
 )
 def test_nothing_is_superseded_without_one_plain_rival(heads):
-    assert only("We use pnpm instead of npm here.", *heads).supersedes == ""
+    assert only(PNPM, *heads).supersedes == ""
 
 
 def test_addition_supersedes_nothing():
     assert only("We use pnpm for scripts, never npx.", head("We use pnpm for packages.")).supersedes == ""
-
-
-def test_statement_replaced_in_the_same_window_is_dropped():
-    assert kept("We use npm for packages.", "ok", "We use pnpm instead of npm here.") == [
-        "We use pnpm instead of npm here."
-    ]
 
 
 # --- cost -----------------------------------------------------------------------------------------------
