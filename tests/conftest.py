@@ -8,6 +8,7 @@ import os
 # machine take five times as long as one.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import contextlib
 import inspect
 import signal
 from pathlib import Path
@@ -41,10 +42,22 @@ _KEPT = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test that is a coroutine runs in a loop of its own, and fails when it hangs."""
+    """A test that is a coroutine runs in a loop of its own, and fails when it hangs.
+
+    What a fixture gives it as an async context manager is entered in that loop before and left after it.
+    """
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+
+    async def entered() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            for name, value in given.items():
+                if isinstance(value, contextlib.AbstractAsyncContextManager):
+                    given[name] = await stack.enter_async_context(value)
+            await pyfuncitem.obj(**given)
+
+    run(entered())
     return True
 
 

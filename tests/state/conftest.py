@@ -15,9 +15,6 @@ from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope
 from forged.models.budget import Governor
 from forged.state import Document, Event, State
-from tests.capture.conftest import pytest_pyfunc_call
-
-__all__ = ["pytest_pyfunc_call"]
 
 ROOTS = (Root("/srv/repo", Scope.REPO), Root("/home/me", Scope.USER))
 

@@ -9,6 +9,7 @@ import pytest
 from forged.errors import StoreError
 from forged.state import Forgotten, digest
 from tests.state.conftest import opened, raw
+from tests.state.flaky import FlakyDatabase
 
 TOP = "/repo"
 
