@@ -4,7 +4,7 @@ The worker first finds out what an event comes to. That is written down, with id
 the first file in place; so an event that comes again is only linked, and a file that is there already is one
 that is done. An event leaves the queue only when it has left the disk or lies among the dead; if the disk
 does not allow that, it is tried again and the worker is not asked twice. Nothing that an event needs on its
-way may end the daemon: if the ranking fails or hangs, the classifier gets no list of known memories.
+way may end the daemon: if the ranking fails or hangs, the model gets no list of known memories.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ MakeSupervisor = Callable[..., Supervisor]
 class Dispatcher:
     """One for the daemon; `attempt` is what is under way, or None.
 
-    `rank` finds the memories that a classifier should know about, `written` is told of the top of
-    a root and the file that was put there.
+    `gate` is asked before a model is, and None if the classifier is none; `rank` finds the memories that a
+    model should know about. `written` is told of the top of a root and the file that was put there.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Dispatcher:
         settings: WorkerSettings,
         queue: CaptureQueue,
         state: State,
-        gate: Gate,
+        gate: Gate | None,
         metrics: Metrics,
         rank: Rank,
         written: Written,
@@ -113,7 +113,7 @@ class Dispatcher:
     @property
     def waits_for(self) -> str:
         """Why nothing is given to the worker although something waits."""
-        if shut := self._gate.why(self._clock()):
+        if self._gate is not None and (shut := self._gate.why(self._clock())):
             return shut
         held = [self._pauses.reason(event.tops) for event in self._queue.events()]
         return held[0] if held and all(held) else ""
@@ -147,7 +147,8 @@ class Dispatcher:
         waiting = self._queue.take(now, self._is_held)
         if waiting is None:
             return self._wait_s(now)
-        if not (waiting.given_up or self._is_decided(waiting.event) or self._gate.admits(waiting.event, now)):
+        gate = None if waiting.given_up else self._gate_of(waiting.event)
+        if gate is not None and not gate.admits(waiting.event, now):
             self._queue.put_back(now, 0.0)
             return 0.0  # what needs no call may still go
         self.attempt = Attempt(waiting, now)
@@ -161,13 +162,15 @@ class Dispatcher:
 
     async def _classify(self, attempt: Attempt) -> None:
         event = attempt.waiting.event
+        if self._gate is None:
+            self._give(attempt, Classify(event, self._unwanted()))
+            return
         known = await self._known(event)  # takes its time, and much may happen meanwhile
         ended = attempt.is_cancelled or attempt.waiting.given_up or self._is_paused(event)
         if ended or not self.supervisor.ready:
             self._requeue_or_end(0.0)
         else:
-            forgotten = self._forgotten.digests() if self._forgotten.known else frozenset()
-            self._give(attempt, Classify(event, known, self._gate.attempts, forgotten))
+            self._give(attempt, Classify(event, self._unwanted(), known, self._gate.attempts))
 
     async def _link(self, attempt: Attempt) -> None:
         """Write down what was decided, if it is not yet, and let the worker put it in place."""
@@ -192,17 +195,19 @@ class Dispatcher:
 
     def _still_wanted(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
         """Documents but for those that were forgotten meanwhile, which must not be written anywhere."""
-        if not self._forgotten.known:
-            return documents
-        forgotten = self._forgotten.digests()
+        unwanted = self._unwanted()
         return tuple(
             document
             for document in documents
-            if digest(document.root.top, document.memory.content) not in forgotten
+            if not unwanted or digest(document.root.top, document.memory.content) not in unwanted
         )
 
+    def _unwanted(self) -> frozenset[str]:
+        """Digests of texts that must not come back; mostly there are none."""
+        return self._forgotten.digests() if self._forgotten.known else frozenset()
+
     async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
-        """What the classifier should know about; it can do without."""
+        """What the model should know about; it can do without."""
         try:
             async with asyncio.timeout(_RANK_S):
                 return await self._rank(event)
@@ -213,12 +218,17 @@ class Dispatcher:
         return ()
 
     def _wait_s(self, now: float) -> float | None:
-        waits = (self._queue.wait_s(now, self._is_held), self._gate.wait_s(now) or None)
-        return min((wait for wait in waits if wait is not None), default=None)
+        queued_s = self._queue.wait_s(now, self._is_held)
+        shut_s = (self._gate.wait_s(now) or None) if self._gate is not None else None
+        return min((wait for wait in (queued_s, shut_s) if wait is not None), default=None)
 
     def _is_held(self, event: Event) -> bool:
-        shut = self._gate.wait_s(self._clock()) > 0 and not self._is_decided(event)
-        return shut or self._is_paused(event)
+        gate = self._gate_of(event)
+        return (gate is not None and gate.wait_s(self._clock()) > 0) or self._is_paused(event)
+
+    def _gate_of(self, event: Event) -> Gate | None:
+        """What decides whether a model may be asked about an event, None if none is needed for it."""
+        return None if self._is_decided(event) else self._gate
 
     def _is_paused(self, event: Event) -> bool:
         return bool(self._pauses.reason(event.tops))
@@ -248,7 +258,8 @@ class Dispatcher:
                 self._failed(attempt, report)
 
     def _decided(self, attempt: Attempt, report: Decided) -> None:
-        self._gate.answered(report.usage)
+        if self._gate is not None:
+            self._gate.answered(report.usage)
         self._metrics.capture_invalid += report.tally.invalid
         self._metrics.capture_duplicates += report.tally.duplicates
         self._metrics.secrets_redacted += report.tally.secrets
@@ -270,8 +281,8 @@ class Dispatcher:
 
     def _failed(self, attempt: Attempt, report: Failed) -> None:
         self._metrics.capture_failures += 1
-        if not self._is_decided(attempt.waiting.event):
-            self._gate.failed(attempt.waiting.event, report)
+        if (gate := self._gate_of(attempt.waiting.event)) is not None:
+            gate.failed(attempt.waiting.event, report)
         if self.last_error != report.message:
             logger.warning(
                 "capture failed event=%s reason=%s error=%s", report.event_id, report.reason, report.message
@@ -283,8 +294,8 @@ class Dispatcher:
         attempt = self.attempt
         if attempt is None or not attempt.is_given:
             return
-        if not self._is_decided(attempt.waiting.event):
-            self._gate.lost(attempt.waiting.event)
+        if (gate := self._gate_of(attempt.waiting.event)) is not None:
+            gate.lost(attempt.waiting.event)
         attempt.died(reason)
         logger.info(
             "worker died event=%s kills=%d reason=%s", attempt.event_id, attempt.waiting.kills, reason

@@ -57,8 +57,8 @@ class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline:
     """One for the daemon.
 
-    `rank` finds the memories that a classifier should know about, `written` is told of the top of
-    a root and the file that was put there.
+    `rank` finds the memories that a model should know about, `written` is told of the top of a root and the
+    file that was put there.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Pipeline:
             settings=settings,
             queue=self._queue,
             state=state,
-            gate=Gate(governor, Breaker(clock), asks_model=settings.classifier != BUILTIN_RULES),
+            gate=None if settings.classifier == BUILTIN_RULES else Gate(governor, Breaker(clock)),
             metrics=metrics,
             rank=rank,
             written=written,

@@ -80,14 +80,14 @@ class Tally(msgspec.Struct, frozen=True):
 class Classify(msgspec.Struct, frozen=True, tag="classify"):
     """Find out what an event comes to.
 
-    `known` are memories that the classifier should know about, `forgotten` the digests of texts that must not
-    come back, and `attempts` is how many calls the model may be asked at most.
+    `forgotten` are the digests of texts that must not come back. For a model: `known` are memories that it
+    should know about, and `attempts` is how many calls it may be asked at most.
     """
 
     event: Event
+    forgotten: frozenset[str] = frozenset()
     known: tuple[KnownMemory, ...] = ()
     attempts: int = 2
-    forgotten: frozenset[str] = frozenset()
 
     @property
     def event_id(self) -> str:

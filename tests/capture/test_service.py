@@ -308,7 +308,7 @@ def test_heads_go_with_an_event(play):
         await one.accepted(event)
         return (await one.hands_over(event)).known
 
-    assert play(scene, rank=rank) == (KNOWN,)
+    assert play(scene, model=True, rank=rank) == (KNOWN,)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_ranking_that_fails_costs_the_event_its_list_and_nothing_else(play, erro
         await one.accepted(event)
         return (await one.hands_over(event)).known, one.task.done()
 
-    assert play(scene, rank=rank) == ((), False)
+    assert play(scene, model=True, rank=rank) == ((), False)
 
 
 def test_ranking_that_hangs_is_not_waited_for(play):
@@ -337,7 +337,7 @@ def test_ranking_that_hangs_is_not_waited_for(play):
         await later(6)
         return (await one.hands_over(event)).known
 
-    assert play(scene, rank=rank) == ()
+    assert play(scene, model=True, rank=rank) == ()
 
 
 def test_event_whose_worker_dies_while_it_is_ranked_goes_to_the_next_one_uncounted(play):
@@ -361,7 +361,7 @@ def test_event_whose_worker_dies_while_it_is_ranked_goes_to_the_next_one_uncount
         await one.hands_over(event)
         return nobody, one.state.dead
 
-    assert play(scene, rank=rank) == ([], 0)
+    assert play(scene, model=True, rank=rank) == ([], 0)
 
 
 def test_event_that_is_paused_while_it_is_ranked_is_not_given(play):
@@ -385,7 +385,7 @@ def test_event_that_is_paused_while_it_is_ranked_is_not_given(play):
         await one.hands_over(event)
         return held, state.state, state.reason
 
-    assert play(scene, rank=rank) == ([], "waiting", "paused; `forgectl resume` ends it")
+    assert play(scene, model=True, rank=rank) == ([], "waiting", "paused; `forgectl resume` ends it")
 
 
 def test_paused_repository_holds_up_its_own_events_only(play):
@@ -961,7 +961,7 @@ def test_event_that_cannot_be_buried_is_buried_later_and_not_given_again(play):
         state = await one.idle()
         return len(one.given), len(ranked), state.dead, one.rows()
 
-    assert play(scene, rank=rank) == (4, 4, 1, [])
+    assert play(scene, model=True, rank=rank) == (4, 4, 1, [])
 
 
 def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later(play):
@@ -1103,7 +1103,7 @@ def test_event_that_is_purged_while_it_is_ranked_is_not_given(play):
         await one.idle()
         return one.given, one.rows()
 
-    assert play(scene, rank=rank) == ([], [])
+    assert play(scene, model=True, rank=rank) == ([], [])
 
 
 def test_turn_in_hand_that_is_purged_is_not_spooled_at_the_end(play):

@@ -62,7 +62,7 @@ def labelled() -> list[Labelled]:
 
 def classified(*texts: str, heads: Sequence[KnownMemory] = (), speaker: Speaker = "user") -> Classified:
     event = Event(window=tuple(Utterance(speaker, text) for text in texts))
-    return asyncio.run(RuleClassifier().classify(event, heads, deadline=0.0, attempts=0))
+    return asyncio.run(RuleClassifier(lambda _: heads).classify(event, (), deadline=0.0, attempts=0))
 
 
 def kept(*texts: str) -> list[str]:
@@ -315,6 +315,16 @@ def test_statement_supersedes_what_it_does_away_with(said):
 )
 def test_nothing_is_superseded_without_one_plain_rival(heads):
     assert only("We use pnpm instead of npm here.", *heads).supersedes == ""
+
+
+def test_memories_are_looked_up_only_for_a_statement_that_may_replace_one():
+    looks = []
+    classifier = RuleClassifier(lambda roots: looks.append(roots) or [])
+    for text in ("We use pnpm for packages here.", "We use pnpm instead of npm here."):
+        event = Event(window=(Utterance("user", text),))
+        asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=0))
+
+    assert looks == [event.roots]
 
 
 def test_addition_supersedes_nothing():
