@@ -14,9 +14,8 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 
-from forged.capture.attempt import STORAGE_RETRY_S, Attempt
 from forged.capture.gate import Gate
-from forged.capture.queue import CaptureQueue, Waiting
+from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
     Classify,
@@ -50,7 +49,7 @@ MakeSupervisor = Callable[..., Supervisor]
 
 
 class Dispatcher:
-    """One for the daemon; `attempt` is what is under way, or None.
+    """One for the daemon. The queue says what is under way.
 
     `gate` is asked before a model is, and None if the classifier is none; `rank` finds the memories that a
     model should know about. `written` is told of the top of a root and the file that was put there.
@@ -87,7 +86,6 @@ class Dispatcher:
         )
         self._changed = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
-        self.attempt: Attempt | None = None
         self.last_success = self.last_error = ""
 
     async def run(self) -> None:
@@ -99,16 +97,6 @@ class Dispatcher:
     def wake(self) -> None:
         """Something may have changed; look again."""
         self._changed.set()
-
-    def cancel_retry(self, event_ids: frozenset[str]) -> tuple[Waiting, ...]:
-        """If one of these is under way, it is not tried again; returns it."""
-        if self.attempt is None or self.attempt.event_id not in event_ids:
-            return ()
-        self.attempt.is_cancelled = True
-        return (self.attempt.waiting,)
-
-    def is_cancelled(self, event: Event) -> bool:
-        return self.attempt is not None and self.attempt.is_cancelled and self.attempt.event_id == event.id
 
     @property
     def waits_for(self) -> str:
@@ -141,7 +129,7 @@ class Dispatcher:
 
     async def _step(self) -> float | None:
         """Give the worker an event if it can have one; seconds until it is worth another look."""
-        if self.attempt is not None or not self.supervisor.ready:
+        if self._queue.in_hand is not None or not self.supervisor.ready:
             return None
         now = self._clock()
         waiting = self._queue.take(now, self._is_held)
@@ -151,46 +139,46 @@ class Dispatcher:
         if gate is not None and not gate.admits(waiting.event, now):
             self._queue.put_back(now, 0.0)
             return 0.0  # what needs no call may still go
-        self.attempt = Attempt(waiting, now)
         if waiting.given_up:
-            self._requeue_or_end(0.0)
+            self._requeue_or_end(waiting)
         elif self._is_decided(waiting.event):
-            await self._link(self.attempt)
+            await self._link(waiting)
         else:
-            await self._classify(self.attempt)
+            await self._classify(waiting)
         return None
 
-    async def _classify(self, attempt: Attempt) -> None:
-        event = attempt.waiting.event
+    async def _classify(self, waiting: Waiting) -> None:
+        event = waiting.event
         if self._gate is None:
-            self._give(attempt, Classify(event, self._unwanted()))
+            self._give(waiting, Classify(event, self._unwanted()))
             return
         known = await self._known(event)  # takes its time, and much may happen meanwhile
-        ended = attempt.is_cancelled or attempt.waiting.given_up or self._is_paused(event)
+        ended = waiting.is_cancelled or waiting.given_up or self._is_paused(event)
         if ended or not self.supervisor.ready:
-            self._requeue_or_end(0.0)
+            self._requeue_or_end(waiting)
         else:
-            self._give(attempt, Classify(event, self._unwanted(), known, self._gate.attempts))
+            self._give(waiting, Classify(event, self._unwanted(), known, self._gate.attempts))
 
-    async def _link(self, attempt: Attempt) -> None:
+    async def _link(self, waiting: Waiting) -> None:
         """Write down what was decided, if it is not yet, and let the worker put it in place."""
-        documents = self._events.documents(attempt.event_id) or ()
-        if not self._events.is_journalled(attempt.event_id):
+        event_id = waiting.event.id
+        documents = self._events.documents(event_id) or ()
+        if not self._events.is_journalled(event_id):
             try:
-                await self._events.journal(attempt.event_id)
+                await self._events.journal(event_id)
             except StoreError as error:
                 self._metrics.capture_failures += 1
                 self.last_error = str(error)
-                self._requeue_or_end(STORAGE_RETRY_S)
+                self._requeue_or_end(waiting, STORAGE_RETRY_S)
                 return
-            attempt.has_progress = True
-        if attempt.is_cancelled or not self.supervisor.ready:
-            self._requeue_or_end(0.0)
+            waiting.has_progress = True
+        if waiting.is_cancelled or not self.supervisor.ready:
+            self._requeue_or_end(waiting)
         else:
-            self._give(attempt, Link(attempt.event_id, self._still_wanted(documents)))
+            self._give(waiting, Link(event_id, self._still_wanted(documents)))
 
-    def _give(self, attempt: Attempt, task: Task) -> None:
-        attempt.is_given = True
+    def _give(self, waiting: Waiting, task: Task) -> None:
+        waiting.is_given = True
         self.supervisor.give(task, self._limit_s)
 
     def _still_wanted(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
@@ -242,22 +230,22 @@ class Dispatcher:
     def _report(self, report: Report) -> None:
         if isinstance(report, Ready):
             return  # `on_change` tells
-        attempt = self.attempt
-        if attempt is None or not attempt.is_given or attempt.event_id != report.event_id:
+        waiting = self._queue.in_hand
+        if waiting is None or not waiting.is_given or waiting.event.id != report.event_id:
             logger.warning("report about another event=%s", report.event_id)
             return
         match report:
             case Decided():
-                self._decided(attempt, report)
+                self._decided(waiting, report)
             case Linked():
-                attempt.linked_one()
+                waiting.linked_one()
                 self._written(report.root.top, frozenset({report.path}))
             case Done():
-                self._done(attempt, report)
+                self._done(waiting, report)
             case Failed():
-                self._failed(attempt, report)
+                self._failed(waiting, report)
 
-    def _decided(self, attempt: Attempt, report: Decided) -> None:
+    def _decided(self, waiting: Waiting, report: Decided) -> None:
         if self._gate is not None:
             self._gate.answered(report.usage)
         self._metrics.capture_invalid += report.tally.invalid
@@ -265,50 +253,46 @@ class Dispatcher:
         self._metrics.secrets_redacted += report.tally.secrets
         documents = self._still_wanted(report.documents)
         if not documents:
-            self._done(attempt, Done(report.event_id))
+            self._done(waiting, Done(report.event_id))
             return
-        attempt.is_given = False
+        waiting.is_given = False
         self._events.decided(report.event_id, documents)
-        self.start(self._link(attempt))
+        self.start(self._link(waiting))
 
-    def _done(self, attempt: Attempt, report: Done) -> None:
-        attempt.is_given = False
+    def _done(self, waiting: Waiting, report: Done) -> None:
+        waiting.is_given = False
         self._metrics.captures_finished += 1
         self._metrics.captured += report.written
         self.last_success = utc_now()
         self.last_error = f"not written: {', '.join(report.failed)}" if report.failed else ""
-        self._finish(attempt.waiting)
+        self._finish(waiting)
 
-    def _failed(self, attempt: Attempt, report: Failed) -> None:
+    def _failed(self, waiting: Waiting, report: Failed) -> None:
         self._metrics.capture_failures += 1
-        if (gate := self._gate_of(attempt.waiting.event)) is not None:
-            gate.failed(attempt.waiting.event, report)
+        if (gate := self._gate_of(waiting.event)) is not None:
+            gate.failed(waiting.event, report)
         if self.last_error != report.message:
             logger.warning(
                 "capture failed event=%s reason=%s error=%s", report.event_id, report.reason, report.message
             )
         self.last_error = report.message
-        self._requeue_or_end(attempt.failed(report))
+        self._requeue_or_end(waiting, waiting.failed(report))
 
     def _died(self, reason: str) -> None:
-        attempt = self.attempt
-        if attempt is None or not attempt.is_given:
+        waiting = self._queue.in_hand
+        if waiting is None or not waiting.is_given:
             return
-        if (gate := self._gate_of(attempt.waiting.event)) is not None:
-            gate.lost(attempt.waiting.event)
-        attempt.died(reason)
-        logger.info(
-            "worker died event=%s kills=%d reason=%s", attempt.event_id, attempt.waiting.kills, reason
-        )
-        self._requeue_or_end(0.0)
+        if (gate := self._gate_of(waiting.event)) is not None:
+            gate.lost(waiting.event)
+        waiting.died(reason)
+        logger.info("worker died event=%s kills=%d reason=%s", waiting.event.id, waiting.kills, reason)
+        self._requeue_or_end(waiting)
 
     # --- ends of an attempt ---------------------------------------------------------------------------
 
-    def _requeue_or_end(self, delay_s: float) -> None:
+    def _requeue_or_end(self, waiting: Waiting, delay_s: float = 0.0) -> None:
         """Let the event wait again, unless this is its end."""
-        assert self.attempt is not None
-        waiting = self.attempt.waiting
-        if self.attempt.is_cancelled:
+        if waiting.is_cancelled:
             self._finish(waiting)
         elif waiting.given_up:
             self.start(self._give_up(waiting))
@@ -316,7 +300,6 @@ class Dispatcher:
             self._requeue(delay_s)
 
     def _requeue(self, delay_s: float) -> None:
-        self.attempt = None
         self._queue.put_back(self._clock(), delay_s)
         self.wake()
 
@@ -340,8 +323,7 @@ class Dispatcher:
             await self._events.give_up(waiting.event, waiting.given_up)
         except StoreError as error:
             logger.warning("cannot give up event=%s error=%s", waiting.event.id, error)
-            assert self.attempt is not None
-            if self.attempt.is_cancelled:
+            if waiting.is_cancelled:
                 await self._remove(waiting)
             else:
                 self._requeue(_GIVE_UP_RETRY_S)
@@ -351,5 +333,4 @@ class Dispatcher:
 
     def _leave_queue(self) -> None:
         self._queue.finish()
-        self.attempt = None
         self.wake()

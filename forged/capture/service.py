@@ -166,7 +166,10 @@ class Pipeline:
         """
         await self._taken_up.wait()
         ids = await asyncio.to_thread(self._unwanted, self._queue.events(), unwanted)
-        dropped = (*self._queue.drop(lambda event: event.id in ids), *self._dispatcher.cancel_retry(ids))
+        dropped = list(self._queue.drop(lambda event: event.id in ids))
+        if (in_hand := self._queue.in_hand) is not None and in_hand.event.id in ids:
+            in_hand.is_cancelled = True
+            dropped.append(in_hand)
         for waiting in dropped:
             await self._events.remove(waiting.event.id)
         return len(dropped) + await self._events.drop_unwanted(unwanted)
@@ -199,7 +202,7 @@ class Pipeline:
 
     def state(self) -> CaptureState:
         state, reason = self._condition()
-        attempt, supervisor = self._dispatcher.attempt, self._dispatcher.supervisor
+        in_hand, supervisor = self._queue.in_hand, self._dispatcher.supervisor
         return CaptureState(
             state=state,
             reason=reason,
@@ -209,8 +212,8 @@ class Pipeline:
             turns=self._queue.turns,
             spooled=self._events.count,
             spool_bytes=self._events.bytes,
-            in_hand=attempt.event_id if attempt is not None else "",
-            in_hand_age_s=round(self._clock() - attempt.since, 3) if attempt is not None else 0.0,
+            in_hand=in_hand.event.id if in_hand is not None else "",
+            in_hand_age_s=round(self._clock() - in_hand.taken_at, 3) if in_hand is not None else 0.0,
             last_success=self._dispatcher.last_success,
             last_error=self._last_error,
             dead=self._events.dead_count,
@@ -229,7 +232,7 @@ class Pipeline:
             return "waiting", "what an earlier daemon left is being read"
         if paused := self._state.pauses.reason(()):
             return "paused", paused
-        if self._dispatcher.attempt is not None:
+        if self._queue.in_hand is not None:
             return "busy", ""
         if len(self._queue):
             return "waiting", self._dispatcher.waits_for or self._last_error
@@ -257,7 +260,7 @@ class Pipeline:
         """After `run` was cancelled: what only memory holds is stored for the next daemon."""
         self._closing = True
         await self._dispatcher.settle()
-        waiting = [event for event in self._queue.in_memory() if not self._dispatcher.is_cancelled(event)]
+        waiting = self._queue.in_memory()
         if not waiting or not self._keeps:
             return
         try:
