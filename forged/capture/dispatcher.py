@@ -81,9 +81,7 @@ class Dispatcher:
         self._written = written
         self._keeps = keeps
         self._clock = clock
-        self.supervisor = make_supervisor(
-            settings, on_report=self._report, on_death=self._died, on_change=self.wake
-        )
+        self.supervisor = make_supervisor(settings, on_report=self._report, on_death=self._died)
         self._changed = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
         self.last_success = self.last_error = ""
@@ -229,7 +227,8 @@ class Dispatcher:
 
     def _report(self, report: Report) -> None:
         if isinstance(report, Ready):
-            return  # `on_change` tells
+            self.wake()
+            return
         waiting = self._queue.in_hand
         if waiting is None or not waiting.is_given or waiting.event.id != report.event_id:
             logger.warning("report about another event=%s", report.event_id)
@@ -239,7 +238,7 @@ class Dispatcher:
                 self._decided(waiting, report)
             case Linked():
                 waiting.linked_one()
-                self._written(report.root.top, frozenset({report.path}))
+                self._written(report.top, frozenset({report.path}))
             case Done():
                 self._done(waiting, report)
             case Failed():

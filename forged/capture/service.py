@@ -24,7 +24,7 @@ from forged.config import BUILTIN_RULES
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models import Breaker, Governor
-from forged.state import DeadEvent, Event, State, Unwanted, texts_of
+from forged.state import Event, State, Unwanted, texts_of
 
 logger = logging.getLogger(__name__)
 
@@ -179,10 +179,6 @@ class Pipeline:
             event.id for event in events if unwanted(texts_of(event, self._events.documents(event.id)))
         )
 
-    async def dead(self) -> tuple[DeadEvent, ...]:
-        """Events that were given up, oldest first. Raises StoreError."""
-        return await self._events.dead()
-
     async def retry(self, event_id: str) -> bool:
         """Queue a dead event again; false if there is none of this id. Raises StoreError."""
         await self._taken_up.wait()
@@ -191,10 +187,6 @@ class Pipeline:
             return False
         self._add(event, on_disk=True)
         return True
-
-    async def drop(self, event_id: str) -> bool:
-        """Erase a dead event; false if there is none of this id. Raises StoreError."""
-        return await self._events.drop(event_id)
 
     def resumed(self) -> None:
         """What was paused may go on."""

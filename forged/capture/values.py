@@ -10,7 +10,6 @@ from __future__ import annotations
 import msgspec
 
 from forged.config import BUILTIN_RULES
-from forged.files import Root
 from forged.memory import Related, Scope
 from forged.state import Document, Event
 
@@ -25,7 +24,6 @@ class KnownMemory(msgspec.Struct, frozen=True):
     id: str
     scope: str
     category: str
-    version: int
     first_line: str
 
 
@@ -124,11 +122,10 @@ class Decided(msgspec.Struct, frozen=True, tag="decided"):
 
 
 class Linked(msgspec.Struct, frozen=True, tag="linked"):
-    """One document is in place, by this task or by an earlier attempt at it: progress."""
+    """A document of the root at `top` is in place, by this task or an earlier attempt at it: progress."""
 
     event_id: str
-    root: Root
-    memory_id: str
+    top: str
     path: str
 
 

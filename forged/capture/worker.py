@@ -19,7 +19,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.queues import Queue
 
@@ -33,7 +33,6 @@ from forged.capture.values import (
     Decided,
     Done,
     Failed,
-    KnownMemory,
     Link,
     Linked,
     Ready,
@@ -126,15 +125,13 @@ class Existing:
             del self._snapshots[next(iter(self._snapshots))]
         return snapshot.memories
 
-    def heads(self, roots: Sequence[Root]) -> list[KnownMemory]:
+    def heads(self, roots: Iterable[Root]) -> list[Memory]:
         """The newest version of each memory of some roots."""
-        return [
-            KnownMemory(found.id, found.scope, found.category, found.version, found.first_line)
-            for memories in map(self.memories, roots)
-            for chains in [link(memories)]
-            for found in memories
-            if chains.is_head(found.id)
-        ]
+        heads: list[Memory] = []
+        for memories in map(self.memories, roots):
+            chains = link(memories)
+            heads += [found for found in memories if chains.is_head(found.id)]
+        return heads
 
 
 class Worker:
@@ -207,7 +204,7 @@ class Worker:
                     storage = str(error)
                     passes = passes or error.__cause__.errno in _PASSING
             else:
-                self._report(Linked(event_id, document.root, document.memory.id, path))
+                self._report(Linked(event_id, document.root.top, path))
         if storage:
             if not any(os.path.isdir(document.root.top) for document in documents):
                 return Failed(event_id, "gone", storage)

@@ -70,4 +70,4 @@ def _newest(view: View) -> list[Memory]:
 def _head(memory: Memory) -> KnownMemory:
     # A file that a person wrote may hold a key, and this line goes to a model.
     first_line = redact(memory.first_line).text
-    return KnownMemory(memory.id, memory.scope, memory.category, memory.version, first_line)
+    return KnownMemory(memory.id, memory.scope, memory.category, first_line)

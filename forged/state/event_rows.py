@@ -52,14 +52,6 @@ def dead_row(event: Event, reason: str, died_at: str, documents: _Documents | No
     return (event.id, event.kind, reason, died_at, encoded(event), decided)
 
 
-def put_event(connection: Connection, event: Event) -> None:
-    tables.put(connection, "events", event.id, encoded(event))
-
-
-def put_documents(connection: Connection, event_id: str, documents: _Documents) -> None:
-    tables.put(connection, "journal", event_id, encoded(documents))
-
-
 def put_dead(connection: Connection, row: Row, most_bytes: int) -> int:
     """Add a row to the dead, which are kept to `most_bytes` if turns can pay for it; how many there are."""
     tables.put(connection, "dead", *row)

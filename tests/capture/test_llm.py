@@ -35,7 +35,7 @@ from tests.support.provider import (
 
 KEY = "sk-verysecret-0123456789"
 WINDOW = (Utterance("user", "always use tabs"), Utterance("assistant", "done"))
-HEADS = (KnownMemory("mem_1", "user", "coding-preferences", 3, "Spaces are used."),)
+HEADS = (KnownMemory("mem_1", "user", "coding-preferences", "Spaces are used."),)
 PROMPT_TOKENS = estimate(SYSTEM, user_prompt(WINDOW, ()))
 A = {"content": "Tabs are used.", "scope": "user", "category": "coding-preferences"}
 B = {"content": "Migrations run with goose.", "scope": "repo", "category": "patterns"}
@@ -216,7 +216,7 @@ def test_bug_24_the_model_is_told_not_to_repeat_what_it_sees_listed(provider: Sc
 
 
 def test_bug_31_five_thousand_memories_do_not_grow_the_prompt(provider: ScriptedProvider) -> None:
-    heads = [KnownMemory(f"mem_{n}", "repo", "patterns", 1, f"Fact {n} " * 40) for n in range(5_000)]
+    heads = [KnownMemory(f"mem_{n}", "repo", "patterns", f"Fact {n} " * 40) for n in range(5_000)]
 
     classify(provider, heads=heads)
 

@@ -19,7 +19,7 @@ from tests.support.loops import run, turns, until
 from tests.support.scripted import ONE_CALL, Capture, captured, later, played
 
 DURABLE = ["compaction", "explicit", "session_end"]
-KNOWN = KnownMemory("mem_0", "repo", "patterns", 1, "Builds go through make.")
+KNOWN = KnownMemory("mem_0", "repo", "patterns", "Builds go through make.")
 
 
 @pytest.fixture
@@ -639,7 +639,7 @@ def test_event_that_failed_five_times_is_among_the_dead_with_the_reason(play):
             one.fails(event, "internal")
             await later(60)
         state = await one.idle()
-        (buried,) = await one.pipeline.dead()
+        (buried,) = await one.events.dead()
         return one.rows(), state.dead, buried.event == event, buried.reason
 
     assert play(scene) == ([], 1, True, "5 calls failed, the last: it is internal")
@@ -668,7 +668,7 @@ def test_event_that_has_no_root_any_more_is_given_up(play):
             one.fails(event, "gone")
             await later(60)
         await one.idle()
-        (buried,) = await one.pipeline.dead()
+        (buried,) = await one.events.dead()
         return buried.reason
 
     assert play(scene, model=True) == "5 attempts failed, the last: it is gone"
@@ -874,7 +874,7 @@ def test_event_that_killed_three_workers_is_among_the_dead(play):
             await one.hands_over(event, attempt)
             one.worker.dies("signal SIGSEGV")
         state = await one.idle()
-        (buried,) = await one.pipeline.dead()
+        (buried,) = await one.events.dead()
         return state.dead, buried.reason, one.rows()
 
     assert play(scene) == (1, "the worker died 3 times over it: signal SIGSEGV", [])
@@ -993,7 +993,7 @@ def test_dead_event_is_taken_back(play):
     async def scene(one):
         event = one.durable()
         await _buried(one, event)
-        counted = len(await one.pipeline.dead())
+        counted = len(await one.events.dead())
         assert await one.pipeline.retry(event.id)
         left, back = one.rows("dead"), one.rows() == [f"{event.id}.events"]
         await one.finished(event)
@@ -1027,7 +1027,7 @@ def test_dead_event_is_erased(play):
     async def scene(one):
         event = one.durable()
         await _buried(one, event)
-        found = await one.pipeline.drop(event.id), await one.pipeline.drop(event.id)
+        found = await one.events.drop(event.id), await one.events.drop(event.id)
         return found, one.rows("dead"), one.state.dead
 
     assert play(scene) == ((True, False), [], 0)

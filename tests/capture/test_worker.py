@@ -99,7 +99,7 @@ def test_what_is_decided_is_told_and_then_linked(tmp_path):
     assert (before, last.written) == ([], 2)
     assert (scene.contents(scene.repo), scene.contents(scene.user)) == ([TABS.content], [ZURICH.content])
     assert [document.memory.id for document in decided.documents] == [
-        report.memory_id for report in scene.reports[1:3]
+        Path(report.path).stem for report in scene.reports[1:3]
     ]
     assert all(Path(report.path).is_file() for report in scene.reports[1:3])
 
@@ -120,7 +120,7 @@ def test_nothing_to_keep_is_nothing_decided(tmp_path):
 
 def test_classifier_gets_what_is_known_the_attempts_and_the_time_that_it_has(tmp_path):
     scene = Scene(tmp_path, Classified(), timeout_s=7)
-    event, known = scene.event(), (KnownMemory("mem_1", "repo", "patterns", 1, "A line."),)
+    event, known = scene.event(), (KnownMemory("mem_1", "repo", "patterns", "A line."),)
     before = time.monotonic()
 
     scene.decided(event, known=known, attempts=3)

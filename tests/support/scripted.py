@@ -37,7 +37,7 @@ from forged.memory import Memory
 from forged.models.budget import Governor
 from forged.state import Document, Event, State, tables
 from forged.state.database import Database, connect, transaction
-from forged.state.event_rows import put_documents, put_event
+from forged.state.event_values import encoded
 from tests.support.loops import PATIENCE_S, turns, until
 from tests.support.tasks import roots_in
 
@@ -90,10 +90,9 @@ class ScriptedSupervisor:
         *,
         on_report: Callable[[Report], None],
         on_death: Callable[[str], None],
-        on_change: Callable[[], None],
     ) -> None:
         self.settings = settings
-        self._on_report, self._on_death, self._on_change = on_report, on_death, on_change
+        self._on_report, self._on_death = on_report, on_death
         self.ready = False
         self.pid = self.restarts = 0
         self.problem = ""
@@ -120,7 +119,6 @@ class ScriptedSupervisor:
 
     def start(self) -> None:
         self.ready, self.pid = True, 71
-        self._on_change()
         self._on_report(Ready(71))
 
     def is_gone(self) -> None:
@@ -217,9 +215,9 @@ class Capture:
             tables.start(connection, expected=False)
             with transaction(connection):
                 for event in events:
-                    put_event(connection, event)
+                    tables.put(connection, "events", event.id, encoded(event))
                 for event_id, documents in decided.items():
-                    put_documents(connection, event_id, documents)
+                    tables.put(connection, "journal", event_id, encoded(documents))
 
     # --- events ---
 
@@ -272,7 +270,7 @@ class Capture:
         return task
 
     def links(self, event: Event, memory_id: str = "mem_1") -> None:
-        self.worker.says(Linked(event.id, self.repo, memory_id, f"{self.repo.top}/{memory_id}.md"))
+        self.worker.says(Linked(event.id, self.repo.top, f"{self.repo.top}/{memory_id}.md"))
 
     def fails(self, event: Event, reason: str = "server", **fields) -> None:
         self.worker.says(Failed(event.id, reason, f"it is {reason}", **fields))

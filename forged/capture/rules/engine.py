@@ -22,7 +22,7 @@ from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
 from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.files import Root
-from forged.memory import Category, Scope
+from forged.memory import Category, Memory, Scope
 from forged.state import Event
 
 # Bytes of the shortest and characters of the longest sentence worth keeping; one that is longer still, even
@@ -48,7 +48,7 @@ class RuleClassifier:
     replace one of them.
     """
 
-    def __init__(self, heads: Callable[[Sequence[Root]], Sequence[KnownMemory]]) -> None:
+    def __init__(self, heads: Callable[[Sequence[Root]], Sequence[Memory]]) -> None:
         self._heads = heads
 
     async def classify(
@@ -174,7 +174,7 @@ def _is_cjk(text: str) -> bool:
 # --- what a statement replaces ------------------------------------------------------------------------
 
 
-def _linked(proposal: Proposal, heads: Sequence[KnownMemory]) -> Proposal:
+def _linked(proposal: Proposal, heads: Sequence[Memory]) -> Proposal:
     """Let a proposal supersede the one head of its scope that it plainly does away with."""
     rivals = [head for head in heads if head.scope == proposal.scope]
     index = replaced(proposal.content, [head.first_line for head in rivals])
