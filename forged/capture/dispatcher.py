@@ -46,6 +46,8 @@ _SETTLE_S = 1.0
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
 Written = Callable[[str, frozenset[str]], object]
 MakeSupervisor = Callable[..., Supervisor]
+# The last report about a task, or what the worker died of.
+_Answer = Decided | Done | Failed | str
 
 
 class Dispatcher:
@@ -81,8 +83,9 @@ class Dispatcher:
         self._written = written
         self._keeps = keeps
         self._clock = clock
-        self.supervisor = make_supervisor(settings, on_report=self._report, on_death=self._died)
+        self.supervisor = make_supervisor(settings, on_report=self._heard, on_death=self._died)
         self._changed = asyncio.Event()
+        self._answer: asyncio.Future[_Answer] | None = None  # to the task that the worker has
         self._background: set[asyncio.Task[None]] = set()
         self.last_success = self.last_error = ""
 
@@ -111,7 +114,9 @@ class Dispatcher:
         task.add_done_callback(self._background.discard)
 
     async def settle(self) -> None:
-        """Let what was started end, for a moment."""
+        """Let what was started end, for a moment, but for what needs the worker, which is gone."""
+        if self._answer is not None:
+            self._answer.cancel()  # an answer that came already stays
         if self._background:
             await asyncio.wait(self._background, timeout=_SETTLE_S)
 
@@ -126,58 +131,79 @@ class Dispatcher:
                     await self._changed.wait()
 
     async def _step(self) -> float | None:
-        """Give the worker an event if it can have one; seconds until it is worth another look."""
+        """Begin with an event if there can be one; seconds until it is worth another look."""
         if self._queue.in_hand is not None or not self.supervisor.ready:
             return None
         now = self._clock()
         waiting = self._queue.take(now, self._is_held)
         if waiting is None:
             return self._wait_s(now)
-        gate = None if waiting.given_up else self._gate_of(waiting.event)
-        if gate is not None and not gate.admits(waiting.event, now):
-            self._queue.put_back(now, 0.0)
-            return 0.0  # what needs no call may still go
-        if waiting.given_up:
-            self._requeue_or_end(waiting)
-        elif self._is_decided(waiting.event):
-            await self._link(waiting)
-        else:
-            await self._classify(waiting)
+        known: tuple[KnownMemory, ...] = ()
+        if not waiting.given_up and (gate := self._gate_of(waiting.event)) is not None:
+            if not gate.admits(waiting.event, now):
+                self._queue.put_back(now, 0.0)
+                return 0.0  # what needs no call may still go
+            known = await self._known(waiting.event)  # takes its time, and much may happen meanwhile
+        self.start(self._attempt(waiting, known))
         return None
 
-    async def _classify(self, waiting: Waiting) -> None:
-        event = waiting.event
-        if self._gate is None:
-            self._give(waiting, Classify(event, self._unwanted()))
-            return
-        known = await self._known(event)  # takes its time, and much may happen meanwhile
-        ended = waiting.is_cancelled or waiting.given_up or self._is_paused(event)
-        if ended or not self.supervisor.ready:
-            self._requeue_or_end(waiting)
+    async def _attempt(self, waiting: Waiting, known: tuple[KnownMemory, ...]) -> None:
+        """Bring an event as far as it gets; then it is over with it, or it waits again."""
+        delay_s: float | None = 0.0
+        if not waiting.given_up:
+            delay_s = await self._tried(waiting, known)
+        if waiting.given_up and not waiting.is_cancelled:
+            delay_s = await self._bury(waiting)
+        if delay_s is None or waiting.is_cancelled:
+            await self._events.remove(waiting.event.id)
+            self._queue.finish()
         else:
-            self._give(waiting, Classify(event, self._unwanted(), known, self._gate.attempts))
+            self._queue.put_back(self._clock(), delay_s)
+        self.wake()
 
-    async def _link(self, waiting: Waiting) -> None:
-        """Write down what was decided, if it is not yet, and let the worker put it in place."""
-        event_id = waiting.event.id
-        documents = self._events.documents(event_id) or ()
-        if not self._events.is_journalled(event_id):
+    async def _tried(self, waiting: Waiting, known: tuple[KnownMemory, ...]) -> float | None:
+        """Find out what an event comes to and put it in place; None once that is done, else a delay."""
+        event = waiting.event
+        if not self._is_decided(event):
+            if self._is_paused(event) or not self._can_give(waiting):
+                return 0.0
+            attempts = 1 if self._gate is None else self._gate.attempts
+            answer = await self._ask(Classify(event, self._unwanted(), known, attempts))
+            if not isinstance(answer, Decided):
+                return self._failed(waiting, answer)
+            documents = self._decided(answer)
+            if not documents:
+                self._done(Done(event.id))
+                return None
+            self._events.decided(event.id, documents)
+        if not self._events.is_journalled(event.id):
             try:
-                await self._events.journal(event_id)
+                await self._events.journal(event.id)
             except StoreError as error:
                 self._metrics.capture_failures += 1
                 self.last_error = str(error)
-                self._requeue_or_end(waiting, STORAGE_RETRY_S)
-                return
+                return STORAGE_RETRY_S
             waiting.has_progress = True
-        if waiting.is_cancelled or not self.supervisor.ready:
-            self._requeue_or_end(waiting)
-        else:
-            self._give(waiting, Link(event_id, self._still_wanted(documents)))
+        if not self._can_give(waiting):
+            return 0.0
+        documents = self._still_wanted(self._events.documents(event.id) or ())
+        answer = await self._ask(Link(event.id, documents))
+        if not isinstance(answer, Done):
+            return self._failed(waiting, answer)
+        self._done(answer)
+        return None
 
-    def _give(self, waiting: Waiting, task: Task) -> None:
-        waiting.is_given = True
-        self.supervisor.give(task, self._limit_s)
+    def _can_give(self, waiting: Waiting) -> bool:
+        return self.supervisor.ready and not waiting.is_cancelled
+
+    async def _ask(self, task: Task) -> _Answer:
+        """What the worker makes of a task."""
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            self.supervisor.give(task, self._limit_s)
+            return await self._answer
+        finally:
+            self._answer = None
 
     def _still_wanted(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
         """Documents but for those that were forgotten meanwhile, which must not be written anywhere."""
@@ -225,111 +251,66 @@ class Dispatcher:
 
     # --- what the worker says -------------------------------------------------------------------------
 
-    def _report(self, report: Report) -> None:
+    def _heard(self, report: Report) -> None:
         if isinstance(report, Ready):
             self.wake()
             return
-        waiting = self._queue.in_hand
-        if waiting is None or not waiting.is_given or waiting.event.id != report.event_id:
+        waiting, answer = self._queue.in_hand, self._answer
+        if waiting is None or answer is None or answer.done() or waiting.event.id != report.event_id:
             logger.warning("report about another event=%s", report.event_id)
-            return
-        match report:
-            case Decided():
-                self._decided(waiting, report)
-            case Linked():
-                waiting.linked_one()
-                self._written(report.top, frozenset({report.path}))
-            case Done():
-                self._done(waiting, report)
-            case Failed():
-                self._failed(waiting, report)
+        elif isinstance(report, Linked):
+            waiting.linked_one()
+            self._written(report.top, frozenset({report.path}))
+        else:
+            answer.set_result(report)
 
-    def _decided(self, waiting: Waiting, report: Decided) -> None:
+    def _died(self, reason: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(reason)
+
+    def _decided(self, report: Decided) -> tuple[Document, ...]:
         if self._gate is not None:
             self._gate.answered(report.usage)
         self._metrics.capture_invalid += report.tally.invalid
         self._metrics.capture_duplicates += report.tally.duplicates
         self._metrics.secrets_redacted += report.tally.secrets
-        documents = self._still_wanted(report.documents)
-        if not documents:
-            self._done(waiting, Done(report.event_id))
-            return
-        waiting.is_given = False
-        self._events.decided(report.event_id, documents)
-        self.start(self._link(waiting))
+        return self._still_wanted(report.documents)
 
-    def _done(self, waiting: Waiting, report: Done) -> None:
-        waiting.is_given = False
+    def _done(self, report: Done) -> None:
         self._metrics.captures_finished += 1
         self._metrics.captured += report.written
         self.last_success = utc_now()
         self.last_error = f"not written: {', '.join(report.failed)}" if report.failed else ""
-        self._finish(waiting)
 
-    def _failed(self, waiting: Waiting, report: Failed) -> None:
+    def _failed(self, waiting: Waiting, answer: _Answer) -> float:
+        """Take note of a failure or of a death; seconds until the next attempt."""
+        event, gate = waiting.event, self._gate_of(waiting.event)
+        if not isinstance(answer, Failed):
+            if gate is not None:
+                gate.lost(event)
+            waiting.died(str(answer))
+            logger.info("worker died event=%s kills=%d reason=%s", event.id, waiting.kills, answer)
+            return 0.0
         self._metrics.capture_failures += 1
-        if (gate := self._gate_of(waiting.event)) is not None:
-            gate.failed(waiting.event, report)
-        if self.last_error != report.message:
+        if gate is not None:
+            gate.failed(event, answer)
+        if self.last_error != answer.message:
             logger.warning(
-                "capture failed event=%s reason=%s error=%s", report.event_id, report.reason, report.message
+                "capture failed event=%s reason=%s error=%s", event.id, answer.reason, answer.message
             )
-        self.last_error = report.message
-        self._requeue_or_end(waiting, waiting.failed(report))
+        self.last_error = answer.message
+        return waiting.failed(answer)
 
-    def _died(self, reason: str) -> None:
-        waiting = self._queue.in_hand
-        if waiting is None or not waiting.is_given:
-            return
-        if (gate := self._gate_of(waiting.event)) is not None:
-            gate.lost(waiting.event)
-        waiting.died(reason)
-        logger.info("worker died event=%s kills=%d reason=%s", waiting.event.id, waiting.kills, reason)
-        self._requeue_or_end(waiting)
+    async def _bury(self, waiting: Waiting) -> float | None:
+        """Move an event to the dead; None once it is there, else a delay.
 
-    # --- ends of an attempt ---------------------------------------------------------------------------
-
-    def _requeue_or_end(self, waiting: Waiting, delay_s: float = 0.0) -> None:
-        """Let the event wait again, unless this is its end."""
-        if waiting.is_cancelled:
-            self._finish(waiting)
-        elif waiting.given_up:
-            self.start(self._give_up(waiting))
-        else:
-            self._requeue(delay_s)
-
-    def _requeue(self, delay_s: float) -> None:
-        self._queue.put_back(self._clock(), delay_s)
-        self.wake()
-
-    def _finish(self, waiting: Waiting) -> None:
-        """Nothing more is to be done for the event."""
-        if self._events.holds(waiting.event.id) or self._is_decided(waiting.event):
-            self.start(self._remove(waiting))
-        else:
-            self._leave_queue()
-
-    async def _remove(self, waiting: Waiting) -> None:
-        await self._events.remove(waiting.event.id)
-        self._leave_queue()
-
-    async def _give_up(self, waiting: Waiting) -> None:
-        """Where nothing that waits may be on disk, nothing that was given up may either: it is dropped."""
-        if not self._keeps:
-            await self._remove(waiting)
-            return
-        try:
-            await self._events.give_up(waiting.event, waiting.given_up)
-        except StoreError as error:
-            logger.warning("cannot give up event=%s error=%s", waiting.event.id, error)
-            if waiting.is_cancelled:
-                await self._remove(waiting)
-            else:
-                self._requeue(_GIVE_UP_RETRY_S)
-        else:
+        Where nothing that waits may be on disk, nothing that was given up may either: it is dropped.
+        """
+        if self._keeps:
+            try:
+                await self._events.give_up(waiting.event, waiting.given_up)
+            except StoreError as error:
+                logger.warning("cannot give up event=%s error=%s", waiting.event.id, error)
+                return _GIVE_UP_RETRY_S
             logger.warning("event given up event=%s reason=%s", waiting.event.id, waiting.given_up)
-            self._leave_queue()
-
-    def _leave_queue(self) -> None:
-        self._queue.finish()
-        self.wake()
+        return None

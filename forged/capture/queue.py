@@ -43,8 +43,8 @@ class Waiting(msgspec.Struct, eq=False):
     `given_up` is why it is to be buried, or nothing; it waits then only because that did not work.
     `is_cancelled` is set when its text was forgotten: what is under way may end, but is not tried again.
 
-    The last four are of the attempt under way: whether the worker has the event, so that a report about it
-    may come, and how many documents are in place, of which the best attempt so far had `most_linked`.
+    The last three are of the attempt under way: how many documents are in place, of which the best attempt so
+    far had `most_linked`, and whether that or a decision is progress.
     """
 
     event: Event
@@ -58,7 +58,6 @@ class Waiting(msgspec.Struct, eq=False):
     size: int = 0
     session: str = ""
     taken_at: float = 0.0
-    is_given: bool = False
     has_progress: bool = False
     linked: int = 0
 
@@ -73,7 +72,7 @@ class Waiting(msgspec.Struct, eq=False):
 
     def begin(self, now: float) -> None:
         """An attempt begins."""
-        self.taken_at, self.is_given, self.has_progress, self.linked = now, False, False, 0
+        self.taken_at, self.has_progress, self.linked = now, False, 0
 
     def linked_one(self) -> None:
         """One of its documents is in place, since just now or since an earlier attempt."""
@@ -84,14 +83,12 @@ class Waiting(msgspec.Struct, eq=False):
 
     def died(self, reason: str) -> None:
         """The worker died over it."""
-        self.is_given = False
         self.kills += not self.has_progress
         if self.kills >= MOST_KILLS:
             self.given_up = f"the worker died {MOST_KILLS} times over it: {reason}"
 
     def failed(self, report: Failed) -> float:
         """It was not finished; return the seconds that it has to wait."""
-        self.is_given = False
         if report.reason == "storage":
             return STORAGE_RETRY_S
         self.failures += report.reason not in _NOT_ITS_FAULT

@@ -562,6 +562,7 @@ def test_nothing_is_remembered_of_an_event_that_is_gone(play, end):
             one.worker.dies()
         else:
             one.fails(event, "storage")
+            await turns()
             await (one.pipeline.purge(_harbour) if end == "purged" else one.accepted(one.event("newer")))
         events = one.events
         await until(lambda: not events.holds(event.id) and events.documents(event.id) is None)
@@ -577,6 +578,7 @@ def test_journal_of_an_attempt_that_failed_goes_with_its_turn_when_that_is_repla
         await one.hands_over(event)
         await one.decides(event)
         one.fails(event, "storage")
+        await turns()
         assert await one.accepted(newer) == ["coalesced"]
         await until(lambda: one.rows() == [])
 
@@ -681,6 +683,7 @@ def test_full_disk_is_looked_at_every_two_seconds(play):
         for attempt in range(1, 5):
             await one.hands_over(event, attempt)
             one.fails(event, "storage")
+            await turns()
             assert (one.state.state, one.state.reason) == ("waiting", "it is storage")
             await later(2)
 
@@ -718,6 +721,7 @@ async def _failed_five_times(one: Capture) -> None:
 def test_after_five_failures_calls_wait_and_the_first_is_a_probe(play):
     async def scene(one):
         await _failed_five_times(one)
+        await turns()
         shut = one.state
         await later(11)
         asked = len(one.given)
@@ -775,6 +779,7 @@ def test_failed_calls_are_counted_as_such(play):
         await one.accepted(event)
         await one.hands_over(event)
         one.fails(event, "server", usage=Usage(2, 200, 0))
+        await turns()
         (day,) = one.governor.days(1)
         return day.calls, day.failed, day.tokens
 
@@ -791,6 +796,7 @@ def test_call_of_which_nothing_was_heard_is_counted_by_its_estimate(play, how):
             one.worker.dies()
         else:
             one.fails(event, "timeout")
+        await turns()
         (day,) = one.governor.days(1)
         return day.calls, day.failed, day.prompt_tokens
 
