@@ -19,7 +19,7 @@ from tests.capture.pipeline import ONE_CALL, Capture, captured
 from tests.support.clock import later, run, turns, until
 
 DURABLE = ["compaction", "explicit", "session_end"]
-KNOWN = KnownMemory("mem_0", "repo", "patterns", 1, "Builds go through make.")
+KNOWN = KnownMemory("mem_0", "repo", "patterns", "Builds go through make.")
 
 
 @pytest.fixture
@@ -308,7 +308,7 @@ def test_heads_go_with_an_event(play):
         await one.accepted(event)
         return (await one.hands_over(event)).known
 
-    assert play(scene, rank=rank) == (KNOWN,)
+    assert play(scene, model=True, rank=rank) == (KNOWN,)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_ranking_that_fails_costs_the_event_its_list_and_nothing_else(play, erro
         await one.accepted(event)
         return (await one.hands_over(event)).known, one.task.done()
 
-    assert play(scene, rank=rank) == ((), False)
+    assert play(scene, model=True, rank=rank) == ((), False)
 
 
 def test_ranking_that_hangs_is_not_waited_for(play):
@@ -337,7 +337,7 @@ def test_ranking_that_hangs_is_not_waited_for(play):
         await later(6)
         return (await one.hands_over(event)).known
 
-    assert play(scene, rank=rank) == ()
+    assert play(scene, model=True, rank=rank) == ()
 
 
 def test_event_whose_worker_dies_while_it_is_ranked_goes_to_the_next_one_uncounted(play):
@@ -361,7 +361,7 @@ def test_event_whose_worker_dies_while_it_is_ranked_goes_to_the_next_one_uncount
         await one.hands_over(event)
         return nobody, one.state.dead
 
-    assert play(scene, rank=rank) == ([], 0)
+    assert play(scene, model=True, rank=rank) == ([], 0)
 
 
 def test_event_that_is_paused_while_it_is_ranked_is_not_given(play):
@@ -385,7 +385,7 @@ def test_event_that_is_paused_while_it_is_ranked_is_not_given(play):
         await one.hands_over(event)
         return held, state.state, state.reason
 
-    assert play(scene, rank=rank) == ([], "waiting", "paused; `forgectl resume` ends it")
+    assert play(scene, model=True, rank=rank) == ([], "waiting", "paused; `forgectl resume` ends it")
 
 
 def test_paused_repository_holds_up_its_own_events_only(play):
@@ -562,6 +562,7 @@ def test_nothing_is_remembered_of_an_event_that_is_gone(play, end):
             one.worker.dies()
         else:
             one.fails(event, "storage")
+            await turns()
             await (one.pipeline.purge(_harbour) if end == "purged" else one.accepted(one.event("newer")))
         events = one.events
         await until(lambda: not events.holds(event.id) and events.documents(event.id) is None)
@@ -577,6 +578,7 @@ def test_journal_of_an_attempt_that_failed_goes_with_its_turn_when_that_is_repla
         await one.hands_over(event)
         await one.decides(event)
         one.fails(event, "storage")
+        await turns()
         assert await one.accepted(newer) == ["coalesced"]
         await until(lambda: one.rows() == [])
 
@@ -639,7 +641,7 @@ def test_event_that_failed_five_times_is_among_the_dead_with_the_reason(play):
             one.fails(event, "internal")
             await later(60)
         state = await one.idle()
-        (buried,) = await one.pipeline.dead()
+        (buried,) = await one.events.dead()
         return one.rows(), state.dead, buried.event == event, buried.reason
 
     assert play(scene) == ([], 1, True, "5 calls failed, the last: it is internal")
@@ -668,7 +670,7 @@ def test_event_that_has_no_root_any_more_is_given_up(play):
             one.fails(event, "gone")
             await later(60)
         await one.idle()
-        (buried,) = await one.pipeline.dead()
+        (buried,) = await one.events.dead()
         return buried.reason
 
     assert play(scene, model=True) == "5 attempts failed, the last: it is gone"
@@ -681,6 +683,7 @@ def test_full_disk_is_looked_at_every_two_seconds(play):
         for attempt in range(1, 5):
             await one.hands_over(event, attempt)
             one.fails(event, "storage")
+            await turns()
             assert (one.state.state, one.state.reason) == ("waiting", "it is storage")
             await later(2)
 
@@ -718,6 +721,7 @@ async def _failed_five_times(one: Capture) -> None:
 def test_after_five_failures_calls_wait_and_the_first_is_a_probe(play):
     async def scene(one):
         await _failed_five_times(one)
+        await turns()
         shut = one.state
         await later(11)
         asked = len(one.given)
@@ -775,6 +779,7 @@ def test_failed_calls_are_counted_as_such(play):
         await one.accepted(event)
         await one.hands_over(event)
         one.fails(event, "server", usage=Usage(2, 200, 0))
+        await turns()
         (day,) = one.governor.days(1)
         return day.calls, day.failed, day.tokens
 
@@ -791,6 +796,7 @@ def test_call_of_which_nothing_was_heard_is_counted_by_its_estimate(play, how):
             one.worker.dies()
         else:
             one.fails(event, "timeout")
+        await turns()
         (day,) = one.governor.days(1)
         return day.calls, day.failed, day.prompt_tokens
 
@@ -874,7 +880,7 @@ def test_event_that_killed_three_workers_is_among_the_dead(play):
             await one.hands_over(event, attempt)
             one.worker.dies("signal SIGSEGV")
         state = await one.idle()
-        (buried,) = await one.pipeline.dead()
+        (buried,) = await one.events.dead()
         return state.dead, buried.reason, one.rows()
 
     assert play(scene) == (1, "the worker died 3 times over it: signal SIGSEGV", [])
@@ -961,7 +967,7 @@ def test_event_that_cannot_be_buried_is_buried_later_and_not_given_again(play):
         state = await one.idle()
         return len(one.given), len(ranked), state.dead, one.rows()
 
-    assert play(scene, rank=rank) == (4, 4, 1, [])
+    assert play(scene, model=True, rank=rank) == (4, 4, 1, [])
 
 
 def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later(play):
@@ -993,7 +999,7 @@ def test_dead_event_is_taken_back(play):
     async def scene(one):
         event = one.durable()
         await _buried(one, event)
-        counted = len(await one.pipeline.dead())
+        counted = len(await one.events.dead())
         assert await one.pipeline.retry(event.id)
         left, back = one.rows("dead"), one.rows() == [f"{event.id}.events"]
         await one.finished(event)
@@ -1027,7 +1033,7 @@ def test_dead_event_is_erased(play):
     async def scene(one):
         event = one.durable()
         await _buried(one, event)
-        found = await one.pipeline.drop(event.id), await one.pipeline.drop(event.id)
+        found = await one.events.drop(event.id), await one.events.drop(event.id)
         return found, one.rows("dead"), one.state.dead
 
     assert play(scene) == ((True, False), [], 0)
@@ -1103,7 +1109,7 @@ def test_event_that_is_purged_while_it_is_ranked_is_not_given(play):
         await one.idle()
         return one.given, one.rows()
 
-    assert play(scene, rank=rank) == ([], [])
+    assert play(scene, model=True, rank=rank) == ([], [])
 
 
 def test_turn_in_hand_that_is_purged_is_not_spooled_at_the_end(play):

@@ -36,8 +36,8 @@ def test_reports_of_a_task_arrive_in_their_order():
             return one.reports[1:]
 
     assert run(scene()) == [
-        Linked("work", ROOT, "mem_1", "/nowhere"),
-        Linked("work", ROOT, "mem_2", "/nowhere"),
+        Linked("work", ROOT.top, "/nowhere/mem_1"),
+        Linked("work", ROOT.top, "/nowhere/mem_2"),
         Done("work", written=1),
     ]
 
@@ -221,7 +221,7 @@ def test_death_is_told_after_the_last_report():
 
     seen = run(scene())
 
-    assert seen[1] == Linked("work", ROOT, "mem_1", "/nowhere")
+    assert seen[1] == Linked("work", ROOT.top, "/nowhere/mem_1")
     assert seen[-1] == "signal SIGKILL"
 
 

@@ -72,11 +72,7 @@ def test_both_scopes_are_listed_with_what_a_prompt_shows(nearest, home, repo):
 
     found = {head.id: head for head in nearest()}
 
-    assert (found["mem_r"].scope, found["mem_r"].version, found["mem_r"].first_line) == (
-        "repo",
-        3,
-        "First line.",
-    )
+    assert (found["mem_r"].scope, found["mem_r"].first_line) == ("repo", "First line.")
     assert (found["mem_u"].scope, found["mem_u"].category) == ("user", "patterns")
 
 

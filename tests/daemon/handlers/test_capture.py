@@ -371,7 +371,7 @@ def test_forgotten_text_leaves_what_waits_and_what_was_given_up(home, repo):
         await parts.ask(turn(repo, "well, the harbour opens at *noon*", kind="explicit"))
         await parts.ask(turn(repo, "trains run late", kind="compaction"))
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
-        return [event.kind for event in waiting(parts)], len(await parts.capture.dead())
+        return [event.kind for event in waiting(parts)], len(await parts.state.events.dead())
 
     assert talk(home, work) == (["compaction"], 0)
 
