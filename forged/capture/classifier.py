@@ -1,7 +1,7 @@
 """The interface of a classifier, which proposes what is worth keeping: a rule set, or a chat model.
 
-Both get the same window and the same list of known memories and answer with unchecked proposals; what becomes
-of those is decided in `documents`, for both alike.
+Both get the same window and answer with unchecked proposals; what becomes of those is decided in `documents`,
+for both alike.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class Classifier(Protocol):
     ) -> Classified:
         """Return what to keep, which is mostly nothing.
 
-        `deadline` is `time.monotonic()` seconds over all of at most `attempts` calls. Raises CallFailed.
+        `known` are memories that a model should know about, nearest first. `deadline` is `time.monotonic()`
+        seconds over all of at most `attempts` calls. Raises CallFailed.
         """
         ...
-
-    async def aclose(self) -> None: ...

@@ -4,7 +4,7 @@ The worker first finds out what an event comes to. That is written down, with id
 the first file in place; so an event that comes again is only linked, and a file that is there already is one
 that is done. An event leaves the queue only when it has left the disk or lies among the dead; if the disk
 does not allow that, it is tried again and the worker is not asked twice. Nothing that an event needs on its
-way may end the daemon: if the ranking fails or hangs, the classifier gets no list of known memories.
+way may end the daemon: if the ranking fails or hangs, the model gets no list of known memories.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 
-from forged.capture.attempt import STORAGE_RETRY_S, Attempt
 from forged.capture.gate import Gate
-from forged.capture.queue import CaptureQueue, Waiting
+from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
     Classify,
@@ -47,13 +46,15 @@ _SETTLE_S = 1.0
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
 Written = Callable[[str, frozenset[str]], object]
 MakeSupervisor = Callable[..., Supervisor]
+# The last report about a task, or what the worker died of.
+_Answer = Decided | Done | Failed | str
 
 
 class Dispatcher:
-    """One for the daemon; `attempt` is what is under way, or None.
+    """One for the daemon. The queue says what is under way.
 
-    `rank` finds the memories that a classifier should know about, `written` is told of the top of
-    a root and the file that was put there.
+    `gate` is asked before a model is, and None if the classifier is none; `rank` finds the memories that a
+    model should know about. `written` is told of the top of a root and the file that was put there.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Dispatcher:
         settings: WorkerSettings,
         queue: CaptureQueue,
         state: State,
-        gate: Gate,
+        gate: Gate | None,
         metrics: Metrics,
         rank: Rank,
         written: Written,
@@ -82,12 +83,10 @@ class Dispatcher:
         self._written = written
         self._keeps = keeps
         self._clock = clock
-        self.supervisor = make_supervisor(
-            settings, on_report=self._report, on_death=self._died, on_change=self.wake
-        )
+        self.supervisor = make_supervisor(settings, on_report=self._heard, on_death=self._died)
         self._changed = asyncio.Event()
+        self._answer: asyncio.Future[_Answer] | None = None  # to the task that the worker has
         self._background: set[asyncio.Task[None]] = set()
-        self.attempt: Attempt | None = None
         self.last_success = self.last_error = ""
 
     async def run(self) -> None:
@@ -100,20 +99,10 @@ class Dispatcher:
         """Something may have changed; look again."""
         self._changed.set()
 
-    def cancel_retry(self, event_ids: frozenset[str]) -> tuple[Waiting, ...]:
-        """If one of these is under way, it is not tried again; returns it."""
-        if self.attempt is None or self.attempt.event_id not in event_ids:
-            return ()
-        self.attempt.is_cancelled = True
-        return (self.attempt.waiting,)
-
-    def is_cancelled(self, event: Event) -> bool:
-        return self.attempt is not None and self.attempt.is_cancelled and self.attempt.event_id == event.id
-
     @property
     def waits_for(self) -> str:
         """Why nothing is given to the worker although something waits."""
-        if shut := self._gate.why(self._clock()):
+        if self._gate is not None and (shut := self._gate.why(self._clock())):
             return shut
         held = [self._pauses.reason(event.tops) for event in self._queue.events()]
         return held[0] if held and all(held) else ""
@@ -125,7 +114,9 @@ class Dispatcher:
         task.add_done_callback(self._background.discard)
 
     async def settle(self) -> None:
-        """Let what was started end, for a moment."""
+        """Let what was started end, for a moment, but for what needs the worker, which is gone."""
+        if self._answer is not None:
+            self._answer.cancel()  # an answer that came already stays
         if self._background:
             await asyncio.wait(self._background, timeout=_SETTLE_S)
 
@@ -140,69 +131,95 @@ class Dispatcher:
                     await self._changed.wait()
 
     async def _step(self) -> float | None:
-        """Give the worker an event if it can have one; seconds until it is worth another look."""
-        if self.attempt is not None or not self.supervisor.ready:
+        """Begin with an event if there can be one; seconds until it is worth another look."""
+        if self._queue.in_hand is not None or not self.supervisor.ready:
             return None
         now = self._clock()
         waiting = self._queue.take(now, self._is_held)
         if waiting is None:
             return self._wait_s(now)
-        if not (waiting.given_up or self._is_decided(waiting.event) or self._gate.admits(waiting.event, now)):
-            self._queue.put_back(now, 0.0)
-            return 0.0  # what needs no call may still go
-        self.attempt = Attempt(waiting, now)
-        if waiting.given_up:
-            self._requeue_or_end(0.0)
-        elif self._is_decided(waiting.event):
-            await self._link(self.attempt)
-        else:
-            await self._classify(self.attempt)
+        known: tuple[KnownMemory, ...] = ()
+        if not waiting.given_up and (gate := self._gate_of(waiting.event)) is not None:
+            if not gate.admits(waiting.event, now):
+                self._queue.put_back(now, 0.0)
+                return 0.0  # what needs no call may still go
+            known = await self._known(waiting.event)  # takes its time, and much may happen meanwhile
+        self.start(self._attempt(waiting, known))
         return None
 
-    async def _classify(self, attempt: Attempt) -> None:
-        event = attempt.waiting.event
-        known = await self._known(event)  # takes its time, and much may happen meanwhile
-        ended = attempt.is_cancelled or attempt.waiting.given_up or self._is_paused(event)
-        if ended or not self.supervisor.ready:
-            self._requeue_or_end(0.0)
+    async def _attempt(self, waiting: Waiting, known: tuple[KnownMemory, ...]) -> None:
+        """Bring an event as far as it gets; then it is over with it, or it waits again."""
+        delay_s: float | None = 0.0
+        if not waiting.given_up:
+            delay_s = await self._tried(waiting, known)
+        if waiting.given_up and not waiting.is_cancelled:
+            delay_s = await self._bury(waiting)
+        if delay_s is None or waiting.is_cancelled:
+            await self._events.remove(waiting.event.id)
+            self._queue.finish()
         else:
-            forgotten = self._forgotten.digests() if self._forgotten.known else frozenset()
-            self._give(attempt, Classify(event, known, self._gate.attempts, forgotten))
+            self._queue.put_back(self._clock(), delay_s)
+        self.wake()
 
-    async def _link(self, attempt: Attempt) -> None:
-        """Write down what was decided, if it is not yet, and let the worker put it in place."""
-        documents = self._events.documents(attempt.event_id) or ()
-        if not self._events.is_journalled(attempt.event_id):
+    async def _tried(self, waiting: Waiting, known: tuple[KnownMemory, ...]) -> float | None:
+        """Find out what an event comes to and put it in place; None once that is done, else a delay."""
+        event = waiting.event
+        if not self._is_decided(event):
+            if self._is_paused(event) or not self._can_give(waiting):
+                return 0.0
+            attempts = 1 if self._gate is None else self._gate.attempts
+            answer = await self._ask(Classify(event, self._unwanted(), known, attempts))
+            if not isinstance(answer, Decided):
+                return self._failed(waiting, answer)
+            documents = self._decided(answer)
+            if not documents:
+                self._done(Done(event.id))
+                return None
+            self._events.decided(event.id, documents)
+        if not self._events.is_journalled(event.id):
             try:
-                await self._events.journal(attempt.event_id)
+                await self._events.journal(event.id)
             except StoreError as error:
                 self._metrics.capture_failures += 1
                 self.last_error = str(error)
-                self._requeue_or_end(STORAGE_RETRY_S)
-                return
-            attempt.has_progress = True
-        if attempt.is_cancelled or not self.supervisor.ready:
-            self._requeue_or_end(0.0)
-        else:
-            self._give(attempt, Link(attempt.event_id, self._still_wanted(documents)))
+                return STORAGE_RETRY_S
+            waiting.has_progress = True
+        if not self._can_give(waiting):
+            return 0.0
+        documents = self._still_wanted(self._events.documents(event.id) or ())
+        answer = await self._ask(Link(event.id, documents))
+        if not isinstance(answer, Done):
+            return self._failed(waiting, answer)
+        self._done(answer)
+        return None
 
-    def _give(self, attempt: Attempt, task: Task) -> None:
-        attempt.is_given = True
-        self.supervisor.give(task, self._limit_s)
+    def _can_give(self, waiting: Waiting) -> bool:
+        return self.supervisor.ready and not waiting.is_cancelled
+
+    async def _ask(self, task: Task) -> _Answer:
+        """What the worker makes of a task."""
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            self.supervisor.give(task, self._limit_s)
+            return await self._answer
+        finally:
+            self._answer = None
 
     def _still_wanted(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
         """Documents but for those that were forgotten meanwhile, which must not be written anywhere."""
-        if not self._forgotten.known:
-            return documents
-        forgotten = self._forgotten.digests()
+        unwanted = self._unwanted()
         return tuple(
             document
             for document in documents
-            if digest(document.root.top, document.memory.content) not in forgotten
+            if not unwanted or digest(document.root.top, document.memory.content) not in unwanted
         )
 
+    def _unwanted(self) -> frozenset[str]:
+        """Digests of texts that must not come back; mostly there are none."""
+        return self._forgotten.digests() if self._forgotten.known else frozenset()
+
     async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
-        """What the classifier should know about; it can do without."""
+        """What the model should know about; it can do without."""
         try:
             async with asyncio.timeout(_RANK_S):
                 return await self._rank(event)
@@ -213,12 +230,17 @@ class Dispatcher:
         return ()
 
     def _wait_s(self, now: float) -> float | None:
-        waits = (self._queue.wait_s(now, self._is_held), self._gate.wait_s(now) or None)
-        return min((wait for wait in waits if wait is not None), default=None)
+        queued_s = self._queue.wait_s(now, self._is_held)
+        shut_s = (self._gate.wait_s(now) or None) if self._gate is not None else None
+        return min((wait for wait in (queued_s, shut_s) if wait is not None), default=None)
 
     def _is_held(self, event: Event) -> bool:
-        shut = self._gate.wait_s(self._clock()) > 0 and not self._is_decided(event)
-        return shut or self._is_paused(event)
+        gate = self._gate_of(event)
+        return (gate is not None and gate.wait_s(self._clock()) > 0) or self._is_paused(event)
+
+    def _gate_of(self, event: Event) -> Gate | None:
+        """What decides whether a model may be asked about an event, None if none is needed for it."""
+        return None if self._is_decided(event) else self._gate
 
     def _is_paused(self, event: Event) -> bool:
         return bool(self._pauses.reason(event.tops))
@@ -229,116 +251,66 @@ class Dispatcher:
 
     # --- what the worker says -------------------------------------------------------------------------
 
-    def _report(self, report: Report) -> None:
+    def _heard(self, report: Report) -> None:
         if isinstance(report, Ready):
-            return  # `on_change` tells
-        attempt = self.attempt
-        if attempt is None or not attempt.is_given or attempt.event_id != report.event_id:
-            logger.warning("report about another event=%s", report.event_id)
+            self.wake()
             return
-        match report:
-            case Decided():
-                self._decided(attempt, report)
-            case Linked():
-                attempt.linked_one()
-                self._written(report.root.top, frozenset({report.path}))
-            case Done():
-                self._done(attempt, report)
-            case Failed():
-                self._failed(attempt, report)
+        waiting, answer = self._queue.in_hand, self._answer
+        if waiting is None or answer is None or answer.done() or waiting.event.id != report.event_id:
+            logger.warning("report about another event=%s", report.event_id)
+        elif isinstance(report, Linked):
+            waiting.linked_one()
+            self._written(report.top, frozenset({report.path}))
+        else:
+            answer.set_result(report)
 
-    def _decided(self, attempt: Attempt, report: Decided) -> None:
-        self._gate.answered(report.usage)
+    def _died(self, reason: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(reason)
+
+    def _decided(self, report: Decided) -> tuple[Document, ...]:
+        if self._gate is not None:
+            self._gate.answered(report.usage)
         self._metrics.capture_invalid += report.tally.invalid
         self._metrics.capture_duplicates += report.tally.duplicates
         self._metrics.secrets_redacted += report.tally.secrets
-        documents = self._still_wanted(report.documents)
-        if not documents:
-            self._done(attempt, Done(report.event_id))
-            return
-        attempt.is_given = False
-        self._events.decided(report.event_id, documents)
-        self.start(self._link(attempt))
+        return self._still_wanted(report.documents)
 
-    def _done(self, attempt: Attempt, report: Done) -> None:
-        attempt.is_given = False
+    def _done(self, report: Done) -> None:
         self._metrics.captures_finished += 1
         self._metrics.captured += report.written
         self.last_success = utc_now()
         self.last_error = f"not written: {', '.join(report.failed)}" if report.failed else ""
-        self._finish(attempt.waiting)
 
-    def _failed(self, attempt: Attempt, report: Failed) -> None:
+    def _failed(self, waiting: Waiting, answer: _Answer) -> float:
+        """Take note of a failure or of a death; seconds until the next attempt."""
+        event, gate = waiting.event, self._gate_of(waiting.event)
+        if not isinstance(answer, Failed):
+            if gate is not None:
+                gate.lost(event)
+            waiting.died(str(answer))
+            logger.info("worker died event=%s kills=%d reason=%s", event.id, waiting.kills, answer)
+            return 0.0
         self._metrics.capture_failures += 1
-        if not self._is_decided(attempt.waiting.event):
-            self._gate.failed(attempt.waiting.event, report)
-        if self.last_error != report.message:
+        if gate is not None:
+            gate.failed(event, answer)
+        if self.last_error != answer.message:
             logger.warning(
-                "capture failed event=%s reason=%s error=%s", report.event_id, report.reason, report.message
+                "capture failed event=%s reason=%s error=%s", event.id, answer.reason, answer.message
             )
-        self.last_error = report.message
-        self._requeue_or_end(attempt.failed(report))
+        self.last_error = answer.message
+        return waiting.failed(answer)
 
-    def _died(self, reason: str) -> None:
-        attempt = self.attempt
-        if attempt is None or not attempt.is_given:
-            return
-        if not self._is_decided(attempt.waiting.event):
-            self._gate.lost(attempt.waiting.event)
-        attempt.died(reason)
-        logger.info(
-            "worker died event=%s kills=%d reason=%s", attempt.event_id, attempt.waiting.kills, reason
-        )
-        self._requeue_or_end(0.0)
+    async def _bury(self, waiting: Waiting) -> float | None:
+        """Move an event to the dead; None once it is there, else a delay.
 
-    # --- ends of an attempt ---------------------------------------------------------------------------
-
-    def _requeue_or_end(self, delay_s: float) -> None:
-        """Let the event wait again, unless this is its end."""
-        assert self.attempt is not None
-        waiting = self.attempt.waiting
-        if self.attempt.is_cancelled:
-            self._finish(waiting)
-        elif waiting.given_up:
-            self.start(self._give_up(waiting))
-        else:
-            self._requeue(delay_s)
-
-    def _requeue(self, delay_s: float) -> None:
-        self.attempt = None
-        self._queue.put_back(self._clock(), delay_s)
-        self.wake()
-
-    def _finish(self, waiting: Waiting) -> None:
-        """Nothing more is to be done for the event."""
-        if self._events.holds(waiting.event.id) or self._is_decided(waiting.event):
-            self.start(self._remove(waiting))
-        else:
-            self._leave_queue()
-
-    async def _remove(self, waiting: Waiting) -> None:
-        await self._events.remove(waiting.event.id)
-        self._leave_queue()
-
-    async def _give_up(self, waiting: Waiting) -> None:
-        """Where nothing that waits may be on disk, nothing that was given up may either: it is dropped."""
-        if not self._keeps:
-            await self._remove(waiting)
-            return
-        try:
-            await self._events.give_up(waiting.event, waiting.given_up)
-        except StoreError as error:
-            logger.warning("cannot give up event=%s error=%s", waiting.event.id, error)
-            assert self.attempt is not None
-            if self.attempt.is_cancelled:
-                await self._remove(waiting)
-            else:
-                self._requeue(_GIVE_UP_RETRY_S)
-        else:
+        Where nothing that waits may be on disk, nothing that was given up may either: it is dropped.
+        """
+        if self._keeps:
+            try:
+                await self._events.give_up(waiting.event, waiting.given_up)
+            except StoreError as error:
+                logger.warning("cannot give up event=%s error=%s", waiting.event.id, error)
+                return _GIVE_UP_RETRY_S
             logger.warning("event given up event=%s reason=%s", waiting.event.id, waiting.given_up)
-            self._leave_queue()
-
-    def _leave_queue(self) -> None:
-        self._queue.finish()
-        self.attempt = None
-        self.wake()
+        return None

@@ -1,9 +1,9 @@
 """Whether the next event may cost a model call now: not while the endpoint fails, nor beyond a limit.
 
 The breaker and the governor each say when another call may go; the gate asks them, remembers the answer until
-then, and tells them what a call came to. What needs no call (the built-in rules, an event that was decided
-before) passes at any time. The governor is asked again every minute at the latest: seconds on a clock that
-stands still in a suspended machine say little about midnight.
+then, and tells them what a call came to. It stands before events that need a call: not before the built-in
+rules, nor before what was decided already. The governor is asked again every minute at the latest: seconds on
+a clock that stands still in a suspended machine say little about midnight.
 """
 
 from __future__ import annotations
@@ -23,22 +23,20 @@ _NO_CALL_FAILED = frozenset({"storage", "internal"})
 class Gate:
     """One for the daemon. `now` is in the seconds of the breaker's clock."""
 
-    def __init__(self, governor: Governor, breaker: Breaker, *, asks_model: bool) -> None:
-        """Without `asks_model` every event passes and nothing is counted."""
+    def __init__(self, governor: Governor, breaker: Breaker) -> None:
         self._governor = governor
         self._breaker = breaker
-        self._asks_model = asks_model
         self._until = 0.0
         self._why = self._failure = ""
 
     @property
     def attempts(self) -> int:
         """How many calls an event may cost that passes now: one, if it only tries the endpoint."""
-        return 1 if self._asks_model and self._breaker.is_probe else _ATTEMPTS
+        return 1 if self._breaker.is_probe else _ATTEMPTS
 
     def wait_s(self, now: float) -> float:
         """Seconds until it is worth another question, 0 if it is now."""
-        return max(self._breaker.wait_s(now), self._until - now, 0.0) if self._asks_model else 0.0
+        return max(self._breaker.wait_s(now), self._until - now, 0.0)
 
     def why(self, now: float) -> str:
         """Why nothing passes, or nothing."""
@@ -48,8 +46,6 @@ class Gate:
 
     def admits(self, event: Event, now: float) -> bool:
         """Whether an event may cost a call now. A yes takes its place among the calls of the minute."""
-        if not self._asks_model:
-            return True
         if self.wait_s(now):
             return False
         refusal = self._governor.admit(_estimate(event))
@@ -60,13 +56,13 @@ class Gate:
 
     def answered(self, usage: Usage) -> None:
         """The model was asked, if `usage` says so, and answered."""
-        if self._asks_model and usage.calls:
+        if usage.calls:
             self._spend(usage, failed=0)
             self._breaker.succeeded()
 
     def failed(self, event: Event, report: Failed) -> None:
         """It was not found out what an event comes to; the report says whether calls are to blame."""
-        if not self._asks_model or report.reason in _NO_CALL_FAILED:
+        if report.reason in _NO_CALL_FAILED:
             return
         unsaid = report.reason == "timeout" and not report.usage.calls
         usage = _guessed(event) if unsaid else report.usage
@@ -76,8 +72,7 @@ class Gate:
 
     def lost(self, event: Event) -> None:
         """A worker died that may have been waiting for the model: the call counts by its estimate."""
-        if self._asks_model:
-            self._spend(_guessed(event), failed=1)
+        self._spend(_guessed(event), failed=1)
 
     def _spend(self, usage: Usage, *, failed: int) -> None:
         if usage.calls:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from forged.conversation import Utterance, window
+from forged.conversation import Utterance
 from forged.text.injected_text import InjectedText
 from forged.text.redaction import Redacted, redact
 
@@ -38,21 +38,21 @@ def take_in(utterances: Sequence[Utterance], injected: Collection[str]) -> Intak
     """
     ours = InjectedText(injected)
     newest_first: list[Utterance] = []
-    found: list[int] = []
-    room, echoes = WINDOW_LIMIT, 0
+    room, secrets, echoes = WINDOW_LIMIT, 0, 0
     for utterance in reversed(utterances):
         text, cut = ours.cut(utterance.text)
         echoes += cut
         if not text.strip():
             continue
         clean = _clean(text.rstrip())
-        newest_first.append(Utterance(utterance.role, clean.text))
-        found.append(clean.count)
+        if newest_first and len(clean.text) > room:
+            break
+        newest_first.append(Utterance(utterance.role, clean.text[-room:]))
+        secrets += clean.count
         room -= len(clean.text)
         if room <= 0:
             break
-    kept = window(newest_first[::-1], WINDOW_LIMIT)
-    return Intake(kept, sum(found[: len(kept)]), echoes)
+    return Intake(tuple(reversed(newest_first)), secrets, echoes)
 
 
 def _clean(text: str) -> Redacted:

@@ -75,9 +75,6 @@ class LlmClassifier:
             window = _newer_half(window) if halve else window
             await asyncio.sleep(pause_s)
 
-    async def aclose(self) -> None:
-        await self._model.aclose()
-
     async def _ask(self, user: str, schema: dict[str, object] | None, deadline: float) -> Completion:
         try:
             async with asyncio.timeout(deadline - time.monotonic()):

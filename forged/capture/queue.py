@@ -11,6 +11,10 @@ Sessions are served first come, first served, and each in its own order. An even
 back-off, a paused repository) holds up its own session only. The event that is taken stays in the line, where
 `put_back` leaves it; it counts everywhere, and is never replaced, evicted or dropped.
 
+An event that makes trouble is given up in the end. A killed worker counts against it only if it had the event
+and made no progress; files put in place by an earlier attempt are no progress. A failure counts only if it
+says something about this event, and not about the endpoint or the disk, which would have met any other.
+
 No clock, no disk, no lock: the caller brings the time and acts on what is returned.
 """
 
@@ -20,7 +24,13 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from forged.capture.values import Failed
 from forged.state import Event
+
+MOST_KILLS, MOST_FAILURES = 3, 5
+# An event's own back-off after a failed call, doubling; storage that is full is looked at more often.
+_RETRY_S, _RETRY_MOST_S, STORAGE_RETRY_S = 2.0, 60.0, 2.0
+_NOT_ITS_FAULT = frozenset({"unreachable", "rate_limited", "auth", "limit", "storage"})
 
 # A compaction or an end of session tells of the same window as a turn would; what a user asked to remember
 # is about something of its own.
@@ -28,21 +38,28 @@ _COVERS_TURNS = frozenset({"turn", "session_end", "compaction"})
 
 
 class Waiting(msgspec.Struct, eq=False):
-    """An event in the line. `not_before` is in the seconds of the caller's clock.
+    """An event in the line, and how the attempts at it went. Times are seconds of the caller's clock.
 
-    `linked` is how many of its documents the best attempt so far put in place. `given_up` is why it is to be
-    buried: it waits only because that did not work.
+    `given_up` is why it is to be buried, or nothing; it waits then only because that did not work.
+    `is_cancelled` is set when its text was forgotten: what is under way may end, but is not tried again.
+
+    The last three are of the attempt under way: how many documents are in place, of which the best attempt so
+    far had `most_linked`, and whether that or a decision is progress.
     """
 
     event: Event
     on_disk: bool
+    not_before: float = 0.0
     failures: int = 0
     kills: int = 0
-    linked: int = 0
+    most_linked: int = 0
     given_up: str = ""
-    not_before: float = 0.0
+    is_cancelled: bool = False
     size: int = 0
     session: str = ""
+    taken_at: float = 0.0
+    has_progress: bool = False
+    linked: int = 0
 
     def __post_init__(self) -> None:
         # Both are asked for at every addition and cost a walk through the event.
@@ -52,6 +69,34 @@ class Waiting(msgspec.Struct, eq=False):
     @property
     def is_turn_in_memory(self) -> bool:
         return self.event.kind == "turn" and not self.on_disk
+
+    def begin(self, now: float) -> None:
+        """An attempt begins."""
+        self.taken_at, self.has_progress, self.linked = now, False, 0
+
+    def linked_one(self) -> None:
+        """One of its documents is in place, since just now or since an earlier attempt."""
+        self.linked += 1
+        if self.linked > self.most_linked:
+            self.most_linked = self.linked
+            self.has_progress = True
+
+    def died(self, reason: str) -> None:
+        """The worker died over it."""
+        self.kills += not self.has_progress
+        if self.kills >= MOST_KILLS:
+            self.given_up = f"the worker died {MOST_KILLS} times over it: {reason}"
+
+    def failed(self, report: Failed) -> float:
+        """It was not finished; return the seconds that it has to wait."""
+        if report.reason == "storage":
+            return STORAGE_RETRY_S
+        self.failures += report.reason not in _NOT_ITS_FAULT
+        if self.failures >= MOST_FAILURES:
+            what = "attempts" if report.reason in ("gone", "unwritten") else "calls"
+            self.given_up = f"{MOST_FAILURES} {what} failed, the last: {report.message}"
+        # The endpoint may ask for less. If it asks for more, all wait for that, at the gate.
+        return min(report.retry_after_s or _RETRY_S * 2.0**self.failures, _RETRY_MOST_S)
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -95,8 +140,8 @@ class CaptureQueue:
         return tuple(waiting.event for waiting in self._line)
 
     def in_memory(self) -> tuple[Event, ...]:
-        """Events that a kill would take away, in order."""
-        return tuple(waiting.event for waiting in self._line if not waiting.on_disk)
+        """Events that a kill would take away and that are still wanted, in order."""
+        return tuple(w.event for w in self._line if not (w.on_disk or w.is_cancelled))
 
     # --- in -------------------------------------------------------------------------------------------
 
@@ -170,6 +215,8 @@ class CaptureQueue:
         if self.in_hand is None:
             ready = (w for w in self._heads() if w.not_before <= now and not held(w.event))
             self.in_hand = next(ready, None)
+            if self.in_hand is not None:
+                self.in_hand.begin(now)
             return self.in_hand
         return None
 

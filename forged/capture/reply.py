@@ -13,9 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-import msgspec
-
-from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Proposal
+from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal
 from forged.memory import Related
 from forged.models import sendable
 from forged.text.thoughts import without_thoughts
@@ -37,14 +35,7 @@ _STRING_OR_LOOSE_COMMA = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|,(?=\s*+[\]}]
 _FIELDS = frozenset({"content", "scope", "category"})
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """`malformed` counts elements that were no memory at all."""
-
-    proposals: tuple[Proposal, ...] = ()
-    malformed: int = 0
-
-
-def read(text: str) -> Reply:
+def read(text: str) -> Classified:
     """Return at most 10 proposals of at most 8 KiB each, in their order. Never raises."""
     answer = _answer(text)[:_MOST_CHARACTERS]
     reply = _read(answer)
@@ -55,11 +46,11 @@ def read(text: str) -> Reply:
     return better if len(better.proposals) > len(reply.proposals) else reply
 
 
-def _read(text: str) -> Reply:
+def _read(text: str) -> Classified:
     elements, broken = _elements(text)
     judged = [_proposal(element) for element in elements]
     proposals = tuple(proposal for proposal in judged if proposal is not None)
-    return Reply(proposals[:MOST_DOCUMENTS], broken + len(judged) - len(proposals))
+    return Classified(proposals[:MOST_DOCUMENTS], malformed=broken + len(judged) - len(proposals))
 
 
 def _answer(text: str) -> str:

@@ -24,7 +24,7 @@ from forged.config import BUILTIN_RULES
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models import Breaker, Governor
-from forged.state import DeadEvent, Event, State, Unwanted, texts_of
+from forged.state import Event, State, Unwanted, texts_of
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline:
     """One for the daemon.
 
-    `rank` finds the memories that a classifier should know about, `written` is told of the top of
-    a root and the file that was put there.
+    `rank` finds the memories that a model should know about, `written` is told of the top of a root and the
+    file that was put there.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Pipeline:
             settings=settings,
             queue=self._queue,
             state=state,
-            gate=Gate(governor, Breaker(clock), asks_model=settings.classifier != BUILTIN_RULES),
+            gate=None if settings.classifier == BUILTIN_RULES else Gate(governor, Breaker(clock)),
             metrics=metrics,
             rank=rank,
             written=written,
@@ -166,7 +166,10 @@ class Pipeline:
         """
         await self._taken_up.wait()
         ids = await asyncio.to_thread(self._unwanted, self._queue.events(), unwanted)
-        dropped = (*self._queue.drop(lambda event: event.id in ids), *self._dispatcher.cancel_retry(ids))
+        dropped = list(self._queue.drop(lambda event: event.id in ids))
+        if (in_hand := self._queue.in_hand) is not None and in_hand.event.id in ids:
+            in_hand.is_cancelled = True
+            dropped.append(in_hand)
         for waiting in dropped:
             await self._events.remove(waiting.event.id)
         return len(dropped) + await self._events.drop_unwanted(unwanted)
@@ -175,10 +178,6 @@ class Pipeline:
         return frozenset(
             event.id for event in events if unwanted(texts_of(event, self._events.documents(event.id)))
         )
-
-    async def dead(self) -> tuple[DeadEvent, ...]:
-        """Events that were given up, oldest first. Raises StoreError."""
-        return await self._events.dead()
 
     async def retry(self, event_id: str) -> bool:
         """Queue a dead event again; false if there is none of this id. Raises StoreError."""
@@ -189,17 +188,13 @@ class Pipeline:
         self._add(event, on_disk=True)
         return True
 
-    async def drop(self, event_id: str) -> bool:
-        """Erase a dead event; false if there is none of this id. Raises StoreError."""
-        return await self._events.drop(event_id)
-
     def resumed(self) -> None:
         """What was paused may go on."""
         self._dispatcher.wake()
 
     def state(self) -> CaptureState:
         state, reason = self._condition()
-        attempt, supervisor = self._dispatcher.attempt, self._dispatcher.supervisor
+        in_hand, supervisor = self._queue.in_hand, self._dispatcher.supervisor
         return CaptureState(
             state=state,
             reason=reason,
@@ -209,8 +204,8 @@ class Pipeline:
             turns=self._queue.turns,
             spooled=self._events.count,
             spool_bytes=self._events.bytes,
-            in_hand=attempt.event_id if attempt is not None else "",
-            in_hand_age_s=round(self._clock() - attempt.since, 3) if attempt is not None else 0.0,
+            in_hand=in_hand.event.id if in_hand is not None else "",
+            in_hand_age_s=round(self._clock() - in_hand.taken_at, 3) if in_hand is not None else 0.0,
             last_success=self._dispatcher.last_success,
             last_error=self._last_error,
             dead=self._events.dead_count,
@@ -229,7 +224,7 @@ class Pipeline:
             return "waiting", "what an earlier daemon left is being read"
         if paused := self._state.pauses.reason(()):
             return "paused", paused
-        if self._dispatcher.attempt is not None:
+        if self._queue.in_hand is not None:
             return "busy", ""
         if len(self._queue):
             return "waiting", self._dispatcher.waits_for or self._last_error
@@ -257,7 +252,7 @@ class Pipeline:
         """After `run` was cancelled: what only memory holds is stored for the next daemon."""
         self._closing = True
         await self._dispatcher.settle()
-        waiting = [event for event in self._queue.in_memory() if not self._dispatcher.is_cancelled(event)]
+        waiting = self._queue.in_memory()
         if not waiting or not self._keeps:
             return
         try:

@@ -55,7 +55,6 @@ class Supervisor:
         *,
         on_report: Callable[[Report], None],
         on_death: Callable[[str], None],
-        on_change: Callable[[], None],
         target: Target = work,
         patience: Patience = Patience(),  # noqa: B008 - frozen
     ) -> None:
@@ -63,7 +62,6 @@ class Supervisor:
         self._settings = msgspec.msgpack.encode(settings)
         self._on_report = on_report
         self._on_death = on_death
-        self._on_change = on_change
         self._target = target
         self._patience = patience
         self._wanted = asyncio.Event()
@@ -105,7 +103,6 @@ class Supervisor:
             was_ready, cause = await self._one_life()
             pause_s = self._after(cause, was_ready=was_ready)
             self._on_death(cause)
-            self._on_change()
             await asyncio.sleep(pause_s)
             self.restarts += 1
 
@@ -147,7 +144,6 @@ class Supervisor:
                 self.ready = not report.problem
                 self._show(report.problem)
                 logger.info("worker ready pid=%d restarts=%d", report.pid, self.restarts)
-                self._on_change()
             case Decided() | Done() | Failed():
                 self._expect()
                 self._fruitless = 0
@@ -171,11 +167,9 @@ class Supervisor:
         self.ready = False
         if self._current is not None:
             self._current.kill(f"no report for {limit_s:g} s")
-        self._on_change()
 
     def _slow(self, slow_s: float) -> None:
         self._show(f"the capture worker is not ready after {slow_s:g} s")
-        self._on_change()
 
     def _show(self, problem: str) -> None:
         if problem and problem != self.problem:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import msgspec
 
 from forged.config import BUILTIN_RULES
-from forged.files import Root
 from forged.memory import Related, Scope
 from forged.state import Document, Event
 
@@ -25,7 +24,6 @@ class KnownMemory(msgspec.Struct, frozen=True):
     id: str
     scope: str
     category: str
-    version: int
     first_line: str
 
 
@@ -80,14 +78,14 @@ class Tally(msgspec.Struct, frozen=True):
 class Classify(msgspec.Struct, frozen=True, tag="classify"):
     """Find out what an event comes to.
 
-    `known` are memories that the classifier should know about, `forgotten` the digests of texts that must not
-    come back, and `attempts` is how many calls the model may be asked at most.
+    `forgotten` are the digests of texts that must not come back. For a model: `known` are memories that it
+    should know about, and `attempts` is how many calls it may be asked at most.
     """
 
     event: Event
+    forgotten: frozenset[str] = frozenset()
     known: tuple[KnownMemory, ...] = ()
     attempts: int = 2
-    forgotten: frozenset[str] = frozenset()
 
     @property
     def event_id(self) -> str:
@@ -124,11 +122,10 @@ class Decided(msgspec.Struct, frozen=True, tag="decided"):
 
 
 class Linked(msgspec.Struct, frozen=True, tag="linked"):
-    """One document is in place, by this task or by an earlier attempt at it: progress."""
+    """A document of the root at `top` is in place, by this task or an earlier attempt at it: progress."""
 
     event_id: str
-    root: Root
-    memory_id: str
+    top: str
     path: str
 
 

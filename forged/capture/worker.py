@@ -19,7 +19,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.queues import Queue
 
@@ -44,6 +44,7 @@ from forged.capture.values import (
 from forged.config import BUILTIN_RULES
 from forged.errors import ConfigError, MemoryExists, ProviderError, StoreError
 from forged.files import MemoryStore, Root, Snapshot, scan
+from forged.map import link
 from forged.memory import Memory, utc_now
 from forged.state import Document
 
@@ -74,8 +75,9 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
             os._exit(1)
 
     wanted = msgspec.msgpack.decode(settings, type=WorkerSettings)
-    classifier, problem = _classifier(wanted)
-    one = Worker(wanted, classifier, report)
+    existing = Existing()
+    classifier, problem = _classifier(wanted, existing)
+    one = Worker(wanted, classifier, existing, report)
     # One loop for all events, so that a connection to an endpoint outlives an event.
     with asyncio.Runner() as runner:
         report(Ready(os.getpid(), problem))
@@ -92,13 +94,13 @@ def _end_with_daemon() -> None:
     os._exit(1)
 
 
-def _classifier(settings: WorkerSettings) -> tuple[Classifier | None, str]:
+def _classifier(settings: WorkerSettings, existing: Existing) -> tuple[Classifier | None, str]:
     """The classifier, or why there is none. The rules need neither numpy nor httpx, half of a start."""
     try:
         if settings.classifier == BUILTIN_RULES:
             from forged.capture.rules import RuleClassifier  # noqa: PLC0415
 
-            return RuleClassifier(), ""
+            return RuleClassifier(existing.heads), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
         from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
@@ -109,16 +111,43 @@ def _classifier(settings: WorkerSettings) -> tuple[Classifier | None, str]:
         return None, str(error)
 
 
+class Existing:
+    """The memories that lie in the roots; a file that has not changed since a look is not read again."""
+
+    def __init__(self) -> None:
+        self._snapshots: dict[Root, Snapshot] = {}
+
+    def memories(self, root: Root) -> tuple[Memory, ...]:
+        """What the root holds now; a directory that cannot be listed counts as it was, or empty."""
+        snapshot = scan(root, self._snapshots.pop(root, None))
+        self._snapshots[root] = snapshot
+        if len(self._snapshots) > _ROOTS_KEPT:
+            del self._snapshots[next(iter(self._snapshots))]
+        return snapshot.memories
+
+    def heads(self, roots: Iterable[Root]) -> list[Memory]:
+        """The newest version of each memory of some roots."""
+        heads: list[Memory] = []
+        for memories in map(self.memories, roots):
+            chains = link(memories)
+            heads += [found for found in memories if chains.is_head(found.id)]
+        return heads
+
+
 class Worker:
     """Handles tasks one after the other."""
 
     def __init__(
-        self, settings: WorkerSettings, classifier: Classifier | None, report: Callable[[Report], None]
+        self,
+        settings: WorkerSettings,
+        classifier: Classifier | None,
+        existing: Existing,
+        report: Callable[[Report], None],
     ) -> None:
         self._timeout_s = settings.timeout_s
         self._classifier = classifier
+        self._existing = existing
         self._report = report
-        self._snapshots: dict[Root, Snapshot] = {}
         self._warned: set[str] = set()
 
     async def handle(self, task: Task) -> None:
@@ -139,7 +168,7 @@ class Worker:
 
     async def _decide(self, task: Classify) -> Decided:
         answer = await self._classify(task)
-        existing = {root: self._memories(root) for root in task.event.roots}
+        existing = {root: self._existing.memories(root) for root in task.event.roots}
         documents, tally = decide(task.event, answer, existing, task.forgotten, utc_now())
         return Decided(task.event.id, documents, answer.usage, tally)
 
@@ -154,14 +183,6 @@ class Worker:
                 )
         except TimeoutError as error:
             raise ProviderError("the classifier gave no answer in time", reason="timeout") from error
-
-    def _memories(self, root: Root) -> tuple[Memory, ...]:
-        """What the root holds now; a directory that cannot be listed counts as it was, or empty."""
-        snapshot = scan(root, self._snapshots.pop(root, None))
-        self._snapshots[root] = snapshot
-        if len(self._snapshots) > _ROOTS_KEPT:
-            del self._snapshots[next(iter(self._snapshots))]
-        return snapshot.memories
 
     def _link(self, task: Link) -> Done | Failed:
         """Put documents in place; one that cannot be keeps none of the others from it.
@@ -183,7 +204,7 @@ class Worker:
                     storage = str(error)
                     passes = passes or error.__cause__.errno in _PASSING
             else:
-                self._report(Linked(event_id, document.root, document.memory.id, path))
+                self._report(Linked(event_id, document.root.top, path))
         if storage:
             if not any(os.path.isdir(document.root.top) for document in documents):
                 return Failed(event_id, "gone", storage)

@@ -1,8 +1,9 @@
-"""The existing memories that a classifier should know about: nearest to the conversation first, and few.
+"""The memories that a classifier model should know about: nearest to the conversation first, and few.
 
-Only the daemon has the maps, so it attaches the list when an event is handed to the worker. Heads only: a
-superseded text must not be superseded again. What the search does not find is filled up with the newest, so
-that a young store is listed whole. What cannot be had in 2 s is left out, and nothing is raised.
+Only the daemon has the maps, so it attaches the list when an event is handed to the worker (the built-in
+rules do without: the worker shows them all that lies on disk). Heads only: a superseded text must not be
+superseded again. What the search does not find is filled up with the newest, so that a young store is listed
+whole. What cannot be had in 2 s is left out, and nothing is raised.
 """
 
 from __future__ import annotations
@@ -69,4 +70,4 @@ def _newest(view: View) -> list[Memory]:
 def _head(memory: Memory) -> KnownMemory:
     # A file that a person wrote may hold a key, and this line goes to a model.
     first_line = redact(memory.first_line).text
-    return KnownMemory(memory.id, memory.scope, memory.category, memory.version, first_line)
+    return KnownMemory(memory.id, memory.scope, memory.category, first_line)

@@ -42,11 +42,16 @@ def publish(directory: int, name: str, data: bytes) -> None:
     Raises FileExistsError if the name is taken, which is then durable too; other OSErrors mean that nothing
     was published. StoreError: the file system can neither link nor rename without replacing.
     """
+    temp = _temporary_name()
     try:
-        place(directory, name, data)
+        _write(directory, temp, data)
+        _give_name(directory, temp, name)
     except FileExistsError:
         os.fsync(directory)  # a replayed event takes "exists" for done
         raise
+    finally:
+        with contextlib.suppress(OSError):  # what stays is swept later
+            os.unlink(temp, dir_fd=directory)
     try:
         os.fsync(directory)
     except OSError:
@@ -56,29 +61,18 @@ def publish(directory: int, name: str, data: bytes) -> None:
         raise
 
 
-def place(directory: int, name: str, data: bytes) -> None:
-    """Put a new file into a directory, whole, but not yet there to stay: the caller syncs the directory.
-
-    Raises as `publish` does.
-    """
-    temp = f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
-    try:
-        _write(directory, temp, data)
-        _give_name(directory, temp, name)
-    finally:
-        with contextlib.suppress(OSError):  # what stays is swept later
-            os.unlink(temp, dir_fd=directory)
+def _temporary_name() -> str:
+    return f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
 
 
-def _write(directory: int, name: str, data: bytes, *, sync: bool = True) -> None:
+def _write(directory: int, name: str, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(name, flags, 0o600, dir_fd=directory)
     try:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(fd, rest) :]
-        if sync:
-            os.fsync(fd)
+        os.fsync(fd)
     finally:
         os.close(fd)
 
@@ -108,20 +102,19 @@ def _rename_without_replacing(directory: int, temp: str, name: str) -> None:
     raise OSError(code, os.strerror(code))
 
 
-def replace(path: str, data: bytes, *, sync: bool = True) -> None:
-    """Put a file, 0600, in the place of another one, whole; `sync` makes it survive a power cut.
+def replace(path: str, data: bytes) -> None:
+    """Put a file, 0600, in the place of another one, whole, and return once it will survive a power cut.
 
     For state of our own that changes; a memory never does. The directory is made if it is missing.
     """
     parent, name = os.path.split(path)
     os.makedirs(parent, mode=0o700, exist_ok=True)
     directory = os.open(parent, DIRECTORY)
-    fresh = f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
+    fresh = _temporary_name()
     try:
-        _write(directory, fresh, data, sync=sync)
+        _write(directory, fresh, data)
         os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
-        if sync:
-            os.fsync(directory)
+        os.fsync(directory)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(fresh, dir_fd=directory)

@@ -1,8 +1,8 @@
-"""Capture events as rows: each function is one transaction's work, done in the thread of the database.
+"""Rows of capture events as they are read back, and the rows of those that were given up.
 
-`events` waits, `journal` says what an event comes to, `dead` holds what was given up. What is read is
-checked: Damaged says that a row is not what was written. `encoded` raises StoreError for what could not be
-read back.
+Each function is done in the thread of the database, within a transaction. `events` waits, `journal` says what
+an event comes to, `dead` holds what was given up. What is read is checked: Damaged says that a row is not
+what was written.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.errors import StoreError
 from forged.state import tables
 from forged.state.database import Damaged
-from forged.state.event_values import DeadEvent, Document, Event, Unwanted, texts_of
+from forged.state.event_values import DeadEvent, Document, Event, Unwanted, encoded, texts_of
 from forged.state.tables import Row
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _Documents = tuple[Document, ...]
-_Rows = Sequence[tuple[str, bytes]]
 
 _EVENT = msgspec.msgpack.Decoder(Event)
 _DOCUMENTS = msgspec.msgpack.Decoder(_Documents)
@@ -54,37 +52,14 @@ def dead_row(event: Event, reason: str, died_at: str, documents: _Documents | No
     return (event.id, event.kind, reason, died_at, encoded(event), decided)
 
 
-def put_event(connection: Connection, event: Event) -> None:
-    tables.put(connection, "events", event.id, encoded(event))
-
-
-def put_documents(connection: Connection, event_id: str, documents: _Documents) -> None:
-    tables.put(connection, "journal", event_id, encoded(documents))
-
-
-def put(rows: _Rows, connection: Connection) -> None:
-    for event_id, data in rows:
-        tables.put(connection, "events", event_id, data)
-
-
-def journal(event_id: str, data: bytes, connection: Connection) -> None:
-    tables.put(connection, "journal", event_id, data)
-
-
-def remove(event_id: str, connection: Connection) -> None:
-    tables.remove(connection, "events", event_id)
-    tables.remove(connection, "journal", event_id)
-
-
-def give_up(row: Row, most_bytes: int, connection: Connection) -> int:
+def put_dead(connection: Connection, row: Row, most_bytes: int) -> int:
+    """Add a row to the dead, which are kept to `most_bytes` if turns can pay for it; how many there are."""
     tables.put(connection, "dead", *row)
-    remove(str(row[0]), connection)
     _trim(connection, most_bytes)
     return _count_dead(connection)
 
 
 def _trim(connection: Connection, most_bytes: int) -> None:
-    """Keep the dead to the cap if turns alone can pay for it."""
     query = "SELECT id, kind, length(event) + ifnull(length(documents), 0) FROM dead ORDER BY id"
     sizes = connection.execute(query).fetchall()
     over = sum(size for _, _, size in sizes) - most_bytes
@@ -127,13 +102,6 @@ def drop_unwanted(unwanted: Unwanted, connection: Connection) -> int:
 
 
 # --- values ---------------------------------------------------------------------------------------------
-
-
-def encoded(value: Event | _Documents) -> bytes:
-    try:
-        return msgspec.msgpack.encode(value)
-    except UnicodeEncodeError as error:
-        raise StoreError("it holds text that is not Unicode") from error
 
 
 def _event(data: object) -> Event:

@@ -1,4 +1,7 @@
-"""A capture event as it waits, what was decided about it, and an event that was given up. Values only."""
+"""A capture event as it waits, what was decided about it, and an event that was given up. Values only.
+
+`encoded` makes bytes of the first two and raises StoreError for what could not be read back.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from forged.conversation import Utterance
+from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import Memory, utc_now
 
@@ -70,6 +74,13 @@ class Document(msgspec.Struct, frozen=True):
 
     root: Root
     memory: Memory
+
+
+def encoded(value: Event | tuple[Document, ...]) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except UnicodeEncodeError as error:
+        raise StoreError("it holds text that is not Unicode") from error
 
 
 class DeadEvent(msgspec.Struct, frozen=True):

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from forged.errors import StoreError
 from forged.memory import utc_now
-from forged.state import event_rows
+from forged.state import event_rows, tables
 from forged.state.database import Database
 from forged.state.event_rows import Stored
-from forged.state.event_values import DeadEvent, Document, Event, Unwanted
+from forged.state.event_values import DeadEvent, Document, Event, Unwanted, encoded
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -114,7 +114,7 @@ class Events:
 
     async def put(self, event: Event) -> bool:
         """Whether there was room; the event will survive a power cut then."""
-        data = event_rows.encoded(event)
+        data = encoded(event)
         if self.count >= self._max_events or self.bytes + len(data) > self._max_bytes:
             return False
         await self._put([(event.id, data)])
@@ -122,10 +122,10 @@ class Events:
 
     async def put_all(self, events: Sequence[Event]) -> None:
         """Store events, whatever room there is: what was accepted is kept."""
-        await self._put([(event.id, event_rows.encoded(event)) for event in events])
+        await self._put([(event.id, encoded(event)) for event in events])
 
     async def _put(self, rows: _Rows) -> None:
-        await self._run(partial(event_rows.put, rows))
+        await self._run(partial(_put, rows))
         self._sizes |= {event_id: len(data) for event_id, data in rows}
 
     def decided(self, event_id: str, documents: _Documents) -> None:
@@ -134,8 +134,8 @@ class Events:
 
     async def journal(self, event_id: str) -> None:
         """Return once it is durable what was decided about an event."""
-        data = event_rows.encoded(self._documents[event_id])
-        await self._run(partial(event_rows.journal, event_id, data))
+        data = encoded(self._documents[event_id])
+        await self._run(partial(_journal, event_id, data))
         self._journalled.add(event_id)
 
     async def remove(self, event_id: str) -> None:
@@ -151,7 +151,7 @@ class Events:
 
     async def _removed(self, event_id: str) -> bool:
         try:
-            await self._run(partial(event_rows.remove, event_id))
+            await self._run(partial(_remove, event_id))
         except StoreError as error:
             if event_id not in self._unremoved:
                 logger.warning("event stays event=%s error=%s", event_id, error)
@@ -178,7 +178,7 @@ class Events:
     async def give_up(self, event: Event, reason: str) -> None:
         """Move an event, which need not be on disk, to the dead with what was decided about it."""
         row = event_rows.dead_row(event, reason[:_REASON_LENGTH], utc_now(), self._documents.get(event.id))
-        self.dead_count = await self._run(partial(event_rows.give_up, row, self._max_dead_bytes))
+        self.dead_count = await self._run(partial(_give_up, row, self._max_dead_bytes))
         self._gone(event.id)
 
     async def dead(self) -> tuple[DeadEvent, ...]:
@@ -227,3 +227,26 @@ class Events:
             raise
         self.trouble = ""
         return result
+
+
+# --- in the thread of the database, each in one transaction -----------------------------------------------
+
+
+def _put(rows: _Rows, connection: Connection) -> None:
+    for event_id, data in rows:
+        tables.put(connection, "events", event_id, data)
+
+
+def _journal(event_id: str, data: bytes, connection: Connection) -> None:
+    tables.put(connection, "journal", event_id, data)
+
+
+def _remove(event_id: str, connection: Connection) -> None:
+    tables.remove(connection, "events", event_id)
+    tables.remove(connection, "journal", event_id)
+
+
+def _give_up(row: tables.Row, most_dead_bytes: int, connection: Connection) -> int:
+    count = event_rows.put_dead(connection, row, most_dead_bytes)
+    _remove(str(row[0]), connection)
+    return count

@@ -24,8 +24,8 @@ from forged.memory import utc_now
 from forged.state import tables
 from forged.state.damage import NOTE
 from forged.state.database import explained, transaction
-from forged.state.event_rows import dead_row, put_documents, put_event
-from forged.state.event_values import Document, Event
+from forged.state.event_rows import dead_row
+from forged.state.event_values import Document, Event, encoded
 from forged.state.pauses import EVERYWHERE
 from forged.state.spending import all_spent, put_spent
 
@@ -165,9 +165,9 @@ class _Taking:
             tables.put(connection, "dead", *row)
             return
         if event is not None:
-            put_event(connection, event)
+            tables.put(connection, "events", event.id, encoded(event))
         if documents is not None:
-            put_documents(connection, event_id, documents)
+            tables.put(connection, "journal", event_id, encoded(documents))
 
     def _lost(self, event_id: str, event: Event | None) -> _Dead:
         """What a person is told of an event that cannot be used as it is."""

@@ -34,7 +34,7 @@ from forged.memory import Memory
 from forged.models.budget import Governor
 from forged.state import Document, Event, State, tables
 from forged.state.database import connect, transaction
-from forged.state.event_rows import put_documents, put_event
+from forged.state.event_values import encoded
 from tests.state.flaky import FlakyDatabase
 from tests.support.clock import turns, until
 from tests.support.worker import roots_in
@@ -52,10 +52,9 @@ class ScriptedSupervisor:
         *,
         on_report: Callable[[Report], None],
         on_death: Callable[[str], None],
-        on_change: Callable[[], None],
     ) -> None:
         self.settings = settings
-        self._on_report, self._on_death, self._on_change = on_report, on_death, on_change
+        self._on_report, self._on_death = on_report, on_death
         self.ready = False
         self.pid = self.restarts = 0
         self.problem = ""
@@ -82,7 +81,6 @@ class ScriptedSupervisor:
 
     def start(self) -> None:
         self.ready, self.pid = True, 71
-        self._on_change()
         self._on_report(Ready(71))
 
     def is_gone(self) -> None:
@@ -165,9 +163,9 @@ class Capture:
             tables.start(connection, expected=False)
             with transaction(connection):
                 for event in events:
-                    put_event(connection, event)
+                    tables.put(connection, "events", event.id, encoded(event))
                 for event_id, documents in decided.items():
-                    put_documents(connection, event_id, documents)
+                    tables.put(connection, "journal", event_id, encoded(documents))
 
     # --- events ---
 
@@ -220,10 +218,12 @@ class Capture:
         return task
 
     def links(self, event: Event, memory_id: str = "mem_1") -> None:
-        self.worker.says(Linked(event.id, self.repo, memory_id, f"{self.repo.top}/{memory_id}.md"))
+        self.worker.says(Linked(event.id, self.repo.top, f"{self.repo.top}/{memory_id}.md"))
 
-    def fails(self, event: Event, reason: str = "server", **fields) -> None:
+    async def fails(self, event: Event, reason: str = "server", **fields) -> None:
+        """The worker says so, and what follows from that has happened."""
         self.worker.says(Failed(event.id, reason, f"it is {reason}", **fields))
+        await turns()
 
     def done(self, event: Event, *, written: int = 0, **fields) -> None:
         """The worker is done: it has found nothing to keep, or has put all of it in place."""

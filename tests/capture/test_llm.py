@@ -34,7 +34,7 @@ from tests.support.provider import (
 
 KEY = "sk-verysecret-0123456789"
 WINDOW = (Utterance("user", "always use tabs"), Utterance("assistant", "done"))
-HEADS = (KnownMemory("mem_1", "user", "coding-preferences", 3, "Spaces are used."),)
+HEADS = (KnownMemory("mem_1", "user", "coding-preferences", "Spaces are used."),)
 PROMPT_TOKENS = estimate(SYSTEM, user_prompt(WINDOW, ()))
 A = {"content": "Tabs are used.", "scope": "user", "category": "coding-preferences"}
 B = {"content": "Migrations run with goose.", "scope": "repo", "category": "patterns"}
@@ -64,7 +64,7 @@ def classify(
                 Event(window=tuple(window)), heads, deadline=time.monotonic() + within, attempts=attempts
             )
         finally:
-            await classifier.aclose()
+            await model.aclose()
 
     return asyncio.run(use())
 
@@ -198,13 +198,14 @@ def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(pro
         return Answer(status=500) if "response_format" in request.json else answering(A)
 
     async def twice() -> None:
-        classifier = LlmClassifier(OpenAICompatibleChat(provider.base_url, "m", retries=0), backoff_s=0.01)
+        model = OpenAICompatibleChat(provider.base_url, "m", retries=0)
+        classifier = LlmClassifier(model, backoff_s=0.01)
         for _ in range(2):
             found = await classifier.classify(
                 Event(window=WINDOW), (), deadline=time.monotonic() + 20, attempts=2
             )
             assert contents(found) == ["Tabs are used."]
-        await classifier.aclose()
+        await model.aclose()
 
     provider.chat = plain_only
     asyncio.run(twice())
@@ -326,26 +327,20 @@ def test_a_refusal_that_does_not_speak_of_size_halves_nothing(provider):
 class Deaf:
     """A chat model that minds no deadline."""
 
-    def __init__(self) -> None:
-        self.closed = False
-
     async def complete(self, prompt, *, deadline):
         await asyncio.Event().wait()
         return Completion("[]")
 
     async def aclose(self):
-        self.closed = True
+        pass
 
 
 async def test_the_deadline_holds_for_a_model_that_does_not_mind_it():
-    model = Deaf()
-    classifier = LlmClassifier(model)
+    classifier = LlmClassifier(Deaf())
     with pytest.raises(ProviderError) as caught:
         await classifier.classify(Event(window=WINDOW), (), deadline=time.monotonic() + 0.05, attempts=2)
-    await classifier.aclose()
 
     assert caught.value.reason == "timeout"
-    assert model.closed
 
 
 def test_nothing_that_was_said_reaches_the_log(provider, caplog):

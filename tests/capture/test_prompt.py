@@ -18,7 +18,7 @@ SAID = (Utterance("user", "always use tabs"), Utterance("assistant", "done"))
 
 
 def head(number: int = 1, **fields: object) -> KnownMemory:
-    values = {"scope": "repo", "category": "patterns", "version": 1, "first_line": f"Fact {number}."}
+    values = {"scope": "repo", "category": "patterns", "first_line": f"Fact {number}."}
     return KnownMemory(f"mem_{number}", **{**values, **fields})
 
 
@@ -156,7 +156,7 @@ def test_control_characters_of_a_memory_become_blanks(bad):
 
 @given(st.lists(st.text(), min_size=1, max_size=4), st.lists(st.tuples(st.text(), st.text()), max_size=4))
 def test_whatever_was_said_and_kept_gives_one_line_a_memory(texts, kept):
-    heads = [KnownMemory(name, "repo", name, 1, line) for name, line in kept]
+    heads = [KnownMemory(name, "repo", name, line) for name, line in kept]
     window = [Utterance("user", text) for text in texts]
 
     prompt = user_prompt(window, heads)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.reply import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Reply, read
-from forged.capture.values import Proposal
+from forged.capture.reply import MAX_CONTENT_BYTES, MOST_DOCUMENTS, read
+from forged.capture.values import Classified, Proposal
 from forged.memory import Related
 
 A = {"content": "Tabs are used.", "scope": "user", "category": "coding-preferences"}
@@ -22,7 +22,7 @@ EDGED = json.dumps({**A, "related": [{"id": "mem_1", "relationship": "refines"}]
 BROKEN_EDGED = EDGED.replace("Tabs", '"Tabs')
 
 
-def contents(reply: Reply) -> list[str]:
+def contents(reply: Classified) -> list[str]:
     return [proposal.content for proposal in reply.proposals]
 
 

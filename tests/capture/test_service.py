@@ -19,7 +19,7 @@ from tests.capture.pipeline import ONE_CALL, Capture, captured
 from tests.support.clock import later, turns, until
 
 DURABLE = ["compaction", "explicit", "session_end"]
-KNOWN = KnownMemory("mem_0", "repo", "patterns", 1, "Builds go through make.")
+KNOWN = KnownMemory("mem_0", "repo", "patterns", "Builds go through make.")
 
 
 def options(**given):
@@ -262,7 +262,7 @@ async def test_worker_has_one_event_at_a_time(one):
 async def test_what_is_known_and_what_was_forgotten_go_with_every_event(tmp_path):
     rank = Ranking(KNOWN)
     rank.may_end.set()
-    async with captured(tmp_path, rank=rank) as one:
+    async with captured(tmp_path, model=True, rank=rank) as one:
         await one.daemon_state.forgotten.add(one.repo.top, ["boats"])
         await in_hand(one, one.event())
 
@@ -279,7 +279,7 @@ async def test_ranking_that_fails_or_hangs_costs_the_event_its_list_and_nothing_
             await asyncio.Event().wait()
         raise error
 
-    async with captured(tmp_path, rank=rank) as one:
+    async with captured(tmp_path, model=True, rank=rank) as one:
         await one.accepted(one.event())
         await until(lambda: one.in_hand)
         await later(6)
@@ -291,7 +291,7 @@ async def test_ranking_that_fails_or_hangs_costs_the_event_its_list_and_nothing_
 @pytest.mark.parametrize("meanwhile", ["the worker dies", "it is paused", "it is purged"])
 async def test_event_is_not_given_if_while_it_is_ranked(tmp_path, meanwhile):
     rank = Ranking()
-    async with captured(tmp_path, rank=rank) as one:
+    async with captured(tmp_path, model=True, rank=rank) as one:
         event = one.durable("the harbour")
         await one.accepted(event)
         await until(lambda: one.in_hand)
@@ -379,7 +379,7 @@ async def test_rules_cost_nothing(one):
     event = await in_hand(one, one.event())
     one.worker.dies()
     await one.hands_over(event, 2)
-    one.fails(event, "internal")
+    await one.fails(event, "internal")
 
     assert one.governor.days(1) == ()
 
@@ -433,7 +433,7 @@ async def test_nothing_is_remembered_of_an_event_that_is_gone(one, end):
             await one.hands_over(event, attempt)
         one.worker.dies()
     else:
-        one.fails(event, "storage")
+        await one.fails(event, "storage")
         if end == "purged":
             await one.pipeline.purge(about_the_harbour)
         else:
@@ -447,12 +447,12 @@ async def test_nothing_is_remembered_of_an_event_that_is_gone(one, end):
 async def test_report_about_another_event_and_a_second_end_change_nothing(one):
     event = await in_hand(one, one.durable())
     one.done(one.event(), written=1)
-    one.fails(one.event(), "server")
+    await one.fails(one.event(), "server")
     assert one.in_hand == event.id
     assert (one.metrics.captures_finished, one.metrics.capture_failures) == (0, 0)
 
     one.done(event)
-    one.fails(event)
+    await one.fails(event)
     one.worker.dies()
     await one.idle()
     assert (one.metrics.captures_finished, one.metrics.capture_failures, one.rows("dead")) == (1, 0, [])
@@ -463,19 +463,21 @@ async def test_report_about_another_event_and_a_second_end_change_nothing(one):
 
 @pytest.mark.parametrize(("reason", "pauses_s"), [("internal", (4, 8)), ("storage", (2, 2, 2))])
 async def test_failed_event_waits_longer_each_time_but_for_a_full_disk_and_lets_others_pass(
-    one, reason, pauses_s
+    one, reason, pauses_s, caplog
 ):
     event, other = one.event(), one.event(session="t")
     await one.accepted(event)
     for attempt, pause_s in enumerate(pauses_s, 1):
         await one.hands_over(event, attempt)
-        one.fails(event, reason)
+        await one.fails(event, reason)
         assert (one.state.state, one.state.reason) == ("waiting", f"it is {reason}")
         await later(pause_s / 2)
         assert len(one.given) == attempt, pause_s
         await later(pause_s / 2)
+        assert len(one.given) == attempt + 1, pause_s
     await one.hands_over(event, len(pauses_s) + 1)
-    one.fails(event, reason)
+    await one.fails(event, reason)
+    assert caplog.text.count("capture failed") == 1  # the same again is no news
     await one.accepted(other)
     await one.finished(other)
 
@@ -498,11 +500,11 @@ async def test_event_that_failed_five_times_by_itself_is_among_the_dead_with_the
     await one.accepted(event)
     for attempt in range(1, 6 if said else 8):
         await one.hands_over(event, attempt)
-        one.fails(event, reason)
+        await one.fails(event, reason)
         await later(61)
 
     await until(lambda: bool(one.in_hand) != bool(said))
-    dead = [(found.event, found.reason) for found in await one.pipeline.dead()]
+    dead = [(found.event, found.reason) for found in await one.events.dead()]
     assert dead == [(event, f"{said}, the last: it is {reason}")] * bool(said)
     assert (one.state.dead, len(one.rows())) == (bool(said), not said)
 
@@ -511,7 +513,7 @@ async def test_event_that_failed_five_times_by_itself_is_among_the_dead_with_the
 @options(model=True)
 async def test_what_an_endpoint_asks_for_is_waited_for_within_reason(one, asked_s, least_s, most_s):
     event = await in_hand(one, one.event())
-    one.fails(event, "server", retry_after_s=asked_s)
+    await one.fails(event, "server", retry_after_s=asked_s)
     clock = asyncio.get_running_loop().time
     since = clock()
     while len(one.given) < 2:
@@ -528,7 +530,7 @@ async def failed_five_times(one: Capture) -> None:
     """Five events, each of a session of its own, fail in a row."""
     for number in range(5):
         event = await in_hand(one, one.durable(session=f"failed {number}"))
-        one.fails(event, "server")
+        await one.fails(event, "server")
 
 
 @options(model=True)
@@ -551,7 +553,7 @@ async def test_after_five_failures_calls_wait_and_the_first_is_a_probe(one):
 async def test_what_needs_no_call_goes_while_calls_wait_and_does_not_end_that(one):
     decided = await in_hand(one, one.durable("decided", session="decided"))
     await one.decides(decided)
-    one.fails(decided, "storage")
+    await one.fails(decided, "storage")
     await failed_five_times(one)
     await later(3)
     await one.hands_over(decided, 2)
@@ -580,11 +582,11 @@ async def test_calls_are_counted_however_they_end(one, end, calls, failed, token
     event = await in_hand(one, one.event())
     match end:
         case "failed":
-            one.fails(event, "server", usage=Usage(2, 200, 0))
+            await one.fails(event, "server", usage=Usage(2, 200, 0))
         case "killed":
             one.worker.dies()
         case "timeout":
-            one.fails(event, "timeout")
+            await one.fails(event, "timeout")
         case "killed after the answer":
             await one.decides(event, usage=ONE_CALL)
             one.worker.dies()
@@ -592,6 +594,7 @@ async def test_calls_are_counted_however_they_end(one, end, calls, failed, token
             one.disk.failing = frozenset({"journal"})
             one.worker.says(Decided(event.id, (one.document(),), ONE_CALL))
             await until(lambda: not one.in_hand)
+    await turns()
 
     (day,) = one.governor.days(1)
     assert (day.calls, day.failed) == (calls, failed)
@@ -635,7 +638,7 @@ async def test_event_beyond_the_tokens_of_a_day_waits_and_is_looked_at_every_min
 async def test_event_that_killed_three_workers_is_among_the_dead_or_without_a_spool_nowhere(one):
     event = await killed_thrice(one, one.event(kind="explicit"))  # the next worker has it at once
 
-    state, dead = await one.idle(), await one.pipeline.dead()
+    state, dead = await one.idle(), await one.events.dead()
     assert [found.event for found in dead] == [event] * one.pipeline._keeps
     assert all(found.reason == "the worker died 3 times over it: signal SIGSEGV" for found in dead)
     assert (state.dead, one.rows(), len(one.rows("dead"))) == (len(dead), [], len(dead))
@@ -679,7 +682,7 @@ async def test_worker_that_dies_without_an_event_costs_nobody_anything(one):
 async def test_event_that_cannot_be_buried_is_buried_later_and_not_given_again(tmp_path):
     rank = Ranking()
     rank.may_end.set()
-    async with captured(tmp_path, rank=rank) as one:
+    async with captured(tmp_path, model=True, rank=rank) as one:
         one.disk.failing = frozenset({"give_up"})
         await killed_thrice(one, one.durable())
         await until(lambda: not one.in_hand)
@@ -719,7 +722,7 @@ async def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later
 async def test_dead_event_is_taken_back(one, kind, is_decided):
     """If it was decided upon, that costs no call."""
     event = await buried(one, one.event(kind=kind), *[one.document()] * is_decided)
-    assert len(await one.pipeline.dead()) == 1
+    assert len(await one.events.dead()) == 1
     both = await asyncio.gather(one.pipeline.retry(event.id), one.pipeline.retry(event.id))
     assert (sorted(both), len(one.pipeline._queue)) == ([False, True], 1)  # of two who take it back, one does
     assert one.rows("dead") == []
@@ -736,7 +739,7 @@ async def test_dead_event_is_taken_back(one, kind, is_decided):
 async def test_dead_event_is_erased(one):
     event = await buried(one, one.durable())
 
-    assert [await one.pipeline.drop(event.id) for _ in range(2)] == [True, False]
+    assert [await one.events.drop(event.id) for _ in range(2)] == [True, False]
     assert (one.rows("dead"), one.state.dead) == ([], 0)
 
 
@@ -765,7 +768,7 @@ async def test_what_is_purged_is_nowhere(one):
 async def test_event_that_was_decided_is_purged_for_what_was_decided(one):
     event = await in_hand(one, one.event("boats"))
     await one.decides(event, one.document("The harbour opens at noon."))
-    one.fails(event, "storage")
+    await one.fails(event, "storage")
 
     assert await one.pipeline.purge(about_the_harbour) == 1
     assert (one.rows(), one.state.state) == ([], "idle")
@@ -780,7 +783,7 @@ async def test_event_in_hand_that_is_purged_leaves_the_disk_at_once_and_is_not_t
     assert one.rows() == []
     match end:
         case "fails":
-            one.fails(event, "storage")
+            await one.fails(event, "storage")
         case "dies":
             one.worker.dies()
         case "done":

@@ -37,8 +37,8 @@ async def test_reports_of_a_task_arrive_in_their_order():
         await one.handled(Link("work", ()))
 
         assert one.reports[1:] == [
-            Linked("work", ROOT, "mem_1", "/nowhere"),
-            Linked("work", ROOT, "mem_2", "/nowhere"),
+            Linked("work", ROOT.top, "/nowhere/mem_1"),
+            Linked("work", ROOT.top, "/nowhere/mem_2"),
             Done("work", written=1),
         ]
 
@@ -149,7 +149,7 @@ async def test_death_is_told_after_the_last_report():
         await until(lambda: len(one.reports) > 1)
         os.kill(pid, signal.SIGKILL)
         await until(lambda: one.deaths)
-        assert one.seen[1] == Linked("work", ROOT, "mem_1", "/nowhere")
+        assert one.seen[1] == Linked("work", ROOT.top, "/nowhere/mem_1")
         assert one.seen[-1] == "signal SIGKILL"
 
 

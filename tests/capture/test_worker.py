@@ -22,7 +22,7 @@ from forged.capture.values import (
     Usage,
     WorkerSettings,
 )
-from forged.capture.worker import Worker
+from forged.capture.worker import Existing, Worker
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.files.roots import Root
@@ -34,6 +34,7 @@ from tests.support.worker import block, roots_in
 
 USAGE = Usage(1, 100, 10)
 TABS = Proposal("Indent Go code with tabs.", "repo", "coding-preferences")
+SPACES = Proposal("Go code is formatted by a script from now on.", "repo", "coding-preferences")
 ZURICH = Proposal("The user lives in Zurich and works at night.", "user", "user-facts")
 
 
@@ -51,9 +52,6 @@ class Classifier:
             raise answer
         return answer
 
-    async def aclose(self) -> None:
-        pass
-
 
 class Scene:
     """A worker in this process, its two roots, and what it reports."""
@@ -62,7 +60,9 @@ class Scene:
         self.repo, self.user = roots_in(tmp_path)
         self.classifier = Classifier(*answers)
         self.reports: list[object] = []
-        self.worker = Worker(WorkerSettings(timeout_s=timeout_s), self.classifier, self.reports.append)
+        self.existing = Existing()
+        settings = WorkerSettings(timeout_s=timeout_s)
+        self.worker = Worker(settings, self.classifier, self.existing, self.reports.append)
 
     def event(self, **fields: object) -> Event:
         window = (Utterance("user", "Indent with tabs. I live in Zurich."),)
@@ -100,7 +100,7 @@ def test_what_is_decided_is_told_and_then_linked(tmp_path):
     assert (decided.usage, before, last.written) == (USAGE, [], 2)
     assert (scene.contents(scene.repo), scene.contents(scene.user)) == ([TABS.content], [ZURICH.content])
     assert [document.memory.id for document in decided.documents] == [
-        report.memory_id for report in scene.reports[1:3]
+        Path(report.path).stem for report in scene.reports[1:3]
     ]
     assert all(Path(report.path).is_file() for report in scene.reports[1:3])
 
@@ -117,7 +117,7 @@ def test_nothing_to_keep_is_nothing_decided_and_its_cost_is_told(tmp_path):
 
 def test_classifier_gets_what_is_known_the_attempts_and_the_time_that_it_has(tmp_path):
     scene = Scene(tmp_path, Classified(), timeout_s=7)
-    event, known = scene.event(), (KnownMemory("mem_1", "repo", "patterns", 1, "A line."),)
+    event, known = scene.event(), (KnownMemory("mem_1", "repo", "patterns", "A line."),)
     before = time.monotonic()
 
     scene.decided(event, known=known, attempts=3)
@@ -125,6 +125,20 @@ def test_classifier_gets_what_is_known_the_attempts_and_the_time_that_it_has(tmp
 
     assert (asked[0], asked[1], asked[3]) == (event, known, 3)
     assert before + 7 <= asked[2] <= time.monotonic() + 7
+
+
+def test_heads_are_the_newest_versions_of_all_memories_of_the_roots(tmp_path):
+    scene = Scene(tmp_path, Classified((TABS, ZURICH)))
+    scene.kept(scene.event())
+    (tabs,) = scene.existing.heads([scene.repo])
+    scene.classifier.answers = [Classified((msgspec.structs.replace(SPACES, supersedes=tabs.id),))]
+    scene.kept(scene.event())
+
+    spaces, zurich = scene.existing.heads([scene.repo, scene.user])
+
+    assert (tabs.first_line, tabs.version) == (TABS.content, 1)
+    assert (spaces.scope, spaces.version, spaces.first_line) == ("repo", 2, SPACES.content)
+    assert (zurich.scope, zurich.version, zurich.first_line) == ("user", 1, ZURICH.content)
 
 
 def test_what_is_on_disk_already_is_not_written_again(tmp_path):
@@ -251,4 +265,4 @@ def test_many_roots_do_not_pile_up(tmp_path):
         root = Root(str(tmp_path / f"repo{number}"), Scope.REPO)
         scene.decided(msgspec.structs.replace(scene.event(), roots=(root,)))
 
-    assert len(scene.worker._snapshots) == 16
+    assert len(scene.existing._snapshots) == 16

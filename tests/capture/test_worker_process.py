@@ -56,7 +56,7 @@ def test_rules_need_no_http_client():
 import sys
 from forged.capture import worker
 from forged.capture.values import WorkerSettings
-classifier, problem = worker._classifier(WorkerSettings())
+classifier, problem = worker._classifier(WorkerSettings(), worker.Existing())
 assert classifier is not None and not problem
 print([name for name in ("httpx", "numpy", "click") if name in sys.modules])
 """

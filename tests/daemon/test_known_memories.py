@@ -64,7 +64,6 @@ def test_both_scopes_are_listed_with_what_a_prompt_shows(nearest, home, repo):
     found = {head.id: head for head in nearest()}
 
     assert found["mem_r"].scope == "repo"
-    assert found["mem_r"].version == 3
     assert found["mem_r"].first_line == "First line."
     assert (found["mem_u"].scope, found["mem_u"].category) == ("user", "patterns")
 

@@ -46,7 +46,8 @@ def run(work: Coroutine[None, None, T]) -> T:
 
 
 async def later(seconds: float) -> None:
-    """Put the loop's time forward, and let happen what was due."""
+    """Put the loop's time forward, after what is under way, and let happen what was due."""
+    await turns()
     loop = asyncio.get_running_loop()
     assert isinstance(loop, _Loop)
     loop.shift += seconds

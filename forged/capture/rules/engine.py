@@ -1,8 +1,8 @@
 """The classifier that needs no model: what a person says outright is kept, in the person's own words.
 
-In: the window of an event and the first lines of known memories. Out: one proposal for each sentence of the
-user that says by itself that it lasts, in order; it supersedes the one memory that it plainly does away with.
-It raises nothing and asks nobody.
+In: the window of an event, and the memories that exist. Out: one proposal for each sentence of the user that
+says by itself that it lasts, in order; it supersedes the one memory that it plainly does away with. It raises
+nothing and asks nobody.
 
 It is the default without a key or a network, so it must never be a nuisance: a sentence that asks, muses,
 reports or is bound to this moment is dropped. The rejected alternative, scoring words, keeps half of every
@@ -13,15 +13,16 @@ conversation. The patterns are data, `rules.toml`; how well they do is measured 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from forged.capture.rules.patterns import Flag, patterns
 from forged.capture.rules.prose import sentences
-from forged.capture.rules.replaced import replaced
+from forged.capture.rules.replaced import given_up, replaced
 from forged.capture.values import Classified, KnownMemory, Proposal
-from forged.memory import Category, Scope
+from forged.files import Root
+from forged.memory import Category, Memory, Scope
 from forged.state import Event
 
 # Bytes of the shortest and characters of the longest sentence worth keeping; one that is longer still, even
@@ -41,18 +42,26 @@ class Sentence(msgspec.Struct, frozen=True):
 
 
 class RuleClassifier:
-    """`builtin:rules` (Classifier): makes no call and costs nothing."""
+    """`builtin:rules` (Classifier): makes no call and costs nothing.
+
+    `heads` returns the newest versions of all memories of some roots; it is asked only if a statement may
+    replace one of them.
+    """
+
+    def __init__(self, heads: Callable[[Sequence[Root]], Sequence[Memory]]) -> None:
+        self._heads = heads
 
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
         """Propose the lasting statements of the window's user messages, in their order."""
-        del deadline, attempts
+        del known, deadline, attempts  # for a model: few memories, and limits
         said = _still_meant([utterance.text for utterance in event.window if utterance.role == "user"])
-        return Classified(tuple(_linked(proposal, known) for proposal in _newest(said)))
-
-    async def aclose(self) -> None:
-        pass
+        proposals = _newest(said)
+        if any(given_up(proposal.content) for proposal in proposals):
+            heads = self._heads(event.roots)
+            proposals = [_linked(proposal, heads) for proposal in proposals]
+        return Classified(tuple(proposals))
 
 
 def proposals_in(text: str) -> list[Proposal]:
@@ -165,9 +174,9 @@ def _is_cjk(text: str) -> bool:
 # --- what a statement replaces ------------------------------------------------------------------------
 
 
-def _linked(proposal: Proposal, known: Sequence[KnownMemory]) -> Proposal:
+def _linked(proposal: Proposal, heads: Sequence[Memory]) -> Proposal:
     """Let a proposal supersede the one head of its scope that it plainly does away with."""
-    rivals = [memory for memory in known if memory.scope == proposal.scope]
+    rivals = [head for head in heads if head.scope == proposal.scope]
     index = replaced(proposal.content, [head.first_line for head in rivals])
     return proposal if index is None else msgspec.structs.replace(proposal, supersedes=rivals[index].id)
 

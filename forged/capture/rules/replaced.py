@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from forged.capture.rules.patterns import patterns
 
@@ -20,13 +20,14 @@ def replaced(content: str, lines: Sequence[str]) -> int | None:
     None when there is no such line, or a choice of them: a link that is missing does little harm, and a wrong
     one hides a memory that still holds.
     """
-    found = {index for old in _given_up(content) for index, line in enumerate(lines) if _affirms(line, old)}
+    found = {index for old in given_up(content) for index, line in enumerate(lines) if _affirms(line, old)}
     return found.pop() if len(found) == 1 else None
 
 
-def _given_up(content: str) -> Iterator[str]:
+def given_up(content: str) -> list[str]:
+    """What a statement says is used no more, as it names it."""
     matches = (form.pattern.search(content) for form in patterns().replacements)
-    return (match["old"].strip("`") for match in matches if match is not None)
+    return [match["old"].strip("`") for match in matches if match is not None]
 
 
 def _affirms(line: str, old: str) -> bool:

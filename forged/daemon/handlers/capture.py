@@ -133,13 +133,14 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
     """List, show, retry or drop events that were given up."""
     if request.action not in {"list", "show", "retry", "drop"}:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
-    given_up = {item.event.id: item for item in await context.daemon.capture.dead()}
+    pipeline, events = context.daemon.capture, context.daemon.state.events
+    given_up = {item.event.id: item for item in await events.dead()}
     asked = tuple(dict.fromkeys(request.ids)) or tuple(given_up)
     chosen = [given_up[event_id] for event_id in asked if event_id in given_up]
     missing = [event_id for event_id in asked if event_id not in given_up]
     done = []
     for item in chosen:
-        act = {"retry": context.daemon.capture.retry, "drop": context.daemon.capture.drop}.get(request.action)
+        act = {"retry": pipeline.retry, "drop": events.drop}.get(request.action)
         if act is None or await act(item.event.id):
             done.append(_dead_event(item, with_text=request.action == "show"))
         else:

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from forged.capture.rules.engine import LONGEST, RuleClassifier
-from forged.capture.values import Classified, KnownMemory, Proposal, Usage
+from forged.capture.values import Classified, Proposal, Usage
 from forged.conversation import Speaker, Utterance
-from forged.memory import Category, Scope
+from forged.memory import Category, Memory, Scope
 from forged.state import Event
 
 PNPM = "We use pnpm instead of npm here."
@@ -61,22 +61,23 @@ def labelled() -> list[Labelled]:
         return msgspec.convert(tomllib.load(file)["message"], list[Labelled])
 
 
-def classified(*texts: str, heads: Sequence[KnownMemory] = (), speaker: Speaker = "user") -> Classified:
+def classified(*texts: str, heads: Sequence[Memory] = (), speaker: Speaker = "user") -> Classified:
     event = Event(window=tuple(Utterance(speaker, text) for text in texts))
-    return asyncio.run(RuleClassifier().classify(event, heads, deadline=0.0, attempts=0))
+    return asyncio.run(RuleClassifier(lambda _: heads).classify(event, (), deadline=0.0, attempts=0))
 
 
 def kept(*texts: str) -> list[str]:
     return [proposal.content for proposal in classified(*texts).proposals]
 
 
-def only(text: str, *heads: KnownMemory) -> Proposal:
+def only(text: str, *heads: Memory) -> Proposal:
     (proposal,) = classified(text, heads=heads).proposals
     return proposal
 
 
-def head(first_line: str, *, name: str = "mem_1", scope: Scope = Scope.REPO) -> KnownMemory:
-    return KnownMemory(name, scope, Category.PROJECT_CONVENTIONS, 1, first_line)
+def head(first_line: str, *, name: str = "mem_1", scope: Scope = Scope.REPO) -> Memory:
+    now, category = "2026-05-01T10:00:00Z", Category.PROJECT_CONVENTIONS
+    return Memory(name, first_line, now, now, 1, scope, category, "s", "cadence")
 
 
 def bare(text: str) -> str:
@@ -282,6 +283,16 @@ def test_statement_supersedes_what_it_does_away_with(said):
 )
 def test_nothing_is_superseded_without_one_plain_rival(heads):
     assert only(PNPM, *heads).supersedes == ""
+
+
+def test_memories_are_looked_up_only_for_a_statement_that_may_replace_one():
+    looks = []
+    classifier = RuleClassifier(lambda roots: looks.append(roots) or [])
+    for text in ("We use pnpm for packages here.", "We use pnpm instead of npm here."):
+        event = Event(window=(Utterance("user", text),))
+        asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=0))
+
+    assert looks == [event.roots]
 
 
 def test_addition_supersedes_nothing():

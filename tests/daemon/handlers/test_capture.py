@@ -294,7 +294,7 @@ async def test_forgotten_text_leaves_what_waits_and_what_was_given_up(home, repo
         await parts.ask(turn(repo, "trains run late", kind="compaction"))
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
         assert [event.kind for event in waiting(parts)] == ["compaction"]
-        assert len(await parts.capture.dead()) == 0
+        assert len(await parts.state.events.dead()) == 0
 
 
 async def test_forgotten_word_leaves_events_alone_that_have_it_in_another_word(home, repo):

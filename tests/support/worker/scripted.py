@@ -71,10 +71,10 @@ def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
             case "slow":
                 for number in range(30):
                     time.sleep(0.05)
-                    report(Linked("slow", ROOT, f"mem_{number}", "/nowhere"))
+                    report(Linked("slow", ROOT.top, f"/nowhere/mem_{number}"))
             case "work":
                 for number in (1, 2):
-                    report(Linked("work", ROOT, f"mem_{number}", "/nowhere"))
+                    report(Linked("work", ROOT.top, f"/nowhere/mem_{number}"))
         report(Done(task.event_id, written=1))
 
 

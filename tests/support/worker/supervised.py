@@ -28,14 +28,10 @@ class Supervised:
     task: asyncio.Task[None] = field(init=False)
     seen: list[Report | str] = field(default_factory=list)  # reports and causes of death, in order
     died_at: list[float] = field(default_factory=list)
-    changes: int = 0
 
     def on_death(self, cause: str) -> None:
         self.seen.append(cause)
         self.died_at.append(asyncio.get_running_loop().time())
-
-    def on_change(self) -> None:
-        self.changes += 1
 
     async def ready(self) -> int:
         """Process id of a worker that waits for a task."""
@@ -97,7 +93,6 @@ async def supervised(
         WorkerSettings(classifier=settings) if isinstance(settings, str) else settings,
         on_report=one.seen.append,
         on_death=one.on_death,
-        on_change=one.on_change,
         target=target,
         patience=patience,
     )
