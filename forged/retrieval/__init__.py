@@ -6,6 +6,6 @@ a list and `preview` what would be injected; `turns` is what is kept.
 
 from forged.retrieval.retriever import FIRST_BUILD, Retriever, Tuning
 from forged.retrieval.turns import Injected, Turns
-from forged.retrieval.values import Answer, Ask
+from forged.retrieval.values import Answer, Ask, Sources
 
-__all__ = ["FIRST_BUILD", "Answer", "Ask", "Injected", "Retriever", "Tuning", "Turns"]
+__all__ = ["FIRST_BUILD", "Answer", "Ask", "Injected", "Retriever", "Sources", "Tuning", "Turns"]

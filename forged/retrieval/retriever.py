@@ -21,13 +21,13 @@ from forged import conversation
 from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import View, threshold
+from forged.map import threshold
 from forged.models import ChatModel, Embedder, Vectors
 from forged.retrieval import hyde, injection
 from forged.retrieval.rank import search_all
 from forged.retrieval.turns import Flight, HypothesisDeadline, Turns, turn_key
-from forged.retrieval.values import Answer, Ask
-from forged.scopes import FileSource, Question, Sources
+from forged.retrieval.values import Answer, Ask, Sources
+from forged.scopes import FileSource, Question, View
 from forged.text.redaction import redact
 
 logger = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ import pytest
 from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import Baseline, View
+from forged.map import Baseline
 from forged.models import Completion
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.retrieval.turns import turn_key
-from forged.retrieval.values import Answer, Ask
-from forged.scopes import Question, Ranked, Rows, Sources
+from forged.retrieval.values import Answer, Ask, Sources
+from forged.scopes import Question, Ranked, Rows, View
 from tests.support.loops import until
 from tests.support.maps import vector_map
 from tests.support.scene import memory

@@ -18,8 +18,8 @@ from forged.daemon.handlers import capture
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
-from forged.map import View
 from forged.maps import BuildEvent, RootIndex
+from forged.scopes import View
 from forged_client import protocol as wire
 
 _PROBLEMS_SHOWN = 1000

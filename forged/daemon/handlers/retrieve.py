@@ -11,8 +11,8 @@ from forged.conversation import last_user_text
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, utterances
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.retrieval import Answer, Ask
-from forged.scopes import Sources, Workplace
+from forged.retrieval import Answer, Ask, Sources
+from forged.scopes import Workplace
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
