@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 LATE_S = 15.0
 # The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
 _RESERVE, _RESERVE_S = 0.25, 0.5
+# A root that is found empty shows what changed in it within such a moment, and no model is asked for nothing.
+_MOMENT_S = 0.05
 # Of that part, before the deadline, from when on the hypotheses and sources that are there have to do.
 _NEAR = 1.5
 FIRST_BUILD = "first build is running"
@@ -136,7 +138,7 @@ class Retriever:
         limit = ask.deadline + LATE_S
         try:
             async with asyncio.timeout_at(limit):
-                view = await sources.see(0.0)
+                view = await sources.see(time.monotonic() + _MOMENT_S)
                 if not sources.others and _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
                 strategy, queries = await self._queries(ask, limit, deadline.is_near)

@@ -27,9 +27,9 @@ _NOTHING = float("-inf")
 class View(msgspec.Struct, frozen=True, eq=False):
     """Maps that a request may use.
 
-    `generation` orders what is visible. `waiting` is true while a root has no map yet; `problem` says why
-    a root's map is missing or older than asked for, in one word or two. `baseline` is that of the model of
-    the dense legs, None while it is not known.
+    `generation` orders what is visible. `waiting` is true while a root has nothing to search before a build
+    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two.
+    `baseline` is that of the model of the dense legs, None while it is not known.
     """
 
     maps: tuple[VectorMap, ...]
@@ -83,19 +83,27 @@ class FileRoots:
     async def see(self, generation: int, deadline: float) -> View:
         """What is visible, after waiting until `deadline` for a build that tried to show `generation`.
 
-        0 stands for the first build. Never raises for what is on disk: the view says what is missing.
+        0 stands for the first build; what changed in an empty root is waited for as that is. Never raises for
+        what is on disk: the view says what is missing.
         """
         indexes = self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
         for index in indexes:
-            if index.generations.tried < min(max(generation, 1), index.generations.wanted):
-                await index.until_tried(generation, deadline)
+            while index.generations.tried < (goal := _goal(index, generation)):
+                if not await index.until_tried(goal, deadline):
+                    break
         return View(
             maps=tuple(index.map for index in indexes if index.map is not None),
             generation=_shown_by_all(indexes),
-            waiting=any(index.map is None and not index.generations.tried for index in indexes),
+            waiting=any(index.generations.tried < _goal(index, 0) for index in indexes),
             problem=_problem(indexes, generation),
             baseline=self._indexer.learner.baseline,
         )
+
+
+def _goal(index: RootIndex, generation: int) -> int:
+    """The generation that a search has to wait for; of a root that shows nothing, whatever it changed to."""
+    is_empty = index.map is not None and not index.map.memories
+    return index.generations.wanted if is_empty else min(max(generation, 1), index.generations.wanted)
 
 
 def _shown_by_all(indexes: Sequence[RootIndex]) -> int:
