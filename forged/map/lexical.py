@@ -99,11 +99,11 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
             lengths,
         )
 
-    def spans(self, wanted: Terms) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Where the postings of each wanted term start and stop; the same place for an unknown term."""
+    def spans(self, wanted: Terms) -> tuple[Ints, Ints]:
+        """Where the postings of each wanted term start, and how many they are; none of an unknown term."""
         at = _find(self.terms, wanted)
         start = self.offsets[at]
-        return start, np.where(at < 0, start, self.offsets[at + 1])
+        return start, np.where(at < 0, 0, self.offsets[at + 1] - start)
 
     def _renumbered(
         self, kept_old: Ints, kept_new: Ints
@@ -132,8 +132,8 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
     """Where the terms of some queries stand in some legs: one walk over the postings, for every reader.
 
     `terms` uint32 (t,) are each query's distinct terms in turn, its stems first. `begins` (queries + 1,) and
-    `stem_ends` (queries,) say where among them a query's terms begin, and where its stems end. `frequencies`
-    int64 (legs, t) counts the rows that hold a term; `starts` int32 (legs, t) is where its postings start.
+    `stem_ends` (queries,) say where among them a query's terms begin, and where its stems end. `spans`
+    int32 (legs, 2, t) is where the postings of a term start in a leg, and how many they are.
     `rows[leg][query]`, intp, are the postings of all terms of a query in a leg, one after the other.
     """
 
@@ -141,8 +141,7 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
     terms: Terms
     begins: tuple[int, ...]
     stem_ends: tuple[int, ...]
-    frequencies: NDArray[np.int64]
-    starts: Ints
+    spans: Ints
     rows: tuple[tuple[NDArray[np.intp], ...], ...]
 
 
@@ -158,15 +157,12 @@ def match(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Matches:
         tuple(_gathered(leg.rows, own[:, first:last]).astype(np.intp) for first, last in pairwise(ends[::2]))
         for leg, own in zip(legs, spans, strict=True)
     )
-    frequencies = (spans[:, 1] - spans[:, 0]).astype(np.int64)
-    return Matches(tuple(legs), wanted, ends[::2], ends[1::2], frequencies, spans[:, 0], rows)
+    return Matches(tuple(legs), wanted, ends[::2], ends[1::2], spans, rows)
 
 
 def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
-    """Stretches of postings one after the other; `spans` (2, t) are their starts and stops."""
-    if not spans.shape[1]:
-        return postings[:0]
-    return np.concatenate([postings[start:stop] for start, stop in spans.T.tolist()])
+    """Stretches of postings one after the other; `spans` (2, t) are their starts and lengths."""
+    return np.concatenate([postings[:0], *(postings[at : at + length] for at, length in spans.T.tolist())])
 
 
 def scores(matches: Matches) -> list[Scores]:
@@ -184,7 +180,7 @@ def scores(matches: Matches) -> list[Scores]:
 
 def _weights(matches: Matches) -> NDArray[np.float64]:
     """What each term adds to a row that holds it once, (t,)."""
-    frequency = matches.frequencies.sum(axis=0)
+    frequency = matches.spans[:, 1].sum(axis=0)
     size = sum(len(leg.lengths) for leg in matches.legs)
     rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
     known = rarity * (frequency > 0)
@@ -200,15 +196,14 @@ def _leg_scores(matches: Matches, number: int, weight: NDArray[np.float64], aver
 
     Query by query: what one of them touches fits the processor's cache, which halves the time.
     """
-    leg, starts = matches.legs[number], matches.starts[number]
-    frequency, norm = matches.frequencies[number], _length_norm(leg, average)
+    leg, norm = matches.legs[number], _length_norm(matches.legs[number], average)
     sums = np.zeros((len(matches.stem_ends), len(leg.lengths)), np.float32)
     for query, (first, last) in enumerate(pairwise(matches.begins)):
-        rows, own = matches.rows[number][query], slice(first, last)
+        rows, spans = matches.rows[number][query], matches.spans[number, :, first:last]
         if not len(rows):
             continue
-        tf = _gathered(leg.counts, np.stack([starts[own], starts[own] + frequency[own]])).astype(np.float32)
-        value = np.repeat(weight[own].astype(np.float32), frequency[own])
+        tf = _gathered(leg.counts, spans).astype(np.float32)
+        value = np.repeat(weight[first:last].astype(np.float32), spans[1])
         value *= tf
         tf += norm.take(rows)
         value /= tf

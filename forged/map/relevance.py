@@ -22,7 +22,7 @@ thousand, so alone it needs no statistics of the store, which say nothing while 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from statistics import NormalDist
 from weakref import WeakKeyDictionary
 
@@ -98,7 +98,7 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
         columns = [self.found.columns[each.map_index].start + each.row for each in candidates]
         cosines = self.cosines[:, columns]
         bar = cosines.max(axis=1, initial=-np.inf) - _KEEP_WITHIN_SD * self.spread
-        near = (cosines >= bar[:, None]).any(axis=0) | np.isneginf(cosines).all(axis=0)
+        near = (cosines >= bar[:, None]).any(axis=0) | (cosines[0] == -np.inf)
         named = _only_holders(self.found)
         return [
             each
@@ -121,9 +121,10 @@ def weigh(found: Found, baseline: Baseline | None) -> Reading:
     if baseline is None or not calibrations:
         return Reading(found, _of_words(found.matches))
     cosines = _without_baseline(found, baseline, calibrations)
-    usual = np.max([each.best for each in calibrations.values()], axis=0)
-    spread = max(float(usual.std()), _SAME)
-    heights = (cosines.max(axis=1) - usual.mean()) / spread
+    usual = reduce(np.maximum, (each.best for each in calibrations.values()))
+    mean = usual.sum() / len(usual)
+    spread = max(float(np.linalg.norm(usual - mean)) / len(usual) ** 0.5, _SAME)
+    heights = (cosines.max(axis=1) - mean) / spread
     return Reading(found, _of_both(found, heights, calibrations), cosines, spread)
 
 
@@ -169,7 +170,7 @@ def _only_holders(found: Found) -> set[tuple[int, str]]:
     rare = first + np.flatnonzero(_prior_of(matches.terms[first:last]) <= _RAREST)
     holders: dict[int, set[tuple[int, str]]] = {}
     for place, leg in enumerate(matches.legs):
-        frequencies, starts = matches.frequencies[place], matches.starts[place]
+        starts, frequencies = matches.spans[place]
         for term in rare[frequencies[rare] > 0].tolist():
             rows = leg.rows[starts[term] :][: min(frequencies[term], _MOST_VERSIONS)]
             having = holders.setdefault(term, set())
@@ -227,17 +228,20 @@ def _without_baseline(found: Found, baseline: Baseline, calibrations: Mapping[in
     rest = compared.queries - baseline.query_mean
     along = rest @ baseline.dropped_axes.T
     rest -= along @ baseline.dropped_axes
-    lengths = np.maximum(np.linalg.norm(rest, axis=1), _SAME)[:, None]
-    weights = np.hstack([along, np.ones_like(lengths), (rest @ baseline.passage_mean)[:, None]])
-    result, known = np.empty_like(compared.raw), np.zeros_like(compared.missing)
+    lengths = np.maximum(np.sqrt((rest * rest).sum(axis=1, keepdims=True)), _SAME)
+    weights = np.ones((len(rest), along.shape[1] + 2), np.float32)
+    weights[:, :-2], weights[:, -1] = along, rest @ baseline.passage_mean
+    result = np.empty_like(compared.raw)
+    if len(calibrations) < len(compared.places):
+        result.fill(-np.inf)
     for place, calibration in calibrations.items():
         columns = found.columns[place]
         cosines = np.matmul(weights, calibration.products, out=result[:, columns])
         np.subtract(compared.raw[:, columns], cosines, out=cosines)
         cosines *= calibration.scales
-        known[columns] = ~compared.missing[columns]
     result *= 1 / lengths
-    result[:, ~known] = -np.inf
+    if compared.missing.any():
+        result[:, compared.missing] = -np.inf
     return result
 
 
@@ -273,11 +277,14 @@ def _best_row(
     if first == last:
         return 0.0
     share = min(_TERM_SHARE, _MAX_TERMS / (last - first))
-    frequencies = matches.frequencies[number, first:last]
+    frequencies = matches.spans[number, 1, first:last]
     rows = matches.rows[number][query][: frequencies.sum()]
-    ratio = np.maximum(in_row[rows] / np.repeat(prior[first:last], frequencies), 1)
-    gains = np.bincount(rows, np.log1p(share / (1 - share) * ratio), len(in_row))
-    return float(gains.max()) + (last - first) * float(np.log1p(-share))
+    gains = in_row.take(rows)
+    gains /= np.repeat(prior[first:last], frequencies)
+    np.maximum(gains, 1, out=gains)
+    gains *= share / (1 - share)
+    best = np.bincount(rows, np.log1p(gains, out=gains), len(in_row)).max()
+    return float(best) + (last - first) * float(np.log1p(-share))
 
 
 def _prior_of(wanted: Terms) -> NDArray[np.float64]:
