@@ -76,14 +76,15 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
     """How much one search has to do with its queries.
 
     `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` where
-    there is nothing to compare with. `cosines` float32 (queries, rows) are those without the baseline, -inf
-    for a row that cannot be held against it, and None if none can; `spread` is the standard deviation of what
-    everyday messages reach.
+    there is nothing to compare with. `cosines` float32 (queries, rows) are those without the baseline, each
+    query's times its own of `lengths` (queries, 1), -inf for a row that cannot be held against it, None if
+    none can; `spread` is the standard deviation of what everyday messages reach.
     """
 
     found: Found
     evidence: float
     cosines: Vectors | None = None
+    lengths: Vectors | None = None
     spread: float = 0.0
 
     def near_best(self, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -93,10 +94,10 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
         message (which may be the only name in it), and whatever has no vector: a row that shares no word
         either is no candidate. All of them where there is nothing to compare with.
         """
-        if self.cosines is None:
+        if self.cosines is None or self.lengths is None:
             return list(candidates)
         columns = [self.found.columns[each.map_index].start + each.row for each in candidates]
-        cosines = self.cosines[:, columns]
+        cosines = self.cosines[:, columns] / self.lengths
         bar = cosines.max(axis=1, initial=-np.inf) - _KEEP_WITHIN_SD * self.spread
         near = (cosines >= bar[:, None]).any(axis=0) | (cosines[0] == -np.inf)
         named = _only_holders(self.found)
@@ -120,19 +121,20 @@ def weigh(found: Found, baseline: Baseline | None) -> Reading:
     calibrations = _calibrations_of(found, baseline)
     if baseline is None or not calibrations:
         return Reading(found, _of_words(found.matches))
-    cosines = _without_baseline(found, baseline, calibrations)
+    cosines, lengths = _without_baseline(found, baseline, calibrations)
     usual = reduce(np.maximum, (each.best for each in calibrations.values()))
     mean = usual.sum() / len(usual)
-    spread = max(float(np.linalg.norm(usual - mean)) / len(usual) ** 0.5, _SAME)
-    heights = (cosines.max(axis=1) - mean) / spread
-    return Reading(found, _of_both(found, heights, calibrations), cosines, spread)
+    above = usual - mean
+    spread = max(float(above @ above / len(usual)) ** 0.5, _SAME)
+    heights = (cosines.max(axis=1) / lengths[:, 0] - mean) / spread
+    return Reading(found, _of_both(found, heights, calibrations), cosines, lengths, spread)
 
 
 def _of_both(found: Found, heights: NDArray[np.float64], calibrations: Mapping[int, Calibration]) -> float:
     """Evidence of vectors, by how far each query's best row stands above everyday messages, and of words."""
     matches = found.matches
     if matches is None:
-        return float(heights.mean())
+        return float(heights.sum() / len(heights))
     evidence = float((heights + _NAT_WEIGHT * (_limited(log_odds(matches)) - _LEAST_ODDS)).mean())
     if len(calibrations) == len(found.maps):
         return evidence
@@ -217,8 +219,12 @@ def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calib
     }
 
 
-def _without_baseline(found: Found, baseline: Baseline, calibrations: Mapping[int, Calibration]) -> Vectors:
-    """Cosines of queries and rows with mean and axes taken away, (queries, rows); -inf where there are none.
+def _without_baseline(
+    found: Found, baseline: Baseline, calibrations: Mapping[int, Calibration]
+) -> tuple[Vectors, Vectors]:
+    """Cosines of queries and rows with mean and axes taken away, (queries, rows), -inf where there are none.
+
+    Each query's are multiplied by what is left of its length, which is returned beside them, (queries, 1).
 
     Derived from the raw ones: a query without its mean m and its shares s of the axes a has the product
     q @ row - m @ row - s @ (a @ row) with a row, and what does not depend on the query is kept.
@@ -239,10 +245,9 @@ def _without_baseline(found: Found, baseline: Baseline, calibrations: Mapping[in
         cosines = np.matmul(weights, calibration.products, out=result[:, columns])
         np.subtract(compared.raw[:, columns], cosines, out=cosines)
         cosines *= calibration.scales
-    result *= 1 / lengths
     if compared.missing.any():
         result[:, compared.missing] = -np.inf
-    return result
+    return result, lengths
 
 
 # --- words -------------------------------------------------------------------------------------------
