@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline
     from forged.map.dense import DenseLeg
     from forged.map.lexical import LexicalLeg
-    from forged.map.relevance import UNGATED, Reading, calibrated, carried, threshold, weigh
+    from forged.map.relevance import UNGATED, Reading, carried, threshold, weigh
     from forged.map.search import Candidate, Found, search_maps
     from forged.map.vector_map import Traits, VectorMap
 
@@ -34,7 +34,6 @@ __all__ = [
     "Reading",
     "Traits",
     "VectorMap",
-    "calibrated",
     "carried",
     "hops",
     "link",
@@ -52,7 +51,6 @@ __getattr__ = door(
         "LexicalLeg": "lexical",
         "Reading": "relevance",
         "UNGATED": "relevance",
-        "calibrated": "relevance",
         "carried": "relevance",
         "threshold": "relevance",
         "weigh": "relevance",

@@ -198,9 +198,14 @@ def calibrated(leg: DenseLeg, baseline: Baseline) -> Calibration:
     return known
 
 
-def carried(before: DenseLeg, places: NDArray[np.int64], leg: DenseLeg, baseline: Baseline) -> None:
-    """Calibrate a leg that came of `before` by an edit; row i was `places[i]` there, or is new at -1."""
-    known = _calibrations.get(before)
+def carried(before: DenseLeg | None, places: NDArray[np.int64], leg: DenseLeg, baseline: Baseline) -> None:
+    """Calibrate a leg in advance, so that no search waits for it, unless it is of another model.
+
+    It came of `before` by an edit, if of anything: row i was `places[i]` there, or is new at -1.
+    """
+    if not leg.present or not baseline.fits(leg):
+        return
+    known = None if before is None else _calibrations.get(before)
     if known is None or known.baseline is not baseline:
         calibrated(leg, baseline)
     else:

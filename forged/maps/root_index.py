@@ -19,12 +19,11 @@ from forged.maps.builder import Builder
 
 
 class Progress(msgspec.Struct):
-    """State of one root's builds, for status. `withheld` are memories on disk that are not accepted."""
+    """State of one root's builds, for status."""
 
     state: str = "loading"
     embedded: int = 0
     to_embed: int = 0
-    withheld: int = 0
     build_ms: float = 0.0
     built_at: float = 0.0
     error: str = ""
@@ -91,15 +90,12 @@ class RootIndex:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def has_tried(self, generation: int) -> bool:
-        return self._reached(self.generations.tried, generation)
-
     def has_ended(self, generation: int) -> bool:
         return self._reached(self.generations.ended, generation)
 
     async def until_tried(self, generation: int, deadline: float) -> bool:
         """Wait until a build has tried to show `generation`, and say whether that was before `deadline`."""
-        return await self._until(lambda: self.has_tried(generation), deadline)
+        return await self._until(lambda: self._reached(self.generations.tried, generation), deadline)
 
     async def until_ended(self, generation: int, deadline: float) -> bool:
         """Wait until that build is over: words are searchable before the vectors are there."""

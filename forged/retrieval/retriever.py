@@ -90,13 +90,25 @@ class Retriever:
             flight.deadline.join(_near(ask.deadline), ask.deadline)
         return await self._by_deadline(flight.task, ask, sources), False
 
-    async def search(self, ask: Ask, sources: Sources) -> Answer:
-        """A list for the message of `ask`: without hypotheses, gate and text, and not kept for its turn."""
-        return await self._direct(ask, sources, inject=False)
+    async def search(self, ask: Ask, sources: Sources, *, inject: bool = False) -> Answer:
+        """A list for the message of `ask` as it is, without a gate; with `inject` what would be injected.
 
-    async def preview(self, ask: Ask, sources: Sources) -> Answer:
-        """What `retrieve` would inject for the message alone; without hypotheses, not kept for its turn."""
-        return await self._direct(ask, sources, inject=True)
+        Neither asks for hypotheses or is kept for a turn.
+        """
+        view, queries = await sources.see(ask.deadline), (ask.message,)
+        try:
+            async with asyncio.timeout_at(ask.deadline):
+                vectors = await self._embed(view, queries, ask.deadline)
+            return await self._search(ask, sources, view, queries, vectors, inject=inject)
+        except (ProviderError, TimeoutError) as error:
+            reason = _reason(error)
+        because = f"provider: {reason}"
+        if self._falls_back and "lexical" in view.legs:
+            return await self._search(ask, sources, view, queries, None, because=because, inject=inject)
+        if view.waiting:
+            return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
+        status = "timeout" if reason == "timeout" else "error"
+        return Answer(status=status, reason=because, generation=view.generation)
 
     def close(self) -> None:
         """Stop what runs late."""
@@ -194,23 +206,6 @@ class Retriever:
         return await self._search(
             ask, sources, view, _plain_queries(ask), None, because=f"provider: {reason}"
         )
-
-    async def _direct(self, ask: Ask, sources: Sources, *, inject: bool) -> Answer:
-        """The message looked for as it is."""
-        view, queries = await sources.see(ask.deadline), (ask.message,)
-        try:
-            async with asyncio.timeout_at(ask.deadline):
-                vectors = await self._embed(view, queries, ask.deadline)
-            return await self._search(ask, sources, view, queries, vectors, inject=inject)
-        except (ProviderError, TimeoutError) as error:
-            reason = _reason(error)
-        because = f"provider: {reason}"
-        if self._falls_back and "lexical" in view.legs:
-            return await self._search(ask, sources, view, queries, None, because=because, inject=inject)
-        if view.waiting:
-            return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
-        status = "timeout" if reason == "timeout" else "error"
-        return Answer(status=status, reason=because, generation=view.generation)
 
     async def _embed(self, view: View, queries: Sequence[str], limit: float) -> Vectors | None:
         """Vectors of the queries, or None where no map has any to compare them with (yet)."""

@@ -439,7 +439,7 @@ def test_only_a_store_that_is_known_to_be_empty_now_asks_no_chat_model(view, ask
 def test_a_search_is_gated_only_where_that_is_asked_for():
     async def run(gate: bool) -> Answer:
         of, asked = gated(), ask(turn_id="", window=FAINT)
-        return await (of.preview if gate else of.search)(asked, seeing(View((WORDS,))))
+        return await of.search(asked, seeing(View((WORDS,))), inject=gate)
 
     listed, held = asyncio.run(run(gate=False)), asyncio.run(run(gate=True))
 

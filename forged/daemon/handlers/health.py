@@ -117,7 +117,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
     if place.off:
         raise Disabled(place.off)
     indexes = [context.daemon.indexer.open(root) for root in place.roots]
-    context.daemon.indexer.end_silence()
+    context.daemon.indexer.pause.end()
     for index in indexes:
         if request.full:
             context.daemon.indexer.forget_vectors(index)

@@ -116,7 +116,7 @@ async def why(
     if request.query.strip():
         top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
         ask = _question(context, place, request.query, top_k=top_k, budget=budget)
-        answer = await context.daemon.retriever.preview(ask, _sources(place, ask))
+        answer = await context.daemon.retriever.search(ask, _sources(place, ask), inject=True)
         return _explained(answer, at=memory.utc_now())
     found = context.daemon.retriever.turns.last(request.session_id, place.tops)
     if found is None:
