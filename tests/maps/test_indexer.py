@@ -466,7 +466,7 @@ def test_a_person_who_rebuilds_is_not_kept_waiting_by_what_an_endpoint_wanted(ro
         async with indexing(limiting) as indexer:
             index = await opened(indexer, root)
             limiting.asked_s = None
-            indexer.end_silence()
+            indexer.pause.end()
             await built(index)
             return index.progress.state, index.map.dense.present
 
@@ -938,10 +938,10 @@ def test_closing_ends_the_learning(root, model):
 # --- what does not count --------------------------------------------------------------------------------
 
 
-def test_withheld_memories_are_counted_in_the_progress_of_their_root(root):
+def test_withheld_memories_are_counted_and_not_shown(root):
     async def body():
         async with indexing(accepts=lambda _, each: each.id != "m1") as indexer:
             index = await opened(indexer, root)
-            return index.progress.withheld, [each.id for each in index.map.memories]
+            return index.builder.withheld, [each.id for each in index.map.memories]
 
     assert run(body()) == (1, ["m0"])

@@ -13,15 +13,12 @@ import pytest
 from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import Baseline, View
+from forged.map import Baseline
 from forged.models import Completion
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.retrieval.turns import turn_key
-from forged.retrieval.values import Answer, Ask
-from forged.scopes import Question, Ranked, Rows, Sources
-from tests.data.maps import vector_map
-from tests.data.memories import memory
-from tests.support.clock import until
+from forged.retrieval.values import Answer, Ask, Sources
+from forged.scopes import Question, Ranked, Rows, View
 
 X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 REFUSED = ProviderError("no", reason="auth")
@@ -439,7 +436,7 @@ def test_only_a_store_that_is_known_to_be_empty_now_asks_no_chat_model(view, ask
 def test_a_search_is_gated_only_where_that_is_asked_for():
     async def run(gate: bool) -> Answer:
         of, asked = gated(), ask(turn_id="", window=FAINT)
-        return await (of.preview if gate else of.search)(asked, seeing(View((WORDS,))))
+        return await of.search(asked, seeing(View((WORDS,))), inject=gate)
 
     listed, held = asyncio.run(run(gate=False)), asyncio.run(run(gate=True))
 
