@@ -16,11 +16,10 @@ from collections.abc import Sequence
 
 from forged.capture import KnownMemory
 from forged.conversation import last_user_text
-from forged.map import View
 from forged.maps import Indexer
 from forged.memory import Memory, time_ns
-from forged.retrieval import Ask, Retriever
-from forged.scopes import FileRoots, Sources
+from forged.retrieval import Ask, Retriever, Sources
+from forged.scopes import FileRoots, View
 from forged.state import Event
 from forged.text.redaction import redact
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from pathlib import PurePath
 
 import msgspec
 
@@ -81,7 +82,7 @@ def _contains(outer: str, inner: str) -> bool:
 
 
 def _top(place: str, home: str, owners: frozenset[int]) -> str:
-    above = list(_upwards(place))
+    above = (place, *map(str, PurePath(place).parents))
     for directory in above:
         if _is_git_top(directory, owners):
             return _main_worktree(directory, owners)
@@ -91,13 +92,6 @@ def _top(place: str, home: str, owners: frozenset[int]) -> str:
         if _is_directory(os.path.join(directory, ".forge"), owners):
             return directory
     return place
-
-
-def _upwards(place: str) -> tuple[str, ...]:
-    ways = [place]
-    while (parent := os.path.dirname(ways[-1])) != ways[-1]:
-        ways.append(parent)
-    return tuple(ways)
 
 
 def _is_git_top(directory: str, owners: frozenset[int]) -> bool:

@@ -22,8 +22,9 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePath
 
 import msgspec
 from watchfiles import Change
@@ -217,11 +218,9 @@ def _below(root: Root) -> tuple[str, ...]:
     return (*root.directories, os.path.dirname(root.directories[0]))
 
 
-def _upwards(top: str) -> Iterator[str]:
-    """Yield the path itself, its parent, and so on to the root of the file system."""
-    yield top
-    while (parent := os.path.dirname(top)) != top:
-        yield (top := parent)
+def _upwards(top: str) -> tuple[str, ...]:
+    """The path itself, its parent, and so on to the root of the file system."""
+    return (top, *map(str, PurePath(top).parents))
 
 
 def _look(path: str) -> Watched | None:

@@ -2,7 +2,7 @@
 
     search_maps -> Found      the queries against all rows: one product, one walk over the postings
     weigh -> Reading          the gate: how strong the best find is, and which lie far below it
-    VectorMap, View           what is searched; a builder makes it of DenseLeg, LexicalLeg, Chains, Traits
+    VectorMap                 what is searched; a builder makes it of DenseLeg, LexicalLeg, Chains, Traits
 
 Pure functions over values in memory, without any I/O. Only the chains are imported at once: the capture
 worker needs them, and does not need numpy.
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline
     from forged.map.dense import DenseLeg
     from forged.map.lexical import LexicalLeg
-    from forged.map.relevance import UNGATED, Reading, calibrated, carried, threshold, weigh
+    from forged.map.relevance import UNGATED, Reading, carried, threshold, weigh
     from forged.map.search import Candidate, Found, search_maps
-    from forged.map.vector_map import Traits, VectorMap, View
+    from forged.map.vector_map import Traits, VectorMap
 
 __all__ = [
     "LEAST_DIMENSION",
@@ -34,8 +34,6 @@ __all__ = [
     "Reading",
     "Traits",
     "VectorMap",
-    "View",
-    "calibrated",
     "carried",
     "hops",
     "link",
@@ -53,7 +51,6 @@ __getattr__ = door(
         "LexicalLeg": "lexical",
         "Reading": "relevance",
         "UNGATED": "relevance",
-        "calibrated": "relevance",
         "carried": "relevance",
         "threshold": "relevance",
         "weigh": "relevance",
@@ -62,6 +59,5 @@ __getattr__ = door(
         "search_maps": "search",
         "Traits": "vector_map",
         "VectorMap": "vector_map",
-        "View": "vector_map",
     },
 )

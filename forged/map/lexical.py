@@ -93,17 +93,17 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
         lengths[added_new] = _stem_counts(added)
         return LexicalLeg(
             names[used],
-            _offsets(frequency[used]),
+            np.append(0, np.cumsum(frequency[used])).astype(np.int32),
             _with(rows, at, fresh),
             _with(counts, at, fresh_counts),
             lengths,
         )
 
-    def spans(self, wanted: Terms) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Where the postings of each wanted term start and stop; the same place for an unknown term."""
+    def spans(self, wanted: Terms) -> tuple[Ints, Ints]:
+        """Where the postings of each wanted term start, and how many they are; none of an unknown term."""
         at = _find(self.terms, wanted)
         start = self.offsets[at]
-        return start, np.where(at < 0, start, self.offsets[at + 1])
+        return start, np.where(at < 0, 0, self.offsets[at + 1] - start)
 
     def _renumbered(
         self, kept_old: Ints, kept_new: Ints
@@ -132,8 +132,8 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
     """Where the terms of some queries stand in some legs: one walk over the postings, for every reader.
 
     `terms` uint32 (t,) are each query's distinct terms in turn, its stems first. `begins` (queries + 1,) and
-    `stem_ends` (queries,) say where among them a query's terms begin, and where its stems end. `frequencies`
-    int64 (legs, t) counts the rows that hold a term; `starts` int32 (legs, t) is where its postings start.
+    `stem_ends` (queries,) say where among them a query's terms begin, and where its stems end. `spans`
+    int32 (legs, 2, t) is where the postings of a term start in a leg, and how many they are.
     `rows[leg][query]`, intp, are the postings of all terms of a query in a leg, one after the other.
     """
 
@@ -141,8 +141,7 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
     terms: Terms
     begins: tuple[int, ...]
     stem_ends: tuple[int, ...]
-    frequencies: NDArray[np.int64]
-    starts: Ints
+    spans: Ints
     rows: tuple[tuple[NDArray[np.intp], ...], ...]
 
 
@@ -158,15 +157,12 @@ def match(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Matches:
         tuple(_gathered(leg.rows, own[:, first:last]).astype(np.intp) for first, last in pairwise(ends[::2]))
         for leg, own in zip(legs, spans, strict=True)
     )
-    frequencies = (spans[:, 1] - spans[:, 0]).astype(np.int64)
-    return Matches(tuple(legs), wanted, ends[::2], ends[1::2], frequencies, spans[:, 0], rows)
+    return Matches(tuple(legs), wanted, ends[::2], ends[1::2], spans, rows)
 
 
 def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
-    """Stretches of postings one after the other; `spans` (2, t) are their starts and stops."""
-    if not spans.shape[1]:
-        return postings[:0]
-    return np.concatenate([postings[start:stop] for start, stop in spans.T.tolist()])
+    """Stretches of postings one after the other; `spans` (2, t) are their starts and lengths."""
+    return np.concatenate([postings[:0], *(postings[at : at + length] for at, length in spans.T.tolist())])
 
 
 def scores(matches: Matches) -> list[Scores]:
@@ -184,7 +180,7 @@ def scores(matches: Matches) -> list[Scores]:
 
 def _weights(matches: Matches) -> NDArray[np.float64]:
     """What each term adds to a row that holds it once, (t,)."""
-    frequency = matches.frequencies.sum(axis=0)
+    frequency = matches.spans[:, 1].sum(axis=0)
     size = sum(len(leg.lengths) for leg in matches.legs)
     rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
     known = rarity * (frequency > 0)
@@ -200,25 +196,20 @@ def _leg_scores(matches: Matches, number: int, weight: NDArray[np.float64], aver
 
     Query by query: what one of them touches fits the processor's cache, which halves the time.
     """
-    leg, starts = matches.legs[number], matches.starts[number]
-    frequency, norm = matches.frequencies[number], _length_norm(leg, average)
+    leg = matches.legs[number]
+    norm = (_K1 * (1 - _B + _B / average * leg.lengths)).astype(np.float32)
     sums = np.zeros((len(matches.stem_ends), len(leg.lengths)), np.float32)
     for query, (first, last) in enumerate(pairwise(matches.begins)):
-        rows, own = matches.rows[number][query], slice(first, last)
+        rows, spans = matches.rows[number][query], matches.spans[number, :, first:last]
         if not len(rows):
             continue
-        tf = _gathered(leg.counts, np.stack([starts[own], starts[own] + frequency[own]])).astype(np.float32)
-        value = np.repeat(weight[own].astype(np.float32), frequency[own])
+        tf = _gathered(leg.counts, spans).astype(np.float32)
+        value = np.repeat(weight[first:last].astype(np.float32), spans[1])
         value *= tf
         tf += norm.take(rows)
         value /= tf
         sums[query] = np.bincount(rows, value, len(norm))
     return sums
-
-
-def _length_norm(leg: LexicalLeg, average: float) -> NDArray[np.float32]:
-    norm: NDArray[np.float32] = (_K1 * (1 - _B + _B / average * leg.lengths)).astype(np.float32)
-    return norm
 
 
 def _find(names: Terms, wanted: Terms) -> NDArray[np.int64]:
@@ -235,7 +226,7 @@ def _postings(rows: Ints, docs: Sequence[Terms]) -> tuple[Terms, Ints, NDArray[n
     Works on one range of terms after the other, because what this holds for a moment stays with the process.
     """
     found = np.concatenate([*docs, _NO_TERMS])
-    holders = np.repeat(rows.astype(np.uint32), _lengths(docs))
+    holders = np.repeat(rows.astype(np.uint32), np.fromiter(map(len, docs), np.int32, len(docs)))
     bits = min(8, (len(found) // _SORTED_AT_ONCE).bit_length())
     part = (found >> np.uint32(32 - bits)).astype(np.uint8) if bits else np.zeros(len(found), np.uint8)
     parts = [_counted(found[part == i], holders[part == i]) for i in range(1 << bits)]
@@ -293,14 +284,6 @@ def _with(postings: NDArray[_Value], at: NDArray[np.int64], fresh: NDArray[_Valu
     cuts = pairwise([0, *at.tolist(), len(postings)])
     pieces = ((postings[start:stop], fresh[i : i + 1]) for i, (start, stop) in enumerate(cuts))
     return np.concatenate(list(chain.from_iterable(pieces)))
-
-
-def _offsets(frequency: NDArray[np.int64]) -> Ints:
-    return np.concatenate(([0], np.cumsum(frequency))).astype(np.int32)
-
-
-def _lengths(docs: Sequence[Terms]) -> Ints:
-    return np.fromiter(map(len, docs), np.int32, len(docs))
 
 
 def _stem_counts(docs: Sequence[Terms]) -> Ints:

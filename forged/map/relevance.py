@@ -22,7 +22,7 @@ thousand, so alone it needs no statistics of the store, which say nothing while 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from statistics import NormalDist
 from weakref import WeakKeyDictionary
 
@@ -76,14 +76,15 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
     """How much one search has to do with its queries.
 
     `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` where
-    there is nothing to compare with. `cosines` float32 (queries, rows) are those without the baseline, -inf
-    for a row that cannot be held against it, and None if none can; `spread` is the standard deviation of what
-    everyday messages reach.
+    there is nothing to compare with. `cosines` float32 (queries, rows) are those without the baseline, each
+    query's times its own of `lengths` (queries, 1), -inf for a row that cannot be held against it, None if
+    none can; `spread` is the standard deviation of what everyday messages reach.
     """
 
     found: Found
     evidence: float
     cosines: Vectors | None = None
+    lengths: Vectors | None = None
     spread: float = 0.0
 
     def near_best(self, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -93,12 +94,12 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
         message (which may be the only name in it), and whatever has no vector: a row that shares no word
         either is no candidate. All of them where there is nothing to compare with.
         """
-        if self.cosines is None:
+        if self.cosines is None or self.lengths is None:
             return list(candidates)
         columns = [self.found.columns[each.map_index].start + each.row for each in candidates]
-        cosines = self.cosines[:, columns]
+        cosines = self.cosines[:, columns] / self.lengths
         bar = cosines.max(axis=1, initial=-np.inf) - _KEEP_WITHIN_SD * self.spread
-        near = (cosines >= bar[:, None]).any(axis=0) | np.isneginf(cosines).all(axis=0)
+        near = (cosines >= bar[:, None]).any(axis=0) | (cosines[0] == -np.inf)
         named = _only_holders(self.found)
         return [
             each
@@ -120,18 +121,20 @@ def weigh(found: Found, baseline: Baseline | None) -> Reading:
     calibrations = _calibrations_of(found, baseline)
     if baseline is None or not calibrations:
         return Reading(found, _of_words(found.matches))
-    cosines = _without_baseline(found, baseline, calibrations)
-    usual = np.max([each.best for each in calibrations.values()], axis=0)
-    spread = max(float(usual.std()), _SAME)
-    heights = (cosines.max(axis=1) - usual.mean()) / spread
-    return Reading(found, _of_both(found, heights, calibrations), cosines, spread)
+    cosines, lengths = _without_baseline(found, baseline, calibrations)
+    usual = reduce(np.maximum, (each.best for each in calibrations.values()))
+    mean = usual.sum() / len(usual)
+    above = usual - mean
+    spread = max(float(above @ above / len(usual)) ** 0.5, _SAME)
+    heights = (cosines.max(axis=1) / lengths[:, 0] - mean) / spread
+    return Reading(found, _of_both(found, heights, calibrations), cosines, lengths, spread)
 
 
 def _of_both(found: Found, heights: NDArray[np.float64], calibrations: Mapping[int, Calibration]) -> float:
     """Evidence of vectors, by how far each query's best row stands above everyday messages, and of words."""
     matches = found.matches
     if matches is None:
-        return float(heights.mean())
+        return float(heights.sum() / len(heights))
     evidence = float((heights + _NAT_WEIGHT * (_limited(log_odds(matches)) - _LEAST_ODDS)).mean())
     if len(calibrations) == len(found.maps):
         return evidence
@@ -169,7 +172,7 @@ def _only_holders(found: Found) -> set[tuple[int, str]]:
     rare = first + np.flatnonzero(_prior_of(matches.terms[first:last]) <= _RAREST)
     holders: dict[int, set[tuple[int, str]]] = {}
     for place, leg in enumerate(matches.legs):
-        frequencies, starts = matches.frequencies[place], matches.starts[place]
+        starts, frequencies = matches.spans[place]
         for term in rare[frequencies[rare] > 0].tolist():
             rows = leg.rows[starts[term] :][: min(frequencies[term], _MOST_VERSIONS)]
             having = holders.setdefault(term, set())
@@ -195,9 +198,14 @@ def calibrated(leg: DenseLeg, baseline: Baseline) -> Calibration:
     return known
 
 
-def carried(before: DenseLeg, places: NDArray[np.int64], leg: DenseLeg, baseline: Baseline) -> None:
-    """Calibrate a leg that came of `before` by an edit; row i was `places[i]` there, or is new at -1."""
-    known = _calibrations.get(before)
+def carried(before: DenseLeg | None, places: NDArray[np.int64], leg: DenseLeg, baseline: Baseline) -> None:
+    """Calibrate a leg in advance, so that no search waits for it, unless it is of another model.
+
+    It came of `before` by an edit, if of anything: row i was `places[i]` there, or is new at -1.
+    """
+    if not leg.present or not baseline.fits(leg):
+        return
+    known = None if before is None else _calibrations.get(before)
     if known is None or known.baseline is not baseline:
         calibrated(leg, baseline)
     else:
@@ -216,8 +224,12 @@ def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calib
     }
 
 
-def _without_baseline(found: Found, baseline: Baseline, calibrations: Mapping[int, Calibration]) -> Vectors:
-    """Cosines of queries and rows with mean and axes taken away, (queries, rows); -inf where there are none.
+def _without_baseline(
+    found: Found, baseline: Baseline, calibrations: Mapping[int, Calibration]
+) -> tuple[Vectors, Vectors]:
+    """Cosines of queries and rows with mean and axes taken away, (queries, rows), -inf where there are none.
+
+    Each query's are multiplied by what is left of its length, which is returned beside them, (queries, 1).
 
     Derived from the raw ones: a query without its mean m and its shares s of the axes a has the product
     q @ row - m @ row - s @ (a @ row) with a row, and what does not depend on the query is kept.
@@ -227,18 +239,20 @@ def _without_baseline(found: Found, baseline: Baseline, calibrations: Mapping[in
     rest = compared.queries - baseline.query_mean
     along = rest @ baseline.dropped_axes.T
     rest -= along @ baseline.dropped_axes
-    lengths = np.maximum(np.linalg.norm(rest, axis=1), _SAME)[:, None]
-    weights = np.hstack([along, np.ones_like(lengths), (rest @ baseline.passage_mean)[:, None]])
-    result, known = np.empty_like(compared.raw), np.zeros_like(compared.missing)
+    lengths = np.maximum(np.sqrt((rest * rest).sum(axis=1, keepdims=True)), _SAME)
+    weights = np.ones((len(rest), along.shape[1] + 2), np.float32)
+    weights[:, :-2], weights[:, -1] = along, rest @ baseline.passage_mean
+    result = np.empty_like(compared.raw)
+    if len(calibrations) < len(compared.places):
+        result.fill(-np.inf)
     for place, calibration in calibrations.items():
         columns = found.columns[place]
         cosines = np.matmul(weights, calibration.products, out=result[:, columns])
         np.subtract(compared.raw[:, columns], cosines, out=cosines)
         cosines *= calibration.scales
-        known[columns] = ~compared.missing[columns]
-    result *= 1 / lengths
-    result[:, ~known] = -np.inf
-    return result
+    if compared.missing.any():
+        result[:, compared.missing] = -np.inf
+    return result, lengths
 
 
 # --- words -------------------------------------------------------------------------------------------
@@ -273,11 +287,14 @@ def _best_row(
     if first == last:
         return 0.0
     share = min(_TERM_SHARE, _MAX_TERMS / (last - first))
-    frequencies = matches.frequencies[number, first:last]
+    frequencies = matches.spans[number, 1, first:last]
     rows = matches.rows[number][query][: frequencies.sum()]
-    ratio = np.maximum(in_row[rows] / np.repeat(prior[first:last], frequencies), 1)
-    gains = np.bincount(rows, np.log1p(share / (1 - share) * ratio), len(in_row))
-    return float(gains.max()) + (last - first) * float(np.log1p(-share))
+    gains = in_row.take(rows)
+    gains /= np.repeat(prior[first:last], frequencies)
+    np.maximum(gains, 1, out=gains)
+    gains *= share / (1 - share)
+    best = np.bincount(rows, np.log1p(gains, out=gains), len(in_row)).max()
+    return float(best) + (last - first) * float(np.log1p(-share))
 
 
 def _prior_of(wanted: Terms) -> NDArray[np.float64]:

@@ -76,8 +76,8 @@ class Indexer:
         self._roots: dict[Root, RootIndex] = {}
         self._counter = 0
         self._listeners: set[Callable[[BuildEvent], None]] = set()
-        self._pause = EndpointPause()
-        self.learner = BaselineLearner(embedder, self._pause, needed=gated)
+        self.pause = EndpointPause()
+        self.learner = BaselineLearner(embedder, self.pause, needed=gated)
 
     def open(self, root: Root) -> RootIndex:
         """The index of a root; the first call starts its first build, and nobody waits for it here."""
@@ -95,10 +95,6 @@ class Indexer:
         """The next build of this root embeds everything anew, everyday messages as well: `rebuild --full`."""
         index.builder.forget_vectors()
         self.learner.renew()
-
-    def end_silence(self) -> None:
-        """Ask an endpoint that wanted patience at once: a person who rebuilds may have mended the cause."""
-        self._pause.end()
 
     def mark(self, top: str, files: frozenset[str] = frozenset()) -> None:
         """Something under this top may have changed: these files, or anything."""
@@ -212,7 +208,6 @@ class Indexer:
 
     async def _draft(self, index: RootIndex, files: frozenset[str]) -> Draft | None:
         draft = await asyncio.to_thread(index.builder.draft, files)
-        index.progress.withheld = index.builder.withheld
         if index.builder.unsettled:
             asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
         return draft
@@ -220,7 +215,7 @@ class Indexer:
     async def _embed_and_swap(self, index: RootIndex, draft: Draft) -> None:
         goal = index.generations.building
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
-        if (refusal := self._pause.refusal()) is not None:
+        if (refusal := self.pause.refusal()) is not None:
             await self._swap(index, draft)
             raise refusal
 
@@ -249,7 +244,7 @@ class Indexer:
             run.cancel()
         await self._swap(index, draft)
         if error is not None:
-            self._pause.observe(error)
+            self.pause.observe(error)
             raise error
         if not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.generations.building = goal

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.errors import ProviderError
-from forged.map import Baseline, DenseLeg, calibrated, carried
+from forged.map import Baseline, DenseLeg, carried
 from forged.maps.embed_batches import EmbeddingRun
 from forged.maps.vector_cache import VectorCache
 from forged.models import Embedder, Vectors
@@ -71,7 +71,8 @@ class KnownVectors:
         places = cache.places(hashes)
         leg = self._laid_out(hashes, places, cache, self.of_one_time(all_new=all_new))
         if leg is not None:
-            _calibrate(leg, places, cache.live, baseline)
+            if baseline is not None:
+                carried(cache.live, places, leg, baseline)
             if cache is self._cache:
                 cache.adopt(hashes, leg)
         return leg
@@ -98,15 +99,3 @@ class KnownVectors:
         rows = np.zeros((len(hashes), dimension), np.float32)
         rows[list(fresh)] = list(fresh.values())
         return DenseLeg.build(self._embedder.key, rows)
-
-
-def _calibrate(
-    leg: DenseLeg, places: NDArray[np.int64], before: DenseLeg | None, baseline: Baseline | None
-) -> None:
-    """Have the gate's view of the new leg ready, so that no search has to wait for it."""
-    if baseline is None or not leg.present or not baseline.fits(leg):
-        return
-    if before is None:
-        calibrated(leg, baseline)
-    else:
-        carried(before, places, leg, baseline)

@@ -19,12 +19,11 @@ from forged.maps.builder import Builder
 
 
 class Progress(msgspec.Struct):
-    """State of one root's builds, for status. `withheld` are memories on disk that are not accepted."""
+    """State of one root's builds, for status."""
 
     state: str = "loading"
     embedded: int = 0
     to_embed: int = 0
-    withheld: int = 0
     build_ms: float = 0.0
     built_at: float = 0.0
     error: str = ""
@@ -91,27 +90,25 @@ class RootIndex:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def has_tried(self, generation: int) -> bool:
-        return self._reached(self.generations.tried, generation)
-
     def has_ended(self, generation: int) -> bool:
         return self._reached(self.generations.ended, generation)
 
-    async def until_tried(self, generation: int, deadline: float) -> None:
-        """Wait until a build has tried to show `generation`, at most until `deadline`; never raises."""
-        await self._until(lambda: self.has_tried(generation), deadline)
+    async def until_tried(self, generation: int, deadline: float) -> bool:
+        """Wait until a build has tried to show `generation`, and say whether that was before `deadline`."""
+        return await self._until(lambda: self._reached(self.generations.tried, generation), deadline)
 
-    async def until_ended(self, generation: int, deadline: float) -> None:
+    async def until_ended(self, generation: int, deadline: float) -> bool:
         """Wait until that build is over: words are searchable before the vectors are there."""
-        await self._until(lambda: self.has_ended(generation), deadline)
+        return await self._until(lambda: self.has_ended(generation), deadline)
 
     def _reached(self, greatest: int, generation: int) -> bool:
         return greatest >= min(max(generation, 1), self.generations.wanted)
 
-    async def _until(self, is_reached: Callable[[], bool], deadline: float) -> None:
+    async def _until(self, is_reached: Callable[[], bool], deadline: float) -> bool:
         try:
             async with asyncio.timeout_at(deadline):
                 while not is_reached():
                     await self._changed.wait()
         except TimeoutError:
-            pass
+            return False
+        return True

@@ -1,11 +1,11 @@
 """From a turn to the memories that it should see, by a deadline, and their text (ADR-0047).
 
 `Retriever.retrieve` answers an `Ask` over `Sources` with an `Answer` whose text is injected; `search` returns
-a list and `preview` what would be injected; `turns` is what is kept.
+a list; `turns` is what is kept.
 """
 
 from forged.retrieval.retriever import FIRST_BUILD, Retriever, Tuning
 from forged.retrieval.turns import Injected, Turns
-from forged.retrieval.values import Answer, Ask
+from forged.retrieval.values import Answer, Ask, Sources
 
-__all__ = ["FIRST_BUILD", "Answer", "Ask", "Injected", "Retriever", "Tuning", "Turns"]
+__all__ = ["FIRST_BUILD", "Answer", "Ask", "Injected", "Retriever", "Sources", "Tuning", "Turns"]

@@ -21,13 +21,13 @@ from forged import conversation
 from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import View, threshold
+from forged.map import threshold
 from forged.models import ChatModel, Embedder, Vectors
 from forged.retrieval import hyde, injection
 from forged.retrieval.rank import search_all
 from forged.retrieval.turns import Flight, HypothesisDeadline, Turns, turn_key
-from forged.retrieval.values import Answer, Ask
-from forged.scopes import FileSource, Question, Sources
+from forged.retrieval.values import Answer, Ask, Sources
+from forged.scopes import FileSource, Question, View
 from forged.text.redaction import redact
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 LATE_S = 15.0
 # The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
 _RESERVE, _RESERVE_S = 0.25, 0.5
+# A root that is found empty shows what changed in it within such a moment, and no model is asked for nothing.
+_MOMENT_S = 0.05
 # Of that part, before the deadline, from when on the hypotheses and sources that are there have to do.
 _NEAR = 1.5
 FIRST_BUILD = "first build is running"
@@ -88,13 +90,25 @@ class Retriever:
             flight.deadline.join(_near(ask.deadline), ask.deadline)
         return await self._by_deadline(flight.task, ask, sources), False
 
-    async def search(self, ask: Ask, sources: Sources) -> Answer:
-        """A list for the message of `ask`: without hypotheses, gate and text, and not kept for its turn."""
-        return await self._direct(ask, sources, inject=False)
+    async def search(self, ask: Ask, sources: Sources, *, inject: bool = False) -> Answer:
+        """A list for the message of `ask` as it is, without a gate; with `inject` what would be injected.
 
-    async def preview(self, ask: Ask, sources: Sources) -> Answer:
-        """What `retrieve` would inject for the message alone; without hypotheses, not kept for its turn."""
-        return await self._direct(ask, sources, inject=True)
+        Neither asks for hypotheses or is kept for a turn.
+        """
+        view, queries = await sources.see(ask.deadline), (ask.message,)
+        try:
+            async with asyncio.timeout_at(ask.deadline):
+                vectors = await self._embed(view, queries, ask.deadline)
+            return await self._search(ask, sources, view, queries, vectors, inject=inject)
+        except (ProviderError, TimeoutError) as error:
+            reason = _reason(error)
+        because = f"provider: {reason}"
+        if self._falls_back and "lexical" in view.legs:
+            return await self._search(ask, sources, view, queries, None, because=because, inject=inject)
+        if view.waiting:
+            return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
+        status = "timeout" if reason == "timeout" else "error"
+        return Answer(status=status, reason=because, generation=view.generation)
 
     def close(self) -> None:
         """Stop what runs late."""
@@ -136,7 +150,7 @@ class Retriever:
         limit = ask.deadline + LATE_S
         try:
             async with asyncio.timeout_at(limit):
-                view = await sources.see(0.0)
+                view = await sources.see(time.monotonic() + _MOMENT_S)
                 if not sources.others and _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
                 strategy, queries = await self._queries(ask, limit, deadline.is_near)
@@ -192,23 +206,6 @@ class Retriever:
         return await self._search(
             ask, sources, view, _plain_queries(ask), None, because=f"provider: {reason}"
         )
-
-    async def _direct(self, ask: Ask, sources: Sources, *, inject: bool) -> Answer:
-        """The message looked for as it is."""
-        view, queries = await sources.see(ask.deadline), (ask.message,)
-        try:
-            async with asyncio.timeout_at(ask.deadline):
-                vectors = await self._embed(view, queries, ask.deadline)
-            return await self._search(ask, sources, view, queries, vectors, inject=inject)
-        except (ProviderError, TimeoutError) as error:
-            reason = _reason(error)
-        because = f"provider: {reason}"
-        if self._falls_back and "lexical" in view.legs:
-            return await self._search(ask, sources, view, queries, None, because=because, inject=inject)
-        if view.waiting:
-            return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
-        status = "timeout" if reason == "timeout" else "error"
-        return Answer(status=status, reason=because, generation=view.generation)
 
     async def _embed(self, view: View, queries: Sequence[str], limit: float) -> Vectors | None:
         """Vectors of the queries, or None where no map has any to compare them with (yet)."""

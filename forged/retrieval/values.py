@@ -1,11 +1,16 @@
-"""What a retrieval is asked and what it answers: the two values of the pipeline."""
+"""What a retrieval is asked, what it may search and what it answers: the values of the pipeline."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from forged.conversation import Utterance
-from forged.scopes import Ranked
+from forged.scopes import Ranked, Source, View
+
+See = Callable[[float], Awaitable[View]]
+"""Yields what is visible of the file roots, after waiting for it until `time.monotonic()` is the argument."""
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +34,14 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     budget_tokens: int = 0
     deadline: float
     min_generation: int = 0
+
+
+class Sources(msgspec.Struct, frozen=True, eq=False):
+    """All that a request may search: the file roots at `tops`, seen by `see`, and the others beside them."""
+
+    tops: tuple[str, ...]
+    see: See
+    others: tuple[Source, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

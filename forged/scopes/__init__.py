@@ -1,8 +1,8 @@
 """What a request may search: the roots of its workspace, and whatever other source is asked beside them."""
 
-from forged.scopes.file_source import FileRoots, FileSource
+from forged.scopes.file_source import FileRoots, FileSource, View
 from forged.scopes.resolve import Resolver, Workplace
-from forged.scopes.source import Question, Ranked, Rows, See, Source, Sources
+from forged.scopes.source import Question, Ranked, Rows, Source
 
 __all__ = [
     "FileRoots",
@@ -11,8 +11,7 @@ __all__ = [
     "Ranked",
     "Resolver",
     "Rows",
-    "See",
     "Source",
-    "Sources",
+    "View",
     "Workplace",
 ]

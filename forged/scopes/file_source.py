@@ -8,19 +8,68 @@ requests are answered meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 
 import msgspec
 
 from forged.files import Root
-from forged.map import Candidate, Found, View, hops, search_maps, weigh
+from forged.map import Baseline, Candidate, Found, VectorMap, hops, search_maps, weigh
 from forged.maps import Indexer, RootIndex
+from forged.memory import Memory
 from forged.scopes.source import Question, Ranked, Rows
 
 # Multiply-adds that are searched on the event loop, about 2 ms; more goes to the thread.
 _INLINE_WORK = 50_000_000
 _NOTHING = float("-inf")
+
+
+class View(msgspec.Struct, frozen=True, eq=False):
+    """Maps that a request may use.
+
+    `generation` orders what is visible. `waiting` is true while a root has nothing to search before a build
+    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two.
+    `baseline` is that of the model of the dense legs, None while it is not known.
+    """
+
+    maps: tuple[VectorMap, ...]
+    generation: int = 0
+    waiting: bool = False
+    problem: str = ""
+    baseline: Baseline | None = None
+
+    @property
+    def legs(self) -> tuple[str, ...]:
+        """Legs that can answer in at least one map."""
+        lexical = any(m.lexical is not None for m in self.maps)
+        dense = any(m.dense is not None for m in self.maps)
+        return tuple(name for name, there in (("lexical", lexical), ("dense", dense)) if there)
+
+    def __len__(self) -> int:
+        return sum(len(m.memories) for m in self.maps)
+
+    def find(self, memory_id: str) -> tuple[VectorMap, Memory] | None:
+        """The memory of this id, from the first map that has it."""
+        for vector_map in self.maps:
+            found = vector_map.find(memory_id)
+            if found is not None:
+                return vector_map, found
+        return None
+
+    def heads_led_to(self, memory_id: str) -> Iterator[str]:
+        """Ids of the heads that a memory's `related` edges lead to; edges into nothing are left out."""
+        found = self.find(memory_id)
+        if found is None:
+            return
+        for edge in found[1].related:
+            target = self.find(edge.id)
+            if target is not None:
+                yield target[0].chains.head(edge.id)
+
+    def chain(self, vector_map: VectorMap, memory_id: str) -> tuple[Memory, ...]:
+        """The chain of a memory, oldest first."""
+        found = map(vector_map.find, vector_map.chains.chain(memory_id))
+        return tuple(memory for memory in found if memory is not None)
 
 
 class FileRoots:
@@ -34,19 +83,27 @@ class FileRoots:
     async def see(self, generation: int, deadline: float) -> View:
         """What is visible, after waiting until `deadline` for a build that tried to show `generation`.
 
-        0 stands for the first build. Never raises for what is on disk: the view says what is missing.
+        0 stands for the first build; what changed in an empty root is waited for as that is. Never raises for
+        what is on disk: the view says what is missing.
         """
         indexes = self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
         for index in indexes:
-            if index.generations.tried < min(max(generation, 1), index.generations.wanted):
-                await index.until_tried(generation, deadline)
+            while index.generations.tried < (goal := _goal(index, generation)):
+                if not await index.until_tried(goal, deadline):
+                    break
         return View(
             maps=tuple(index.map for index in indexes if index.map is not None),
             generation=_shown_by_all(indexes),
-            waiting=any(index.map is None and not index.generations.tried for index in indexes),
+            waiting=any(index.generations.tried < _goal(index, 0) for index in indexes),
             problem=_problem(indexes, generation),
             baseline=self._indexer.learner.baseline,
         )
+
+
+def _goal(index: RootIndex, generation: int) -> int:
+    """The generation that a search has to wait for; of a root that shows nothing, whatever it changed to."""
+    is_empty = index.map is not None and not index.map.memories
+    return index.generations.wanted if is_empty else min(max(generation, 1), index.generations.wanted)
 
 
 def _shown_by_all(indexes: Sequence[RootIndex]) -> int:

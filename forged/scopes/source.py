@@ -7,17 +7,12 @@ asked beside it, by a deadline, and what it returns is merged by rank.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
 
-from forged.map import View
 from forged.memory import Memory
 from forged.models import Vectors
-
-See = Callable[[float], Awaitable[View]]
-"""Yields what is visible of the file roots, after waiting for it until `time.monotonic()` is the argument."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -78,11 +73,3 @@ class Source(Protocol):
     async def search(self, question: Question) -> Rows:
         """The best rows for a question. May raise anything and may be cancelled at the deadline."""
         ...
-
-
-class Sources(msgspec.Struct, frozen=True, eq=False):
-    """All that a request may search: the file roots at `tops`, seen by `see`, and the others beside them."""
-
-    tops: tuple[str, ...]
-    see: See
-    others: tuple[Source, ...] = ()

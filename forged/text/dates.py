@@ -1,8 +1,7 @@
-"""When memories were made: the days that a message names, and what was learned on one occasion.
+"""The days that a message names, and which memories were made on them.
 
 "What did we decide in June 2025?" shares no word with what was decided then; the front matter knows the day.
-And who writes several memories within the hour writes about one thing, so that one of them vouches for the
-others. Both are measured beside the constants that use them (`map/boosts.py`).
+What that is worth is measured beside the constant that uses it (`map/boosts.py`).
 
 A month counts only with a capital letter, since "march" and "may" are verbs, and so do a bare "May" and
 "March" that open a sentence. A bare year says too little, a month without a year is that month of any year.
@@ -24,9 +23,6 @@ _DAY_S = 86_400
 _YEAR_S = 31_556_952  # on average
 # Things are told after they have happened: a memory of "May 7" may be of the 9th.
 _LATE_DAYS = 7
-# Memories farther apart were not made on one occasion; more than this many in a row are an import.
-_GAP_S = 3600
-_CROWD = 50
 
 _MONTHS = {name: number for number, name in enumerate(calendar.month_name) if name}
 _MONTHS |= {name: number for number, name in enumerate(calendar.month_abbr) if name} | {"Sept": 9}
@@ -87,18 +83,3 @@ def _span(year: int, month: int, day: int) -> tuple[int, int]:
     start, end = (day, day) if 1 <= day <= length else (1, length)
     first = int(np.datetime64((year - 1970) * 12 + month - 1, "M").astype("datetime64[D]").astype(np.int64))
     return first + start - 1, first + end - 1
-
-
-def occasions(created: Seconds) -> NDArray[np.int32]:
-    """A number for each memory, shared by those that were made within an hour of one another, in a chain.
-
-    Memories without a date, and those of a run of more than 50, stand alone.
-    """
-    order = np.argsort(created, kind="stable")
-    begins = np.ones(len(created), np.bool_)
-    begins[1:] = np.diff(created[order]) > _GAP_S
-    number = np.cumsum(begins) - 1
-    alone = (np.bincount(number, minlength=1)[number] > _CROWD) | (created[order] <= 0)
-    found = np.empty(len(created), np.int32)
-    found[order] = np.where(alone, len(created) + np.arange(len(created)), number)
-    return found

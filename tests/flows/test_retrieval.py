@@ -530,6 +530,20 @@ def test_a_retrieve_that_began_before_the_first_build_ended_gets_its_memories(sc
     assert (reply.status, ids(reply)) == ("ok", ["m0"])
 
 
+def test_a_retrieve_waits_for_the_first_memory_of_an_empty_store_as_for_a_first_build(scene, repo):
+    scene.load(repo)
+    go = threading.Event()
+    scene.provider.embeddings = poisoned("walrus", _held(scene.provider, go))
+    scene.client.remember(str(repo), "walrus")
+
+    early = scene.ask(repo, "q", "t", timeout_s=0.2)
+    go.set()
+    late = scene.ask(repo, "q", "t")
+
+    assert (early.status, early.reason) == ("not_ready", "first build is running")
+    assert (late.status, [hit.content for hit in late.memories]) == ("ok", ["walrus"])
+
+
 def test_the_old_map_serves_while_a_new_one_is_built(scene, repo):
     _two(scene, repo)
     go = threading.Event()

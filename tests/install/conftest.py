@@ -59,18 +59,6 @@ class Place:
         assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def daily_use(self, directory: Path) -> str:
-        """What README's commands of every day print, typed by somebody who is slower than a script.
-
-        Between the first and the next the memory becomes visible, which a `retrieve` does not wait for.
-        """
-        first, *others = blocks("README.md", "Daily use")[0].splitlines()
-        printed = self.run(first, directory)
-        generation = re.search(r"^generation (\S+)$", printed, re.MULTILINE)
-        assert generation is not None, printed
-        self.run(f"forgectl search migrations --min-generation {generation[1]}", directory)
-        return printed + self.run("\n".join(others), directory)
-
     def daemons(self) -> list[int]:
         """Processes that have this home in their environment."""
         found = []

@@ -72,7 +72,8 @@ def cosines(baseline, queries, rows):
         [memory(f"m{n:03}", "text") for n in range(len(rows))], dict(zip(NAMES, rows, strict=False))
     )
     found = search_maps([one], texts=[], vectors=queries, lexical_weight=0)
-    return relevance.weigh(found, baseline).cosines
+    reading = relevance.weigh(found, baseline)
+    return reading.cosines / reading.lengths
 
 
 def test_what_separates_messages_most_is_gone():

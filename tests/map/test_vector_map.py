@@ -1,16 +1,18 @@
-"""Maps and views: what is known of each memory, and what one request sees of several maps."""
+"""Maps: what is known of each memory beside its words and its vector."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.vector_map import Traits, View
+from forged.map.vector_map import Traits, occasions
 from forged.memory import Memory
-from tests.data.maps import vector_map
-from tests.data.memories import memory
+
+START = 1_715_083_200  # noon of 7 May 2024
 
 
 def written(content="text", created_at=""):
@@ -85,53 +87,57 @@ def test_no_memories_have_empty_traits():
     assert [len(traits.created), len(traits.occasion), len(traits.is_cjk)] == [0, 0, 0]
 
 
-# --- views --------------------------------------------------------------------------------------------
+# --- occasions ------------------------------------------------------------------------------------------
 
 
-REPO = vector_map(
-    [
-        memory("both", "of the repo", related=["gone", "u1", "v1"]),
-        memory("v1", "old"),
-        memory("v2", "new", supersedes="v1", version=2),
-    ]
+def groups(seconds):
+    """Memories by place, in groups of one occasion."""
+    found = occasions(np.array(seconds, np.int64))
+    return {frozenset(np.flatnonzero(found == number).tolist()) for number in found.tolist()}
+
+
+def test_memories_within_an_hour_of_one_another_are_one_occasion_in_a_chain():
+    assert groups([START, START + 3600, START + 2 * 3600]) == {frozenset({0, 1, 2})}
+
+
+def test_a_gap_of_more_than_an_hour_ends_an_occasion():
+    assert groups([START, START + 3600 + 1, START + 3600 + 2]) == {frozenset({0}), frozenset({1, 2})}
+
+
+@pytest.mark.parametrize(("count", "occasions_found"), [(50, 1), (51, 51)])
+def test_more_than_fifty_in_a_row_are_an_import_and_stand_alone(count, occasions_found):
+    assert len(groups(range(START, START + count))) == occasions_found
+
+
+def test_memories_of_an_unknown_time_stand_alone():
+    assert groups([0, 0, START]) == {frozenset({0}), frozenset({1}), frozenset({2})}
+
+
+def test_no_memories_have_no_occasions():
+    assert occasions(np.empty(0, np.int64)).tolist() == []
+
+
+TIMES = st.lists(
+    st.sampled_from([0, 1, 100_000, 103_600, 103_601, 107_300, 200_000]), min_size=1, max_size=70
 )
-USER = vector_map(
-    [memory("both", "of the user"), memory("u1", "x", related=["v1"])],
-    {"u1": (1, 0)},
-    lexical=False,
-    root="/home",
-    scope="user",
-)
-VIEW = View((REPO, USER))
 
 
-def test_a_memory_that_two_maps_hold_is_the_first_maps():
-    found = VIEW.find("both")
+@given(TIMES, st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_occasions_do_not_depend_on_the_order_of_memories(seconds, random):
+    order = list(range(len(seconds)))
+    random.shuffle(order)
 
-    assert found is not None
-    assert (found[0].root, found[1].content) == ("/repo", "of the repo")
+    moved = groups([seconds[place] for place in order])
 
-
-def test_a_memory_of_no_map_is_not_found():
-    assert VIEW.find("gone") is None
-
-
-def test_edges_lead_across_maps_to_heads_and_never_into_nothing():
-    assert list(VIEW.heads_led_to("both")) == ["u1", "v2"]
-    assert list(VIEW.heads_led_to("u1")) == ["v2"]
-    assert list(VIEW.heads_led_to("gone")) == []
+    assert {frozenset(order[place] for place in group) for group in moved} == groups(seconds)
 
 
-def test_a_chain_is_memories_oldest_first():
-    assert [m.id for m in VIEW.chain(REPO, "v1")] == ["v1", "v2"]
-
-
-def test_a_leg_is_there_if_one_map_has_it():
-    assert VIEW.legs == ("lexical", "dense")
-    assert View((REPO,)).legs == ("lexical",)
-    assert View(()).legs == ()
-
-
-def test_a_view_counts_all_rows():
-    assert len(VIEW) == 5
-    assert len(View(())) == 0
+@given(TIMES)
+@settings(deadline=None)
+def test_a_group_is_all_of_a_chain_or_one_alone(seconds):
+    for group in groups(seconds):
+        times = sorted(seconds[place] for place in group)
+        assert len(group) <= 50
+        assert all(after - before <= 3600 for before, after in pairwise(times))
+        assert len(group) == 1 or times[0] > 0

@@ -370,7 +370,7 @@ async def test_when_its_time_is_up_or_a_person_rebuilds_an_endpoint_is_asked_aga
         index = await opened(indexer, root)
         limiting.asked_s = None
         if ended == "by a person":
-            indexer.end_silence()
+            indexer.pause.end()
             await built(index)
         else:
             await until(lambda: index.progress.state == "ready")
@@ -698,7 +698,7 @@ async def test_closing_ends_the_learning(root, model):
 # --- what does not count --------------------------------------------------------------------------------
 
 
-async def test_withheld_memories_are_counted_in_the_progress_of_their_root(root):
+async def test_withheld_memories_are_counted_and_not_shown(root):
     async with indexing(accepts=lambda _, each: each.id != "m1") as indexer:
         index = await opened(indexer, root)
-        assert (index.progress.withheld, [each.id for each in index.map.memories]) == (1, ["m0"])
+        assert (index.builder.withheld, [each.id for each in index.map.memories]) == (1, ["m0"])

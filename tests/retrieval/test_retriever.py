@@ -13,12 +13,12 @@ import pytest
 from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import Baseline, View
+from forged.map import Baseline
 from forged.models import Completion
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.retrieval.turns import turn_key
-from forged.retrieval.values import Answer, Ask
-from forged.scopes import Question, Ranked, Rows, Sources
+from forged.retrieval.values import Answer, Ask, Sources
+from forged.scopes import Question, Ranked, Rows, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.support.clock import until
@@ -346,7 +346,7 @@ def test_only_a_store_that_is_known_to_be_empty_now_asks_no_chat_model(view, cal
 async def test_a_search_is_gated_only_where_that_is_asked_for():
     asked = ask(turn_id="", window=FAINT)
     listed = await gated().search(asked, seeing(READ))
-    held = await gated().preview(asked, seeing(READ))
+    held = await gated().search(asked, seeing(READ), inject=True)
 
     assert (listed.status, ids(listed)) == ("ok", ["a"])
     assert (held.status, held.ranked) == ("empty", ())

@@ -1,16 +1,15 @@
-"""The times that a message names, and what was learned on one occasion."""
+"""The times that a message names."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.text.dates import A_TIME, occasions, of_named_time
+from forged.text.dates import A_TIME, of_named_time
 
 HOUR = 3600
 DAY = timedelta(days=1)
@@ -219,65 +218,3 @@ def test_a_month_without_a_year_is_found_in_any_year_that_a_memory_is_of(seconds
     (month,) = np.array([seconds]).astype("datetime64[s]").astype("datetime64[M]").astype(int) % 12 + 1
 
     assert of_named_time(f"{month}月", np.array([seconds])).all()
-
-
-# --- occasions ------------------------------------------------------------------------------------------
-
-
-def groups(seconds):
-    """Memories by place, in groups of one occasion."""
-    found = occasions(np.array(seconds, np.int64))
-    return {frozenset(np.flatnonzero(found == number).tolist()) for number in found.tolist()}
-
-
-def test_memories_within_an_hour_of_one_another_are_one_occasion_in_a_chain():
-    start = noon("2024-05-07")
-
-    assert groups([start, start + HOUR, start + 2 * HOUR]) == {frozenset({0, 1, 2})}
-
-
-def test_a_gap_of_more_than_an_hour_ends_an_occasion():
-    start = noon("2024-05-07")
-
-    assert groups([start, start + HOUR + 1, start + HOUR + 2]) == {frozenset({0}), frozenset({1, 2})}
-
-
-@pytest.mark.parametrize(("count", "occasions_found"), [(50, 1), (51, 51)])
-def test_more_than_fifty_in_a_row_are_an_import_and_stand_alone(count, occasions_found):
-    start = noon("2024-05-07")
-
-    assert len(groups(range(start, start + count))) == occasions_found
-
-
-def test_memories_of_an_unknown_time_stand_alone():
-    assert groups([0, 0, noon("2024-05-07")]) == {frozenset({0}), frozenset({1}), frozenset({2})}
-
-
-def test_no_memories_have_no_occasions():
-    assert occasions(np.empty(0, np.int64)).tolist() == []
-
-
-TIMES = st.lists(
-    st.sampled_from([0, 1, 100_000, 103_600, 103_601, 107_300, 200_000]), min_size=1, max_size=70
-)
-
-
-@given(TIMES, st.randoms(use_true_random=False))
-@settings(deadline=None)
-def test_occasions_do_not_depend_on_the_order_of_memories(seconds, random):
-    order = list(range(len(seconds)))
-    random.shuffle(order)
-
-    moved = groups([seconds[place] for place in order])
-
-    assert {frozenset(order[place] for place in group) for group in moved} == groups(seconds)
-
-
-@given(TIMES)
-@settings(deadline=None)
-def test_a_group_is_all_of_a_chain_or_one_alone(seconds):
-    for group in groups(seconds):
-        times = sorted(seconds[place] for place in group)
-        assert len(group) <= 50
-        assert all(after - before <= HOUR for before, after in pairwise(times))
-        assert len(group) == 1 or times[0] > 0

@@ -14,11 +14,11 @@ from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, record, token_of, utterances
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
-from forged.map import VectorMap, View
+from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope, Trigger, time_ns
 from forged.retrieval import FIRST_BUILD
-from forged.scopes import Workplace
+from forged.scopes import View, Workplace
 from forged.state import DeadEvent, Event, Kind, new_event_id
 from forged_client import protocol as wire
 from forged_client.messages import window_id_of

@@ -13,11 +13,10 @@ from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
 from forged.files import Watcher
-from forged.map import View
 from forged.maps import Indexer, Writer
 from forged.models import Governor
 from forged.retrieval import Retriever
-from forged.scopes import Resolver, Workplace
+from forged.scopes import Resolver, View, Workplace
 from forged.state import State
 
 # Waiting for a map where no deadline comes with the request.

@@ -18,8 +18,8 @@ from forged.daemon.handlers import capture
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
-from forged.map import View
 from forged.maps import BuildEvent, RootIndex
+from forged.scopes import View
 from forged_client import protocol as wire
 
 _PROBLEMS_SHOWN = 1000
@@ -117,7 +117,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
     if place.off:
         raise Disabled(place.off)
     indexes = [context.daemon.indexer.open(root) for root in place.roots]
-    context.daemon.indexer.end_silence()
+    context.daemon.indexer.pause.end()
     for index in indexes:
         if request.full:
             context.daemon.indexer.forget_vectors(index)

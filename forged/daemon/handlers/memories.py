@@ -18,11 +18,11 @@ from forged.daemon.handlers.convert import draft, fitting, record
 from forged.daemon.handlers.refusals import InvalidRequest, NotReady
 from forged.errors import MemoryNotFound
 from forged.files import Root
-from forged.map import VectorMap, View
+from forged.map import VectorMap
 from forged.maps import Gone, RootIndex
 from forged.memory import Memory, Scope
 from forged.retrieval import FIRST_BUILD
-from forged.scopes import Workplace
+from forged.scopes import View, Workplace
 from forged.text.same_text import normalised
 from forged_client import protocol as wire
 

@@ -11,8 +11,8 @@ from forged.conversation import last_user_text
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, utterances
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.retrieval import Answer, Ask
-from forged.scopes import Sources, Workplace
+from forged.retrieval import Answer, Ask, Sources
+from forged.scopes import Workplace
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -116,7 +116,7 @@ async def why(
     if request.query.strip():
         top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
         ask = _question(context, place, request.query, top_k=top_k, budget=budget)
-        answer = await context.daemon.retriever.preview(ask, _sources(place, ask))
+        answer = await context.daemon.retriever.search(ask, _sources(place, ask), inject=True)
         return _explained(answer, at=memory.utc_now())
     found = context.daemon.retriever.turns.last(request.session_id, place.tops)
     if found is None:
