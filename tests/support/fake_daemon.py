@@ -15,7 +15,6 @@ import msgspec
 from forged_client.framing import FrameCutter, decode_request, encode
 from forged_client.protocol import (
     MAX_REQUEST_BYTES,
-    AnyRequest,
     Failed,
     Hello,
     Ping,
@@ -26,7 +25,7 @@ from forged_client.protocol import (
 )
 from tests.support.frames import cut
 
-Answer = Reply | Callable[[AnyRequest], Reply]
+Answer = Reply | Callable[[Request], Reply]
 
 
 class FakeDaemon(socketserver.ThreadingUnixStreamServer):
@@ -37,12 +36,12 @@ class FakeDaemon(socketserver.ThreadingUnixStreamServer):
     def __init__(self, directory: str) -> None:
         self.path = f"{directory}/forged.sock"
         self.answers: dict[type[Request], Answer] = {Hello: Welcome(version="0.1.0", pid=7), Ping: Pong()}
-        self.requests: list[AnyRequest] = []
+        self.requests: list[Request] = []
         self.waits = threading.Event()
         self._released = threading.Event()
         super().__init__(self.path, _Conversation)
 
-    def answer(self, request: AnyRequest) -> Reply:
+    def answer(self, request: Request) -> Reply:
         self.requests.append(request)
         found = self.answers.get(type(request), Failed(status="error", code="unknown_verb", message="?"))
         reply = found(request) if callable(found) else found

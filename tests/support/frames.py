@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 from forged_client import protocol as p
 from forged_client.framing import HEADER_BYTES, FrameCutter, encode
@@ -168,7 +167,7 @@ def body_of(message: p.Request | p.Reply) -> bytes:
 
 
 def message_types() -> set[type]:
-    return {*get_args(p.AnyRequest), *get_args(p.AnyReply)}
+    return {*p.REQUESTS, *p.REPLIES}
 
 
 def examples() -> dict[str, p.Request | p.Reply]:
