@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -111,8 +109,7 @@ def eval_command(
             for model, strategy in itertools.product(models, strategies)
         ]
         _require_hypotheses(sets, strategies)
-        with _ended_by_sigterm():
-            done = tuple(_measured(call, sets, subjects, sizes or (None,)))
+        done = tuple(_measured(call, sets, subjects, sizes or (None,)))
     except evaluation.DatasetError as error:
         raise Stop("usage", str(error)) from error
     except ConfigError as error:
@@ -164,20 +161,6 @@ def _measured(
                 yield Measurement(each.name, subject.model, subject.strategy, size, outcome)
         finally:
             bar.wipe()
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end this process as Ctrl-C does, so that the daemon and its directory go too."""
-
-    def end(number: int, _frame: object) -> None:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
