@@ -37,6 +37,8 @@ def list_command(call: Invocation, **fields: Any) -> None:
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.total:
         tell("no memory of this scope and category" if request.scope or request.category else "no memories")
+    elif not found.memories:
+        tell(f"no more than {counted(found.total, 'memory', 'memories')}: the offset leaves all out")
 
 
 @click.command("show")
