@@ -101,7 +101,7 @@ def _framed(request: protocol.Request[protocol.R]) -> bytes:
         frame = encode(request)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         # A UnicodeEncodeError would print the text itself.
-        told = "a text holds half a character" if isinstance(error, UnicodeError) else str(error)
+        told = "a text is not valid Unicode" if isinstance(error, UnicodeError) else str(error)
         raise errors.RequestFailed("invalid", told) from error
     if (size := len(frame) - HEADER_BYTES) > request.limit_bytes:
         raise errors.FrameTooLarge(f"the request has {size} bytes and may have {request.limit_bytes}")

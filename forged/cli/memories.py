@@ -30,7 +30,7 @@ def list_command(call: Invocation, **fields: Any) -> None:
     request = wire.ListMemories(workspace=call.workspace, **fields)
     found = ask(call, request)
     show(call, found, memory_table(found.memories))
-    if call.as_json:
+    if call.as_json or found.status == "disabled":
         return
     left = found.total - request.offset - len(found.memories)
     if left > 0:

@@ -46,6 +46,14 @@ def test_a_page_behind_the_last_memory_says_so(daemon, forgectl):
     assert (shown.out, shown.err) == ("", "no more than 4 memories: the offset leaves all out\n")
 
 
+def test_where_memory_is_off_nobody_says_that_there_is_none(daemon, forgectl):
+    daemon.answers[ListMemories] = Memories(status="disabled", reason="switched off")
+
+    shown = forgectl("list")
+
+    assert (shown.code, shown.out, shown.err) == (0, "", "forgectl: memory is disabled: switched off\n")
+
+
 def test_a_newline_in_a_field_cannot_forge_a_line(daemon, forgectl):
     daemon.answers[ListMemories] = Memories(memories=(reports.record("mem_a\nmem_b"),), total=1)
 
