@@ -29,7 +29,7 @@ def _run(arguments: list[str]) -> int:
     code = fast.run(arguments, directory, os.environ)
     if code is not None:
         return code
-    import signal  # noqa: PLC0415 - it costs ping what the rest of it costs
+    import signal  # noqa: PLC0415 - it brings enum along, and ping does without
 
     from forged.cli import call, commands  # noqa: PLC0415 - click only when it is needed
 
