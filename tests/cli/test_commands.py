@@ -62,7 +62,8 @@ def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments):
 
 
 def test_a_mistyped_verb_is_answered_with_the_nearest_one(forgectl):
-    assert "did you mean 'search'?" in forgectl("serch").err
+    assert "there is no verb 'serch'; did you mean 'search'?" in forgectl("serch").err
+    assert forgectl("nonsense").err.endswith("there is no verb 'nonsense'\n")
 
 
 def test_not_a_number_is_no_time_limit(forgectl):

@@ -36,7 +36,7 @@ def test_without_a_daemon_doctor_fails_and_says_what_to_do(no_daemon, forgectl):
 
     assert shown.code == 69
     assert "FAIL  daemon: forged is not running" in shown.out
-    assert "      fix: " in shown.out
+    assert "      fix: `forgectl ping`\n" in shown.out
 
 
 def test_a_daemon_of_another_protocol_is_named_as_such(daemon, forgectl):
@@ -127,6 +127,28 @@ def test_capture_that_keeps_nothing_is_a_warning_with_its_reason(daemon, forgect
     assert shown.code == 0
     (check,) = levels(shown)["capture"]
     assert (check["level"], check["detail"], bool(check["fix"])) == ("warn", f"{state}: why", True)
+
+
+DOUBT = "state.db was damaged and nobody knows what was paused; `forgectl resume --all` ends that"
+
+
+def test_the_command_that_a_warning_names_is_its_remedy_and_nothing_is_said_twice(daemon, forgectl):
+    paused = f"paused everywhere: {DOUBT}"
+    daemon.answers[Status] = reports.status(
+        roots=(),
+        warnings=("cannot use /s/state.db: Is a directory", DOUBT, f"here: {paused}"),
+        capture=reports.captured(state="paused", reason=paused),
+    )
+
+    found = levels(forgectl("doctor", "--json"))
+
+    unmended, mended = found["daemon warning"]
+    assert (unmended["detail"], mended["detail"]) == (
+        "cannot use /s/state.db: Is a directory",
+        f"here: {paused}",
+    )
+    assert unmended["fix"].startswith("mend what it names")
+    assert mended["fix"] == found["capture"][0]["fix"] == "`forgectl resume --all`"
 
 
 def test_events_that_were_given_up_are_a_warning(daemon, forgectl):

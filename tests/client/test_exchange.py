@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from forged_client.errors import (
@@ -18,7 +16,7 @@ from forged_client.exchange import Exchange, expect_reply, failed_reply, may_rep
 from forged_client.framing import FrameCutter, decode_request, encode
 from forged_client.protocol import (
     MAX_REQUEST_BYTES,
-    AnyReply,
+    REPLIES,
     Capture,
     Dead,
     Failed,
@@ -127,7 +125,7 @@ REQUESTS = [example for example in EXAMPLES if isinstance(example, Request)]
 def test_every_verb_has_a_reply_for_a_failed_call(request_: Request) -> None:
     reply = failed_reply(request_, DeadlineExceeded("late"))
 
-    assert isinstance(reply, get_args(AnyReply))
+    assert isinstance(reply, REPLIES)
     assert (type(reply), reply.status, reply.reason) == (request_.reply_type(), "timeout", "late")
 
 
