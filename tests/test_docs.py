@@ -184,6 +184,16 @@ def test_no_file_names_a_verb_that_does_not_exist():
     assert {"forgectl status", "forgectl resume", "forged serve"} <= {command for _, command in named}
 
 
+# --- the client ----------------------------------------------------------------------------------------
+
+
+def test_the_calls_that_are_documented_are_those_that_there_are():
+    calls = rows(text_of("client").partition("## Calls")[2].partition("\n## ")[0])
+    told = {re.match(r"\w+", call)[0] for names, _ in calls for call in code(names)}
+
+    assert told == {name for name in dir(forged_client.Client) if not name.startswith("_")} - {"close"}
+
+
 # --- configuration -------------------------------------------------------------------------------------
 
 FIELDS = {

@@ -12,58 +12,16 @@ Every name is imported when it is first used: msgspec, asyncio and threading eac
 than its whole conversation with the daemon, so nobody pays for what he does not name.
 """
 
+# ruff: noqa: F403, F405 - what of errors and protocol is exported is listed once, in `__all__`
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from forged_client.address import socket_path, state_dir
     from forged_client.aio import AsyncClient
     from forged_client.client import Client
-    from forged_client.errors import (
-        AddressError,
-        ClientError,
-        ConnectionLost,
-        DaemonAbsent,
-        DaemonEnded,
-        DaemonUnavailable,
-        DeadlineExceeded,
-        FrameTooLarge,
-        MalformedFrame,
-        ProtocolMismatch,
-        ReplyLost,
-        RequestFailed,
-    )
+    from forged_client.errors import *
     from forged_client.observer import Observer
-    from forged_client.protocol import (
-        Captured,
-        CaptureReport,
-        Chain,
-        Costs,
-        DayCost,
-        DeadEvent,
-        DeadEvents,
-        Edge,
-        Explained,
-        FileProblem,
-        Forgotten,
-        Found,
-        GateReport,
-        Hit,
-        Memories,
-        MemoryRecord,
-        Message,
-        Part,
-        Paused,
-        Pong,
-        Progress,
-        Rebuilt,
-        Remembered,
-        Reply,
-        Retrieved,
-        RootReport,
-        SettingReport,
-        StatusReport,
-        Undone,
-        Version,
-    )
+    from forged_client.protocol import *
     from forged_client.version import __version__
 
 __all__ = [

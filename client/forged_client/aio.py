@@ -175,13 +175,9 @@ class AsyncClient(Shell):
         raise AssertionError  # the pauses never end
 
     async def _dialled(self, address: str) -> Wire:
-        opened = attempt(address)
-        for pause in growing_pauses():
-            if opened is not None:
-                break
-            await asyncio.sleep(pause)
-            opened = attempt(address)
-        assert opened is not None
+        pauses = growing_pauses()
+        while (opened := attempt(address)) is None:  # noqa: ASYNC110 - a full backlog tells nobody
+            await asyncio.sleep(next(pauses))
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=opened.detach())
         loop = asyncio.get_running_loop()
         try:

@@ -19,7 +19,7 @@ from forged_client import autostart as daemon_start
 from forged_client.address import bypassed
 from forged_client.connection import Connection
 from forged_client.deadline import Deadline
-from forged_client.dial import growing_pauses
+from forged_client.dial import dial, growing_pauses
 from forged_client.errors import (
     ClientError,
     ConnectionLost,
@@ -128,7 +128,7 @@ class Client(Verbs):
 
     def _open(self, address: str, deadline: Deadline) -> Connection:
         try:
-            return Connection.open(address, self._name, deadline)
+            return Connection(dial(address, deadline), self._name)
         except DaemonAbsent:
             if not self._autostart:
                 raise
@@ -136,7 +136,7 @@ class Client(Verbs):
         for pause in growing_pauses():
             time.sleep(min(pause, deadline.left("starting the daemon")))
             try:
-                return Connection.open(address, self._name, deadline)
+                return Connection(dial(address, deadline), self._name)
             except DaemonAbsent:
                 starting.check()
         raise AssertionError  # the pauses never end

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 
 from forged_client.deadline import Deadline
-from forged_client.dial import dial, is_gone
+from forged_client.dial import is_gone
 from forged_client.errors import ConnectionLost, ReplyLost
 from forged_client.exchange import Exchange
 from forged_client.protocol import R, Reply, Request
@@ -25,11 +25,6 @@ class Connection:
         self._sock = sock
         self._exchange = Exchange(name)
         self._pid = os.getpid()
-
-    @classmethod
-    def open(cls, path: str, name: str, deadline: Deadline) -> Connection:
-        """Raises DaemonAbsent, DaemonUnavailable or DeadlineExceeded."""
-        return cls(dial(path, deadline), name)
 
     def is_usable(self) -> bool:
         """False in a forked child, whose bytes would mix with its parent's, and after the daemon hung up."""

@@ -1,18 +1,5 @@
 """What can go wrong between an agent and the daemon.
 
-ClientError
-├── AddressError             no usable socket path; the message says what to set
-├── DaemonUnavailable        the daemon could not be reached, or not for long enough
-│   ├── DaemonAbsent         nobody listens at the address: a daemon may be started
-│   ├── DaemonEnded          the daemon was started and gave up at once (exit code)
-│   ├── DeadlineExceeded     the call's total deadline passed
-│   └── ConnectionLost       the connection ended before the whole request was sent: nothing was done
-│       └── ReplyLost        it ended after the request was sent: it may have been carried out
-├── ProtocolMismatch         daemon and client speak different versions
-├── RequestFailed            the daemon refused, or the request cannot be put on the wire (code, message)
-├── MalformedFrame           bytes that are not a message of this protocol
-└── FrameTooLarge            a frame above the limit; none of its body was kept
-
 A client raises these only when it is `strict`. Otherwise each becomes a reply whose `status` is the class's
 `status` and whose `reason` is the message: an agent must never fail because its memory did.
 """
@@ -27,7 +14,7 @@ class ClientError(Exception):
 
 
 class AddressError(ClientError):
-    """There is no usable socket path."""
+    """There is no usable socket path; the message says what to set."""
 
     status = "unavailable"
 
@@ -39,7 +26,7 @@ class DaemonUnavailable(ClientError):  # noqa: N818 - reads as the state it name
 
 
 class DaemonAbsent(DaemonUnavailable):
-    """No socket at the address, or a stale one."""
+    """Nobody listens at the address (no socket, or a stale one): a daemon may be started."""
 
 
 class DaemonEnded(DaemonUnavailable):
@@ -57,7 +44,7 @@ class DeadlineExceeded(DaemonUnavailable):
 
 
 class ConnectionLost(DaemonUnavailable):
-    """The connection ended with the request incomplete, so it cannot have been carried out."""
+    """The connection ended before the whole request was sent, so it cannot have been carried out."""
 
 
 class ReplyLost(ConnectionLost):
@@ -71,7 +58,7 @@ class ProtocolMismatch(ClientError):  # noqa: N818
 
 
 class RequestFailed(ClientError):  # noqa: N818
-    """The request was not carried out; `code` is one of `protocol.CODES`."""
+    """The daemon refused, or the request cannot be put on the wire; `code` is one of `protocol.CODES`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -80,8 +67,8 @@ class RequestFailed(ClientError):  # noqa: N818
 
 
 class MalformedFrame(ClientError):  # noqa: N818
-    """A frame's body is not a message of the expected side."""
+    """Bytes that are not a message of this protocol."""
 
 
 class FrameTooLarge(ClientError):  # noqa: N818
-    """A frame is above its size limit."""
+    """A frame is above its size limit; none of its body was kept."""

@@ -12,27 +12,8 @@ import os
 
 import msgspec
 
-from forged_client.errors import (
-    ClientError,
-    ConnectionLost,
-    FrameTooLarge,
-    MalformedFrame,
-    ProtocolMismatch,
-    ReplyLost,
-    RequestFailed,
-)
+from forged_client import errors, protocol
 from forged_client.framing import HEADER_BYTES, FrameCutter, decode_reply, encode
-from forged_client.protocol import (
-    MAX_REPLY_BYTES,
-    PROTOCOL_VERSION,
-    Failed,
-    Hello,
-    R,
-    Reply,
-    Request,
-    StatusReport,
-    Welcome,
-)
 from forged_client.version import __version__
 
 _HELLO_ID = 1
@@ -43,11 +24,11 @@ class Exchange:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._frames = FrameCutter(MAX_REPLY_BYTES)
+        self._frames = FrameCutter(protocol.MAX_REPLY_BYTES)
         self.room = self._frames.room  # where the shell receives the next bytes
         self._last_id = 0
 
-    def request(self, request: Request[R]) -> tuple[int, bytes]:
+    def request(self, request: protocol.Request[protocol.R]) -> tuple[int, bytes]:
         """The id the request was given and the bytes to send, hello in front of the first.
 
         Raises RequestFailed("invalid") for values msgpack cannot hold, FrameTooLarge above the verb's limit.
@@ -58,14 +39,14 @@ class Exchange:
         self._last_id = number
         return number, self._hello() + frame if first else frame
 
-    def replies(self, size: int) -> list[Reply]:
+    def replies(self, size: int) -> list[protocol.Reply]:
         """The replies that the `size` bytes just received into `room` complete, without hello's own.
 
         Raises what ends the connection: MalformedFrame, FrameTooLarge, ProtocolMismatch, or RequestFailed
         for a refusal of the connection itself (`busy`).
         """
         self._frames.held += size
-        arrived: list[Reply] = []
+        arrived: list[protocol.Reply] = []
         while (body := self._frames.take()) is not None:
             reply = decode_reply(body)
             if not self._concerns_connection(reply):
@@ -73,59 +54,61 @@ class Exchange:
         return arrived
 
     def _hello(self) -> bytes:
-        return encode(Hello(id=_HELLO_ID, client=self._name, version=__version__, pid=os.getpid()))
+        return encode(protocol.Hello(id=_HELLO_ID, client=self._name, version=__version__, pid=os.getpid()))
 
-    def _concerns_connection(self, reply: Reply) -> bool:
-        if isinstance(reply, Welcome):
-            if reply.protocol != PROTOCOL_VERSION:
-                raise ProtocolMismatch(_mismatch(f"version {reply.protocol}"))
+    def _concerns_connection(self, reply: protocol.Reply) -> bool:
+        if isinstance(reply, protocol.Welcome):
+            if reply.protocol != protocol.PROTOCOL_VERSION:
+                raise errors.ProtocolMismatch(_mismatch(f"version {reply.protocol}"))
             return True
-        if isinstance(reply, Failed) and reply.id <= _HELLO_ID:
+        if isinstance(reply, protocol.Failed) and reply.id <= _HELLO_ID:
             if reply.code == "protocol_mismatch":
-                raise ProtocolMismatch(_mismatch(reply.message or "another version"))
-            raise RequestFailed(reply.code, reply.message)
+                raise errors.ProtocolMismatch(_mismatch(reply.message or "another version"))
+            raise errors.RequestFailed(reply.code, reply.message)
         return False
 
 
-def may_repeat(request: Request[R], lost: ConnectionLost) -> bool:
+def may_repeat(request: protocol.Request[protocol.R], lost: errors.ConnectionLost) -> bool:
     """Whether a request whose connection ended may be sent again: never if it could be done twice."""
-    return request.repeatable or not isinstance(lost, ReplyLost)
+    return request.repeatable or not isinstance(lost, errors.ReplyLost)
 
 
-def expect_reply(request: Request[R], reply: Reply) -> R:
+def expect_reply(request: protocol.Request[protocol.R], reply: protocol.Reply) -> protocol.R:
     """The reply as its type. Raises RequestFailed for a refusal, MalformedFrame for any other type."""
     kind = request.reply_type()
     if isinstance(reply, kind):
         return reply
-    if isinstance(reply, Failed):
-        raise RequestFailed(reply.code, reply.message)
-    raise MalformedFrame(f"expected {kind.__name__}, the daemon answered {type(reply).__name__}")
+    if isinstance(reply, protocol.Failed):
+        raise errors.RequestFailed(reply.code, reply.message)
+    raise errors.MalformedFrame(f"expected {kind.__name__}, the daemon answered {type(reply).__name__}")
 
 
-def bypass_reply(request: Request[R]) -> R:
+def bypass_reply(request: protocol.Request[protocol.R]) -> protocol.R:
     """The reply to what FORGED_BYPASS keeps from the daemon: a state and no error."""
     return request.reply_type()(status="disabled", reason="FORGED_BYPASS is set")
 
 
-def failed_reply(request: Request[R], error: ClientError) -> R:
+def failed_reply(request: protocol.Request[protocol.R], error: errors.ClientError) -> protocol.R:
     """The reply that says the call failed: status and reason, everything else empty."""
     reply = request.reply_type()(status=error.status, reason=str(error))
-    if isinstance(reply, StatusReport):  # its own word for the daemon's health must not stay "ok"
+    if isinstance(reply, protocol.StatusReport):  # its own word for the daemon's health must not stay "ok"
         return msgspec.structs.replace(reply, state=error.status)
     return reply
 
 
-def _framed(request: Request[R]) -> bytes:
+def _framed(request: protocol.Request[protocol.R]) -> bytes:
     try:
         frame = encode(request)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         # A UnicodeEncodeError would print the text itself.
-        told = "a text holds half a character" if isinstance(error, UnicodeError) else str(error)
-        raise RequestFailed("invalid", told) from error
+        told = "a text is not valid Unicode" if isinstance(error, UnicodeError) else str(error)
+        raise errors.RequestFailed("invalid", told) from error
     if (size := len(frame) - HEADER_BYTES) > request.limit_bytes:
-        raise FrameTooLarge(f"the request has {size} bytes and may have {request.limit_bytes}")
+        raise errors.FrameTooLarge(f"the request has {size} bytes and may have {request.limit_bytes}")
     return frame
 
 
 def _mismatch(theirs: str) -> str:
-    return f"client {__version__} speaks protocol version {PROTOCOL_VERSION}, the daemon says: {theirs}"
+    return (
+        f"client {__version__} speaks protocol version {protocol.PROTOCOL_VERSION}, the daemon says: {theirs}"
+    )

@@ -13,15 +13,19 @@ The buffer grows only when it is full of what really came, so a claimed length a
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, reduce
+from operator import or_
+from typing import Any, TypeVar
 
 import msgspec
 
 from forged_client.errors import FrameTooLarge, MalformedFrame
-from forged_client.protocol import AnyReply, AnyRequest, R, Reply, Request
+from forged_client.protocol import REPLIES, REQUESTS, R, Reply, Request
 
 HEADER_BYTES = 4
 BUFFER_BYTES = 1 << 16
+
+_Body = TypeVar("_Body")
 
 # Path objects become text; anything else unknown stays a TypeError.
 _encoder = msgspec.msgpack.Encoder(enc_hook=os.fspath)
@@ -36,18 +40,16 @@ class Head(msgspec.Struct, frozen=True):
 
 # Built once, when first used: resolving the unions takes 2 ms each, and a client never needs the first.
 @cache
-def _requests() -> msgspec.msgpack.Decoder[AnyRequest]:
-    return msgspec.msgpack.Decoder(AnyRequest)
+def _requests() -> msgspec.msgpack.Decoder[Request[Any]]:
+    return msgspec.msgpack.Decoder(reduce(or_, REQUESTS))
 
 
 @cache
-def _replies() -> msgspec.msgpack.Decoder[AnyReply]:
-    return msgspec.msgpack.Decoder(AnyReply)
+def _replies() -> msgspec.msgpack.Decoder[Reply]:
+    return msgspec.msgpack.Decoder(reduce(or_, REPLIES))
 
 
 _heads = msgspec.msgpack.Decoder(Head)
-
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode(message: Request[R] | Reply) -> bytes:
@@ -56,35 +58,28 @@ def encode(message: Request[R] | Reply) -> bytes:
     return len(body).to_bytes(HEADER_BYTES, "big") + body  # a third of what encoding in place takes
 
 
-def decode_request(body: bytes | memoryview) -> AnyRequest:
+def decode_request(body: bytes | memoryview) -> Request[Any]:
     """Any request of this version. Raises MalformedFrame, saying which field is wrong."""
-    try:
-        return _requests().decode(body)
-    except _UNREADABLE as error:
-        raise MalformedFrame(_reason(error)) from error
+    return _decoded(_requests(), body)
 
 
-def decode_reply(body: bytes | memoryview) -> AnyReply:
+def decode_reply(body: bytes | memoryview) -> Reply:
     """Any reply of this version. Raises MalformedFrame."""
-    try:
-        return _replies().decode(body)
-    except _UNREADABLE as error:
-        raise MalformedFrame(_reason(error)) from error
+    return _decoded(_replies(), body)
 
 
 def decode_head(body: bytes | memoryview) -> Head:
     """Type and id of a message whose type may be unknown. Raises MalformedFrame."""
+    return _decoded(_heads, body)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[_Body], body: bytes | memoryview) -> _Body:
     try:
-        return _heads.decode(body)
-    except _UNREADABLE as error:
-        raise MalformedFrame(_reason(error)) from error
-
-
-def _reason(error: Exception) -> str:
-    # A UnicodeDecodeError prints the bytes it met, which are somebody's text.
-    if isinstance(error, UnicodeDecodeError):
-        return "a text is not UTF-8"
-    return str(error) or type(error).__name__
+        return decoder.decode(body)
+    except UnicodeDecodeError as error:  # it prints the bytes it met, which are somebody's text
+        raise MalformedFrame("a text is not UTF-8") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedFrame(str(error) or type(error).__name__) from error
 
 
 class FrameCutter:

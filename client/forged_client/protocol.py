@@ -396,28 +396,6 @@ class Progress(Reply, frozen=True, tag="progress"):
     generation: str = ""
 
 
-AnyReply = (
-    Failed
-    | Welcome
-    | Pong
-    | StatusReport
-    | Retrieved
-    | Found
-    | Explained
-    | Remembered
-    | Captured
-    | Memories
-    | Chain
-    | Forgotten
-    | Undone
-    | Paused
-    | DeadEvents
-    | Costs
-    | Rebuilt
-    | Progress
-)
-
-
 # --- requests ----------------------------------------------------------------------------------------
 
 
@@ -622,23 +600,5 @@ class Events(Request[Progress], frozen=True, tag="events"):
     workspace: str = ""
 
 
-AnyRequest = (
-    Hello
-    | Ping
-    | Status
-    | Retrieve
-    | Search
-    | Why
-    | Remember
-    | Capture
-    | GetMemories
-    | ListMemories
-    | History
-    | Forget
-    | Undo
-    | Pause
-    | Dead
-    | Cost
-    | Rebuild
-    | Events
-)
+REQUESTS = tuple(Request.__subclasses__())
+REPLIES = tuple(Reply.__subclasses__())

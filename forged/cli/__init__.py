@@ -29,8 +29,12 @@ def _run(arguments: list[str]) -> int:
     code = fast.run(arguments, directory, os.environ)
     if code is not None:
         return code
+    import signal  # noqa: PLC0415 - it brings enum along, and ping does without
+
     from forged.cli import call, commands  # noqa: PLC0415 - click only when it is needed
 
+    # As Ctrl-C does, so that a daemon and a directory that a verb has made for itself go too.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     return commands.run(arguments, call.of_process(directory, os.environ))
 
 

@@ -19,25 +19,16 @@ import msgspec
 from forged.cli.exits import NOT_DONE, Stop
 from forged.cli.terminal import Painter, say, say_json, tell
 from forged.errors import ConfigError
+from forged_client import errors
 from forged_client.client import Client
-from forged_client.errors import (
-    AddressError,
-    ClientError,
-    DaemonAbsent,
-    DaemonEnded,
-    DeadlineExceeded,
-    FrameTooLarge,
-    ProtocolMismatch,
-    RequestFailed,
-)
 from forged_client.protocol import DeadEvents, Memories, R, Reply, Request
 
-_WORDS: tuple[tuple[type[ClientError], str], ...] = (
-    (AddressError, "configuration"),
-    (DaemonAbsent, "not_running"),
-    (DeadlineExceeded, "timeout"),
-    (ProtocolMismatch, "protocol_mismatch"),
-    (FrameTooLarge, "frame_too_large"),
+_WORDS: tuple[tuple[type[errors.ClientError], str], ...] = (
+    (errors.AddressError, "configuration"),
+    (errors.DaemonAbsent, "not_running"),
+    (errors.DeadlineExceeded, "timeout"),
+    (errors.ProtocolMismatch, "protocol_mismatch"),
+    (errors.FrameTooLarge, "frame_too_large"),
 )
 
 
@@ -103,7 +94,7 @@ def daemon(call: Invocation) -> Iterator[Client]:
             name="forgectl",
         ) as client:
             yield client
-    except ClientError as error:
+    except errors.ClientError as error:
         raise _stop_of(error, call) from error
 
 
@@ -140,13 +131,13 @@ def remark(reply: Reply) -> str:
     return f"memory is disabled: {told}" if reply.status == "disabled" else told
 
 
-def _stop_of(error: ClientError, call: Invocation) -> Stop:
+def _stop_of(error: errors.ClientError, call: Invocation) -> Stop:
     """The ending that a client's exception means."""
-    if isinstance(error, RequestFailed):
+    if isinstance(error, errors.RequestFailed):
         if not call.workspace:
             return Stop(error.code, "the current directory is gone; say --workspace PATH")
         return Stop(error.code, error.message)
-    if isinstance(error, DaemonEnded) and error.exit_code == os.EX_CONFIG:
+    if isinstance(error, errors.DaemonEnded) and error.exit_code == os.EX_CONFIG:
         return Stop("configuration", _complaint(call) or str(error))
     word = next((word for kind, word in _WORDS if isinstance(error, kind)), "unavailable")
     if word == "not_running":

@@ -91,9 +91,9 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        near = difflib.get_close_matches(args[0], VERBS, 1)
-        if near and near[0] != args[0]:
-            ctx.fail(f"there is no verb {args[0]!r}; did you mean {near[0]!r}?")
+        if args[0] not in VERBS:
+            near = difflib.get_close_matches(args[0], VERBS, 1)
+            ctx.fail(f"there is no verb {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

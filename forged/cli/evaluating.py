@@ -8,37 +8,19 @@ from __future__ import annotations
 
 import functools
 import itertools
-import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import msgspec
 
+from forged import evaluation
 from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
 from forged.cli.exits import Stop
 from forged.cli.terminal import Bar, columns, escape_line, tell
 from forged.errors import ConfigError, ForgedError
-from forged.evaluation import (
-    LEARNING,
-    SEED,
-    TOP_K,
-    Dataset,
-    DatasetError,
-    Outcome,
-    Prepared,
-    Subject,
-    Summary,
-    load,
-    load_off_topic,
-    prepare,
-    run,
-    small,
-    whole,
-)
 from forged_client.errors import ClientError
 
 _HEAD: tuple[str, ...] = (
@@ -55,7 +37,7 @@ class Measurement(msgspec.Struct, frozen=True):
     model: str
     strategy: str
     store_size: int | None
-    outcome: Outcome
+    outcome: evaluation.Outcome
 
 
 @click.command("eval", no_args_is_help=True)
@@ -123,13 +105,12 @@ def eval_command(
     try:
         sets = _sets(call, paths, off_topic, split)
         subjects = [
-            prepare(Subject(model, strategy, changed), call.environ)
+            evaluation.prepare(evaluation.Subject(model, strategy, changed), call.environ)
             for model, strategy in itertools.product(models, strategies)
         ]
         _require_hypotheses(sets, strategies)
-        with _ended_by_sigterm():
-            done = tuple(_measured(call, sets, subjects, sizes or (None,)))
-    except DatasetError as error:
+        done = tuple(_measured(call, sets, subjects, sizes or (None,)))
+    except evaluation.DatasetError as error:
         raise Stop("usage", str(error)) from error
     except ConfigError as error:
         raise Stop("configuration", str(error)) from error
@@ -147,54 +128,45 @@ def _change(text: str) -> tuple[str, str]:
     return key.strip().removeprefix("memory."), value.strip()
 
 
-def _sets(call: Invocation, paths: Iterable[str], off_topic: str | None, split: str) -> tuple[Dataset, ...]:
+def _sets(
+    call: Invocation, paths: Iterable[str], off_topic: str | None, split: str
+) -> tuple[evaluation.Dataset, ...]:
     here = Path(call.workspace)
-    sets = [load(here / path) for path in paths]
+    sets = [evaluation.load(here / path) for path in paths]
     if off_topic is not None:
-        messages = load_off_topic(here / off_topic)
+        messages = evaluation.load_off_topic(here / off_topic)
         sets = [msgspec.structs.replace(each, off_topic=messages) for each in sets]
     return tuple(each.part(split) for each in sets)
 
 
-def _require_hypotheses(sets: Iterable[Dataset], strategies: Iterable[str]) -> None:
+def _require_hypotheses(sets: Iterable[evaluation.Dataset], strategies: Iterable[str]) -> None:
     lacking = next((each.name for each in sets if not each.has_hypotheses), None)
     if lacking is not None and "caller" in strategies:
         raise Stop("usage", f"{lacking} has no recorded hypotheses for the strategy caller")
 
 
 def _measured(
-    call: Invocation, sets: Iterable[Dataset], subjects: Sequence[Prepared], sizes: Iterable[int | None]
+    call: Invocation,
+    sets: Iterable[evaluation.Dataset],
+    subjects: Sequence[evaluation.Prepared],
+    sizes: Iterable[int | None],
 ) -> Iterator[Measurement]:
     """Every set with every subject, as it is (None) or in every store size."""
     bar = Bar(call.redraws(sys.stderr) and not call.as_json)
     for each, size in itertools.product(sets, sizes):
         title = each.name if size is None else f"{each.name}, stores of {size}"
-        world = whole(each) if size is None else small(each, size)
+        world = evaluation.whole(each) if size is None else evaluation.small(each, size)
         try:
-            for subject, outcome in run(world, subjects, functools.partial(draw, bar, title)):
+            for subject, outcome in evaluation.run(world, subjects, functools.partial(draw, bar, title)):
                 yield Measurement(each.name, subject.model, subject.strategy, size, outcome)
         finally:
             bar.wipe()
 
 
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end this process as Ctrl-C does, so that the daemon and its directory go too."""
-
-    def end(number: int, _frame: object) -> None:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
     """Draw a step of a measurement; where no bar is, only a wait that nobody expects is told."""
     bar.draw(f"{title}: {doing}", done, total)
-    if doing == LEARNING:
+    if doing == evaluation.LEARNING:
         bar.tell_instead(f"{title}: waiting, {doing}", once=title)
 
 
@@ -202,7 +174,7 @@ def _show(
     call: Invocation, done: Sequence[Measurement], split: str, changes: Sequence[tuple[str, str]]
 ) -> None:
     shown = {key: value for key, value in changes if not key.endswith("api_key")}
-    about = {"split": split, "top_k": TOP_K, "seed": SEED, "changes": shown}
+    about = {"split": split, "top_k": evaluation.TOP_K, "seed": evaluation.SEED, "changes": shown}
     show(call, {**about, "measurements": done}, table(done))
     for each in () if call.as_json else done:
         for failure in each.outcome.failures:
@@ -219,7 +191,7 @@ def table(done: Sequence[Measurement]) -> list[str]:
     return columns(rows, numbers_from=_HEAD.index("queries"))
 
 
-def _row(each: Measurement, scores: Summary) -> tuple[str, ...]:
+def _row(each: Measurement, scores: evaluation.Summary) -> tuple[str, ...]:
     outcome = each.outcome
     is_total = scores is outcome.total
     off_topic = f"{outcome.off_topic.rate:.3f}" if is_total and outcome.off_topic is not None else _NONE

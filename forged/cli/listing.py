@@ -72,7 +72,8 @@ def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
             escape_line(f"{hit.scope}/{hit.category}"),
             f"v{hit.version}",
             _day(hit.created_at),
-            *(f"{name} {value}" for name, value in _legs(hit) if value != "-"),
+            "" if hit.cosine is None else f"cosine {hit.cosine:.3f}",
+            "" if hit.lexical is None else f"lexical {hit.lexical:.3f}",
             "" if hit.via == "search" else f"via {escape_line(hit.via)}",
         )
         yield "  ".join(filter(None, facts))
@@ -122,17 +123,10 @@ def _ranking(found: Explained) -> list[str]:
     cut = set(found.omitted_ids)
     rows = [("score", "cosine", "lexical", "via", "budget", "memory", "")]
     for hit in found.memories:
-        cosine, lexical = (value for _, value in _legs(hit))
+        scores = (_score(hit.score), _score(hit.cosine), _score(hit.lexical))
         budget = "cut" if hit.id in cut else "fits"
-        via = escape_line(hit.via)
-        rows.append(
-            (f"{hit.score:.3f}", cosine, lexical, via, budget, escape_line(hit.id), _gist(hit.content))
-        )
+        rows.append((*scores, escape_line(hit.via), budget, escape_line(hit.id), _gist(hit.content)))
     return [line.rstrip() for line in columns(rows)]
-
-
-def _legs(hit: Hit) -> tuple[tuple[str, str], tuple[str, str]]:
-    return ("cosine", _score(hit.cosine)), ("lexical", _score(hit.lexical))
 
 
 def _score(value: float | None) -> str:

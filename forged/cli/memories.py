@@ -13,17 +13,8 @@ from forged.cli.commands import asks, min_generation_option
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.listing import chain_table, memory_page, memory_table
 from forged.cli.terminal import counted, escape_line, listed, tell
+from forged_client import protocol as wire
 from forged_client.client import Client
-from forged_client.protocol import (
-    Edge,
-    Forget,
-    Forgotten,
-    GetMemories,
-    History,
-    ListMemories,
-    Remember,
-    Remembered,
-)
 
 
 @click.command("list")
@@ -36,16 +27,18 @@ from forged_client.protocol import (
 @asks
 def list_command(call: Invocation, **fields: Any) -> None:
     """List the memories of this workspace, newest first."""
-    request = ListMemories(workspace=call.workspace, **fields)
+    request = wire.ListMemories(workspace=call.workspace, **fields)
     found = ask(call, request)
     show(call, found, memory_table(found.memories))
-    if call.as_json:
+    if call.as_json or found.status == "disabled":
         return
     left = found.total - request.offset - len(found.memories)
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.total:
         tell("no memory of this scope and category" if request.scope or request.category else "no memories")
+    elif not found.memories:
+        tell(f"no more than {counted(found.total, 'memory', 'memories')}: the offset leaves all out")
 
 
 @click.command("show")
@@ -54,7 +47,7 @@ def list_command(call: Invocation, **fields: Any) -> None:
 @asks
 def show_command(call: Invocation, **fields: Any) -> None:
     """Print memories whole. Ids that are not there are named; the exit code is then 1."""
-    found = ask(call, GetMemories(workspace=call.workspace, **fields))
+    found = ask(call, wire.GetMemories(workspace=call.workspace, **fields))
     pages = ["\n".join(memory_page(memory, call.paint)) for memory in found.memories]
     missing = f"no memory {', '.join(found.missing)} in this workspace"
     show_found(call, found, pages, missing)
@@ -66,7 +59,7 @@ def show_command(call: Invocation, **fields: Any) -> None:
 @asks
 def history_command(call: Invocation, **fields: Any) -> None:
     """Show the versions of a memory, oldest first; `*` marks the newest."""
-    chain = ask(call, History(workspace=call.workspace, **fields))
+    chain = ask(call, wire.History(workspace=call.workspace, **fields))
     show(call, chain, chain_table(chain))
 
 
@@ -81,7 +74,7 @@ def remember_command(call: Invocation, *, text: str, related: tuple[str, ...], *
     """Write one memory, durably; `-` reads its text from stdin."""
     content = sys.stdin.read() if text == "-" else text
     edges = tuple(map(_edge, related))
-    request = Remember(workspace=call.workspace, content=content, related=edges, **fields)
+    request = wire.Remember(workspace=call.workspace, content=content, related=edges, **fields)
     written = ask(call, request, check_done)
     show(call, written, _written(written))
 
@@ -94,7 +87,7 @@ def remember_command(call: Invocation, *, text: str, related: tuple[str, ...], *
 @asks
 def forget_command(call: Invocation, *, yes: bool, **fields: Any) -> None:
     """Take a memory and its older versions away; the receipt says what forged cannot reach."""
-    request = Forget(workspace=call.workspace, **fields)
+    request = wire.Forget(workspace=call.workspace, **fields)
     if not yes:
         require_answer(call, "forget")
     with daemon(call) as client:
@@ -107,20 +100,20 @@ def forget_command(call: Invocation, *, yes: bool, **fields: Any) -> None:
         tell("what is not reached must be removed by hand")
 
 
-def _edge(text: str) -> Edge:
+def _edge(text: str) -> wire.Edge:
     memory_id, colon, relationship = text.partition(":")
-    return Edge(memory_id, relationship) if colon else Edge(memory_id)
+    return wire.Edge(memory_id, relationship) if colon else wire.Edge(memory_id)
 
 
-def _written(written: Remembered) -> Iterator[str]:
+def _written(written: wire.Remembered) -> Iterator[str]:
     yield f"remembered {escape_line(written.memory_id)}, version {written.version}"
     yield f"path {escape_line(written.path)}"
     yield f"generation {escape_line(written.generation)}"
 
 
-def _confirm(client: Client, request: Forget) -> None:
+def _confirm(client: Client, request: wire.Forget) -> None:
     """Show what would go and ask. Raises Stop when the answer is no."""
-    chain = client.ask(History(workspace=request.workspace, memory_id=request.memory_id))
+    chain = client.ask(wire.History(workspace=request.workspace, memory_id=request.memory_id))
     check_done(chain)
     what = "this version" if request.version_only else counted(len(chain.memories), "version")
     where = "erase it for ever" if request.erase_now else "move it to the trash for 7 days"
@@ -128,7 +121,7 @@ def _confirm(client: Client, request: Forget) -> None:
     confirm(chain_table(chain), question, declined="nothing was forgotten")
 
 
-def _receipt(gone: Forgotten) -> Iterator[str]:
+def _receipt(gone: wire.Forgotten) -> Iterator[str]:
     yield f"forgotten: {listed(gone.ids)}"
     yield f"in the trash for 7 days: {escape_line(gone.trash)}" if gone.trash else "erased"
     yield from (f"not reached: {escape_line(place)}" for place in gone.unreachable)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 
-from forged.cli.terminal import Painter, counted, escape_line, span
+from forged.cli.terminal import Painter, counted, distinct, escape_line, span
 from forged_client.protocol import CaptureReport, RootReport, StatusReport
 
 EVERYWHERE = "*"
@@ -36,7 +36,7 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     yield f"  {_models(report)}"
     if report.gate.state in _LEARNS:
         yield f"  {paint('warn', 'gate:')} {_LEARNS[report.gate.state]}{_because(report.gate.reason)}"
-    for warning in report.warnings:
+    for warning in distinct(report.warnings):
         yield f"  {paint('warn', 'warning:')} {escape_line(warning)}"
     for root in report.roots:
         yield ""
@@ -125,7 +125,8 @@ def _counters(report: StatusReport, paint: Painter) -> Iterator[str]:
     told = [
         f"{escape_line(name)} {count:,}"
         for name, count in sorted(report.counters.items())
-        if count and not name.startswith("captur")  # these stand above, in words
+        # What capture counts stands above, under its own names.
+        if count and not name.startswith("captur") and name != "secrets_redacted"
     ]
     if told:
         yield ""

@@ -37,7 +37,7 @@ MEANINGS = {
     "memory.retrieval_min_score": "share of unrelated messages kept out; 0 is off; not set: 0.95",
     "memory.retrieval_timeout_s": "0.05 to 60 s for a whole retrieval",
     "memory.injection_token_budget": "most tokens an injection may have; 0 is no limit",
-    "memory.classifier_model": 'chat model that decides what to keep; "" is llm.model, then built-in rules',
+    "memory.classifier_model": 'chat model that decides what to keep; "": llm.model, retrieval_model, rules',
     "memory.classifier_timeout_s": "1 to 3600 s",
     "memory.daily_token_limit": "of all chat models together; 0 is no limit",
     "llm.model": "chat model for whatever names none of its own",

@@ -103,6 +103,11 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(map(escape_line, names))
 
 
+def distinct(texts: Sequence[str]) -> list[str]:
+    """Those that no other one holds word for word."""
+    return [text for text in texts if not any(text in other and text != other for other in texts)]
+
+
 def shown_fields(fields: Mapping[str, str]) -> list[str]:
     """A line `name value` for each field that has a value."""
     return [f"{name} {escape_line(value)}" for name, value in fields.items() if value]

@@ -15,13 +15,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Coroutine
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from forged.daemon import peer
 from forged.errors import ForgedError
 from forged_client import framing, protocol
 from forged_client.errors import FrameTooLarge, MalformedFrame
-from forged_client.protocol import AnyRequest, Failed, Reply
+from forged_client.protocol import Failed, Reply, Request
 
 if TYPE_CHECKING:
     from forged.daemon.server import Server
@@ -36,7 +36,7 @@ _IN_FLIGHT = 64
 class Service(Protocol):
     """What answers requests: the handlers' dispatcher, or a stand-in of a test."""
 
-    def handle(self, request: AnyRequest) -> Reply | Awaitable[Reply]: ...
+    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply]: ...
 
     def events(self, request: protocol.Events) -> AsyncIterator[Reply]: ...
 
@@ -244,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._began = time.monotonic()
             self._transport.resume_reading()
 
-    async def _finish(self, request: AnyRequest, answer: Awaitable[Reply]) -> None:
+    async def _finish(self, request: Request[Any], answer: Awaitable[Reply]) -> None:
         try:
             reply = await answer
         except Exception as error:  # noqa: BLE001 - the request guard
@@ -258,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001 - the request guard
             self.send(self._guarded(request, error))
 
-    def _guarded(self, request: AnyRequest, error: Exception) -> Reply:
+    def _guarded(self, request: Request[Any], error: Exception) -> Reply:
         if isinstance(error, ForgedError):
             return _failed(request.id, self._server.service.code_of(error), str(error))
         return self._broken(request.id, type(request).__name__, error)
@@ -279,7 +279,7 @@ def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
         head = framing.decode_head(body)
     except MalformedFrame:
         head = framing.Head()
-    known = {struct_.__struct_config__.tag for struct_ in protocol.AnyRequest.__args__}
+    known = {struct_.__struct_config__.tag for struct_ in protocol.REQUESTS}
     if head.type and head.type not in known:
         return _failed(head.id, "unknown_verb", f"this daemon does not know {head.type[:64]!r}")
     return _failed(head.id, "invalid", str(error))

@@ -8,43 +8,31 @@ imports the ranking, so that a figure cannot be better than the product.
 sentence for a person.
 """
 
-from forged.evaluation.dataset import Dataset, DatasetError, Item, OffTopic, Query, Repository
+from forged.evaluation.dataset import Dataset, DatasetError
 from forged.evaluation.jsonl_set import load_off_topic
 from forged.evaluation.loading import load
-from forged.evaluation.scores import Score, Summary, judge, summary
+from forged.evaluation.scores import Summary
 from forged.evaluation.scratch import NotStarted, daemon
-from forged.evaluation.settings import CONFIGURED, TOP_K, Prepared, Subject, prepare
-from forged.evaluation.stores import SEED, World, small, whole
-from forged.evaluation.trial import LEARNING, Failure, MeasurementFailed, OffTopicCount, Outcome, run
+from forged.evaluation.settings import TOP_K, Prepared, Subject, prepare
+from forged.evaluation.stores import SEED, small, whole
+from forged.evaluation.trial import LEARNING, Outcome, run
 
 __all__ = [
-    "CONFIGURED",
     "LEARNING",
     "SEED",
     "TOP_K",
     "Dataset",
     "DatasetError",
-    "Failure",
-    "Item",
-    "MeasurementFailed",
     "NotStarted",
-    "OffTopic",
-    "OffTopicCount",
     "Outcome",
     "Prepared",
-    "Query",
-    "Repository",
-    "Score",
     "Subject",
     "Summary",
-    "World",
     "daemon",
-    "judge",
     "load",
     "load_off_topic",
     "prepare",
     "run",
     "small",
-    "summary",
     "whole",
 ]

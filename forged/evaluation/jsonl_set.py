@@ -55,14 +55,8 @@ class _Memory(msgspec.Struct, frozen=True):
         return Item(memory, frozenset((self.id,)))
 
 
-class _Query(msgspec.Struct, frozen=True):
-    id: str
+class _Query(Query, frozen=True, kw_only=True):
     root: str
-    text: str
-    evidence: tuple[str, ...]
-    kind: str
-    hypotheses: tuple[str, ...] = ()
-    split: str = ""
 
 
 def load(directory: Path) -> Dataset:
@@ -86,12 +80,7 @@ def load_off_topic(file: Path) -> tuple[OffTopic, ...]:
 
 
 def _repository(name: str, memories: Sequence[_Memory], queries: Sequence[_Query]) -> Repository:
-    asked = (
-        Query(q.id, q.text, q.kind, frozenset(q.evidence), q.hypotheses, q.split)
-        for q in queries
-        if q.root == name
-    )
-    return Repository(name, _items(name, memories), tuple(asked))
+    return Repository(name, _items(name, memories), tuple(query for query in queries if query.root == name))
 
 
 def _items(root: str, memories: Sequence[_Memory]) -> tuple[Item, ...]:
@@ -115,7 +104,7 @@ def _require_evidence(memories: Sequence[_Memory], queries: Sequence[_Query], fi
     for query in queries:
         if not query.evidence or query.root == _USER or query.root not in root_of.values():
             raise DatasetError(f"{file}: {query.id} has no evidence, or no repository of the set as root")
-        for label in query.evidence:
+        for label in sorted(query.evidence):
             if root_of.get(label) not in {_USER, query.root}:
                 raise DatasetError(f"{file}: {query.id} names {label!r}, which it cannot see")
             if label in replaced:

@@ -23,7 +23,6 @@ TOP_K = 20
 # What is measured is quality: a slow machine or model must not look like a bad one.
 _PATIENCE_S = 30.0
 _WITH_FOLDER = "fastembed:"
-_IN_PROCESS = ("builtin:", "local:", _WITH_FOLDER)
 _NOT_CHANGED_BY_KEY = {
     "embedding_model": "say --model",
     "retrieval_strategy": "say --strategy",
@@ -84,7 +83,7 @@ def _environment(subject: Subject, env: Mapping[str, str]) -> dict[str, str]:
         **dict(subject.changes),
     }
     llm: dict[str, str] = {}
-    if not subject.model.startswith(_IN_PROCESS):
+    if subject.needs_vectors and not config.runs_in_process(subject.model):
         memory |= _embedding_endpoint(subject, env)
     if subject.model.startswith(_WITH_FOLDER):
         memory["embedding_model_dir"] = _folder(subject, env)

@@ -51,7 +51,8 @@ def test_help_names_every_verb_and_every_exit_code_and_every_verb_has_its_own(fo
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("serch", "did you mean 'search'?"),
+        ("serch", "there is no verb 'serch'; did you mean 'search'?"),
+        ("nonsense", "there is no verb 'nonsense'\n"),
         ("search", "Missing argument"),
         ("search x --timeout nan", "--timeout"),
         ("search x --limit 101", "--limit"),

@@ -46,7 +46,7 @@ def test_without_a_daemon_doctor_fails_and_says_what_to_do(no_daemon, forgectl):
 
     assert shown.code == 69
     assert "FAIL  daemon: forged is not running" in shown.out
-    assert "      fix: " in shown.out
+    assert "      fix: `forgectl ping`\n" in shown.out
 
 
 def test_a_daemon_of_another_protocol_is_named_as_such(daemon, found):
@@ -104,6 +104,27 @@ def test_capture_is_named_with_its_classifier_and_if_it_keeps_nothing_with_the_r
     told = ("ok", "idle, classifier builtin:rules") if state == "idle" else ("warn", f"{state}: why")
     assert (check["level"], check["detail"]) == told
     assert bool(check["fix"]) is (state != "idle")
+
+
+DOUBT = "state.db was damaged and nobody knows what was paused; `forgectl resume --all` ends that"
+
+
+def test_the_command_that_a_warning_names_is_its_remedy_and_nothing_is_said_twice(daemon, forgectl):
+    paused = f"paused everywhere: {DOUBT}"
+    daemon.answers[Status] = reports.status(
+        roots=(),
+        warnings=("cannot use /s/state.db: Is a directory", DOUBT, f"here: {paused}"),
+        capture=reports.captured(state="paused", reason=paused),
+    )
+
+    checks = forgectl("doctor", "--json").json["checks"]
+
+    unmended, mended = (check for check in checks if check["name"] == "daemon warning")
+    (capture,) = (check for check in checks if check["name"] == "capture")
+    assert unmended["detail"] == "cannot use /s/state.db: Is a directory"
+    assert mended["detail"] == f"here: {paused}"
+    assert unmended["fix"].startswith("mend what it names")
+    assert mended["fix"] == capture["fix"] == "`forgectl resume --all`"
 
 
 def test_events_that_were_given_up_are_a_warning(found):

@@ -37,6 +37,22 @@ def test_list_is_one_line_a_memory(daemon, forgectl):
     assert (asked.scope, asked.all_versions, asked.limit, asked.offset) == ("repo", True, 2, 1)
 
 
+def test_a_page_behind_the_last_memory_says_so(daemon, forgectl):
+    daemon.answers[ListMemories] = Memories(total=4)
+
+    shown = forgectl("list", "--offset", "9")
+
+    assert (shown.out, shown.err) == ("", "no more than 4 memories: the offset leaves all out\n")
+
+
+def test_where_memory_is_off_nobody_says_that_there_is_none(daemon, forgectl):
+    daemon.answers[ListMemories] = Memories(status="disabled", reason="switched off")
+
+    shown = forgectl("list")
+
+    assert (shown.code, shown.out, shown.err) == (0, "", "forgectl: memory is disabled: switched off\n")
+
+
 def test_a_newline_in_a_field_cannot_forge_a_line(daemon, forgectl):
     daemon.answers[ListMemories] = Memories(memories=(reports.record("mem_a\nmem_b"),), total=1)
 

@@ -27,6 +27,20 @@ def test_status_shows_state_roots_and_what_was_counted(daemon, forgectl):
     ]
 
 
+def test_a_number_or_a_warning_is_shown_once_and_under_json_as_it_came(daemon, forgectl):
+    counters, warnings = (
+        {"retrieves": 3, "secrets_redacted": 6},
+        ("the file is damaged", "here: the file is damaged"),
+    )
+    capture = reports.captured(redacted=6)
+    daemon.answers[Status] = reports.status(counters=counters, warnings=warnings, capture=capture)
+
+    shown, whole = forgectl("status").out, forgectl("status", "--json").json
+
+    assert (shown.count("redacted 6"), shown.count("_redacted"), shown.count("damaged")) == (1, 0, 1)
+    assert (whole["counters"], tuple(whole["warnings"])) == (counters, warnings)
+
+
 NOON = 1_777_636_800.0  # 2026-05-01T12:00:00Z
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forged_client import AsyncClient, Client
-from forged_client.protocol import AnyRequest, Reply
+from forged_client.protocol import Reply, Request
 from tests.support.daemon import Peer, Script, Talk
 
 # What a call may take above its deadline: scheduling on a busy machine, far below any hanging.
@@ -54,7 +54,7 @@ def client(socket_file: str) -> Iterator[Client]:
         yield client
 
 
-def heard(act: Callable[[Talk, AnyRequest], None]) -> Script:
+def heard(act: Callable[[Talk, Request], None]) -> Script:
     """A peer that greets, has `act` deal with the first request, and waits for the client to go."""
 
     def script(talk: Talk) -> None:

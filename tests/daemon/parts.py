@@ -94,12 +94,12 @@ class Parts:
         )
         self.handlers = Dispatcher(self.daemon)
 
-    async def ask(self, request: wire.AnyRequest) -> wire.Reply:
+    async def ask(self, request: wire.Request) -> wire.Reply:
         """Carry out one request. Raises what the handler raises."""
         answer = self.handlers.handle(request)
         return await answer if inspect.isawaitable(answer) else answer
 
-    async def refusal(self, request: wire.AnyRequest) -> tuple[str, str]:
+    async def refusal(self, request: wire.Request) -> tuple[str, str]:
         """Code and sentence with which a request is refused."""
         from forged.errors import ForgedError
 

@@ -23,7 +23,7 @@ class ScriptedService:
     """Answers pings at once; a search when `release(query)` has been called; `replies` by query at once."""
 
     def __init__(self) -> None:
-        self.requests: list[wire.AnyRequest] = []
+        self.requests: list[wire.Request] = []
         self.replies: dict[str, wire.Reply | Exception] = {}
         self.late: dict[str, wire.Reply | Exception] = {}
         self.progress: asyncio.Queue[wire.Progress] = asyncio.Queue()
@@ -40,7 +40,7 @@ class ScriptedService:
     def _gate(self, query: str) -> asyncio.Event:
         return self._gates.setdefault(query, asyncio.Event())
 
-    def handle(self, request: wire.AnyRequest) -> wire.Reply | Awaitable[wire.Reply]:
+    def handle(self, request: wire.Request) -> wire.Reply | Awaitable[wire.Reply]:
         self.requests.append(request)
         match request:
             case wire.Hello():

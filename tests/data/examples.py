@@ -8,7 +8,6 @@ a message gained later gets a frame of its own, in LATER; the older frame shows 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 from forged_client import protocol as p
 from forged_client.framing import encode
@@ -150,7 +149,7 @@ def name_of(message: p.Request | p.Reply) -> str:
 
 
 def message_types() -> set[type]:
-    return {*get_args(p.AnyRequest), *get_args(p.AnyReply)}
+    return {*p.REQUESTS, *p.REPLIES}
 
 
 def examples() -> dict[str, p.Request | p.Reply]:

@@ -493,3 +493,16 @@ def test_the_demo_succeeds_and_leaves_neither_process_nor_directory(home, repo):
         assert list(home.iterdir()) == []
     finally:
         shutil.rmtree(scratch)
+
+
+def test_a_demo_that_is_ended_takes_its_daemon_and_its_directory_along(home, repo):
+    with tempfile.TemporaryDirectory(prefix="fd") as scratch:
+        with Shell(home, "/tmp/forged-nobody/forged.sock", repo, {"TMPDIR": scratch}).start(
+            "demo"
+        ) as process:
+            eventually(lambda: os.listdir(scratch) and processes_with(f"{os.listdir(scratch)[0]}/run"))
+            process.terminate()
+            assert process.wait(20) == 128 + signal.SIGTERM
+
+        assert os.listdir(scratch) == []
+        eventually(lambda: processes_with(scratch) == [])

@@ -94,6 +94,8 @@ def test_flipped_byte_pauses_everything_is_named_and_ended_by_one_command(home, 
     assert "state.db was damaged" in status.out
     assert "`forgectl resume --all` ends that" in status.out
     assert "state.db was damaged" in doctor.out
+    assert "      fix: `forgectl resume --all`\n" in doctor.out
+    assert "config show" not in doctor.out
     assert (held, refused, resumed.code) == ("disabled", "rejected", 0)
     assert FACT in after.text
     assert (again.capture.paused, again.warnings) == ((), ())

@@ -57,7 +57,9 @@ def _daemon(call: Invocation) -> Iterator[Check]:
             report = client.status(call.workspace)
     except Stop as stop:
         fix = "`forged serve` in the foreground shows what is wrong"
-        if stop.word == "protocol_mismatch":
+        if stop.word == "not_running":
+            fix = "`forgectl ping`"
+        elif stop.word == "protocol_mismatch":
             fix = "end the running daemon; the next call starts this version's"
         yield Check("daemon", FAIL, str(stop), fix)
         return

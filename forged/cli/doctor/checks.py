@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from forged import __version__
-from forged.cli.terminal import counted
+from forged.cli.terminal import counted, distinct
 from forged_client.address import socket_path
 from forged_client.errors import AddressError
 from forged_client.protocol import RootReport, StatusReport
@@ -23,6 +24,7 @@ from forged_client.protocol import RootReport, StatusReport
 OK, WARN, FAIL = "ok", "warn", "FAIL"
 
 _NEEDED = ("msgspec", "numpy", "httpx", "watchfiles", "platformdirs", "click", "PyYAML", "PyStemmer")
+_COMMAND = re.compile("`forgectl [^`]+`")
 _INOTIFY = "/proc/sys/fs/inotify"
 # A root costs at most 8 watches and one instance serves them all; the rest is for editors beside us.
 _INOTIFY_LEAST = (("max_user_watches", 8192), ("max_user_instances", 128))
@@ -30,7 +32,7 @@ _INOTIFY_LEAST = (("max_user_watches", 8192), ("max_user_instances", 128))
 # States in which no turn becomes a memory, and what to do about each.
 _NOT_CAPTURING = {
     "off": "`forgectl config show --origin` says what switched it off",
-    "paused": "`forgectl resume`, with --all for a pause of everything",
+    "paused": "mend what stands in the way of the state file; the daemon tries it again",
     "failing": "the daemon's log and `forgectl status` say more",
     "waiting": "what waits is kept; it goes on when that is mended or has passed",
 }
@@ -80,8 +82,9 @@ def reached(report: StatusReport) -> Iterator[Check]:
     if report.state == "disabled":
         fix = "`forgectl config show --origin` says what switched it off"
         yield Check("state", WARN, f"disabled: {report.reason}", fix)
-    for warning in report.warnings:
-        yield Check("daemon warning", WARN, warning, "`forgectl config show --origin` says where it is set")
+    for warning in distinct(report.warnings):
+        mend = "mend what it names; `forgectl rebuild` takes up a changed configuration"
+        yield Check("daemon warning", WARN, warning, _helps(warning) or mend)
 
 
 def roots(report: StatusReport) -> Iterator[Check]:
@@ -105,7 +108,7 @@ def capture(report: StatusReport) -> Iterator[Check]:
     state = report.capture
     if state.state in _NOT_CAPTURING and (state.reason or state.state != "waiting"):
         detail = f"{state.state}: {state.reason or state.last_error or 'no reason was given'}"
-        yield Check("capture", WARN, detail, _NOT_CAPTURING[state.state])
+        yield Check("capture", WARN, detail, _helps(detail) or _NOT_CAPTURING[state.state])
     else:
         yield Check("capture", OK, f"{state.state}, classifier {state.classifier}")
     if state.dead:
@@ -127,6 +130,12 @@ def inotify(directory: str = _INOTIFY) -> Iterator[Check]:
             yield Check("inotify", WARN, f"{name} is {limit:,}", fix)
         else:
             yield Check("inotify", OK, f"{name} is {limit:,}")
+
+
+def _helps(text: str) -> str:
+    """The command that helps, which a daemon's own sentence names if there is one."""
+    named = _COMMAND.search(text)
+    return named.group() if named else ""
 
 
 def _private(name: str, path: str) -> Check:

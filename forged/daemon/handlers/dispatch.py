@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from enum import IntEnum
 from time import monotonic
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -66,7 +67,7 @@ class Dispatcher:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
 
-    def handle(self, request: wire.AnyRequest) -> wire.Reply | Awaitable[wire.Reply]:
+    def handle(self, request: wire.Request[Any]) -> wire.Reply | Awaitable[wire.Reply]:
         """Carry out one request."""
         self._daemon.metrics.requests += 1
         if isinstance(request, wire.Ping):  # the commonest, and the one that is timed
@@ -78,7 +79,7 @@ class Dispatcher:
             raise InvalidRequest("events are streamed, not answered")
         return self._answer(request)
 
-    async def _answer(self, request: wire.AnyRequest) -> wire.Reply:
+    async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:
         try:
             answered = await self._carry_out(request)
         except Disabled as off:
@@ -88,12 +89,12 @@ class Dispatcher:
         reply, generation = answered
         return replace(reply, id=request.id, generation=token_of(self._daemon.epoch, generation))
 
-    async def _carry_out(self, request: wire.AnyRequest) -> Answered:
+    async def _carry_out(self, request: wire.Request[wire.Reply]) -> Answered:
         context = Context(self._daemon, monotonic())
         if (handler := OF_DAEMON.get(type(request))) is not None:
             return await handler(context, request)
         handler, needs = IN_WORKSPACE[type(request)]
-        place = await self._daemon.resolver.resolve(request.workspace)  # type: ignore[union-attr]
+        place = await self._daemon.resolver.resolve(request.workspace)  # type: ignore[attr-defined]
         if off := await self._off(place, needs):
             raise Disabled(off)
         return await handler(context, place, request)

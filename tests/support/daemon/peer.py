@@ -40,9 +40,9 @@ class Talk:
         self.number = len(peer.talks)
         self._peer = peer
         self._frames = FrameCutter(protocol.MAX_CAPTURE_BYTES)
-        self._pending: list[protocol.AnyRequest] = []
+        self._pending: list[protocol.Request] = []
 
-    def next_request(self) -> protocol.AnyRequest | None:
+    def next_request(self) -> protocol.Request | None:
         """The next request; None when the client has hung up."""
         while not self._pending:
             data = self.sock.recv(1 << 16)
@@ -77,7 +77,7 @@ class Peer:
 
     def __init__(self, path: str, script: Script) -> None:
         self.path = path
-        self.requests: list[protocol.AnyRequest] = []
+        self.requests: list[protocol.Request] = []
         self.talks: list[Talk] = []
         self._script = script
         self._stopping = False
@@ -123,7 +123,7 @@ class Peer:
             self._script(talk)
 
 
-def answering(answer: Callable[[protocol.AnyRequest], protocol.Reply | None]) -> Script:
+def answering(answer: Callable[[protocol.Request], protocol.Reply | None]) -> Script:
     """A well-behaved daemon: greets, then answers each request with `answer(request)` and its id."""
 
     def script(talk: Talk) -> None:
@@ -171,7 +171,7 @@ class FakeDaemon(Peer):
         super().stop()
 
 
-def any_answer(request: protocol.AnyRequest) -> protocol.Reply:
+def any_answer(request: protocol.Request) -> protocol.Reply:
     """An empty, successful reply of the type that belongs to the request."""
     return request.reply_type()()
 
