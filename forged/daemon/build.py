@@ -119,6 +119,7 @@ def _about(loaded: Loaded, env: Mapping[str, str], models: Models) -> About:
         settings=loaded.settings,
         warnings=loaded.warnings + models.reasons,
         embedding_model=loaded.config.embedder,
+        classifier=loaded.config.classifier,
         started_at=time.monotonic(),
     )
 
@@ -189,12 +190,12 @@ def _capture(
 
 
 def _worker_settings(config: Config, endpoint: ClassifierEndpoint | None) -> WorkerSettings:
-    return WorkerSettings(
-        classifier=config.classifier if endpoint is None else endpoint.model,
-        base_url="" if endpoint is None else endpoint.base_url,
-        key="" if endpoint is None else endpoint.key,
-        timeout_s=config.memory.classifier_timeout_s,
-    )
+    timeout_s = config.memory.classifier_timeout_s
+    if endpoint is not None:
+        return WorkerSettings(endpoint.model, endpoint.base_url, endpoint.key, timeout_s)
+    # A model that cannot be asked is named all the same: the rules do not decide in its place.
+    name = "" if config.classifier == BUILTIN_RULES else config.classifier
+    return WorkerSettings(name, timeout_s=timeout_s)
 
 
 def capture_off(config: Config) -> str:

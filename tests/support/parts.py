@@ -78,6 +78,7 @@ class Parts:
                 socket="/run/forged.sock",
                 warnings=("from the start",),
                 embedding_model=config.embedder,
+                classifier=config.classifier,
                 started_at=time.monotonic(),
             ),
             metrics=metrics,
