@@ -40,8 +40,6 @@ class Service(Protocol):
 
     def events(self, request: protocol.Events) -> AsyncIterator[Reply]: ...
 
-    def code_of(self, error: ForgedError) -> str: ...
-
 
 class Connection(asyncio.BufferedProtocol):
     """One client: bytes in, requests to the service, replies out as they are ready."""
@@ -260,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _guarded(self, request: AnyRequest, error: Exception) -> Reply:
         if isinstance(error, ForgedError):
-            return _failed(request.id, self._server.service.code_of(error), str(error))
+            return _failed(request.id, error.code, str(error))
         return self._broken(request.id, type(request).__name__, error)
 
     def _broken(self, number: int, verb: str, error: Exception) -> Failed:

@@ -13,7 +13,6 @@ from pathlib import Path
 from forged.counters import Metrics
 from forged.daemon import listening
 from forged.daemon.server import Server
-from forged.errors import ForgedError
 from forged_client import protocol as wire
 from forged_client.framing import FrameCutter, decode_reply, encode
 from tests.support.frames import cut
@@ -64,9 +63,6 @@ class ScriptedService:
                 yield _given(await self.progress.get(), request.id)
         finally:
             self.ended.append("events")
-
-    def code_of(self, error: ForgedError) -> str:
-        return "storage_error"
 
     @property
     def searches(self) -> int:

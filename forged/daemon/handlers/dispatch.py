@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from forged.daemon.handlers import capture, health, memories, retrieve
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
-from forged.daemon.handlers.refusals import Disabled, InvalidRequest, code_of
-from forged.errors import ForgedError
+from forged.daemon.handlers.refusals import Disabled, InvalidRequest
 from forged.scopes import Workplace
 from forged_client import protocol as wire
 
@@ -113,7 +112,3 @@ class Dispatcher:
     def events(self, request: wire.Events) -> AsyncIterator[wire.Reply]:
         """The stream that an `events` request asks for."""
         return health.events(self._daemon, request)
-
-    def code_of(self, error: ForgedError) -> str:
-        """The wire code of a domain error."""
-        return code_of(error)
