@@ -39,7 +39,11 @@ class ScriptedService:
     def _gate(self, query: str) -> asyncio.Event:
         return self._gates.setdefault(query, asyncio.Event())
 
-    def handle(self, request: wire.AnyRequest) -> wire.Reply | Awaitable[wire.Reply]:
+    def handle(
+        self, request: wire.AnyRequest
+    ) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
+        if isinstance(request, wire.Events):
+            return self._events(request)
         self.requests.append(request)
         match request:
             case wire.Hello():
@@ -57,7 +61,7 @@ class ScriptedService:
         finally:
             self.ended.append(request.query)
 
-    async def events(self, request: wire.Events) -> AsyncIterator[wire.Reply]:
+    async def _events(self, request: wire.Events) -> AsyncIterator[wire.Reply]:
         try:
             while True:
                 yield _given(await self.progress.get(), request.id)
