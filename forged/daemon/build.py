@@ -78,7 +78,9 @@ def build(
     """The parts of one daemon. `connections` counts those of its server, `reload` starts over if need be."""
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     indexer, watcher = _maps(config, models, metrics, off=off)
-    governor = _governor(config)
+    governor = Governor(
+        daily_token_limit=config.memory.daily_token_limit, calls_per_minute=config.llm.calls_per_minute
+    )
     retriever = _retriever(config, models, metrics, governor)
     state = State(address.state_dir(env), governor)
     return Daemon(
@@ -92,14 +94,17 @@ def build(
         retriever=retriever,
         resolver=Resolver(user_top(env), config, indexer),
         writer=Writer(os.path.join(address.state_dir(env), "trash")),
-        capture=_capture(
-            loaded.config,
-            models,
-            state,
+        capture=Pipeline(
+            settings=_worker_settings(config, models.classifier),
+            state=state,
             governor=governor,
             metrics=metrics,
-            indexer=indexer,
-            retriever=retriever,
+            rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
+            written=indexer.mark,
+            keeps=config.capture.spool,
+            coalesce=config.capture.coalesce,
+            off=capture_off(config),
+            problem=models.no_classifier,
         ),
         governor=governor,
         state=state,
@@ -142,13 +147,6 @@ def _maps(config: Config, models: Models, metrics: Metrics, *, off: str) -> tupl
     return indexer, watcher
 
 
-def _governor(config: Config) -> Governor:
-    return Governor(
-        daily_token_limit=config.memory.daily_token_limit,
-        calls_per_minute=config.llm.calls_per_minute,
-    )
-
-
 def _retriever(config: Config, models: Models, metrics: Metrics, governor: Governor) -> Retriever:
     settings = config.memory
     chat = models.chat if settings.retrieval_strategy != "direct" else None
@@ -162,30 +160,6 @@ def _retriever(config: Config, models: Models, metrics: Metrics, governor: Gover
             min_score=config.min_score,
         ),
         metrics=metrics,
-    )
-
-
-def _capture(
-    config: Config,
-    models: Models,
-    state: State,
-    *,
-    governor: Governor,
-    metrics: Metrics,
-    indexer: Indexer,
-    retriever: Retriever,
-) -> Pipeline:
-    return Pipeline(
-        settings=_worker_settings(config, models.classifier),
-        state=state,
-        governor=governor,
-        metrics=metrics,
-        rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
-        written=indexer.mark,
-        keeps=config.capture.spool,
-        coalesce=config.capture.coalesce,
-        off=capture_off(config),
-        problem=models.no_classifier,
     )
 
 
