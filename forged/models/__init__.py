@@ -45,15 +45,8 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    {
-        "Breaker": "budget",
-        "GovernedChat": "budget",
-        "Governor": "budget",
-        "ClassifierEndpoint": "factory",
-        "make_chat_model": "factory",
-        "make_classifier": "factory",
-        "make_embedder": "factory",
-    },
+    budget=("Breaker", "GovernedChat", "Governor"),
+    factory=("ClassifierEndpoint", "make_chat_model", "make_classifier", "make_embedder"),
 )
 
 
