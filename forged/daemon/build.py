@@ -23,12 +23,11 @@ from forged.files import Root, Watcher
 from forged.maps import Indexer, Writer
 from forged.models import (
     ChatModel,
-    ClassifierEndpoint,
     Embedder,
     GovernedChat,
     Governor,
+    classifier_key,
     make_chat_model,
-    make_classifier,
     make_embedder,
 )
 from forged.retrieval import Retriever, Tuning
@@ -40,14 +39,14 @@ from forged_client import address
 class Models(msgspec.Struct, frozen=True):
     """The models in use and why one of them is missing; a test brings its own.
 
-    `classifier` is the endpoint that the capture worker asks, None for the built-in rules; `no_classifier`
-    says why the one that was asked for cannot be used.
+    `worker` is what the capture worker is told; `no_classifier` says why the model that was asked for cannot
+    decide what is kept.
     """
 
     embedder: Embedder | None
     chat: ChatModel | None
     reasons: tuple[str, ...] = ()
-    classifier: ClassifierEndpoint | None = None
+    worker: WorkerSettings = WorkerSettings()
     no_classifier: str = ""
 
 
@@ -61,10 +60,18 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
         reasons.append(f"no dense leg: {embedding.reason}")
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
-    classifier = make_classifier(loaded.config, env)
-    asked = loaded.config.classifier != BUILTIN_RULES and capture_off(loaded.config) == ""
-    no_classifier = classifier.reason if asked and classifier.model is None else ""
-    return Models(embedding.model, chat.model, tuple(reasons), classifier.model, no_classifier)
+    worker, no_classifier = _worker_settings(loaded.config, env)
+    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier)
+
+
+def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
+    """What the worker is told, and why it has no classifier. The rules never decide in a model's place."""
+    timeout_s = config.memory.classifier_timeout_s
+    if config.classifier == BUILTIN_RULES:
+        return WorkerSettings(timeout_s=timeout_s), ""
+    key, lacking = classifier_key(config, env)
+    base_url = "" if lacking else config.llm.base_url
+    return WorkerSettings(config.classifier, base_url, key, timeout_s), "" if capture_off(config) else lacking
 
 
 def build(
@@ -95,7 +102,7 @@ def build(
         resolver=Resolver(user_top(env), config, indexer),
         writer=Writer(os.path.join(address.state_dir(env), "trash")),
         capture=Pipeline(
-            settings=_worker_settings(config, models.classifier),
+            settings=models.worker,
             state=state,
             governor=governor,
             metrics=metrics,
@@ -161,15 +168,6 @@ def _retriever(config: Config, models: Models, metrics: Metrics, governor: Gover
         ),
         metrics=metrics,
     )
-
-
-def _worker_settings(config: Config, endpoint: ClassifierEndpoint | None) -> WorkerSettings:
-    timeout_s = config.memory.classifier_timeout_s
-    if endpoint is not None:
-        return WorkerSettings(endpoint.model, endpoint.base_url, endpoint.key, timeout_s)
-    # A model that cannot be asked is named all the same: the rules do not decide in its place.
-    name = "" if config.classifier == BUILTIN_RULES else config.classifier
-    return WorkerSettings(name, timeout_s=timeout_s)
 
 
 def capture_off(config: Config) -> str:
