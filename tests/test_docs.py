@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import tomllib
@@ -79,14 +81,8 @@ def test_links_between_documents_resolve(document):
 # --- commands ------------------------------------------------------------------------------------------
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command that can be typed, groups included, by the words that are typed."""
-    context = click.Context(forgectl)
-    yield from subcommands("forgectl", forgectl, context)
-    yield from subcommands("forged", forged_command, context)
-
-
 def subcommands(name: str, group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """Every command that can be typed, groups included, by the words that are typed."""
     for verb in group.list_commands(context):
         command = group.get_command(context, verb)
         yield f"{name} {verb}", command
@@ -94,11 +90,25 @@ def subcommands(name: str, group: click.Group, context: click.Context) -> Iterat
             yield from subcommands(f"{name} {verb}", command, context)
 
 
-COMMANDS = dict(commands())
-
-
 def options(command: click.Command) -> set[str]:
     return {name for param in command.params if isinstance(param, click.Option) for name in param.opts}
+
+
+def help_of_forged(*words: str) -> str:
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
+        forged_command([*words, "--help"])
+    return told.getvalue()
+
+
+def commands_of_forged() -> Iterator[tuple[str, set[str]]]:
+    for verb in re.findall(r"^    ([a-z]+) ", help_of_forged(), re.MULTILINE):
+        yield f"forged {verb}", set(re.findall(r"--[a-z-]+", help_of_forged(verb))) - {"--help"}
+
+
+FORGECTL = dict(subcommands("forgectl", forgectl, click.Context(forgectl)))
+# The options of each command.
+COMMANDS = {name: options(command) for name, command in FORGECTL.items()} | dict(commands_of_forged())
 
 
 def documented() -> dict[str, str]:
@@ -118,7 +128,7 @@ def test_the_commands_that_are_documented_are_those_that_there_are():
 def test_the_options_that_are_documented_are_those_that_there_are(name):
     told = [re.match(r"--[\w-]+", code(row[0])[0])[0] for row in rows(documented()[name])]
 
-    assert sorted(told) == sorted(options(COMMANDS[name]) - SHARED)
+    assert sorted(told) == sorted(COMMANDS[name] - SHARED)
 
 
 def test_options_of_many_verbs_belong_to_the_verbs_that_the_page_says():
@@ -127,10 +137,8 @@ def test_options_of_many_verbs_belong_to_the_verbs_that_the_page_says():
     only_json, none = re.search(
         r"(`config`.*) ask no daemon and have `--json` alone, (.*) has none", sentence
     ).groups()
-    leaves = {name: command for name, command in COMMANDS.items() if not isinstance(command, click.Group)}
-    shared = {
-        name: options(command) & SHARED for name, command in leaves.items() if name.startswith("forgectl")
-    }
+    leaves = [name for name, command in FORGECTL.items() if not isinstance(command, click.Group)]
+    shared = {name: COMMANDS[name] & SHARED for name in leaves}
 
     def of(found: set[str]) -> set[str]:
         return {name.split()[1] for name, options in shared.items() if options == found}
@@ -140,13 +148,13 @@ def test_options_of_many_verbs_belong_to_the_verbs_that_the_page_says():
     assert of(SHARED) == set(VERBS) - of({"--json"}) - of(set())
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", FORGECTL)
 def test_arguments_that_are_documented_are_those_that_there_are(name):
     """A command with arguments shows them; one without is not shown with any."""
     shown = re.match(rf"\n?`{name} ([^`-][^`]*)`", documented()[name])
     context = click.Context(forgectl)
     there = [
-        param.make_metavar(context) for param in COMMANDS[name].params if isinstance(param, click.Argument)
+        param.make_metavar(context) for param in FORGECTL[name].params if isinstance(param, click.Argument)
     ]
 
     assert ([] if shown is None else shown[1].split()) == there

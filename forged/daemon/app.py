@@ -237,13 +237,7 @@ class DaemonRun:
             return
         try:
             listening.private_directory(self._state_dir)
-            fresh = os.path.join(self._state_dir, f"executable.{os.getpid()}~")
-            with open(fresh, "w", encoding="utf-8", opener=_private) as file:
-                file.write(f"{program}\n")
-            os.replace(fresh, os.path.join(self._state_dir, "executable"))
+            record = os.path.join(self._state_dir, "executable")
+            atomic.replace(record, f"{program}\n".encode(), sync=False)
         except (OSError, ForgedError) as error:
             logger.warning("cannot record executable error=%s", error)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -10,9 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.config import Config, LlmConfig, MemoryConfig
+from forged.capture import WorkerSettings
+from forged.config import Config, LlmConfig, Loaded, MemoryConfig
+from forged.daemon.build import choose_models
 from forged.models import Prompt
-from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
+from forged.models.factory import classifier_key, make_chat_model, make_embedder
 from tests.support.provider import LOCAL_MODEL, ScriptedProvider, fill, hide, plant
 
 LOCAL = "http://127.0.0.1:9/v1"
@@ -163,10 +165,7 @@ def test_the_models_speak_to_their_own_endpoints_with_their_own_keys() -> None:
 def test_rules_classify_until_a_model_is_named() -> None:
     config = Config(llm=LlmConfig(base_url=REMOTE, api_key="env:A"))
 
-    choice = make_classifier(config, {"A": KEY, "OPENAI_API_KEY": KEY})
-
-    assert choice.model is None
-    assert choice.reason == "builtin:rules is used"
+    assert classifier_key(config, {"A": KEY, "OPENAI_API_KEY": KEY}) == ("", "builtin:rules is used")
 
 
 @pytest.mark.parametrize(
@@ -184,38 +183,39 @@ def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint(
         memory=MemoryConfig(**memory_keys), llm=LlmConfig(model=llm_model, base_url=REMOTE, api_key="env:A")
     )
 
-    assert make_classifier(config, {"A": KEY}).model == ClassifierEndpoint(expected, REMOTE, KEY)
+    worker = choose_models(Loaded(config, (), ()), {"A": KEY}).worker
+
+    assert (worker.classifier, worker.base_url, worker.key) == (expected, REMOTE, KEY)
 
 
 def test_rules_can_be_kept_beside_a_model_for_the_rest() -> None:
     config = Config(memory=MemoryConfig(classifier_model="builtin:rules"), llm=LlmConfig(model="flash"))
 
-    assert make_classifier(config, {"OPENAI_API_KEY": KEY}).model is None
+    assert choose_models(Loaded(config, (), ()), {"OPENAI_API_KEY": KEY}).worker == WorkerSettings()
 
 
 def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine() -> None:
-    there = make_classifier(Config(llm=LlmConfig(model="m", base_url=REMOTE)), {})
-    here = make_classifier(Config(llm=LlmConfig(model="m", base_url=LOCAL)), {})
+    there, here = (
+        choose_models(Loaded(Config(llm=LlmConfig(model="m", base_url=url)), (), ()), {})
+        for url in (REMOTE, LOCAL)
+    )
 
-    assert there.model is None
-    assert "OPENAI_API_KEY is not set" in there.reason
-    assert here.model == ClassifierEndpoint("m", LOCAL, "")
+    assert there.worker == WorkerSettings("m")
+    assert "OPENAI_API_KEY is not set" in there.no_classifier
+    assert (here.worker, here.no_classifier) == (WorkerSettings("m", LOCAL), "")
 
 
 def test_a_classifier_never_shows_its_key() -> None:
     url = REMOTE.replace("https://", f"https://u:{KEY}@")
 
-    shown = repr(ClassifierEndpoint("m", url, KEY))
-
-    assert KEY not in shown
-    assert "api.example" in shown
+    assert repr(WorkerSettings("m", url, KEY)) == "WorkerSettings(classifier='m')"
 
 
 def test_httpx_is_not_imported_for_the_built_in_model() -> None:
     program = (
         "import sys; from forged.config import load; from forged.models.factory import *;"
         "config = load({'HOME': '/nonexistent'}).config;"
-        "make_embedder(config, {}); make_chat_model(config, {}); make_classifier(config, {});"
+        "make_embedder(config, {}); make_chat_model(config, {}); classifier_key(config, {});"
         "sys.exit('httpx' in sys.modules)"
     )
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from forged.errors import MemoryExists, MemoryNotFound
+from forged.errors import MemoryNotFound
 from forged.memory import Scope
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
@@ -385,17 +385,10 @@ def test_every_verb_of_the_protocol_is_answered(home, repo):
             try:
                 answered.add((kind, await parts.ask(kind(id=5, **named, **known)) is not None))
             except Exception as error:  # noqa: BLE001 - a typed refusal is an answer
-                answered.add((kind, parts.handlers.code_of(error) in wire.CODES))
+                answered.add((kind, error.code in wire.CODES))
         return {kind for kind, there in answered if not there}
 
     assert talk(home, work) == set()
-
-
-def test_a_conflict_has_its_own_code(home):
-    async def work(parts):
-        return parts.handlers.code_of(MemoryExists("taken"))
-
-    assert talk(home, work) == "conflict"
 
 
 def test_scopes_of_the_wire_are_those_of_the_domain():
