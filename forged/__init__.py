@@ -1,19 +1,18 @@
 """The version, and how a package's door fetches a name when it is first asked for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from types import MappingProxyType
 
 __version__ = "0.1.0"
 
 
-def door(package: str, places: Mapping[str, str]) -> Callable[[str], object]:
+def door(package: str, **modules: Sequence[str]) -> Callable[[str], object]:
     """A `__getattr__` for a package whose modules are not all wanted by everybody who imports one of them.
 
-    `places` says in which module of the package each name stands. The capture worker and the quick verbs of
-    forgectl start without numpy, httpx and sqlite this way. Raises AttributeError for any other name.
+    `modules` says which names each of them has to offer. The capture worker and the quick verbs of forgectl
+    start without numpy, httpx and sqlite this way. Raises AttributeError for any other name.
     """
-    known = MappingProxyType(dict(places))
+    known = {name: module for module, names in modules.items() for name in names}
 
     def fetch(name: str) -> object:
         if name not in known:

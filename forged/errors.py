@@ -17,15 +17,21 @@ from __future__ import annotations
 
 
 class ForgedError(Exception):
-    """Any failure that forged itself explains."""
+    """Any failure that forged itself explains. `code` is the word for it in a reply."""
+
+    code = "internal"
 
 
 class ConfigError(ForgedError):
     """A configuration value is unusable: says the key, the value, what is allowed and where it came from."""
 
+    code = "configuration"
+
 
 class WorkspaceError(ForgedError):
     """A workspace cannot be used; the message is a sentence that names it."""
+
+    code = "invalid"
 
 
 class MemoryFormatError(ForgedError):
@@ -35,13 +41,19 @@ class MemoryFormatError(ForgedError):
 class StoreError(ForgedError):
     """A memory could not be written or removed."""
 
+    code = "storage_error"
+
 
 class MemoryExists(StoreError):  # noqa: N818 - reads as the state it names
     """A memory of this id is already on disk."""
 
+    code = "conflict"
+
 
 class MemoryNotFound(StoreError):  # noqa: N818
     """No memory of this id is visible to the request."""
+
+    code = "not_found"
 
 
 class ProviderError(ForgedError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import tomllib
@@ -95,14 +97,8 @@ def beside(text: str) -> Iterator[Path]:
 # --- commands ------------------------------------------------------------------------------------------
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command that can be typed, groups included, by the words that are typed."""
-    context = click.Context(forgectl)
-    yield from subcommands("forgectl", forgectl, context)
-    yield from subcommands("forged", forged_command, context)
-
-
 def subcommands(name: str, group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """Every command that can be typed, groups included, by the words that are typed."""
     for verb in group.list_commands(context):
         command = group.get_command(context, verb)
         yield f"{name} {verb}", command
@@ -110,11 +106,25 @@ def subcommands(name: str, group: click.Group, context: click.Context) -> Iterat
             yield from subcommands(f"{name} {verb}", command, context)
 
 
-COMMANDS = dict(commands())
-
-
 def options(command: click.Command) -> set[str]:
     return {name for param in command.params if isinstance(param, click.Option) for name in param.opts}
+
+
+def help_of_forged(*words: str) -> str:
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
+        forged_command([*words, "--help"])
+    return told.getvalue()
+
+
+def commands_of_forged() -> Iterator[tuple[str, set[str]]]:
+    for verb in re.findall(r"^    ([a-z]+) ", help_of_forged(), re.MULTILINE):
+        yield f"forged {verb}", set(re.findall(r"--[a-z-]+", help_of_forged(verb))) - {"--help"}
+
+
+FORGECTL = dict(subcommands("forgectl", forgectl, click.Context(forgectl)))
+# The options of each command.
+COMMANDS = {name: options(command) for name, command in FORGECTL.items()} | dict(commands_of_forged())
 
 
 def documented() -> dict[str, str]:
@@ -133,12 +143,12 @@ def test_the_commands_that_are_documented_are_those_that_there_are():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_options_and_arguments_that_are_documented_are_those_that_there_are(name):
     """A command with arguments shows them; one without is not shown with any."""
-    command, told = COMMANDS[name], documented()[name]
+    told, context = documented()[name], click.Context(forgectl)
     shown = re.match(rf"\n?`{name} ([^`-][^`]*)`", told)
-    context = click.Context(forgectl)
-    there = [param.make_metavar(context) for param in command.params if isinstance(param, click.Argument)]
+    params = FORGECTL[name].params if name in FORGECTL else ()
+    there = [param.make_metavar(context) for param in params if isinstance(param, click.Argument)]
 
-    assert sorted(flags(told)) == sorted(options(command) - SHARED)
+    assert sorted(flags(told)) == sorted(COMMANDS[name] - SHARED)
     assert ([] if shown is None else shown[1].split()) == there
 
 
@@ -153,8 +163,8 @@ def test_options_of_many_verbs_belong_to_the_verbs_that_the_page_says():
     only_json, none = (set(code(part)) for part in re.search(told, " ".join(page.split())).groups())
     shared = {
         name.split()[1]: options(command) & SHARED
-        for name, command in COMMANDS.items()
-        if name.startswith("forgectl") and not isinstance(command, click.Group)
+        for name, command in FORGECTL.items()
+        if not isinstance(command, click.Group)
     }
 
     assert set(flags(page)) == SHARED

@@ -50,7 +50,8 @@ HOMES = {
     "watchfiles": {"forged.files.watcher"},
     "yaml": {"forged.files.yaml_text"},
     "platformdirs": {"forged.config"},
-    "click": {"forged.cli", "forged.__main__"},
+    "click": {"forged.cli"},
+    "argparse": {"forged.__main__"},
     "forged_client": {"forged.daemon", "forged.cli", "forged.evaluation", "forged_client"},
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandvars", "home"}

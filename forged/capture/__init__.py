@@ -28,11 +28,5 @@ __all__ = [
 ]
 
 __getattr__ = door(
-    __name__,
-    {
-        "take_in": "intake",
-        "Pipeline": "service",
-        "KnownMemory": "values",
-        "WorkerSettings": "values",
-    },
+    __name__, intake=("take_in",), service=("Pipeline",), values=("KnownMemory", "WorkerSettings")
 )

@@ -20,7 +20,6 @@ from forged.capture.gate import Gate
 from forged.capture.queue import CaptureQueue, Change
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import WorkerSettings
-from forged.config import BUILTIN_RULES
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models import Breaker, Governor
@@ -37,11 +36,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
-    """What status shows of capture beside the counters; the fields of the wire's CaptureReport."""
+    """What status shows of capture beside the counters, as fields of the wire's CaptureReport."""
 
     state: str
     reason: str
-    classifier: str
     worker_pid: int
     worker_restarts: int
     turns: int
@@ -81,7 +79,6 @@ class Pipeline:
 
         `supervisor` makes what keeps the worker; `clock` gives seconds that never go back.
         """
-        self._classifier = settings.classifier
         self._state = state
         self._events = state.events
         self._metrics = metrics
@@ -94,7 +91,7 @@ class Pipeline:
             settings=settings,
             queue=self._queue,
             state=state,
-            gate=None if settings.classifier == BUILTIN_RULES else Gate(governor, Breaker(clock)),
+            gate=Gate(governor, Breaker(clock)) if settings.classifier else None,
             metrics=metrics,
             rank=rank,
             written=written,
@@ -198,7 +195,6 @@ class Pipeline:
         return CaptureState(
             state=state,
             reason=reason,
-            classifier=self._classifier,
             worker_pid=supervisor.pid,
             worker_restarts=supervisor.restarts,
             turns=self._queue.turns,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from forged.config import BUILTIN_RULES
 from forged.memory import Related, Scope
 from forged.state import Document, Event
 
@@ -155,9 +154,12 @@ Report = Ready | Decided | Linked | Done | Failed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged."""
+    """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged.
 
-    classifier: str = BUILTIN_RULES
+    `classifier` is the model that decides what is kept; where none is named, the built-in rules do.
+    """
+
+    classifier: str = ""
     base_url: str = ""
     key: str = ""
     timeout_s: float = 60.0

@@ -41,7 +41,6 @@ from forged.capture.values import (
     Usage,
     WorkerSettings,
 )
-from forged.config import BUILTIN_RULES
 from forged.errors import ConfigError, MemoryExists, ProviderError, StoreError
 from forged.files import MemoryStore, Root, Snapshot, scan
 from forged.map import link
@@ -97,7 +96,7 @@ def _end_with_daemon() -> None:
 def _classifier(settings: WorkerSettings, existing: Existing) -> tuple[Classifier | None, str]:
     """The classifier, or why there is none. The rules need neither numpy nor httpx, half of a start."""
     try:
-        if settings.classifier == BUILTIN_RULES:
+        if not settings.classifier:
             from forged.capture.rules import RuleClassifier  # noqa: PLC0415
 
             return RuleClassifier(existing.heads), ""

@@ -8,7 +8,6 @@ unknown key is only a warning, because the file may be newer than the daemon.
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import stat
@@ -16,7 +15,6 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import platformdirs
@@ -24,12 +22,8 @@ import platformdirs
 from forged.config.keys import is_reference
 from forged.config.known_models import LOCAL, known_model, unusable
 from forged.config.values import (
-    CaptureConfig,
     Config,
-    LlmConfig,
     Loaded,
-    MemoryConfig,
-    Section,
     Setting,
     is_loopback,
     is_usable_url,
@@ -49,17 +43,16 @@ class _Given(msgspec.Struct, frozen=True):
     is_shared: bool = False
 
 
-_SECTIONS: dict[str, type[Section]] = {
-    "memory": MemoryConfig,
-    "llm": LlmConfig,
-    "capture": CaptureConfig,
+_SECTIONS = {section.name: section.type for section in msgspec.structs.fields(Config)}
+_FIELDS = {
+    f"{section}.{field.name}": field
+    for section, kind in _SECTIONS.items()
+    for field in msgspec.structs.fields(kind)
 }
+_DEFAULTS = {key: _Given(field.default, "default") for key, field in _FIELDS.items()}
 # Read by later versions; a configuration that has them already is no mistake.
 _LATER_SECTIONS = frozenset({"trust", "scopes", "shared", "knowledge"})
 _ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go program's name for it
-_KEYS = frozenset(
-    f"{section}.{name}" for section, kind in _SECTIONS.items() for name in kind.__struct_fields__
-)
 _MODEL_KEYS = {
     "memory.embedding_model": "embedder",
     "memory.retrieval_model": "chat",
@@ -94,16 +87,15 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     given: dict[str, _Given] = {}
     for source in sources:
         given |= _known(source, warnings)
-    given = _of_model(given) | given
-    memory, memory_settings = _section("memory", MemoryConfig, given)
-    llm, llm_settings = _section("llm", LlmConfig, given)
-    capture, capture_settings = _section("capture", CaptureConfig, given)
-    config = Config(memory=memory, llm=llm, capture=capture)
+    given = _DEFAULTS | _of_model(given) | given
+    values = {key: _checked(key, field.type, given[key]) for key, field in _FIELDS.items()}
+    config = _config(values)
     _require_usable_models(given)
     _require_own_prefixes(given)
+    settings = (Setting(key, shown(key, value), given[key].origin) for key, value in values.items())
     return Loaded(
         config=config,
-        settings=tuple(_come_to(each, config) for each in memory_settings + llm_settings + capture_settings),
+        settings=tuple(_come_to(each, config) for each in settings),
         warnings=(*warnings, *_remarks(config, given)),
     )
 
@@ -111,15 +103,14 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
 def _require_usable_models(given: Mapping[str, _Given]) -> None:
     """Stop at a model name that can mean nothing: only an endpoint's own names are taken on trust."""
     for key, role in _MODEL_KEYS.items():
-        found = given.get(key)
-        if found is not None and (why := unusable(role, str(found.value))):
+        found = given[key]
+        if why := unusable(role, str(found.value)):
             raise ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}): {why}")
 
 
 def _require_own_prefixes(given: Mapping[str, _Given]) -> None:
     """Stop at prefixes for the local model: it writes its own, and others would do nothing, silently."""
-    model = given.get("memory.embedding_model")
-    if model is None or model.value != LOCAL:
+    if given["memory.embedding_model"].value != LOCAL:
         return
     own = known_model(LOCAL)
     for key, prefix in (("query_prefix", own.query_prefix), ("passage_prefix", own.passage_prefix)):
@@ -157,7 +148,7 @@ def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _Given]]:
         if section in _LATER_SECTIONS:
             continue
         if section not in _SECTIONS:
-            known = (*_SECTIONS, *_LATER_SECTIONS, *_KEYS)
+            known = (*_SECTIONS, *_LATER_SECTIONS, *_FIELDS)
             warnings.append(f"unknown {section!r} in {path} is ignored{_suggestion(section, known)}")
         elif not isinstance(table, dict):
             raise ConfigError(f"{section} must be a section, [{section}], in file {path}")
@@ -200,8 +191,8 @@ def _known(source: Iterator[tuple[str, _Given]], warnings: list[str]) -> dict[st
     kept: dict[str, _Given] = {}
     for written, found in source:
         key = _ALIASES.get(written, written)
-        if key not in _KEYS:
-            warnings.append(f"unknown key {key} ({found.origin}) is ignored{_suggestion(key, _KEYS)}")
+        if key not in _FIELDS:
+            warnings.append(f"unknown key {key} ({found.origin}) is ignored{_suggestion(key, _FIELDS)}")
         elif key in kept and kept[key].value != found.value:
             raise ConfigError(f"{key} and its other name {_other_name(key)} differ ({found.origin})")
         elif not (key.endswith("base_url") and found.value == ""):  # "" means: not set
@@ -214,14 +205,15 @@ def _other_name(key: str) -> str:
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
+    import difflib  # noqa: PLC0415 - 0.2 MB that only a slip of the pen needs
+
     close = difflib.get_close_matches(name, sorted(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def _of_model(given: dict[str, _Given]) -> dict[str, _Given]:
     """Give the defaults that depend on the embedding model."""
-    found = given.get("memory.embedding_model")
-    known = known_model(str(found.value)) if found else known_model("")
+    known = known_model(str((_DEFAULTS | given)["memory.embedding_model"].value))
     return {
         "memory.query_prefix": _Given(known.query_prefix, "default"),
         "memory.passage_prefix": _Given(known.passage_prefix, "default"),
@@ -230,18 +222,13 @@ def _of_model(given: dict[str, _Given]) -> dict[str, _Given]:
 
 # --- values ------------------------------------------------------------------------------------------
 
-_S = TypeVar("_S", bound=Section)
 
-
-def _section(section: str, kind: type[_S], given: Mapping[str, _Given]) -> tuple[_S, tuple[Setting, ...]]:
-    values: dict[str, object] = {}
-    settings: list[Setting] = []
-    for field in msgspec.structs.fields(kind):
-        key = f"{section}.{field.name}"
-        found = given.get(key, _Given(field.default, "default"))
-        values[field.name] = _checked(key, field.type, found)
-        settings.append(Setting(key, shown(key, values[field.name]), found.origin))
-    return msgspec.convert(values, kind), tuple(settings)
+def _config(values: Mapping[str, object]) -> Config:
+    tables: dict[str, dict[str, object]] = {section: {} for section in _SECTIONS}
+    for key, value in values.items():
+        section, _, name = key.partition(".")
+        tables[section][name] = value
+    return msgspec.convert(tables, Config)
 
 
 def _checked(key: str, kind: object, found: _Given) -> object:

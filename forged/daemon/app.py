@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine, Mapping
+from pathlib import Path
 from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
 from forged.config import Loaded
@@ -237,13 +238,8 @@ class DaemonRun:
             return
         try:
             listening.private_directory(self._state_dir)
-            fresh = os.path.join(self._state_dir, f"executable.{os.getpid()}~")
-            with open(fresh, "w", encoding="utf-8", opener=_private) as file:
-                file.write(f"{program}\n")
-            os.replace(fresh, os.path.join(self._state_dir, "executable"))
+            record, line = Path(self._state_dir, "executable"), f"{program}\n".encode()
+            if not record.exists() or record.read_bytes() != line:
+                atomic.replace(str(record), line)
         except (OSError, ForgedError) as error:
             logger.warning("cannot record executable error=%s", error)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -23,12 +23,11 @@ from forged.files import Root, Watcher
 from forged.maps import Indexer, Writer
 from forged.models import (
     ChatModel,
-    ClassifierEndpoint,
     Embedder,
     GovernedChat,
     Governor,
+    classifier_key,
     make_chat_model,
-    make_classifier,
     make_embedder,
 )
 from forged.retrieval import Retriever, Tuning
@@ -40,14 +39,14 @@ from forged_client import address
 class Models(msgspec.Struct, frozen=True):
     """The models in use and why one of them is missing; a test brings its own.
 
-    `classifier` is the endpoint that the capture worker asks, None for the built-in rules; `no_classifier`
-    says why the one that was asked for cannot be used.
+    `worker` is what the capture worker is told; `no_classifier` says why the model that was asked for cannot
+    decide what is kept.
     """
 
     embedder: Embedder | None
     chat: ChatModel | None
     reasons: tuple[str, ...] = ()
-    classifier: ClassifierEndpoint | None = None
+    worker: WorkerSettings = WorkerSettings()
     no_classifier: str = ""
 
 
@@ -61,10 +60,18 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
         reasons.append(f"no dense leg: {embedding.reason}")
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
-    classifier = make_classifier(loaded.config, env)
-    asked = loaded.config.classifier != BUILTIN_RULES and capture_off(loaded.config) == ""
-    no_classifier = classifier.reason if asked and classifier.model is None else ""
-    return Models(embedding.model, chat.model, tuple(reasons), classifier.model, no_classifier)
+    worker, no_classifier = _worker_settings(loaded.config, env)
+    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier)
+
+
+def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
+    """What the worker is told, and why it has no classifier. The rules never decide in a model's place."""
+    timeout_s = config.memory.classifier_timeout_s
+    if config.classifier == BUILTIN_RULES:
+        return WorkerSettings(timeout_s=timeout_s), ""
+    key, lacking = classifier_key(config, env)
+    base_url = "" if lacking else config.llm.base_url
+    return WorkerSettings(config.classifier, base_url, key, timeout_s), "" if capture_off(config) else lacking
 
 
 def build(
@@ -78,7 +85,9 @@ def build(
     """The parts of one daemon. `connections` counts those of its server, `reload` starts over if need be."""
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     indexer, watcher = _maps(config, models, metrics, off=off)
-    governor = _governor(config)
+    governor = Governor(
+        daily_token_limit=config.memory.daily_token_limit, calls_per_minute=config.llm.calls_per_minute
+    )
     retriever = _retriever(config, models, metrics, governor)
     state = State(address.state_dir(env), governor)
     return Daemon(
@@ -92,14 +101,17 @@ def build(
         retriever=retriever,
         resolver=Resolver(user_top(env), config, indexer),
         writer=Writer(os.path.join(address.state_dir(env), "trash")),
-        capture=_capture(
-            loaded.config,
-            models,
-            state,
+        capture=Pipeline(
+            settings=models.worker,
+            state=state,
             governor=governor,
             metrics=metrics,
-            indexer=indexer,
-            retriever=retriever,
+            rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
+            written=indexer.mark,
+            keeps=config.capture.spool,
+            coalesce=config.capture.coalesce,
+            off=capture_off(config),
+            problem=models.no_classifier,
         ),
         governor=governor,
         state=state,
@@ -119,6 +131,7 @@ def _about(loaded: Loaded, env: Mapping[str, str], models: Models) -> About:
         settings=loaded.settings,
         warnings=loaded.warnings + models.reasons,
         embedding_model=loaded.config.embedder,
+        classifier=loaded.config.classifier,
         started_at=time.monotonic(),
     )
 
@@ -141,13 +154,6 @@ def _maps(config: Config, models: Models, metrics: Metrics, *, off: str) -> tupl
     return indexer, watcher
 
 
-def _governor(config: Config) -> Governor:
-    return Governor(
-        daily_token_limit=config.memory.daily_token_limit,
-        calls_per_minute=config.llm.calls_per_minute,
-    )
-
-
 def _retriever(config: Config, models: Models, metrics: Metrics, governor: Governor) -> Retriever:
     settings = config.memory
     chat = models.chat if settings.retrieval_strategy != "direct" else None
@@ -161,39 +167,6 @@ def _retriever(config: Config, models: Models, metrics: Metrics, governor: Gover
             min_score=config.min_score,
         ),
         metrics=metrics,
-    )
-
-
-def _capture(
-    config: Config,
-    models: Models,
-    state: State,
-    *,
-    governor: Governor,
-    metrics: Metrics,
-    indexer: Indexer,
-    retriever: Retriever,
-) -> Pipeline:
-    return Pipeline(
-        settings=_worker_settings(config, models.classifier),
-        state=state,
-        governor=governor,
-        metrics=metrics,
-        rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
-        written=indexer.mark,
-        keeps=config.capture.spool,
-        coalesce=config.capture.coalesce,
-        off=capture_off(config),
-        problem=models.no_classifier,
-    )
-
-
-def _worker_settings(config: Config, endpoint: ClassifierEndpoint | None) -> WorkerSettings:
-    return WorkerSettings(
-        classifier=config.classifier if endpoint is None else endpoint.model,
-        base_url="" if endpoint is None else endpoint.base_url,
-        key="" if endpoint is None else endpoint.key,
-        timeout_s=config.memory.classifier_timeout_s,
     )
 
 

@@ -31,16 +31,13 @@ logger = logging.getLogger(__name__)
 FRAME_TIMEOUT_S = 5.0
 READER_TIMEOUT_S = 5.0
 _IN_FLIGHT = 64
+_MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
 
 
 class Service(Protocol):
     """What answers requests: the handlers' dispatcher, or a stand-in of a test."""
 
-    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply]: ...
-
-    def events(self, request: protocol.Events) -> AsyncIterator[Reply]: ...
-
-    def code_of(self, error: ForgedError) -> str: ...
+    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -174,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
             frame = framing.encode(reply)
         except (TypeError, ValueError, OverflowError) as error:
             return framing.encode(self._broken(reply.id, type(reply).__name__, error))
-        if len(frame) <= protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES:
+        if len(frame) <= _MAX_FRAME_BYTES:
             return frame
         return framing.encode(_failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less"))
 
@@ -195,9 +192,6 @@ class Connection(asyncio.BufferedProtocol):
         if not self.greeted and not isinstance(request, protocol.Hello):
             self.send(_failed(request.id, "hello_required", "the first request is hello"))
             return
-        if isinstance(request, protocol.Events):
-            self._start_stream(request)
-            return
         try:
             answer = self._server.service.handle(request)
         except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
@@ -206,13 +200,12 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, Reply):
             self.greeted = self.greeted or isinstance(answer, protocol.Welcome)
             self.send(answer)
+        elif isinstance(answer, AsyncIterator):
+            stream = self._start(self._pass_on(request, answer))
+            self._streams.add(stream)
+            stream.add_done_callback(self._streams.discard)
         else:
             self._start(self._finish(request, answer))
-
-    def _start_stream(self, request: protocol.Events) -> None:
-        stream = self._start(self._stream(request))
-        self._streams.add(stream)
-        stream.add_done_callback(self._streams.discard)
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -251,16 +244,16 @@ class Connection(asyncio.BufferedProtocol):
             reply = self._guarded(request, error)
         self.send(reply)
 
-    async def _stream(self, request: protocol.Events) -> None:
+    async def _pass_on(self, request: Request[Any], replies: AsyncIterator[Reply]) -> None:
         try:
-            async for reply in self._server.service.events(request):
+            async for reply in replies:
                 self.send(reply)
         except Exception as error:  # noqa: BLE001 - the request guard
             self.send(self._guarded(request, error))
 
     def _guarded(self, request: Request[Any], error: Exception) -> Reply:
         if isinstance(error, ForgedError):
-            return _failed(request.id, self._server.service.code_of(error), str(error))
+            return _failed(request.id, error.code, str(error))
         return self._broken(request.id, type(request).__name__, error)
 
     def _broken(self, number: int, verb: str, error: Exception) -> Failed:

@@ -37,9 +37,4 @@ __all__ = [
     "scan",
 ]
 
-__getattr__ = door(
-    __name__,
-    {
-        "Watcher": "watcher",
-    },
-)
+__getattr__ = door(__name__, watcher=("Watcher",))

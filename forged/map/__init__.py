@@ -44,20 +44,10 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    {
-        "Baseline": "baseline",
-        "LEAST_DIMENSION": "baseline",
-        "DenseLeg": "dense",
-        "LexicalLeg": "lexical",
-        "Reading": "relevance",
-        "UNGATED": "relevance",
-        "carried": "relevance",
-        "threshold": "relevance",
-        "weigh": "relevance",
-        "Candidate": "search",
-        "Found": "search",
-        "search_maps": "search",
-        "Traits": "vector_map",
-        "VectorMap": "vector_map",
-    },
+    baseline=("Baseline", "LEAST_DIMENSION"),
+    dense=("DenseLeg",),
+    lexical=("LexicalLeg",),
+    relevance=("Reading", "UNGATED", "carried", "threshold", "weigh"),
+    search=("Candidate", "Found", "search_maps"),
+    vector_map=("Traits", "VectorMap"),
 )

@@ -19,7 +19,7 @@ from forged.models.texts import sendable
 
 if TYPE_CHECKING:
     from forged.models.budget import Breaker, GovernedChat, Governor
-    from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
+    from forged.models.factory import classifier_key, make_chat_model, make_embedder
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
@@ -28,7 +28,6 @@ Enough = Callable[[str], bool]
 __all__ = [
     "Breaker",
     "ChatModel",
-    "ClassifierEndpoint",
     "Completion",
     "Embedder",
     "Enough",
@@ -37,23 +36,16 @@ __all__ = [
     "Kind",
     "Prompt",
     "Vectors",
+    "classifier_key",
     "make_chat_model",
-    "make_classifier",
     "make_embedder",
     "sendable",
 ]
 
 __getattr__ = door(
     __name__,
-    {
-        "Breaker": "budget",
-        "GovernedChat": "budget",
-        "Governor": "budget",
-        "ClassifierEndpoint": "factory",
-        "make_chat_model": "factory",
-        "make_classifier": "factory",
-        "make_embedder": "factory",
-    },
+    budget=("Breaker", "GovernedChat", "Governor"),
+    factory=("classifier_key", "make_chat_model", "make_embedder"),
 )
 
 

@@ -13,7 +13,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import msgspec
@@ -242,12 +242,8 @@ def _plausible(tokens: int) -> int:
     return min(max(tokens, 0), _MOST_TOKENS)
 
 
-def _date(now: float) -> date:
-    return datetime.fromtimestamp(now, UTC).date()
-
-
 def _day(now: float, back: int = 0) -> str:
-    return (_date(now) - timedelta(days=back)).isoformat()
+    return (datetime.fromtimestamp(now, UTC).date() - timedelta(days=back)).isoformat()
 
 
 def _until_midnight(now: float) -> float:

@@ -207,26 +207,24 @@ async def _ended_by(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]
     if seen is None:
         yield
         return
-    loop = asyncio.get_running_loop()
-    looks: list[asyncio.TimerHandle] = []
     try:
         async with asyncio.timeout(None) as limit:
-
-            def look() -> None:
-                if seen(b""):
-                    limit.reschedule(loop.time())
-                else:
-                    looks[:] = [loop.call_later(_LOOK_S, look)]
-
-            look()
+            looking = asyncio.create_task(_end_when(seen, limit))
             try:
                 yield
             finally:
-                for each in looks:
-                    each.cancel()
+                looking.cancel()
     except TimeoutError:
         if not limit.expired():
             raise
+
+
+async def _end_when(seen: Callable[[bytes], bool], limit: asyncio.Timeout) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        if seen(b""):
+            limit.reschedule(asyncio.get_running_loop().time())
+            return
 
 
 def _transport_fault(where: str, error: httpx.HTTPError, sent: tuple[str, ...]) -> Fault:

@@ -37,17 +37,6 @@ class Choice(msgspec.Struct, Generic[_M], frozen=True):
     reason: str = ""
 
 
-class ClassifierEndpoint(msgspec.Struct, frozen=True):
-    """The model that decides what is kept, and where it is asked. `key` is the key itself: never shown."""
-
-    model: str
-    base_url: str
-    key: str = ""
-
-    def __repr__(self) -> str:
-        return f"ClassifierEndpoint(model={self.model!r}, base_url={shown_url(self.base_url)!r})"
-
-
 def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
     """Return the model that embeds. Blocks up to 5 s when the key comes from a command.
 
@@ -111,19 +100,15 @@ def make_chat_model(config: Config, env: Mapping[str, str]) -> Choice[ChatModel]
     return Choice(OpenAICompatibleChat(config.llm.base_url, name, key))
 
 
-def make_classifier(config: Config, env: Mapping[str, str]) -> Choice[ClassifierEndpoint]:
-    """Return what decides what is kept, `config.classifier`, at the endpoint of `[llm]`.
+def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the key of the model that decides what is kept, `config.classifier`, and why there is none.
 
-    A value and no model, because the process that asks it is another one. Without one, the built-in rules
-    decide if that is what the configuration says, else nothing does. Blocks as `make_embedder` does.
+    No model, because the process that asks it is another one. It is asked at the endpoint of `[llm]`; blocks
+    as `make_embedder` does.
     """
-    name = config.classifier
-    if name == BUILTIN_RULES:
-        return Choice(reason=f"{BUILTIN_RULES} is used")
-    key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
-    if reason:
-        return Choice(reason=reason)
-    return Choice(ClassifierEndpoint(name, config.llm.base_url, key))
+    if config.classifier == BUILTIN_RULES:
+        return "", f"{BUILTIN_RULES} is used"
+    return _key_for(config.llm.base_url, config.llm.api_key, env)
 
 
 def _key_for(url: str, reference: str, env: Mapping[str, str]) -> tuple[str, str]:

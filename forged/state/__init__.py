@@ -47,12 +47,5 @@ __all__ = [
 ]
 
 __getattr__ = door(
-    __name__,
-    {
-        "Events": "events",
-        "Forgotten": "forgotten",
-        "EVERYWHERE": "pauses",
-        "Pauses": "pauses",
-        "State": "state",
-    },
+    __name__, events=("Events",), forgotten=("Forgotten",), pauses=("EVERYWHERE", "Pauses"), state=("State",)
 )

@@ -26,6 +26,7 @@ from itertools import chain, count, zip_longest
 import msgspec
 import Stemmer
 
+from forged.text import word_lists
 from forged.text.english import STOP_WORDS
 
 # --- the same but for typography ------------------------------------------------------------------------
@@ -117,30 +118,7 @@ _TAIL = re.compile(r"(?<=[\w)\]}%+#`])[.,;:!?]+$")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:]) ")
 
 # Words that turn a sentence, narrow it or count; one of them on top is news. Shorter ones are news anyway.
-_TURNING_WORDS = """
-    never none nothing nobody nowhere neither without unless except although though whereas whether despite
-    unlike since within instead rather otherwise else however still already anymore longer used
-    always usually normally often sometimes occasionally rarely seldom hardly barely almost nearly every
-    everything everyone anything anyone something someone several many much half double twice
-    avoid avoids avoided stop stops stopped cease ceased quit forbid forbids forbidden bans banned prohibit
-    prohibits prohibited deny denies denied refuse refuses refused reject rejects rejected disable disables
-    disabled disallow disallowed remove removes removed drop drops dropped delete deletes deleted deprecate
-    deprecated obsolete skip skips skipped ignore ignores ignored exclude excludes excluded lack lacks
-    missing fail fails failed fake former formerly previous previously originally initially earlier later
-    currently temporary temporarily eventually soon today tomorrow yesterday wrong wrongly false incorrect
-    incorrectly untrue invalid broken hate hates hated dislike dislikes disliked opposite contrary optional
-    optionally experimental maybe perhaps possible possibly impossible likely unlikely probably supposedly
-    partly partially mostly mainly less least fewer lower higher planned proposed future legacy draft
-    outside inside beyond behind near across around upon whenever wherever
-    dont doesnt didnt isnt arent wasnt werent wont cant couldnt shouldnt wouldnt hasnt havent hadnt mustnt
-    zero three four five seven eight nine eleven twelve twenty thirty forty fifty hundred thousand million
-    first second third fourth fifth last next daily weekly monthly yearly hourly
-    monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays
-    saturdays sundays january february march april june july august september october november december
-    nicht kein keine niemals ohne sans jamais nunca niet geen nooit ikke inte aldrig senza
-"""
-_TURNING = STOP_WORDS | frozenset(_TURNING_WORDS.split())
-
+_TURNING = STOP_WORDS | frozenset(word_lists.words("turning"))
 
 # Most pieces of text are met again; the long ones are not, and would fill memory.
 _CACHED_CHUNKS = 16_384

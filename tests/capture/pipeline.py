@@ -118,7 +118,7 @@ class Capture:
         self.metrics = Metrics()
         self.written: list[tuple[str, frozenset[str]]] = []
         self.pipeline = Pipeline(
-            settings=WorkerSettings(classifier="m" if model else "builtin:rules", timeout_s=7.0),
+            settings=WorkerSettings(classifier="m" if model else "", timeout_s=7.0),
             state=self.daemon_state,
             governor=self.governor,
             metrics=self.metrics,

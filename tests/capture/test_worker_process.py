@@ -188,7 +188,7 @@ async def test_endpoint_that_cannot_be_one_is_a_problem_that_shows():
 
 
 async def test_worker_that_cannot_even_begin_is_a_problem_that_shows():
-    async with supervised("builtin:rules", broken, Patience(first_start_s=0, retry_s=0.05)) as one:
+    async with supervised("", broken, Patience(first_start_s=0, retry_s=0.05)) as one:
         await until(lambda: len(one.deaths) == 2)
         assert one.supervisor.problem == "the capture worker cannot run: exit code 1"
 

@@ -15,7 +15,6 @@ from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import known_memories
 from forged.daemon.handlers import About, Daemon, Dispatcher
-from forged.daemon.handlers.refusals import code_of
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
 from forged.models import Embedder
@@ -78,6 +77,7 @@ class Parts:
                 socket="/run/forged.sock",
                 warnings=("from the start",),
                 embedding_model=config.embedder,
+                classifier=config.classifier,
                 started_at=time.monotonic(),
             ),
             metrics=metrics,
@@ -106,7 +106,7 @@ class Parts:
         try:
             reply = await self.ask(request)
         except ForgedError as error:
-            return code_of(error), str(error)
+            return error.code, str(error)
         raise AssertionError(f"it was carried out: {reply}")
 
     async def loaded(self, workspace: Path) -> wire.Rebuilt:

@@ -13,7 +13,6 @@ from pathlib import Path
 from forged.counters import Metrics
 from forged.daemon import listening
 from forged.daemon.server import Server
-from forged.errors import ForgedError
 from forged_client import protocol as wire
 from forged_client.framing import FrameCutter, decode_reply, encode
 from tests.support.daemon import cut
@@ -40,7 +39,9 @@ class ScriptedService:
     def _gate(self, query: str) -> asyncio.Event:
         return self._gates.setdefault(query, asyncio.Event())
 
-    def handle(self, request: wire.Request) -> wire.Reply | Awaitable[wire.Reply]:
+    def handle(self, request: wire.Request) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
+        if isinstance(request, wire.Events):
+            return self._events(request)
         self.requests.append(request)
         match request:
             case wire.Hello():
@@ -58,15 +59,12 @@ class ScriptedService:
         finally:
             self.ended.append(request.query)
 
-    async def events(self, request: wire.Events) -> AsyncIterator[wire.Reply]:
+    async def _events(self, request: wire.Events) -> AsyncIterator[wire.Reply]:
         try:
             while True:
                 yield _given(await self.progress.get(), request.id)
         finally:
             self.ended.append("events")
-
-    def code_of(self, error: ForgedError) -> str:
-        return "storage_error"
 
     @property
     def searches(self) -> int:

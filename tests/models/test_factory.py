@@ -9,9 +9,11 @@ import sys
 import msgspec
 import pytest
 
-from forged.config import Config, LlmConfig, MemoryConfig
+from forged.capture import WorkerSettings
+from forged.config import Config, LlmConfig, Loaded, MemoryConfig
+from forged.daemon.build import choose_models
 from forged.models import Prompt
-from forged.models.factory import ClassifierEndpoint, make_chat_model, make_classifier, make_embedder
+from forged.models.factory import classifier_key, make_chat_model, make_embedder
 from tests.support.provider import LOCAL_MODEL, ScriptedProvider, fill, hide, plant
 
 LOCAL = "http://127.0.0.1:9/v1"
@@ -147,35 +149,36 @@ RULES = "builtin:rules is used"
 )
 def test_the_classifier_is_the_nearest_model_at_the_llm_endpoint_or_the_rules(memory_keys, llm_keys, made):
     config = Config(memory=MemoryConfig(**memory_keys), llm=LlmConfig(**{"base_url": REMOTE, **llm_keys}))
+    keys = {"A": KEY, "OPENAI_API_KEY": KEY}
 
-    choice = make_classifier(config, {"A": KEY, "OPENAI_API_KEY": KEY})
+    worker = choose_models(Loaded(config, (), ()), keys).worker
 
-    assert choice.reason == (made if made == RULES else "")
-    assert choice.model == (None if made == RULES else ClassifierEndpoint(made, REMOTE, KEY))
+    assert classifier_key(config, keys)[1] == (made if made == RULES else "")
+    assert worker == (WorkerSettings() if made == RULES else WorkerSettings(made, REMOTE, KEY))
 
 
 def test_a_classifier_without_a_key_is_a_reason_except_on_this_machine():
     there, here = (
-        make_classifier(Config(llm=LlmConfig(model="m", base_url=url)), {}) for url in (REMOTE, LOCAL)
+        choose_models(Loaded(Config(llm=LlmConfig(model="m", base_url=url)), (), ()), {})
+        for url in (REMOTE, LOCAL)
     )
 
-    assert there.model is None
-    assert "OPENAI_API_KEY is not set" in there.reason
-    assert here.model == ClassifierEndpoint("m", LOCAL, "")
+    assert there.worker == WorkerSettings("m")
+    assert "OPENAI_API_KEY is not set" in there.no_classifier
+    assert (here.worker, here.no_classifier) == (WorkerSettings("m", LOCAL), "")
 
 
 def test_a_classifier_never_shows_its_key():
-    shown = repr(ClassifierEndpoint("m", REMOTE.replace("https://", f"https://u:{KEY}@"), KEY))
+    url = REMOTE.replace("https://", f"https://u:{KEY}@")
 
-    assert KEY not in shown
-    assert "api.example" in shown
+    assert repr(WorkerSettings("m", url, KEY)) == "WorkerSettings(classifier='m')"
 
 
 def test_httpx_is_not_imported_for_the_built_in_model():
     program = (
         "import sys; from forged.config import load; from forged.models.factory import *;"
         "config = load({'HOME': '/nonexistent'}).config;"
-        "make_embedder(config, {}); make_chat_model(config, {}); make_classifier(config, {});"
+        "make_embedder(config, {}); make_chat_model(config, {}); classifier_key(config, {});"
         "sys.exit('httpx' in sys.modules)"
     )
 

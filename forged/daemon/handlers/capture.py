@@ -181,6 +181,7 @@ def report(context: Context) -> wire.CaptureReport:
     """Capture's part of status."""
     daemon, metrics = context.daemon, context.daemon.metrics
     return wire.CaptureReport(
+        classifier=daemon.about.classifier,
         **msgspec.structs.asdict(daemon.capture.state()),
         finished=metrics.captures_finished,
         memories=metrics.captured,

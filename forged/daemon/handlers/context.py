@@ -34,6 +34,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[Setting, ...] = ()
     warnings: tuple[str, ...]
     embedding_model: str
+    classifier: str
     started_at: float
 
 

@@ -1,7 +1,7 @@
 """From a request to its reply: where it may be carried out, which function does it, what all replies share.
 
-In: any request but `events`. Out: its reply, at once for `ping` and `hello`, else a coroutine of it. Either
-raises ForgedError for what cannot be carried out.
+In: any request. Out: its reply, at once for `ping` and `hello`; for `events` a stream of replies; else a
+coroutine of the reply. Each raises ForgedError for what cannot be carried out.
 
 A handler gets the daemon's parts, the workspace as it was resolved if the verb has one, and the request. It
 returns its reply, and beside it the generation of which the reply speaks, if there is one. Filled in here and
@@ -20,8 +20,7 @@ from msgspec.structs import replace
 from forged.daemon.handlers import capture, health, memories, retrieve
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
-from forged.daemon.handlers.refusals import Disabled, InvalidRequest, code_of
-from forged.errors import ForgedError
+from forged.daemon.handlers.refusals import Disabled
 from forged.scopes import Workplace
 from forged_client import protocol as wire
 
@@ -67,16 +66,18 @@ class Dispatcher:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
 
-    def handle(self, request: wire.Request[Any]) -> wire.Reply | Awaitable[wire.Reply]:
+    def handle(
+        self, request: wire.Request[Any]
+    ) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
         """Carry out one request."""
         self._daemon.metrics.requests += 1
         if isinstance(request, wire.Ping):  # the commonest, and the one that is timed
             return wire.Pong(id=request.id)
+        if isinstance(request, wire.Events):
+            return health.events(self._daemon, request)
         self._daemon.watcher.used_at = monotonic()
         if isinstance(request, wire.Hello):  # what follows in the same read relies on it
             return replace(health.hello(self._daemon, request), id=request.id)
-        if isinstance(request, wire.Events):
-            raise InvalidRequest("events are streamed, not answered")
         return self._answer(request)
 
     async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:
@@ -110,11 +111,3 @@ class Dispatcher:
             await state.opened(place.settings.retrieval_timeout_s)
         pauses = state.pauses
         return pauses.reason(place.tops) if pauses.places or pauses.doubt else ""
-
-    def events(self, request: wire.Events) -> AsyncIterator[wire.Reply]:
-        """The stream that an `events` request asks for."""
-        return health.events(self._daemon, request)
-
-    def code_of(self, error: ForgedError) -> str:
-        """The wire code of a domain error."""
-        return code_of(error)

@@ -35,11 +35,7 @@ async def remember(context: Context, place: Workplace, request: wire.Remember) -
     await _check_related(place, request)
     written = await context.daemon.writer.add(index, draft(request, index.root))
     context.daemon.metrics.remembered += 1
-    reply = wire.Remembered(
-        memory_id=written.memory.id,
-        version=written.memory.version,
-        path=written.path,
-    )
+    reply = wire.Remembered(memory_id=written.memory.id, version=written.memory.version, path=written.path)
     return reply, written.generation
 
 
@@ -69,11 +65,7 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
     ids = (request.memory_id,) if request.version_only else chain
     gone, generation = await put_away(context, index, ids, erase=request.erase_now, purge=True)
     context.daemon.metrics.forgotten += len(gone.ids)
-    reply = wire.Forgotten(
-        ids=gone.ids,
-        trash=gone.trash,
-        unreachable=gone.unreachable,
-    )
+    reply = wire.Forgotten(ids=gone.ids, trash=gone.trash, unreachable=gone.unreachable)
     return reply, generation
 
 

@@ -18,6 +18,7 @@ from forged.text.redaction.looks import (
     is_random,
     is_reference,
 )
+from forged.text.word_lists import words
 
 _NAMES = "pass pw secret token key credential _auth 密码 密碼 пароль パスワード"
 NAMES = tuple(_NAMES.split())
@@ -52,21 +53,11 @@ ASSIGNMENT = re.compile(
 )
 
 # With one of these at its end a name speaks of a secret, and is none.
-_ABOUT_WORDS = """
-    algorithm arn at budget column count digest dir encoding endpoint enabled env expiration expires expiry
-    field fields file format hash header hint id ids index kind label len length limit limits manager ms name
-    names param path pattern policy prefix provider ref regex required reset rotation rules seconds size state
-    status stdin store strength suffix ttl type types uri url usage var variable version
-"""
-_ABOUT = frozenset(_ABOUT_WORDS.split())
+_ABOUT = frozenset(words("about_a_secret"))
 _COMMON = frozenset({"token", "key", "credential", "credentials", "_auth"})
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 # What a key has to be of.
-_OWNER_WORDS = """
-    access account admin api app auth client deploy encryption license master private secret service session
-    shared signing storage webhook
-"""
-_OWNERS = tuple(_OWNER_WORDS.split())
+_OWNERS = words("owner_of_a_key")
 _SIGNS = frozenset({"=", ":", ":=", "=>", "==", "!=", "===", "!==", "|", ">"})
 _NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
 # White space and quotes end a raw value; so do what stands for a line end in JSON, the next parameter of a

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -41,7 +42,7 @@ def entries() -> dict[str, list[Entry]]:
     )
 
 
-CONTENT = tomllib.loads(FILE.read_text(encoding="utf-8"))
+CONTENT = tomllib.loads(Path(FILE).read_text(encoding="utf-8"))
 WORDS = word_patterns(CONTENT["words"])
 TABLES = entries()
 RULES = [
@@ -87,7 +88,7 @@ def test_every_table_is_used():
 
 
 def test_every_word_is_used():
-    written = FILE.read_text(encoding="utf-8")
+    written = Path(FILE).read_text(encoding="utf-8")
     assert [word for word in WORDS if f"{{{word}}}" not in written] == []
 
 

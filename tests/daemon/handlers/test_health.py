@@ -171,7 +171,7 @@ async def test_a_rebuild_tries_quarantined_texts_again(home, repo, embedder):
 async def test_events_of_a_build_come_in_order_with_the_requests_id(home, repo, embedder):
     async with assembled(home, embedder, lexical=False) as parts:
         await parts.loaded(home)
-        stream = parts.handlers.events(wire.Events(id=9, workspace=str(repo)))
+        stream = parts.handlers.handle(wire.Events(id=9, workspace=str(repo)))
         heard = []
 
         async def listen():
@@ -195,7 +195,7 @@ async def test_events_of_a_foreign_root_are_not_told(home, repo, tmp_path):
     (other / ".git").mkdir(parents=True)
     async with assembled(home) as parts:
         await parts.loaded(repo)
-        stream = parts.handlers.events(wire.Events(workspace=str(repo)))
+        stream = parts.handlers.handle(wire.Events(workspace=str(repo)))
         first = asyncio.create_task(anext(stream))
         await turns()
         await parts.ask(wire.Rebuild(workspace=str(other), wait=True))
@@ -207,7 +207,7 @@ async def test_events_of_a_foreign_root_are_not_told(home, repo, tmp_path):
 
 async def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves_no_trace(home, repo):
     async with assembled(home) as parts:
-        stream = parts.handlers.events(wire.Events())
+        stream = parts.handlers.handle(wire.Events())
         waiting = asyncio.create_task(anext(stream))
         await turns()
         for number in range(5000):

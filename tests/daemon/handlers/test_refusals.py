@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.daemon.handlers.refusals import InvalidRequest, NotReady, code_of
+from forged.daemon.handlers.refusals import InvalidRequest, NotReady
 from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
 
 
@@ -22,4 +22,4 @@ from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound
     ],
 )
 def test_each_error_has_its_code(error, code):
-    assert code_of(error) == code
+    assert error.code == code
