@@ -51,14 +51,14 @@ async def test_rules_decide_what_is_kept(tmp_path):
     assert "errors.As" in files(tmp_path)[0].read_text()
 
 
-def test_rules_need_no_http_client():
+def test_rules_need_no_http_client_and_nothing_else_that_is_large():
     script = """
 import sys
 from forged.capture import worker
 from forged.capture.values import WorkerSettings
 classifier, problem = worker._classifier(WorkerSettings(), worker.Existing())
 assert classifier is not None and not problem
-print([name for name in ("httpx", "numpy", "click") if name in sys.modules])
+print([name for name in ("httpx", "numpy", "click", "pathlib") if name in sys.modules])
 """
     done = subprocess.run(
         [sys.executable, "-c", script],
