@@ -81,7 +81,7 @@ def _contains(outer: str, inner: str) -> bool:
 
 
 def _top(place: str, home: str, owners: frozenset[int]) -> str:
-    above = _upwards(place)
+    above = upwards(place)
     for directory in above:
         if _is_git_top(directory, owners):
             return _main_worktree(directory, owners)
@@ -93,8 +93,11 @@ def _top(place: str, home: str, owners: frozenset[int]) -> str:
     return place
 
 
-def _upwards(place: str) -> tuple[str, ...]:
-    """The path itself, its parent, and so on; by hand, because pathlib costs the worker 0.6 MB."""
+def upwards(place: str) -> tuple[str, ...]:
+    """The path itself, its parent, and so on to the root of the file system.
+
+    By hand, because pathlib would cost the capture worker 0.6 MB.
+    """
     ways = [place]
     while (parent := os.path.dirname(ways[-1])) != ways[-1]:
         ways.append(parent)

@@ -24,13 +24,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import PurePath
 
 import msgspec
 from watchfiles import Change
 from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API pages
 
-from forged.files.roots import Root
+from forged.files.roots import Root, upwards
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ class Watcher:
         if root is None:
             return 0
         paths = {directory.path for directory in self.watched}
-        nearest = next((path for path in _upwards(top) if path in paths), None)
+        nearest = next((path for path in upwards(top) if path in paths), None)
         return len(paths.intersection(_below(root))) + (nearest is not None)
 
     def set_roots(self, roots: Iterable[Root]) -> None:
@@ -183,14 +182,14 @@ class _Places:
         self._memories = {directory: root.top for root in roots for directory in root.directories}
         self._structure: dict[str, set[str]] = {}
         for root in roots:
-            for directory in (*_below(root), *_upwards(root.top)):
+            for directory in (*_below(root), *upwards(root.top)):
                 self._structure.setdefault(directory, set()).add(root.top)
 
     def on_disk(self) -> frozenset[Watched]:
         """Directories to watch at this moment; those that cannot be read are left to the scan."""
         found = set[Watched]()
         for root in self._roots:
-            nearest = next(filter(None, map(_look, _upwards(root.top))), None)
+            nearest = next(filter(None, map(_look, upwards(root.top))), None)
             candidates = (*map(_look, _below(root)), nearest)
             found.update(directory for directory in candidates if directory is not None)
         return frozenset(found)
@@ -216,11 +215,6 @@ class _Places:
 
 def _below(root: Root) -> tuple[str, ...]:
     return (*root.directories, os.path.dirname(root.directories[0]))
-
-
-def _upwards(top: str) -> tuple[str, ...]:
-    """The path itself, its parent, and so on to the root of the file system."""
-    return (top, *map(str, PurePath(top).parents))
 
 
 def _look(path: str) -> Watched | None:

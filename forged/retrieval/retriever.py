@@ -150,7 +150,7 @@ class Retriever:
         limit = ask.deadline + LATE_S
         try:
             async with asyncio.timeout_at(limit):
-                view = await sources.see(time.monotonic() + _MOMENT_S)
+                view = await sources.see(min(time.monotonic() + _MOMENT_S, ask.deadline))
                 if not sources.others and _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
                 strategy, queries = await self._queries(ask, limit, deadline.is_near)
