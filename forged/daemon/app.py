@@ -238,7 +238,7 @@ class DaemonRun:
             return
         try:
             listening.private_directory(self._state_dir)
-            record, line = Path(self._state_dir, "executable"), f"{program}\n".encode()
+            record, line = Path(self._state_dir, "executable"), os.fsencode(f"{program}\n")
             if not record.exists() or record.read_bytes() != line:
                 atomic.replace(str(record), line)
         except (OSError, ForgedError) as error:
