@@ -142,7 +142,7 @@ class FileProblem(msgspec.Struct, frozen=True):
 
 
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one root. `state`: loading, building, ready, failed."""
+    """State of one root. `state`: loading, building, ready, failed; paused: texts may not leave for vectors."""
 
     root: str
     scope: str
