@@ -151,12 +151,13 @@ class Retriever:
                 view = await sources.see(min(time.monotonic() + _MOMENT_S, ask.deadline))
                 if not sources.others and _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
-                strategy, queries = await self._queries(ask, sources, limit, deadline.is_near)
+                strategy, queries, partial = await self._queries(ask, sources, limit, deadline.is_near)
                 if not queries:
                     return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
                 view = await sources.see(limit)
                 vectors = await self._embed(sources, view, queries, limit)
-                return await self._search(ask, sources, view, queries, vectors, strategy=strategy)
+                answer = await self._search(ask, sources, view, queries, vectors, strategy=strategy)
+                return msgspec.structs.replace(answer, partial=partial)
         except (ProviderError, TimeoutError) as error:
             reason = _reason(error)
             logger.debug("retrieval failed reason=%s", reason)
@@ -165,14 +166,14 @@ class Retriever:
 
     async def _queries(
         self, ask: Ask, sources: Sources, limit: float, is_late: Callable[[], bool]
-    ) -> tuple[str, tuple[str, ...]]:
-        """The strategy's name and its query texts."""
+    ) -> tuple[str, tuple[str, ...], str]:
+        """The strategy's name, its query texts, and why there are fewer of a model's than it could write."""
         # The message is one more query: hypotheses of a weak model alone lose recall.
         message = _plain_queries(ask)
         if ask.hypotheses:
-            return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message)))
+            return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message))), ""
         if self._chat is None:
-            return "direct", message
+            return "direct", message, ""
         found = await hyde.hypotheses(
             self._chat,
             conversation.window(ask.window),
@@ -181,9 +182,9 @@ class Retriever:
             deadline=limit,
             is_late=is_late,
         )
-        if not found and self._falls_back:
+        if not found.texts and self._falls_back:
             raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
-        return "hyde", (*found, *message) if found else ()
+        return "hyde", (*found.texts, *message) if found.texts else (), found.partial
 
     async def _fallback(self, ask: Ask, sources: Sources, reason: str) -> Answer | None:
         """`auto` without what failed: the direct strategy if HyDE was in the way, else words alone."""
