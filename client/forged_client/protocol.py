@@ -146,7 +146,7 @@ class FileProblem(msgspec.Struct, frozen=True):
 
 
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one root. `state`: loading, building, ready, failed."""
+    """State of one root. `state`: loading, building, ready, failed, or paused (no text may leave)."""
 
     root: str
     scope: str

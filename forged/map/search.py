@@ -195,10 +195,20 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             scores = bm25.copy()
         else:
             scores = self._standard_cosines(self.cosines)
+            self._trust_words(scores, bm25, np.flatnonzero(self.cosines.missing))
             scores += np.float32(self.lexical_weight) * _standardised(bm25)
         created = [each.traits.created for each in self.maps]
         prefer_named_dates(scores, self.texts, created, words_only=self.cosines is None)
         return scores
+
+    def _trust_words(self, cosines: Scores, bm25: Scores, missing: NDArray[np.int64]) -> None:
+        """Let words decide of a row whose vector is unknown, or it would rank behind strangers.
+
+        It counts as near as the nearest row that has one, by the share of the query's words that it answers.
+        """
+        if len(missing):
+            nearest = cosines.max(axis=1, initial=0, keepdims=True)
+            cosines[:, missing] = nearest * bm25[:, missing]
 
     @cached_property
     def _totals(self) -> Scores:

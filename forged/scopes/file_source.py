@@ -32,7 +32,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
     """Maps that a request may use.
 
     `generation` orders what is visible. `waiting` is true while a root has nothing to search before a build
-    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two.
+    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two,
+    `held` why texts of a root may not leave for their vectors.
     `baseline` is that of the model of the dense legs, None while it is not known.
     """
 
@@ -41,6 +42,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
     waiting: bool = False
     problem: str = ""
     baseline: Baseline | None = None
+    held: str = ""
 
     @property
     def legs(self) -> tuple[str, ...]:
@@ -98,6 +100,7 @@ class FileRoots:
             waiting=any(index.generations.tried < _goal(index, 0) for index in indexes),
             problem=_problem(indexes, generation),
             baseline=self._indexer.learner.baseline,
+            held=next((index.progress.held for index in indexes if index.progress.held), ""),
         )
 
 

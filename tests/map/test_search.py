@@ -305,6 +305,11 @@ def ranking_by_hand(maps, texts, vectors, *, message=None, candidates=10**9):
     fused = []
     for query, (text, vector) in enumerate(zip(texts, moved, strict=True)):
         cosines = deviations([row @ vector for row in rows], there)
+        nearest = max(0, *cosines)
+        cosines = [
+            cosine if known else nearest * share
+            for cosine, known, share in zip(cosines, there, words[query], strict=True)
+        ]
         matches = deviations(words[query], [True] * len(rows))
         named = [NAMED in text and TIMES[m.created_at][1] for m in memories]
         fused.append([c + 0.3 * w + n for c, w, n in zip(cosines, matches, named, strict=True)])
@@ -411,6 +416,31 @@ def test_row_without_vector_and_without_matching_word_is_no_candidate():
 
     assert sorted(found([one], hits)) == ["a", "b"]
     assert [hit.cosine for hit in sorted(hits, key=lambda hit: hit.row)] == [pytest.approx(1), None]
+
+
+def test_a_memory_without_a_vector_ranks_before_strangers_and_behind_what_answers_in_both_ways():
+    """Its vector is unknown, which is not the same as being about something else."""
+    texts = numbered(60, "a stranger") | {"m0007": "ruff lint daemon", "m0008": "ruff lint daemon socket"}
+    rows = unit_rows(60, 16)
+    rows[8], rows[7] = unit_rows(1, 16, seed=5)[0], 0
+    strangers = rows[9:] @ rows[8]
+    assert strangers.max() > 0.4  # by chance near
+    one = map_of(texts, rows)
+
+    hits = search([one], ["ruff lint daemon socket"], rows[8:9], k=3, lexical_weight=0.1)
+
+    assert found([one], hits)[:2] == ["m0008", "m0007"]
+
+
+def test_a_single_common_word_does_not_carry_a_memory_without_a_vector_to_the_top():
+    texts = numbered(60, "a stranger") | {"m0007": "socket of another kind", "m0008": "ruff lint daemon"}
+    rows = unit_rows(60, 16)
+    rows[8], rows[7] = unit_rows(1, 16, seed=5)[0], 0
+    one = map_of(texts, rows)
+
+    hits = search([one], ["ruff lint daemon socket"], rows[8:9], k=3, lexical_weight=0.1)
+
+    assert found([one], hits)[0] == "m0008"
 
 
 def test_equal_rows_leave_the_decision_to_the_words():
