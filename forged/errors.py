@@ -60,8 +60,9 @@ class ProviderError(ForgedError):
     """An endpoint failed.
 
     `reason` is one word for replies and counters: unreachable, timeout, auth, rate_limited, bad_input,
-    server, bad_reply, or limit for one of our own. `status` is the HTTP status or 0. `retry_after_s` is what
-    the endpoint asked for. The message never holds a key or the text that was sent.
+    server, bad_reply; limit for one of our own, paused where no text may leave. `status` is the HTTP status
+    or 0. `retry_after_s` is what the endpoint asked for. The message never holds a key or the text that was
+    sent.
     """
 
     def __init__(

@@ -52,7 +52,9 @@ HOMES = {
     "platformdirs": {"forged.config"},
     "click": {"forged.cli"},
     "argparse": {"forged.__main__"},
-    "forged_client": {"forged.daemon", "forged.cli", "forged.evaluation", "forged_client"},
+    "forged_client": {
+        *("forged.daemon", "forged.cli", "forged.evaluation", "forged.models.outbound", "forged_client"),
+    },
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandvars", "home"}
 MAY_USE_ENVIRONMENT = {

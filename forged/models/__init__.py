@@ -20,6 +20,7 @@ from forged.models.texts import sendable
 if TYPE_CHECKING:
     from forged.models.budget import Breaker, GovernedChat, Governor
     from forged.models.factory import classifier_key, make_chat_model, make_embedder
+    from forged.models.outbound import Door, cleaned
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
@@ -29,14 +30,17 @@ __all__ = [
     "Breaker",
     "ChatModel",
     "Completion",
+    "Door",
     "Embedder",
     "Enough",
     "GovernedChat",
     "Governor",
     "Kind",
     "Prompt",
+    "Purpose",
     "Vectors",
     "classifier_key",
+    "cleaned",
     "make_chat_model",
     "make_embedder",
     "sendable",
@@ -46,7 +50,19 @@ __getattr__ = door(
     __name__,
     budget=("Breaker", "GovernedChat", "Governor"),
     factory=("classifier_key", "make_chat_model", "make_embedder"),
+    outbound=("Door", "cleaned"),
 )
+
+
+class Purpose(msgspec.Struct, frozen=True):
+    """What a text leaves the machine for, and whose it is.
+
+    name: "query", "build", "gate", "identity", "hyde", "capture" or "doctor".
+    tops: of the roots whose memories or conversation it comes from; none for texts that are our own.
+    """
+
+    name: str
+    tops: tuple[str, ...] = ()
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -54,6 +70,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     system: the instruction.
     user: what it is applied to.
+    purpose: what it is asked for.
     schema: of the JSON that is wanted; a wish, for not every server can grant it.
     enough: asked about the text so far whenever more of it came, where the server lets it be watched; True
         ends the call there and then.
@@ -61,6 +78,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     system: str
     user: str
+    purpose: Purpose
     schema: dict[str, object] | None = None
     enough: Enough | None = None
 
@@ -91,7 +109,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(
-        self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
+        self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
         """Return float32 unit rows of shape (len(texts), dimension).
 
@@ -99,6 +117,7 @@ class Embedder(Protocol):
             texts: what to embed, none of them blank; the implementation adds the prefix of `kind`,
                 clips over-long texts and splits into batches.
             kind: "query" or "passage".
+            purpose: what they are embedded for; a model in this process has no use for it.
             deadline: absolute `time.monotonic()` seconds; nothing is retried past it.
 
         Raises ProviderError; never returns non-finite, zero or odd-sized rows.

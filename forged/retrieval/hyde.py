@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from forged import conversation
 from forged.conversation import Utterance
 from forged.errors import ProviderError
-from forged.models import ChatModel, Prompt
+from forged.models import ChatModel, Prompt, Purpose
 from forged.retrieval.hypotheses import sentences
 from forged.text import prompts
 
@@ -28,6 +28,7 @@ _LONG = 16_000
 async def hypotheses(
     model: ChatModel,
     window: Sequence[Utterance],
+    purpose: Purpose,
     *,
     count: int,
     deadline: float,
@@ -43,18 +44,20 @@ async def hypotheses(
     if not window:
         return ()
     try:
-        return await _ask(model, window, count, deadline, is_late)
+        return await _ask(model, window, purpose, count, deadline=deadline, is_late=is_late)
     except ProviderError as error:
         newest = conversation.window(window, _SHORT)
         if error.reason != "bad_input" or newest == tuple(window):
             raise
-    return await _ask(model, newest, count, deadline, is_late)
+    return await _ask(model, newest, purpose, count, deadline=deadline, is_late=is_late)
 
 
 async def _ask(
     model: ChatModel,
     window: Sequence[Utterance],
+    purpose: Purpose,
     count: int,
+    *,
     deadline: float,
     is_late: Callable[[], bool],
 ) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ async def _ask(
             stood, found = lines, sentences(lines, count, known=known)
         return len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
 
-    completion = await model.complete(Prompt(_SYSTEM, user, enough=enough), deadline=deadline)
+    completion = await model.complete(Prompt(_SYSTEM, user, purpose, enough=enough), deadline=deadline)
     written = completion.text
     return sentences(written if completion.whole else _whole_lines(written) or written, count, known=known)
 

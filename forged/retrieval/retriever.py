@@ -18,17 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from forged import conversation
-from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import threshold
-from forged.models import ChatModel, Embedder, Vectors
+from forged.models import ChatModel, Embedder, Purpose, Vectors
 from forged.retrieval import hyde, injection
 from forged.retrieval.rank import search_all
 from forged.retrieval.turns import Flight, HypothesisDeadline, Turns, turn_key
 from forged.retrieval.values import Answer, Ask, Sources
 from forged.scopes import FileSource, Question, View
-from forged.text.redaction import redact
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +96,7 @@ class Retriever:
         view, queries = await sources.see(ask.deadline), (ask.message,)
         try:
             async with asyncio.timeout_at(ask.deadline):
-                vectors = await self._embed(view, queries, ask.deadline)
+                vectors = await self._embed(sources, view, queries, ask.deadline)
             return await self._search(ask, sources, view, queries, vectors, inject=inject)
         except (ProviderError, TimeoutError) as error:
             reason = _reason(error)
@@ -153,11 +151,11 @@ class Retriever:
                 view = await sources.see(min(time.monotonic() + _MOMENT_S, ask.deadline))
                 if not sources.others and _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
-                strategy, queries = await self._queries(ask, limit, deadline.is_near)
+                strategy, queries = await self._queries(ask, sources, limit, deadline.is_near)
                 if not queries:
                     return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
                 view = await sources.see(limit)
-                vectors = await self._embed(view, queries, limit)
+                vectors = await self._embed(sources, view, queries, limit)
                 return await self._search(ask, sources, view, queries, vectors, strategy=strategy)
         except (ProviderError, TimeoutError) as error:
             reason = _reason(error)
@@ -166,7 +164,7 @@ class Retriever:
             return fallback or Answer(status="error", reason=f"provider: {reason}")
 
     async def _queries(
-        self, ask: Ask, limit: float, is_late: Callable[[], bool]
+        self, ask: Ask, sources: Sources, limit: float, is_late: Callable[[], bool]
     ) -> tuple[str, tuple[str, ...]]:
         """The strategy's name and its query texts."""
         # The message is one more query: hypotheses of a weak model alone lose recall.
@@ -175,9 +173,13 @@ class Retriever:
             return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message)))
         if self._chat is None:
             return "direct", message
-        window = [Utterance(said.role, self._redacted(said.text)) for said in conversation.window(ask.window)]
         found = await hyde.hypotheses(
-            self._chat, window, count=self._tuning.hypothesis_count, deadline=limit, is_late=is_late
+            self._chat,
+            conversation.window(ask.window),
+            Purpose("hyde", sources.tops),
+            count=self._tuning.hypothesis_count,
+            deadline=limit,
+            is_late=is_late,
         )
         if not found and self._falls_back:
             raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
@@ -193,7 +195,7 @@ class Retriever:
         try:
             async with asyncio.timeout_at(deadline):
                 view = await sources.see(deadline)
-                vectors = await self._embed(view, queries, deadline)
+                vectors = await self._embed(sources, view, queries, deadline)
             return await self._search(ask, sources, view, queries, vectors, because=because)
         except (ProviderError, TimeoutError):
             return await self._by_words(ask, sources, reason)
@@ -207,17 +209,14 @@ class Retriever:
             ask, sources, view, _plain_queries(ask), None, because=f"provider: {reason}"
         )
 
-    async def _embed(self, view: View, queries: Sequence[str], limit: float) -> Vectors | None:
+    async def _embed(
+        self, sources: Sources, view: View, queries: Sequence[str], limit: float
+    ) -> Vectors | None:
         """Vectors of the queries, or None where no map has any to compare them with (yet)."""
         if self._embedder is None or "dense" not in view.legs:
             return None
-        return await self._embedder.embed([self._redacted(text) for text in queries], "query", deadline=limit)
-
-    def _redacted(self, text: str) -> str:
-        """A text as it may leave for a model; the legs that stay here search for it as it is."""
-        clean = redact(text)
-        self._metrics.secrets_redacted += clean.count
-        return clean.text
+        purpose = Purpose("query", sources.tops)
+        return await self._embedder.embed(list(queries), "query", purpose=purpose, deadline=limit)
 
     async def _search(
         self,

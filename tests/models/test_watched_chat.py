@@ -14,6 +14,7 @@ from forged.models import Completion, Prompt
 from forged.models.openai_compatible import OpenAICompatibleChat
 from tests.models.calls import chat, chatter, using
 from tests.support.provider import CHAT, Answer, Behaviour, ScriptedProvider, completion, streamed
+from tests.support.provider.embedders import QUERY
 
 HOLD = threading.Event()  # never set
 
@@ -28,7 +29,7 @@ def asked_again(provider: ScriptedProvider, times: int, enough: Callable[[str], 
     """What one model says to the same question, so many times."""
 
     async def ask(model: OpenAICompatibleChat) -> list[str]:
-        prompt, deadline = Prompt("s", "u", enough=enough), time.monotonic() + 10
+        prompt, deadline = Prompt("s", "u", QUERY, enough=enough), time.monotonic() + 10
         return [(await model.complete(prompt, deadline=deadline)).text for _ in range(times)]
 
     return using(chatter(provider), ask)
@@ -50,10 +51,12 @@ def watch(
 
     async def ask(model: OpenAICompatibleChat) -> Completion:
         script = provider.script(CHAT, None)
-        await model.complete(Prompt("s", "u", enough=never), deadline=time.monotonic() + 10)
+        await model.complete(Prompt("s", "u", QUERY, enough=never), deadline=time.monotonic() + 10)
         provider.received.clear()
         provider.chat = script
-        return await model.complete(Prompt("s", "u", enough=enough), deadline=time.monotonic() + within)
+        return await model.complete(
+            Prompt("s", "u", QUERY, enough=enough), deadline=time.monotonic() + within
+        )
 
     return using(chatter(provider, **settings), ask)
 

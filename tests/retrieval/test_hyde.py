@@ -12,6 +12,7 @@ from forged.errors import ProviderError
 from forged.models import Completion
 from forged.retrieval import hyde
 from forged.text import prompts
+from tests.support.provider.embedders import QUERY
 
 SAID = (Utterance("user", "which indent?"), Utterance("assistant", "let me look"))
 LONG = tuple(Utterance("user", f"message {n} " + "é" * 900) for n in range(10))
@@ -36,7 +37,9 @@ class Model:
 
 
 def asked(model, window=SAID, count=5):
-    return asyncio.run(hyde.hypotheses(model, window, count=count, deadline=12.5, is_late=lambda: False))
+    return asyncio.run(
+        hyde.hypotheses(model, window, QUERY, count=count, deadline=12.5, is_late=lambda: False)
+    )
 
 
 def test_the_model_gets_the_window_the_number_and_the_deadline():
@@ -108,7 +111,7 @@ def late(model, after: int, count=5):
     """What is found by a caller whose deadline is near from the n-th look on."""
     looks = iter([False] * after)
     return asyncio.run(
-        hyde.hypotheses(model, SAID, count=count, deadline=12.5, is_late=lambda: next(looks, True))
+        hyde.hypotheses(model, SAID, QUERY, count=count, deadline=12.5, is_late=lambda: next(looks, True))
     )
 
 
