@@ -30,6 +30,8 @@ LONGEST_ASKED_S = 300.0
 _LAST_S, _BEFORE_S = 30.0, 60.0  # how long ago the last call, and the one before it, must be
 # What is still under way when its agent has gone would have taken longer than that, so much at least.
 _LONGER = 1.1
+# What is refused for what it says, or not brought to an end: the model answers, and may take the next.
+_REFUSED = frozenset({"bad_input", "refused", "filtered", "cut", "empty"})
 # Failures in which nothing was asked of the endpoint.
 _WITHOUT_CALL = frozenset({"limit", "paused", "slow", "storage", "unwritten", "gone", "internal"})
 _FOREVER = float("inf")
@@ -131,8 +133,8 @@ class Health:
         self._took.clear()
 
     def _wait_s(self, now: float) -> float:
-        if self._probe is not None:
-            return max(self._probe.began + _BEFORE_S - now, 1.0)
+        if self._probe is not None and now < self._probe.began + _BEFORE_S:
+            return self._probe.began + _BEFORE_S - now
         ago = zip(reversed(self._starts), (_LAST_S, _BEFORE_S), strict=False)
         return max((start + apart - now for start, apart in ago), default=0.0) if self._starts else 0.0
 
@@ -169,7 +171,7 @@ class Health:
         now = self._clock()
         self._failing_since = now if self._failing_since is None else self._failing_since
         self._reason, self._message = error.reason, str(error)
-        refused = error.reason == "bad_input" or isinstance(error, SizeRefused)
+        refused = error.reason in _REFUSED or isinstance(error, SizeRefused)
         self._failures = 0 if refused else self._failures + 1
         if error.retry_after_s and not refused:
             asked_s = min(error.retry_after_s, LONGEST_ASKED_S)
@@ -211,7 +213,7 @@ class Health:
 class Attempt:
     """One call that is under way; it ends as `succeeded` or `failed`, or else is `abandoned`."""
 
-    def __init__(self, health: Health, began: float, *, timed: bool) -> None:
+    def __init__(self, health: Health, began: float = 0.0, *, timed: bool = False) -> None:
         self.began = began
         self._health = health
         self._timed = timed

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models import Completion, Door, Kind, Prompt, Purpose, Vectors, streams
+from forged.models import Completion, Door, Health, Kind, Prompt, Purpose, Vectors, streams
 from forged.models.endpoint import Call, Endpoint
 from forged.models.replies import read_vectors
 from forged.models.texts import fitting, ready, sendable
@@ -63,11 +63,12 @@ class OpenAICompatibleEmbedder:
         key: str = "",
         *,
         door: Door,
+        health: Health | None = None,
         query_prefix: str = "",
         passage_prefix: str = "",
         backoff_s: float = 0.5,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s)
+        self._endpoint = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
         self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}"
@@ -124,8 +125,9 @@ class OpenAICompatibleEmbedder:
             return msgspec.json.encode({"model": self._model, "input": inputs})
 
         cap = _VECTOR_BYTES * (len(batch) + 4)
-        content = await self._endpoint.post(Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap))
-        rows = read_vectors(self._endpoint.shown(_EMBEDDINGS), content, len(batch))
+        call = Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap)
+        where = self._endpoint.shown(_EMBEDDINGS)
+        rows = await self._endpoint.post(call, lambda content: read_vectors(where, content, len(batch)))
         before, self._dimension = self._dimension, rows.shape[1]
         if before not in (0, self._dimension):
             raise ProviderError(
@@ -177,10 +179,13 @@ class OpenAICompatibleChat:
         key: str = "",
         *,
         door: Door,
+        health: Health | None = None,
         backoff_s: float = 0.5,
         retries: int | None = None,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s, retries=retries)
+        self._endpoint = Endpoint(
+            base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries
+        )
         self._model = model
         self._refused = frozenset[str]()
         self._thinks_apart = False
@@ -208,24 +213,26 @@ class OpenAICompatibleChat:
     async def _ask(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
         texts = (prompt.system, prompt.user)
         watched = prompt.enough if self._thinks_apart else None
-        reply = await self._endpoint.post(
-            Call(
-                _CHAT,
-                texts,
-                partial(self._body, wishes),
-                prompt.purpose,
-                deadline,
-                cap=_CHAT_REPLY_BYTES,
-                never_retried=500 if "response_format" in wishes else None,
-                enough=watched,
-            )
+        where = self._endpoint.shown(_CHAT)
+
+        def read(reply: bytes) -> Completion:
+            if "stream" in wishes and not reply.strip():
+                raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
+            if prompt.enough is not None and watched is None:
+                self._thinks_apart = not streams.opens_in_thought(reply)
+            return streams.completion(where, reply, tuple(map(sendable, texts)))
+
+        call = Call(
+            _CHAT,
+            texts,
+            partial(self._body, wishes),
+            prompt.purpose,
+            deadline,
+            cap=_CHAT_REPLY_BYTES,
+            never_retried=500 if "response_format" in wishes else None,
+            enough=watched,
         )
-        if "stream" in wishes and not reply.strip():
-            where = self._endpoint.shown(_CHAT)
-            raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
-        if prompt.enough is not None and watched is None:
-            self._thinks_apart = not streams.opens_in_thought(reply)
-        return streams.completion(self._endpoint.shown(_CHAT), reply, tuple(map(sendable, texts)))
+        return await self._endpoint.post(call, read)
 
     def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
         """Whether the server may have refused the last of the wishes, and not the request."""

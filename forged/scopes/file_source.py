@@ -29,7 +29,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
 
     `generation` orders what is visible. `waiting` is true while a root has nothing to search before a build
     that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two.
-    `baseline` is that of the model of the dense legs, None while it is not known.
+    `baseline` is that of the model of the dense legs, None while it is not known. `unembedded` says why a
+    map has no dense leg although its build is over.
     """
 
     maps: tuple[VectorMap, ...]
@@ -37,6 +38,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
     waiting: bool = False
     problem: str = ""
     baseline: Baseline | None = None
+    unembedded: str = ""
 
     @property
     def legs(self) -> tuple[str, ...]:
@@ -97,6 +99,7 @@ class FileRoots:
             waiting=any(index.generations.tried < _goal(index, 0) for index in indexes),
             problem=_problem(indexes, generation),
             baseline=self._indexer.learner.baseline,
+            unembedded=_unembedded(indexes),
         )
 
 
@@ -121,6 +124,14 @@ def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
     for index in indexes:
         if index.progress.error and index.generations.visible < min(generation, index.generations.wanted):
             return f"stale: {index.progress.error}"
+    return ""
+
+
+def _unembedded(indexes: Sequence[RootIndex]) -> str:
+    """What the last build failed of, of a root whose memories have no vectors; else nothing."""
+    for index in indexes:
+        if index.map is not None and index.map.memories and index.map.dense is None and index.progress.error:
+            return index.progress.error
     return ""
 
 
