@@ -74,6 +74,9 @@ class BaselineLearner:
             queries = [await embedder.embed(part, "query", purpose=_GATE) for part in _PARTS]
             passages = [await embedder.embed(part, purpose=_GATE) for part in _PARTS]
         except ProviderError as error:
+            if error.reason == "paused":  # no failure: asked again with the next texts that may leave
+                self._learning = None
+                return
             if error.reason != self._problem:  # once per change, not once per retry
                 logger.warning("background not embedded, the gate goes by words reason=%s", error.reason)
             self._problem = error.reason

@@ -230,7 +230,7 @@ class Pipeline:
         """Why the dense leg could not take part as it should, or nothing."""
         if vectors is None:
             lacks = self._embedder is not None and len(view) and "dense" not in view.legs
-            return self._no_vectors(view) if lacks else ""
+            return (view.held or self._no_vectors(view)) if lacks else ""
         # A model was replaced behind its name: some map cannot be compared with the queries.
         sizes = {each.dense.dimension for each in view.maps if each.dense is not None}
         return "" if sizes <= {vectors.shape[1]} else OTHER_DIMENSION
@@ -276,3 +276,8 @@ def _holds_nothing(view: View, min_generation: int) -> bool:
 
 def reason_of(error: ProviderError | TimeoutError) -> str:
     return error.reason if isinstance(error, ProviderError) else "timeout"
+
+
+def held_by(error: ProviderError | TimeoutError) -> str:
+    """Why no text may leave, if that is what stands in the way: somebody's wish, and no failure."""
+    return str(error) if reason_of(error) == "paused" else ""

@@ -17,7 +17,7 @@ import asyncio
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Waiting
-from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Pipeline, Tuning, reason_of
+from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Pipeline, Tuning, held_by, reason_of
 from forged.retrieval.turns import Course, Flight, TurnKey, Turns, turn_key
 from forged.retrieval.values import Answer, Ask, Sources, left, near, reserve
 
@@ -63,9 +63,9 @@ class Retriever:
                 vectors = await pipeline.embed(sources, view, queries, ask.deadline, course)
             return await pipeline.search(ask, sources, view, queries, vectors, inject=inject)
         except (ProviderError, TimeoutError) as error:
-            reason = reason_of(error)
-        because = f"provider: {reason}"
-        if self._falls_back and "lexical" in view.legs:
+            reason, held = reason_of(error), held_by(error)
+        because = held or f"provider: {reason}"
+        if (self._falls_back or held) and "lexical" in view.legs:
             return await pipeline.search(ask, sources, view, queries, None, because=because, inject=inject)
         if view.waiting:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)

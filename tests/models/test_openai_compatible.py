@@ -289,6 +289,10 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "half a JSON": (raw('{"data": [{"embed'), "bad_reply"),
     "deep JSON": (raw("[" * 100_000), "bad_reply"),
     "not UTF-8": (Answer(body=b'{"data": "\xff\xfe"}'), "bad_reply"),
+    "bad UTF-8 beside a good vector": (
+        Answer(body=b'{"data": [{"embedding": [1, 0]}, {"embedding": [0, 1]}], "model": "\xff\xfe"}'),
+        "bad_reply",
+    ),
     "a bare list": (raw('[{"index": 0, "embedding": [[1, 0]]}]'), "bad_reply"),
     "Ollama's own form": (raw('{"embeddings": [[1, 0, 0]]}'), "bad_reply"),
     "OpenRouter: no data": (Answer({"data": []}), "bad_reply"),
@@ -502,6 +506,15 @@ def test_a_poisoned_text_raises_and_does_not_shrink_later_batches():
 
         assert sizes(provider)[-1] == 64
         assert len(provider.requests()) <= 16
+
+
+@pytest.mark.parametrize("said", ["invalid input", "text has a disallowed special token <|endoftext|>"])
+def test_a_refusal_of_what_a_text_holds_is_no_word_about_size(provider, said):
+    provider.embeddings = told(400, said)
+
+    assert refused(provider, "a", "b", "c", "d").reason == "bad_input"
+
+    assert sizes(provider) == [4]
 
 
 # --- dimension, concurrency ---
