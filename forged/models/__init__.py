@@ -59,10 +59,12 @@ class Purpose(msgspec.Struct, frozen=True):
 
     name: "query", "build", "gate", "identity", "hyde", "capture" or "doctor".
     tops: of the roots whose memories or conversation it comes from; none for texts that are our own.
+    suspect: one of the texts may be at fault: what fails is no word about the endpoint, nor kept from it.
     """
 
     name: str
     tops: tuple[str, ...] = ()
+    suspect: bool = False
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -100,7 +102,12 @@ class Embedder(Protocol):
 
     @property
     def key(self) -> str:
-        """What the vectors depend on: endpoint, model and passage prefix. Equal keys, equal vectors."""
+        """What the vectors depend on: endpoint, model and prefixes. Equal keys, equal vectors."""
+        ...
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether another model may come to answer behind the key: an endpoint tells nobody."""
         ...
 
     @property
@@ -124,8 +131,8 @@ class Embedder(Protocol):
         """
         ...
 
-    def reset_dimension(self) -> None:
-        """Accept vectors of another dimension from now on: `rebuild --full`."""
+    def is_cut(self, text: str) -> bool:
+        """Whether only the beginning of this passage, which was embedded, fits into the model."""
         ...
 
     async def aclose(self) -> None: ...
