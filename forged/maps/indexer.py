@@ -22,8 +22,10 @@ from forged.files import MemoryStore, Root
 from forged.maps import malloc_trim
 from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.builder import Accepts, Builder, Draft
+from forged.maps.identity import Identity, Remembered
 from forged.maps.root_index import RootIndex
 from forged.models import LONGEST_ASKED_S, Embedder, Health
+from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
 
@@ -60,13 +62,18 @@ class Indexer:
         gated: bool = False,
         accepts: Accepts | None = None,
         health: Health | None = None,
+        remembered: Remembered | None = None,
+        affords: Callable[[int], str] = lambda _: "",
         reconcile_s: float = RECONCILE_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched.
 
         `on_roots` is told of all roots when one comes or goes. `gated`: somebody needs the baseline of the
         embedder's model. `accepts` says of a file and its memory whether it counts; without it all do.
-        `health` is that of the endpoint that embeds.
+        `remembered` is what an earlier indexer of this process knew of models; `affords` says why so many
+        tokens may not be embedded now, or nothing. `health` is that of the
+        endpoint that embeds.
         """
         self._embedder = embedder
         self._lexical = lexical
@@ -78,14 +85,30 @@ class Indexer:
         self._counter = 0
         self._listeners: set[Callable[[BuildEvent], None]] = set()
         self._health = health or Health()
-        self.learner = BaselineLearner(embedder, self._health, needed=gated)
+        self._affords = affords
+        self.identity = self._identified(embedder, remembered, clock) if embedder is not None else None
+        self.learner = BaselineLearner(self.identity, self._health, needed=gated)
+
+    def _identified(
+        self, embedder: Embedder, remembered: Remembered | None, clock: Callable[[], float]
+    ) -> Identity:
+        return Identity(embedder, remembered, clock=clock, obstacle=self._obstacle, on_change=self._mark_all)
+
+    def _obstacle(self) -> str:
+        """Why not all that is in use may be embedded anew now, or nothing."""
+        maps = (index.map for index in self._roots.values() if index.map is not None)
+        return self._affords(estimate(*(memory.content for each in maps for memory in each.memories)))
+
+    def _mark_all(self) -> None:
+        for index in self._roots.values():
+            index.mark()
 
     def open(self, root: Root) -> RootIndex:
         """The index of a root; the first call starts its first build, and nobody waits for it here."""
         index = self._roots.get(root)
         if index is None:
             store = MemoryStore(root)
-            builder = Builder(store, self._embedder, lexical=self._lexical, accepts=self._accepts)
+            builder = Builder(store, self.identity, lexical=self._lexical, accepts=self._accepts)
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
             index.task = asyncio.create_task(self._keep_current(index), name=f"build {root.scope}")
@@ -93,9 +116,10 @@ class Indexer:
         return index
 
     def forget_vectors(self, index: RootIndex) -> None:
-        """The next build of this root embeds everything anew, everyday messages as well: `rebuild --full`."""
+        """The next build of this root embeds everything anew, by whatever model answers: `rebuild --full`."""
         index.builder.forget_vectors()
-        self.learner.renew()
+        if self.identity is not None:
+            self.identity.renew()
 
     def mark(self, top: str, files: frozenset[str] = frozenset()) -> None:
         """Something under this top may have changed: these files, or anything."""
@@ -119,11 +143,15 @@ class Indexer:
                     await self._unload(root)
                 else:
                     index.mark()
+            if self.identity is not None:
+                self.identity.tick()
             if any(index.map is not None and index.map.dense is not None for index in self._roots.values()):
                 self.learner.learn()  # where the endpoint refused them at first
 
     async def close(self) -> None:
         await self.learner.close()
+        if self.identity is not None:
+            await self.identity.close()
         for root in list(self._roots):
             await self._unload(root)
 
@@ -288,8 +316,6 @@ class Indexer:
         if new is None:
             return
         index.map = new
-        if new.dense is not None:
-            self.learner.check(new.dense)
         index.progress.built_at = time.monotonic()
         self._shown_by_words(index)
         self._metrics.rebuilds += 1

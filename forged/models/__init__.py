@@ -125,7 +125,12 @@ class Embedder(Protocol):
 
     @property
     def key(self) -> str:
-        """What the vectors depend on: endpoint, model and passage prefix. Equal keys, equal vectors."""
+        """What the vectors depend on: endpoint, model and prefixes. Equal keys, equal vectors."""
+        ...
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether another model may come to answer behind the key: an endpoint tells nobody."""
         ...
 
     @property
@@ -149,8 +154,8 @@ class Embedder(Protocol):
         """
         ...
 
-    def reset_dimension(self) -> None:
-        """Accept vectors of another dimension from now on: `rebuild --full`."""
+    def is_cut(self, text: str) -> bool:
+        """Whether only the beginning of this passage, which was embedded, fits into the model."""
         ...
 
     async def aclose(self) -> None: ...

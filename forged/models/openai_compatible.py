@@ -18,7 +18,7 @@ from forged.models import Completion, Door, Enough, Health, Kind, Prompt, Purpos
 from forged.models.endings import without_doubt
 from forged.models.endpoint import Call, Endpoint
 from forged.models.replies import completion_of, read_vectors
-from forged.models.texts import fitting, ready, sendable
+from forged.models.texts import exceeds, fitting, ready, sendable
 from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
@@ -51,11 +51,10 @@ class OpenAICompatibleEmbedder:
     is cut to the longest beginning, of a half, a quarter and so on, that is taken: llama.cpp takes 512 tokens
     as it comes. A call succeeds as a whole or raises on the first batch that cannot be done: whoever embeds
     a store bisects (bad_input is the fault of a text).
-    A reply of another dimension than the one before is a bad_reply, once: the model was replaced behind its
-    name, and whoever holds vectors has to get them anew.
     """
 
     chunk = 64
+    replaceable = True
 
     def __init__(
         self,
@@ -72,9 +71,9 @@ class OpenAICompatibleEmbedder:
         self._endpoint = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
-        self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}"
+        self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}\n{query_prefix}"
         self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
-        self._dimension = 0
+        self._cut: set[int] = set()  # hashes of texts of which only a beginning was taken
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
@@ -105,10 +104,13 @@ class OpenAICompatibleEmbedder:
         # long texts do too, hence the floor.
         if growth == 1:
             self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
-        return np.concatenate(done) if done else np.zeros((0, self._dimension), dtype=np.float32)
+        if len({rows.shape[1] for rows in done}) > 1:
+            where = self._endpoint.shown()
+            raise ProviderError(f"{where} sent vectors of several lengths", reason="bad_reply")
+        return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
-    def reset_dimension(self) -> None:
-        self._dimension = 0
+    def is_cut(self, text: str) -> bool:
+        return hash(text) in self._cut or exceeds(text, self._prefixes["passage"], _MAX_TEXT_TOKENS)
 
     async def aclose(self) -> None:
         await self._endpoint.aclose()
@@ -128,14 +130,7 @@ class OpenAICompatibleEmbedder:
         cap = _VECTOR_BYTES * (len(batch) + 4)
         call = Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap)
         where = self._endpoint.shown(_EMBEDDINGS)
-        rows = await self._endpoint.post(call, lambda content: read_vectors(where, content, len(batch)))
-        before, self._dimension = self._dimension, rows.shape[1]
-        if before not in (0, self._dimension):
-            raise ProviderError(
-                f"{self._endpoint.shown()} sent vectors of {self._dimension} numbers after {before}",
-                reason="bad_reply",
-            )
-        return rows
+        return await self._endpoint.post(call, lambda content: read_vectors(where, content, len(batch)))
 
     async def _embed_cut(
         self, text: str, kind: Kind, purpose: Purpose, deadline: float, refusal: SizeRefused
@@ -149,6 +144,7 @@ class OpenAICompatibleEmbedder:
                 refusal, tokens = error, tokens // 2
             else:
                 logger.info("text cut host=%s tokens=%d", self._endpoint.host, tokens)
+                self._cut.add(hash(text))
                 return row
         raise refusal
 

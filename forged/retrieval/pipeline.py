@@ -39,7 +39,10 @@ FIRST_BUILD = "first build is running"
 NO_MEMORIES = "no memories yet"
 BESIDE_THE_POINT = "nothing here is about this message"
 WORDS_ONLY = "vectors are on their way; answered by words"
-OTHER_DIMENSION = "vectors of another dimension; forgectl rebuild --full embeds anew"
+OTHER_MODEL = "the embedding model has become another one; answered by words"
+LEARNING = "everyday messages are still being embedded; a few memories at most, by words"
+# So many, while vectors say nothing of what concerns a message, and the words of a small store fit any.
+_FEW = 2
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +169,9 @@ class Pipeline:
         course.embeds = True
         self._models.embedding_health.admit(course.waiting)
         purpose = Purpose("query", sources.tops, course.waiting)
-        return await self._embedder.embed(list(queries), "query", purpose=purpose, deadline=limit)
+        vectors = await self._embedder.embed(list(queries), "query", purpose=purpose, deadline=limit)
+        view.used(vectors.shape[1])
+        return vectors
 
     async def search(
         self,
@@ -185,12 +190,13 @@ class Pipeline:
         What a fallback found, or lacks a root or a source, is not kept for the turn.
         """
         gated = inject and self._tuning.min_score > 0
+        learning = gated and self._is_learning(view)
         question = Question(
             texts=queries,
             message=ask.message,
-            vectors=vectors,
-            top_k=ask.top_k,
-            hop_depth=ask.hop_depth,
+            vectors=None if learning else vectors,
+            top_k=min(ask.top_k, _FEW) if learning else ask.top_k,
+            hop_depth=0 if learning else ask.hop_depth,
             deadline=near(ask.deadline),
             least_evidence=threshold(self._tuning.min_score) if gated else float("-inf"),
             near_best=gated,
@@ -201,10 +207,10 @@ class Pipeline:
         else:
             rows = await files.search(question)
         missing = FIRST_BUILD if view.waiting else view.problem
-        lacking = missing or self._dense_problem(view, vectors)
+        lacking = missing or (LEARNING if learning else self._dense_problem(view, vectors))
         held_back = self._held_back(rows.evidence, question.least_evidence)
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
-        if not rows.ranked and (missing or (lacking == OTHER_DIMENSION and not held_back)):
+        if not rows.ranked and (missing or (lacking == OTHER_MODEL and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
         nothing = "" if rows.ranked else held_back or ("no memory matches" if len(view) else NO_MEMORIES)
         answer = Answer(
@@ -213,7 +219,7 @@ class Pipeline:
             ranked=rows.ranked,
             far=rows.far,
             strategy=strategy,
-            legs=tuple(leg for leg in view.legs if leg == "lexical" or vectors is not None),
+            legs=tuple(leg for leg in view.legs if leg == "lexical" or question.vectors is not None),
             hypotheses=queries if strategy != "direct" else (),
             generation=view.generation,
             degraded=bool(because or lacking or late),
@@ -221,10 +227,11 @@ class Pipeline:
         return _rendered(answer, ask.budget_tokens) if inject else answer
 
     def _files(self, view: View) -> FileSource:
-        key = self._embedder.key if self._embedder is not None else None
-        return FileSource(
-            view, lexical_weight=self._tuning.lexical_weight, key=key, thread=self._search_thread
-        )
+        return FileSource(view, lexical_weight=self._tuning.lexical_weight, thread=self._search_thread)
+
+    def _is_learning(self, view: View) -> bool:
+        """Whether only words can tell what concerns a message, where it is not said that they shall not."""
+        return view.is_uncalibrated and self._tuning.strategy != "hyde" and self._tuning.lexical_weight > 0
 
     def _dense_problem(self, view: View, vectors: Vectors | None) -> str:
         """Why the dense leg could not take part as it should, or nothing."""
@@ -232,8 +239,9 @@ class Pipeline:
             lacks = self._embedder is not None and len(view) and "dense" not in view.legs
             return (view.held or self._no_vectors(view)) if lacks else ""
         # A model was replaced behind its name: some map cannot be compared with the queries.
-        sizes = {each.dense.dimension for each in view.maps if each.dense is not None}
-        return "" if sizes <= {vectors.shape[1]} else OTHER_DIMENSION
+        legs = [each.dense for each in view.maps if each.dense is not None]
+        compared = all(leg.dimension == vectors.shape[1] and view.key in {None, leg.key} for leg in legs)
+        return "" if compared else OTHER_MODEL
 
     def _no_vectors(self, view: View) -> str:
         """Whether vectors are on their way, or what is in their way."""

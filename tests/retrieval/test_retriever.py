@@ -154,7 +154,7 @@ FAINT = said(f"{TRADES} and a walrus")
 BOTH_LEGS, BY_WORDS = ("lexical", "dense"), ("lexical",)
 AUTH, ON_THEIR_WAY = "provider: auth", "vectors are on their way; answered by words"
 NO_KEY, FIRST = "auth: no key", "first build is running"
-ANOTHER = "vectors of another dimension; forgectl rebuild --full embeds anew"
+ANOTHER = "the embedding model has become another one; answered by words"
 ODD = vector_map([memory("a", "x")], {"a": (1.0, 0.0)}, lexical=False)
 FULL, READ, NOTHING = View((BOTH,)), View((WORDS,)), View((EMPTY,), generation=1)
 GATED = {"min_score": 0.95}
