@@ -82,6 +82,9 @@ class BaselineLearner:
                 return
             queries, passages = await _embedded(identity, "query"), await _embedded(identity, "passage")
         except ProviderError as error:
+            if error.reason == "paused":  # no failure: asked again with the next texts that may leave
+                self._learning = None
+                return
             if error.reason != self._problem:  # once per change, not once per retry
                 logger.warning("background not embedded, the gate goes by words reason=%s", error.reason)
             self._problem = error.reason

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged import door
+from forged.errors import ProviderError
 from forged.models.texts import sendable
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Prompt(msgspec.Struct, frozen=True):
     schema: of the JSON that is wanted; a wish, for not every server can grant it.
     enough: asked about the text so far whenever more of it came, where the server lets it be watched; True
         ends the call there and then.
+    clear: asked about a text that may still turn out to be a thought, because the chat template began one:
+        whether it cannot be any. Without it such a reply is used only as a whole.
     """
 
     system: str
@@ -83,18 +86,27 @@ class Prompt(msgspec.Struct, frozen=True):
     purpose: Purpose
     schema: dict[str, object] | None = None
     enough: Enough | None = None
+    clear: Enough | None = None
 
 
 class Completion(msgspec.Struct, frozen=True):
     """A chat model's answer without its thoughts, and the tokens it took: counted there or estimated here.
 
-    Not `whole` when it broke off, or the caller had enough before its end.
+    Not `whole` when it broke off, or the caller had enough before its end. `flaw` is the word for why it is
+    no answer to rely on (refused, filtered, cut, empty, or server for an endpoint that broke it off), `told`
+    the sentence; the text is what came all the same. The call was answered, so none of this is raised.
     """
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
     whole: bool = True
+    flaw: str = ""
+    told: str = ""
+
+    def error(self) -> ProviderError:
+        """What is wrong with it, to be raised by whoever needs an answer."""
+        return ProviderError(self.told, reason=self.flaw)
 
 
 class Embedder(Protocol):

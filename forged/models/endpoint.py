@@ -29,7 +29,7 @@ import msgspec
 
 from forged.config import is_usable_url, shown_url
 from forged.errors import ConfigError, ProviderError
-from forged.models import Enough, Purpose, streams
+from forged.models import Purpose, streams
 from forged.models.failures import Fault, fault_of, quotable
 from forged.models.outbound import Door
 
@@ -51,8 +51,9 @@ class Call(msgspec.Struct, frozen=True):
 
     `texts` is all in it that comes from a person, whole and uncut; `body` makes the request of what the door
     leaves of them, in their order. `deadline` is `time.monotonic()` seconds over everything, `cap` the most
-    bytes of a reply, `never_retried` a status with a better answer than a retry. With `enough` the reply is
-    read no further than the text that it is true of (`streams`).
+    bytes of a reply, `never_retried` a status with a better answer than a retry. With `watch`, which makes
+    one for each attempt, the reply is read no further than is enough, and one that breaks off is an answer if
+    what came of it can stand.
     """
 
     path: str
@@ -62,7 +63,7 @@ class Call(msgspec.Struct, frozen=True):
     deadline: float
     cap: int
     never_retried: int | None = None
-    enough: Enough | None = None
+    watch: Callable[[], streams.Watch] | None = None
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -156,11 +157,11 @@ class Endpoint:
         exchange = self._connected().stream(
             "POST", self.url(call.path), content=request.body, headers=self._headers
         )
+        seen = call.watch() if call.watch is not None else None
         try:
             async with exchange as response:
                 status, headers = response.status_code, response.headers
                 if status == 200:
-                    seen = streams.watch(call.enough) if call.enough is not None else None
                     body = await _read(response, call.cap, seen)
                 else:
                     body = await _read(response, _ERROR_REPLY_BYTES)
@@ -169,6 +170,8 @@ class Endpoint:
         if body is None and status == 200:
             return Fault("bad_reply", f"{where} sent over {call.cap} bytes or an unknown encoding", 200)
         body = body or b""
+        if status == 200 and seen is not None and seen.stands:
+            return body
         fault = fault_of(where, status, headers, streams.error_in(body) or body, sent, now=time.time())
         return body if fault is None else fault
 
@@ -189,13 +192,11 @@ class Endpoint:
         return self._client
 
 
-async def _read(
-    response: httpx.Response, cap: int, seen: Callable[[bytes], bool] | None = None
-) -> bytes | None:
+async def _read(response: httpx.Response, cap: int, seen: streams.Watch | None = None) -> bytes | None:
     """Return the body, inflated if the server packed it all the same; None if it is over the cap.
 
     Or its beginning: `seen` gets each chunk, and an empty one now and then; where it returns True no more is
-    read.
+    read, and what breaks off is left at that if it can stand.
     """
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "", "gzip", "deflate"):
@@ -215,6 +216,9 @@ async def _read(
                     break
     except zlib.error:
         return None
+    except httpx.HTTPError:
+        if seen is None or not seen.stands:
+            raise
     return bytes(content)
 
 

@@ -14,9 +14,10 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models import Completion, Door, Kind, Prompt, Purpose, Vectors, streams
+from forged.models import Completion, Door, Enough, Kind, Prompt, Purpose, Vectors, streams
+from forged.models.endings import without_doubt
 from forged.models.endpoint import Call, Endpoint
-from forged.models.replies import read_vectors
+from forged.models.replies import completion_of, read_vectors
 from forged.models.texts import exceeds, fitting, ready, sendable
 from forged.text.tokens import estimate
 
@@ -162,8 +163,10 @@ class OpenAICompatibleChat:
     With `retries` 0 each of these requests is made exactly once, and a 500, which some servers answer to a
     schema and all to anything else, is left to the caller.
 
-    The first reply that is to be watched is read to its end: some chat templates begin a thought themselves,
-    and what looks like an answer is one until its end is seen. A model that does so is never cut.
+    Some chat templates begin a thought themselves; what looks like an answer is one until its end is seen. So
+    a text is used before it is whole only if it can be no thought: one was seen beside or before it, or
+    the prompt knows (`Prompt.clear`), or this model has answered as a whole before without any. Of a model
+    that begins so nothing is used before the thought's end.
     """
 
     def __init__(
@@ -179,7 +182,7 @@ class OpenAICompatibleChat:
         self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s, retries=retries)
         self._model = model
         self._refused = frozenset[str]()
-        self._thinks_apart = False
+        self._begins_in_thought: bool | None = None
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
@@ -202,8 +205,7 @@ class OpenAICompatibleChat:
         await self._endpoint.aclose()
 
     async def _ask(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
-        texts = (prompt.system, prompt.user)
-        watched = prompt.enough if self._thinks_apart else None
+        texts, clear = (prompt.system, prompt.user), self._clear(prompt)
         reply = await self._endpoint.post(
             Call(
                 _CHAT,
@@ -213,15 +215,24 @@ class OpenAICompatibleChat:
                 deadline,
                 cap=_CHAT_REPLY_BYTES,
                 never_retried=500 if "response_format" in wishes else None,
-                enough=watched,
+                watch=partial(streams.Watch, prompt.enough, clear) if prompt.enough else None,
             )
         )
+        where = self._endpoint.shown(_CHAT)
         if "stream" in wishes and not reply.strip():
-            where = self._endpoint.shown(_CHAT)
             raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
-        if prompt.enough is not None and watched is None:
-            self._thinks_apart = not streams.opens_in_thought(reply)
-        return streams.completion(self._endpoint.shown(_CHAT), reply, tuple(map(sendable, texts)))
+        said = streams.said(where, reply)
+        if said.whole and said.content:
+            self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
+        if prompt.enough is not None:
+            said = without_doubt(said, clear)
+        return completion_of(where, said, tuple(map(sendable, texts)))
+
+    def _clear(self, prompt: Prompt) -> Enough:
+        """What tells whether a text that is not whole can be no thought."""
+        if self._begins_in_thought is None:
+            return prompt.clear or _never
+        return _never if self._begins_in_thought else _always
 
     def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
         """Whether the server may have refused the last of the wishes, and not the request."""
@@ -239,6 +250,14 @@ class OpenAICompatibleChat:
             **wishes,
         }
         return msgspec.json.encode(request)
+
+
+def _never(_: str) -> bool:
+    return False
+
+
+def _always(_: str) -> bool:
+    return True
 
 
 def _wishes(prompt: Prompt) -> dict[str, object]:

@@ -102,9 +102,9 @@ class Retriever:
                 vectors = await self._embed(sources, view, queries, ask.deadline)
             return await self._search(ask, sources, view, queries, vectors, inject=inject)
         except (ProviderError, TimeoutError) as error:
-            reason = _reason(error)
-        because = f"provider: {reason}"
-        if self._falls_back and "lexical" in view.legs:
+            reason, held = _reason(error), _held(error)
+        because = held or f"provider: {reason}"
+        if (self._falls_back or held) and "lexical" in view.legs:
             return await self._search(ask, sources, view, queries, None, because=because, inject=inject)
         if view.waiting:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
@@ -260,7 +260,8 @@ class Retriever:
         lacking = missing or (LEARNING if learning else self._dense_problem(view, vectors))
         held_back = self._held_back(rows.evidence, question.least_evidence)
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
-        if not rows.ranked and (missing or (lacking not in {"", WORDS_ONLY, LEARNING} and not held_back)):
+        acceptable = {"", WORDS_ONLY, LEARNING, view.held}
+        if not rows.ranked and (missing or (lacking not in acceptable and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
         nothing = "" if rows.ranked else held_back or ("no memory matches" if len(view) else NO_MEMORIES)
         answer = Answer(
@@ -287,7 +288,7 @@ class Retriever:
         """Why the dense leg could not take part as it should, or nothing."""
         if vectors is None:
             lacks = self._embedder is not None and len(view) and "dense" not in view.legs
-            return WORDS_ONLY if lacks else ""
+            return (view.held or WORDS_ONLY) if lacks else ""
         # A model was replaced behind its name: some map cannot be compared with the queries.
         legs = [each.dense for each in view.maps if each.dense is not None]
         compared = all(leg.dimension == vectors.shape[1] and view.key in {None, leg.key} for leg in legs)
@@ -335,6 +336,11 @@ def _holds_nothing(view: View, min_generation: int) -> bool:
 
 def _reason(error: ProviderError | TimeoutError) -> str:
     return error.reason if isinstance(error, ProviderError) else "timeout"
+
+
+def _held(error: ProviderError | TimeoutError) -> str:
+    """Why no text may leave, if that is what stands in the way: somebody's wish, and no failure."""
+    return str(error) if _reason(error) == "paused" else ""
 
 
 def _near(deadline: float) -> float:

@@ -196,24 +196,24 @@ def test_only_what_has_a_word_or_a_vector_in_common_is_found(maps, texts, vector
     assert found(maps, search(maps, texts, vectors, **options)) == ids
 
 
-def test_id_in_two_maps_is_the_first_maps_memory():
+def test_id_in_two_maps_is_two_memories():
     repo = map_of({"same": "", "x": ""}, [[0.6, 0.8], [0, 1]])
     user = map_of({"same": "", "y": ""}, [[1, 0], [0.8, 0.6]], root="/user")
 
-    hits = cosine_search([repo, user], [[1, 0]], k=2)
+    hits = cosine_search([repo, user], [[1, 0]], k=3)
 
-    assert [(hit.map_index, found([repo, user], [hit])[0]) for hit in hits] == [(1, "y"), (0, "same")]
+    places = [(hit.map_index, found([repo, user], [hit])[0]) for hit in hits]
+    assert places == [(1, "same"), (1, "y"), (0, "same")]
 
 
-def test_shadowed_memories_do_not_use_up_the_k():
-    user_rows = np.tile([1, 0], (50, 1))
+def test_copies_of_all_ids_in_a_repository_hide_none_of_the_users():
+    user = map_of(numbered(50), np.tile([1, 0], (50, 1)), root="/user")
     repo = map_of(numbered(50), np.tile([0, 1], (50, 1)))
-    user = map_of({**numbered(50), "own": ""}, np.vstack([user_rows, [[0.6, 0.8]]]), root="/user")
 
     hits = cosine_search([repo, user], [[1, 0]], k=3)
 
-    assert found([repo, user], hits) == ["own", "m0000", "m0001"]
-    assert [hit.map_index for hit in hits] == [1, 0, 0]
+    assert found([repo, user], hits) == ["m0000", "m0001", "m0002"]
+    assert [hit.map_index for hit in hits] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("other", [{"rows": [[1, 0, 0]]}, {"rows": [[1, 0]], "key": "another model"}])
@@ -652,14 +652,3 @@ def test_equal_scores_come_in_the_order_of_their_ids_after_all_steps():
 
     assert found([one], hits) == sorted(texts)
     assert len({hit.score for hit in hits}) == 1
-
-
-def test_shadowed_memories_are_nobodys_neighbours():
-    """The user's copy of a repository's memory is none of the candidates, so it vouches for nothing."""
-    repo = map_of({"a": "ruff daemon", "b": "ruff main", "c": "ruff socket"})
-    user = map_of({"a": "ruff daemon main", "z": "ruff branch"}, times=[JUNE] * 2, root="/user")
-
-    hits = {found([repo, user], [hit])[0]: hit for hit in search([repo, user], ["ruff daemon main"])}
-
-    assert hits["a"].map_index == 0
-    assert hits["z"].score == hits["z"].lexical  # nobody else of its occasion is there
