@@ -20,7 +20,7 @@ from forged.counters import Metrics
 from forged.daemon import known_memories
 from forged.daemon.handlers import About, Daemon
 from forged.files import Root, Watcher
-from forged.maps import Indexer, Writer
+from forged.maps import Indexer, Remembered, Writer
 from forged.models import (
     ChatModel,
     Door,
@@ -89,13 +89,17 @@ def build(
     *,
     connections: Callable[[], int],
     reload: Callable[[], Awaitable[bool]],
+    remembered: Remembered | None = None,
 ) -> Daemon:
-    """The parts of one daemon. `connections` counts those of its server, `reload` starts over if need be."""
+    """The parts of one daemon. `connections` counts those of its server, `reload` starts over if need be.
+
+    `remembered` is what an earlier daemon of this process knew of models.
+    """
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
-    indexer, watcher = _maps(config, models, metrics, off=off)
     governor = Governor(
         daily_token_limit=config.memory.daily_token_limit, calls_per_minute=config.llm.calls_per_minute
     )
+    indexer, watcher = _maps(config, models, metrics, governor, remembered, off=off)
     retriever = _retriever(config, models, metrics, governor)
     state = State(address.state_dir(env), governor)
     models.door.guard(partial(_refusal, state), metrics)
@@ -153,7 +157,15 @@ def _about(loaded: Loaded, env: Mapping[str, str], models: Models) -> About:
     )
 
 
-def _maps(config: Config, models: Models, metrics: Metrics, *, off: str) -> tuple[Indexer, Watcher]:
+def _maps(
+    config: Config,
+    models: Models,
+    metrics: Metrics,
+    governor: Governor,
+    remembered: Remembered | None,
+    *,
+    off: str,
+) -> tuple[Indexer, Watcher]:
     """The maps, and what tells them of changes; each knows the other."""
 
     def watch(roots: frozenset[Root]) -> None:
@@ -167,6 +179,8 @@ def _maps(config: Config, models: Models, metrics: Metrics, *, off: str) -> tupl
         gated=config.min_score > 0,
         on_roots=watch,
         health=models.healths.embedding,
+        remembered=remembered,
+        affords=governor.beyond_today,
     )
     watcher = Watcher(indexer.mark)
     return indexer, watcher

@@ -145,6 +145,11 @@ class Governor:
         chosen = sorted((day for day in self._days.values() if day.day >= since), key=lambda day: day.purpose)
         return tuple(sorted(chosen, key=lambda day: day.day, reverse=True))
 
+    def beyond_today(self, tokens: int) -> str:
+        """Why so many tokens more would be too many for today, or nothing; no call is meant yet."""
+        refusal = self._beyond_day(tokens)
+        return refusal.message if refusal is not None else ""
+
     def _beyond_day(self, tokens: int) -> Refusal | None:
         used = self.tokens_today + self._under_way
         if not self._token_limit or used + tokens <= self._token_limit:
