@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged import door
+from forged.errors import ProviderError
+from forged.models.health import LONGEST_ASKED_S, Attempt, Condition, Health, Trouble, Waiting
 from forged.models.texts import sendable
 
 if TYPE_CHECKING:
-    from forged.models.budget import Breaker, GovernedChat, Governor
-    from forged.models.factory import classifier_key, make_chat_model, make_embedder
+    from forged.models.budget import GovernedChat, Governor
+    from forged.models.factory import Healths, classifier_key, make_chat_model, make_embedder, make_healths
     from forged.models.outbound import Door, cleaned
 
 Kind = Literal["query", "passage"]
@@ -27,29 +29,36 @@ Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]
 
 __all__ = [
-    "Breaker",
+    "LONGEST_ASKED_S",
+    "Attempt",
     "ChatModel",
     "Completion",
+    "Condition",
     "Door",
     "Embedder",
     "Enough",
     "GovernedChat",
     "Governor",
+    "Health",
+    "Healths",
     "Kind",
     "Prompt",
     "Purpose",
+    "Trouble",
     "Vectors",
+    "Waiting",
     "classifier_key",
     "cleaned",
     "make_chat_model",
     "make_embedder",
+    "make_healths",
     "sendable",
 ]
 
 __getattr__ = door(
     __name__,
-    budget=("Breaker", "GovernedChat", "Governor"),
-    factory=("classifier_key", "make_chat_model", "make_embedder"),
+    budget=("GovernedChat", "Governor"),
+    factory=("Healths", "classifier_key", "make_chat_model", "make_embedder", "make_healths"),
     outbound=("Door", "cleaned"),
 )
 
@@ -59,10 +68,15 @@ class Purpose(msgspec.Struct, frozen=True):
 
     name: "query", "build", "gate", "identity", "hyde", "capture" or "doctor".
     tops: of the roots whose memories or conversation it comes from; none for texts that are our own.
+    waiting: the agent that waits for what comes of it, if one does: then no call is made that is not worth
+        the wait.
+    suspect: one of the texts may be at fault: what fails is no word about the endpoint, nor kept from it.
     """
 
     name: str
     tops: tuple[str, ...] = ()
+    waiting: Waiting | None = None
+    suspect: bool = False
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -74,6 +88,8 @@ class Prompt(msgspec.Struct, frozen=True):
     schema: of the JSON that is wanted; a wish, for not every server can grant it.
     enough: asked about the text so far whenever more of it came, where the server lets it be watched; True
         ends the call there and then.
+    clear: asked about a text that may still turn out to be a thought, because the chat template began one:
+        whether it cannot be any. Without it such a reply is used only as a whole.
     """
 
     system: str
@@ -81,18 +97,27 @@ class Prompt(msgspec.Struct, frozen=True):
     purpose: Purpose
     schema: dict[str, object] | None = None
     enough: Enough | None = None
+    clear: Enough | None = None
 
 
 class Completion(msgspec.Struct, frozen=True):
     """A chat model's answer without its thoughts, and the tokens it took: counted there or estimated here.
 
-    Not `whole` when it broke off, or the caller had enough before its end.
+    Not `whole` when it broke off, or the caller had enough before its end. `flaw` is the word for why it is
+    no answer to rely on (refused, filtered, cut, empty, or server for an endpoint that broke it off), `told`
+    the sentence; the text is what came all the same. The call was answered, so none of this is raised.
     """
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
     whole: bool = True
+    flaw: str = ""
+    told: str = ""
+
+    def error(self) -> ProviderError:
+        """What is wrong with it, to be raised by whoever needs an answer."""
+        return ProviderError(self.told, reason=self.flaw)
 
 
 class Embedder(Protocol):
@@ -100,7 +125,12 @@ class Embedder(Protocol):
 
     @property
     def key(self) -> str:
-        """What the vectors depend on: endpoint, model and passage prefix. Equal keys, equal vectors."""
+        """What the vectors depend on: endpoint, model and prefixes. Equal keys, equal vectors."""
+        ...
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether another model may come to answer behind the key: an endpoint tells nobody."""
         ...
 
     @property
@@ -124,8 +154,8 @@ class Embedder(Protocol):
         """
         ...
 
-    def reset_dimension(self) -> None:
-        """Accept vectors of another dimension from now on: `rebuild --full`."""
+    def is_cut(self, text: str) -> bool:
+        """Whether only the beginning of this passage, which was embedded, fits into the model."""
         ...
 
     async def aclose(self) -> None: ...

@@ -14,10 +14,11 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models import Completion, Door, Kind, Prompt, Purpose, Vectors, streams
+from forged.models import Completion, Door, Enough, Health, Kind, Prompt, Purpose, Vectors, streams
+from forged.models.endings import without_doubt
 from forged.models.endpoint import Call, Endpoint
-from forged.models.replies import read_vectors
-from forged.models.texts import fitting, ready, sendable
+from forged.models.replies import completion_of, read_vectors
+from forged.models.texts import exceeds, fitting, ready, sendable
 from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
@@ -50,11 +51,10 @@ class OpenAICompatibleEmbedder:
     is cut to the longest beginning, of a half, a quarter and so on, that is taken: llama.cpp takes 512 tokens
     as it comes. A call succeeds as a whole or raises on the first batch that cannot be done: whoever embeds
     a store bisects (bad_input is the fault of a text).
-    A reply of another dimension than the one before is a bad_reply, once: the model was replaced behind its
-    name, and whoever holds vectors has to get them anew.
     """
 
     chunk = 64
+    replaceable = True
 
     def __init__(
         self,
@@ -63,16 +63,17 @@ class OpenAICompatibleEmbedder:
         key: str = "",
         *,
         door: Door,
+        health: Health | None = None,
         query_prefix: str = "",
         passage_prefix: str = "",
         backoff_s: float = 0.5,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s)
+        self._endpoint = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
-        self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}"
+        self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}\n{query_prefix}"
         self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
-        self._dimension = 0
+        self._cut: set[int] = set()  # hashes of texts of which only a beginning was taken
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
@@ -103,10 +104,13 @@ class OpenAICompatibleEmbedder:
         # long texts do too, hence the floor.
         if growth == 1:
             self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
-        return np.concatenate(done) if done else np.zeros((0, self._dimension), dtype=np.float32)
+        if len({rows.shape[1] for rows in done}) > 1:
+            where = self._endpoint.shown()
+            raise ProviderError(f"{where} sent vectors of several lengths", reason="bad_reply")
+        return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
-    def reset_dimension(self) -> None:
-        self._dimension = 0
+    def is_cut(self, text: str) -> bool:
+        return hash(text) in self._cut or exceeds(text, self._prefixes["passage"], _MAX_TEXT_TOKENS)
 
     async def aclose(self) -> None:
         await self._endpoint.aclose()
@@ -124,15 +128,9 @@ class OpenAICompatibleEmbedder:
             return msgspec.json.encode({"model": self._model, "input": inputs})
 
         cap = _VECTOR_BYTES * (len(batch) + 4)
-        content = await self._endpoint.post(Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap))
-        rows = read_vectors(self._endpoint.shown(_EMBEDDINGS), content, len(batch))
-        before, self._dimension = self._dimension, rows.shape[1]
-        if before not in (0, self._dimension):
-            raise ProviderError(
-                f"{self._endpoint.shown()} sent vectors of {self._dimension} numbers after {before}",
-                reason="bad_reply",
-            )
-        return rows
+        call = Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap)
+        where = self._endpoint.shown(_EMBEDDINGS)
+        return await self._endpoint.post(call, lambda content: read_vectors(where, content, len(batch)))
 
     async def _embed_cut(
         self, text: str, kind: Kind, purpose: Purpose, deadline: float, refusal: SizeRefused
@@ -146,6 +144,7 @@ class OpenAICompatibleEmbedder:
                 refusal, tokens = error, tokens // 2
             else:
                 logger.info("text cut host=%s tokens=%d", self._endpoint.host, tokens)
+                self._cut.add(hash(text))
                 return row
         raise refusal
 
@@ -166,8 +165,10 @@ class OpenAICompatibleChat:
     With `retries` 0 each of these requests is made exactly once, and a 500, which some servers answer to a
     schema and all to anything else, is left to the caller.
 
-    The first reply that is to be watched is read to its end: some chat templates begin a thought themselves,
-    and what looks like an answer is one until its end is seen. A model that does so is never cut.
+    Some chat templates begin a thought themselves; what looks like an answer is one until its end is seen. So
+    a text is used before it is whole only if it can be no thought: one was seen beside or before it, or
+    the prompt knows (`Prompt.clear`), or this model has answered as a whole before without any. Of a model
+    that begins so nothing is used before the thought's end.
     """
 
     def __init__(
@@ -177,13 +178,16 @@ class OpenAICompatibleChat:
         key: str = "",
         *,
         door: Door,
+        health: Health | None = None,
         backoff_s: float = 0.5,
         retries: int | None = None,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s, retries=retries)
+        self._endpoint = Endpoint(
+            base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries
+        )
         self._model = model
         self._refused = frozenset[str]()
-        self._thinks_apart = False
+        self._begins_in_thought: bool | None = None
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
@@ -206,26 +210,36 @@ class OpenAICompatibleChat:
         await self._endpoint.aclose()
 
     async def _ask(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
-        texts = (prompt.system, prompt.user)
-        watched = prompt.enough if self._thinks_apart else None
-        reply = await self._endpoint.post(
-            Call(
-                _CHAT,
-                texts,
-                partial(self._body, wishes),
-                prompt.purpose,
-                deadline,
-                cap=_CHAT_REPLY_BYTES,
-                never_retried=500 if "response_format" in wishes else None,
-                enough=watched,
-            )
+        texts, clear = (prompt.system, prompt.user), self._clear(prompt)
+        where = self._endpoint.shown(_CHAT)
+
+        def read(reply: bytes) -> Completion:
+            if "stream" in wishes and not reply.strip():
+                raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
+            said = streams.said(where, reply)
+            if said.whole and said.content:
+                self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
+            if prompt.enough is not None:
+                said = without_doubt(said, clear)
+            return completion_of(where, said, tuple(map(sendable, texts)))
+
+        call = Call(
+            _CHAT,
+            texts,
+            partial(self._body, wishes),
+            prompt.purpose,
+            deadline,
+            cap=_CHAT_REPLY_BYTES,
+            never_retried=500 if "response_format" in wishes else None,
+            watch=partial(streams.Watch, prompt.enough, clear) if prompt.enough else None,
         )
-        if "stream" in wishes and not reply.strip():
-            where = self._endpoint.shown(_CHAT)
-            raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
-        if prompt.enough is not None and watched is None:
-            self._thinks_apart = not streams.opens_in_thought(reply)
-        return streams.completion(self._endpoint.shown(_CHAT), reply, tuple(map(sendable, texts)))
+        return await self._endpoint.post(call, read)
+
+    def _clear(self, prompt: Prompt) -> Enough:
+        """What tells whether a text that is not whole can be no thought."""
+        if self._begins_in_thought is None:
+            return prompt.clear or _never
+        return _never if self._begins_in_thought else _always
 
     def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
         """Whether the server may have refused the last of the wishes, and not the request."""
@@ -243,6 +257,14 @@ class OpenAICompatibleChat:
             **wishes,
         }
         return msgspec.json.encode(request)
+
+
+def _never(_: str) -> bool:
+    return False
+
+
+def _always(_: str) -> bool:
+    return True
 
 
 def _wishes(prompt: Prompt) -> dict[str, object]:

@@ -68,11 +68,11 @@ def test_what_is_remembered_while_paused_is_on_disk_and_found_and_leaves_only_af
     paused(scene, repo)
 
     written = scene.client.remember(str(repo), "The harbour opens at noon.")
+    eventually(lambda: scene.report(repo).state == "paused")
     found = scene.client.search(str(repo), "harbour noon", min_generation=written.generation)
 
     assert (written.status, Path(written.path).exists()) == ("ok", True)
     assert ([hit.id for hit in found.memories], found.reason) == ([written.memory_id], PAUSED)
-    assert eventually(lambda: scene.report(repo).state == "paused")
     assert scene.client.rebuild(str(repo), wait=True).reason == PAUSED
     assert scene.provider.requests() == []
 
