@@ -50,7 +50,7 @@ def test_a_secret_of_each_shape_that_is_promised_by_name_goes_and_is_named(shape
     assert len(missed) <= shape.startswith("Password in"), missed
     for case in cases:
         assert redact(case.text).shapes == shapes_in(case.text)
-        assert case in missed or all(shapes_in(case.text)) and shapes_in(case.text)
+        assert case in missed or (all(shapes_in(case.text)) and shapes_in(case.text))
 
 
 def test_of_many_secrets_of_fifty_shapes_hardly_one_is_missed():
