@@ -27,6 +27,7 @@ from forged.config.values import (
     Loaded,
     MemoryConfig,
     Setting,
+    TrustConfig,
     is_loopback,
     is_usable_url,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "Missing",
     "RepoConfig",
     "Setting",
+    "TrustConfig",
     "apply",
     "bare_name",
     "config_path",
