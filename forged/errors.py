@@ -15,6 +15,11 @@ Foreign exceptions are translated once, in the adapter that met them.
 
 from __future__ import annotations
 
+# Reasons of a ProviderError for an answer that came and is of no use: refused by the model, held back by a
+# filter, cut at its length limit, empty, or not in the form that was asked for. The endpoint is alive, so
+# none of these counts against it; whatever was asked about waits or is given up by its own attempts.
+ANSWERED = frozenset({"refused", "filtered", "cut", "empty", "unreadable"})
+
 
 class ForgedError(Exception):
     """Any failure that forged itself explains. `code` is the word for it in a reply."""
@@ -60,8 +65,9 @@ class ProviderError(ForgedError):
     """An endpoint failed.
 
     `reason` is one word for replies and counters: unreachable, timeout, auth, rate_limited, bad_input,
-    server, bad_reply, or limit for one of our own. `status` is the HTTP status or 0. `retry_after_s` is what
-    the endpoint asked for. The message never holds a key or the text that was sent.
+    server, bad_reply; limit for one of our own, paused where no text may leave; or one of `ANSWERED`.
+    `status` is the HTTP status or 0. `retry_after_s` is what the endpoint asked for. The message never holds
+    a key or the text that was sent.
     """
 
     def __init__(

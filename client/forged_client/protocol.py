@@ -90,7 +90,10 @@ class MemoryRecord(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered."""
+    """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered.
+
+    An id is of its `root`: a repository may have one that the user's own memories have, too.
+    """
 
     id: str
     scope: str
@@ -103,6 +106,7 @@ class Hit(msgspec.Struct, frozen=True):
     lexical: float | None = None
     via: str = "search"
     older: tuple[Version, ...] = ()
+    root: str = ""
 
 
 # --- replies -----------------------------------------------------------------------------------------
@@ -142,7 +146,7 @@ class FileProblem(msgspec.Struct, frozen=True):
 
 
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one root. `state`: loading, building, ready, failed."""
+    """State of one root. `state`: loading, building, ready, failed, or paused (no text may leave)."""
 
     root: str
     scope: str
@@ -239,7 +243,10 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
 
 
 class Retrieved(Reply, frozen=True, tag="retrieved"):
-    """`text` is the injection: empty unless status is ok (and not `unchanged`)."""
+    """`text` is the injection: empty unless status is ok (and not `unchanged`).
+
+    `partial` says why it rests on fewer hypotheses than the model was about to write, or nothing.
+    """
 
     text: str = ""
     memories: tuple[Hit, ...] = ()
@@ -252,6 +259,7 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     generation: str = ""
     cached: bool = False
     elapsed_ms: float = 0.0
+    partial: str = ""
 
 
 class Found(Reply, frozen=True, tag="found"):
@@ -265,7 +273,7 @@ class Explained(Reply, frozen=True, tag="explained"):
     """One ledger entry: what was asked, what was found, what was cut.
 
     `omitted_ids` did not fit the budget; `far_ids` were left out as far below the best, and are no part of
-    `memories`.
+    `memories`. `partial` says why a model's hypotheses are fewer than it was about to write, or nothing.
     """
 
     session_id: str = ""
@@ -280,6 +288,7 @@ class Explained(Reply, frozen=True, tag="explained"):
     far_ids: tuple[str, ...] = ()
     generation: str = ""
     elapsed_ms: float = 0.0
+    partial: str = ""
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):
@@ -512,9 +521,12 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
 
 
 class GetMemories(Request[Memories], frozen=True, tag="get"):
+    """Memories by id. `scope` "" is both: an id that repository and user have comes twice."""
+
     workspace: str
     ids: tuple[str, ...] = ()
     min_generation: str = ""
+    scope: str = ""
 
 
 class ListMemories(Request[Memories], frozen=True, tag="list"):
@@ -530,15 +542,19 @@ class ListMemories(Request[Memories], frozen=True, tag="list"):
 
 
 class History(Request[Chain], frozen=True, tag="history"):
-    """The version chain that a memory belongs to, oldest first."""
+    """The version chain that a memory belongs to, oldest first; `scope` for an id that two roots have."""
 
     workspace: str
     memory_id: str
     min_generation: str = ""
+    scope: str = ""
 
 
 class Forget(Request[Forgotten], frozen=True, tag="forget"):
-    """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`."""
+    """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`.
+
+    An id that repository and user have is refused without its `scope`.
+    """
 
     repeatable: ClassVar[bool] = False
 
@@ -546,6 +562,7 @@ class Forget(Request[Forgotten], frozen=True, tag="forget"):
     memory_id: str
     version_only: bool = False
     erase_now: bool = False
+    scope: str = ""
 
 
 class Undo(Request[Undone], frozen=True, tag="undo"):

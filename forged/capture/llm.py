@@ -21,7 +21,7 @@ from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import Classified, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ProviderError, SizeRefused
-from forged.models import ChatModel, Completion, Prompt
+from forged.models import ChatModel, Completion, Prompt, Purpose
 from forged.state import Event
 from forged.text.tokens import estimate
 
@@ -59,7 +59,8 @@ class LlmClassifier:
         while True:
             user, left = user_prompt(window, known), left - 1
             try:
-                completion = await self._ask(user, schema, deadline)
+                prompt = Prompt(SYSTEM, user, Purpose("capture", event.tops), schema)
+                completion = await self._ask(prompt, deadline)
             except ProviderError as error:
                 spent += _spent_on(error, user)
                 halve = isinstance(error, SizeRefused) and window is event.window
@@ -75,10 +76,10 @@ class LlmClassifier:
             window = _newer_half(window) if halve else window
             await asyncio.sleep(pause_s)
 
-    async def _ask(self, user: str, schema: dict[str, object] | None, deadline: float) -> Completion:
+    async def _ask(self, prompt: Prompt, deadline: float) -> Completion:
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
-                return await self._model.complete(Prompt(SYSTEM, user, schema), deadline=deadline)
+                return await self._model.complete(prompt, deadline=deadline)
         except TimeoutError as error:
             raise _late() from error
 

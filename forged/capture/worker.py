@@ -101,10 +101,13 @@ def _classifier(settings: WorkerSettings, existing: Existing) -> tuple[Classifie
 
             return RuleClassifier(existing.heads), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
+        from forged.models import Door  # noqa: PLC0415
         from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
         # Retries are the classifier's own affair: it counts calls.
-        model = OpenAICompatibleChat(settings.base_url, settings.classifier, settings.key, retries=0)
+        model = OpenAICompatibleChat(
+            settings.base_url, settings.classifier, settings.key, door=Door(), retries=0
+        )
         return LlmClassifier(model), ""
     except ConfigError as error:
         return None, str(error)

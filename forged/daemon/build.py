@@ -23,6 +23,7 @@ from forged.files import Root, Watcher
 from forged.maps import Indexer, Writer
 from forged.models import (
     ChatModel,
+    Door,
     Embedder,
     GovernedChat,
     Governor,
@@ -40,7 +41,7 @@ class Models(msgspec.Struct, frozen=True):
     """The models in use and why one of them is missing; a test brings its own.
 
     `worker` is what the capture worker is told; `no_classifier` says why the model that was asked for cannot
-    decide what is kept.
+    decide what is kept. `door` is what the texts of all of them leave by.
     """
 
     embedder: Embedder | None
@@ -48,20 +49,22 @@ class Models(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     worker: WorkerSettings = WorkerSettings()
     no_classifier: str = ""
+    door: Door = msgspec.field(default_factory=Door)
 
 
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
     memory = loaded.config.memory
-    embedding = make_embedder(loaded.config, env)
-    chat = make_chat_model(loaded.config, env)
+    door = Door()
+    embedding = make_embedder(loaded.config, env, door)
+    chat = make_chat_model(loaded.config, env, door)
     reasons = []
     if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
         reasons.append(f"no dense leg: {embedding.reason}")
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
     worker, no_classifier = _worker_settings(loaded.config, env)
-    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier)
+    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier, door)
 
 
 def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
@@ -90,6 +93,7 @@ def build(
     )
     retriever = _retriever(config, models, metrics, governor)
     state = State(address.state_dir(env), governor)
+    models.door.guard(partial(_refusal, state), metrics)
     return Daemon(
         epoch=secrets.token_hex(4),
         config=config,
@@ -118,6 +122,12 @@ def build(
         connections=connections,
         reload=reload,
     )
+
+
+async def _refusal(state: State, tops: tuple[str, ...]) -> str:
+    """Why nothing of these tops may leave, or nothing; what is paused is known once the state is read."""
+    await state.opened()
+    return state.pauses.reason(tops)
 
 
 def user_top(env: Mapping[str, str]) -> str:

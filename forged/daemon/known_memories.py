@@ -18,10 +18,10 @@ from forged.capture import KnownMemory
 from forged.conversation import last_user_text
 from forged.maps import Indexer
 from forged.memory import Memory, time_ns
+from forged.models import cleaned
 from forged.retrieval import Ask, Retriever, Sources
 from forged.scopes import FileRoots, View
 from forged.state import Event
-from forged.text.redaction import redact
 
 MOST_HEADS = 60
 _PATIENCE_S = 2.0
@@ -57,7 +57,7 @@ async def _found(event: Event, view: View, retriever: Retriever, deadline: float
 
 
 def _listed(found: Sequence[Memory], view: View) -> tuple[KnownMemory, ...]:
-    ranked = {memory.id: memory for memory in (*found, *_newest(view))}
+    ranked = {(memory.scope, memory.id): memory for memory in (*found, *_newest(view))}
     return tuple(_head(memory) for memory in list(ranked.values())[:MOST_HEADS])
 
 
@@ -67,6 +67,5 @@ def _newest(view: View) -> list[Memory]:
 
 
 def _head(memory: Memory) -> KnownMemory:
-    # A file that a person wrote may hold a key, and this line goes to a model.
-    first_line = redact(memory.first_line).text
-    return KnownMemory(memory.id, memory.scope, memory.category, first_line)
+    # Cleaned one by one: a private span that is open at the end of one must not hide those behind it.
+    return KnownMemory(memory.id, memory.scope, memory.category, cleaned(memory.first_line))

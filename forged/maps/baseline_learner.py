@@ -14,11 +14,12 @@ import numpy as np
 from forged.errors import ProviderError
 from forged.map import LEAST_DIMENSION, Baseline, DenseLeg
 from forged.maps.endpoint_pause import EndpointPause
-from forged.models import Embedder
+from forged.models import Embedder, Purpose
 from forged.text.everyday import MESSAGES
 
 logger = logging.getLogger(__name__)
 
+_GATE = Purpose("gate")
 # In parts, so that a query that comes meanwhile waits for one of them and not for all.
 _PARTS = tuple(list(MESSAGES[at : at + 4]) for at in range(0, len(MESSAGES), 4))
 
@@ -71,9 +72,12 @@ class BaselineLearner:
 
     async def _learn(self, embedder: Embedder) -> None:
         try:
-            queries = [await embedder.embed(part, "query") for part in _PARTS]
-            passages = [await embedder.embed(part, "passage") for part in _PARTS]
+            queries = [await embedder.embed(part, "query", purpose=_GATE) for part in _PARTS]
+            passages = [await embedder.embed(part, purpose=_GATE) for part in _PARTS]
         except ProviderError as error:
+            if error.reason == "paused":  # no failure: asked again with the next texts that may leave
+                self._learning = None
+                return
             if error.reason != self._problem:  # once per change, not once per retry
                 logger.warning("background not embedded, the gate goes by words reason=%s", error.reason)
             self._problem = error.reason

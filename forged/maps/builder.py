@@ -86,7 +86,7 @@ class Builder:
         self._embedder = embedder
         self._lexical = lexical
         self._accepts = accepts
-        self._vectors = KnownVectors(embedder) if embedder is not None else None
+        self._vectors = KnownVectors(embedder, store.root.top) if embedder is not None else None
         self._map: VectorMap | None = None
         self._hashes: tuple[bytes, ...] = ()
         self._renew = self._retry = False  # asked for, and done by the next draft

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.models import Embedder, Vectors
+from forged.models import Embedder, Purpose, Vectors
 
 _AT_ONCE = 4
 # These may be the fault of one text; anything else is the fault of the endpoint.
@@ -30,8 +30,9 @@ class EmbeddingRun:
     `vectors` and `culprits` fill as the run goes on, so that what succeeded before an outage is not lost.
     """
 
-    def __init__(self, embedder: Embedder, progress: Callable[[int], None]) -> None:
+    def __init__(self, embedder: Embedder, purpose: Purpose, progress: Callable[[int], None]) -> None:
         self._embedder = embedder
+        self._purpose = purpose
         self._progress = progress
         self.vectors: dict[bytes, Vectors] = {}
         self.culprits: dict[bytes, str] = {}
@@ -59,7 +60,7 @@ class EmbeddingRun:
         if not part:
             return
         try:
-            rows = await self._embedder.embed([text for _, text in part], "passage")
+            rows = await self._embedder.embed([text for _, text in part], purpose=self._purpose)
         except ProviderError as error:
             if error.reason not in _MAY_BE_ONE_TEXT:
                 raise
@@ -76,7 +77,7 @@ class EmbeddingRun:
             await self._embed(part[:middle])
             await self._embed(part[middle:])
         elif not suspected:
-            await self._embedder.embed([_HARMLESS], "passage")
+            await self._embedder.embed([_HARMLESS], purpose=self._purpose)
             await self._embed(part, suspected=True)
         else:
             self.culprits[part[0][0]] = f"{error.reason}: {error}"

@@ -102,6 +102,12 @@ class Indexer:
             if root.top == top:
                 index.mark(files)
 
+    def resumed(self) -> None:
+        """Text may leave again: embed what waited for that."""
+        for index in self._roots.values():
+            if index.progress.held:
+                index.mark()
+
     async def run(self) -> None:
         """Reconcile with the disk every 25 s; unload what nobody used for a day."""
         while True:
@@ -158,6 +164,9 @@ class Indexer:
         try:
             await self._build(index, files)
         except (ForgedError, OSError) as error:
+            if isinstance(error, ProviderError) and error.reason == "paused":
+                self._held(index, error)
+                return None
             self._failed(index, error)
             return error
         except Exception as error:
@@ -165,7 +174,7 @@ class Indexer:
             self._failed(index, error)
             return error
         progress, reached = index.progress, index.generations
-        progress.state, progress.error = "ready", ""
+        progress.state, progress.error, progress.held = "ready", "", ""
         progress.build_ms = (time.monotonic() - started) * 1000
         reached.visible = max(reached.visible, reached.building)
         reached.tried = max(reached.tried, reached.building)
@@ -187,10 +196,18 @@ class Indexer:
                 " ".join(self._embedder.key.split()) if self._embedder is not None else "none",
                 reason,
             )
-        index.progress.state, index.progress.error = "failed", reason
+        index.progress.state, index.progress.error, index.progress.held = "failed", reason, ""
         index.generations.tried = index.generations.ended = goal
         self._metrics.rebuild_failures += 1
         self._tell(BuildEvent("failed", index.root.top, generation=goal))
+        index.notify_waiters()
+
+    def _held(self, index: RootIndex, error: ProviderError) -> None:
+        """Nothing may leave, which is no failure: till `resumed`, words find what has no vector."""
+        progress, reached = index.progress, index.generations
+        progress.state, progress.held = "paused", str(error)
+        progress.error = "" if index.map is not None else str(error)
+        reached.tried = reached.ended = reached.building
         index.notify_waiters()
 
     async def _build(self, index: RootIndex, files: frozenset[str]) -> None:

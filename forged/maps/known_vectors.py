@@ -16,7 +16,7 @@ from forged.errors import ProviderError
 from forged.map import Baseline, DenseLeg, carried
 from forged.maps.embed_batches import EmbeddingRun
 from forged.maps.vector_cache import VectorCache
-from forged.models import Embedder, Vectors
+from forged.models import Embedder, Purpose, Vectors
 
 Known = Callable[[bytes], Vectors | None]
 
@@ -24,8 +24,10 @@ Known = Callable[[bytes], Vectors | None]
 class KnownVectors:
     """Vectors of one embedder by text hash; b"" stands for a text that has none."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, top: str) -> None:
+        """Take what embeds, and the top of the root that the texts are from."""
         self._embedder = embedder
+        self._purpose = Purpose("build", (top,))
         self._cache = VectorCache()
         self._older: VectorCache | None = None
         self._run: EmbeddingRun | None = None
@@ -46,7 +48,7 @@ class KnownVectors:
 
     def begin(self, progress: Callable[[int], None]) -> EmbeddingRun:
         """A new run, with what got through before an outage."""
-        before, self._run = self._run, EmbeddingRun(self._embedder, progress)
+        before, self._run = self._run, EmbeddingRun(self._embedder, self._purpose, progress)
         if before is not None:
             self._run.vectors.update(before.vectors)
         return self._run

@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged import door
+from forged.errors import ProviderError
 from forged.models.texts import sendable
 
 if TYPE_CHECKING:
     from forged.models.budget import Breaker, GovernedChat, Governor
     from forged.models.factory import classifier_key, make_chat_model, make_embedder
+    from forged.models.outbound import Door, cleaned
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
@@ -29,14 +31,17 @@ __all__ = [
     "Breaker",
     "ChatModel",
     "Completion",
+    "Door",
     "Embedder",
     "Enough",
     "GovernedChat",
     "Governor",
     "Kind",
     "Prompt",
+    "Purpose",
     "Vectors",
     "classifier_key",
+    "cleaned",
     "make_chat_model",
     "make_embedder",
     "sendable",
@@ -46,7 +51,19 @@ __getattr__ = door(
     __name__,
     budget=("Breaker", "GovernedChat", "Governor"),
     factory=("classifier_key", "make_chat_model", "make_embedder"),
+    outbound=("Door", "cleaned"),
 )
+
+
+class Purpose(msgspec.Struct, frozen=True):
+    """What a text leaves the machine for, and whose it is.
+
+    name: "query", "build", "gate", "identity", "hyde", "capture" or "doctor".
+    tops: of the roots whose memories or conversation it comes from; none for texts that are our own.
+    """
+
+    name: str
+    tops: tuple[str, ...] = ()
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -54,27 +71,40 @@ class Prompt(msgspec.Struct, frozen=True):
 
     system: the instruction.
     user: what it is applied to.
+    purpose: what it is asked for.
     schema: of the JSON that is wanted; a wish, for not every server can grant it.
     enough: asked about the text so far whenever more of it came, where the server lets it be watched; True
         ends the call there and then.
+    clear: asked about a text that may still turn out to be a thought, because the chat template began one:
+        whether it cannot be any. Without it such a reply is used only as a whole.
     """
 
     system: str
     user: str
+    purpose: Purpose
     schema: dict[str, object] | None = None
     enough: Enough | None = None
+    clear: Enough | None = None
 
 
 class Completion(msgspec.Struct, frozen=True):
     """A chat model's answer without its thoughts, and the tokens it took: counted there or estimated here.
 
-    Not `whole` when it broke off, or the caller had enough before its end.
+    Not `whole` when it broke off, or the caller had enough before its end. `flaw` is the word for why it is
+    no answer to rely on (refused, filtered, cut, empty, or server for an endpoint that broke it off), `told`
+    the sentence; the text is what came all the same. The call was answered, so none of this is raised.
     """
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
     whole: bool = True
+    flaw: str = ""
+    told: str = ""
+
+    def error(self) -> ProviderError:
+        """What is wrong with it, to be raised by whoever needs an answer."""
+        return ProviderError(self.told, reason=self.flaw)
 
 
 class Embedder(Protocol):
@@ -91,7 +121,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(
-        self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
+        self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
         """Return float32 unit rows of shape (len(texts), dimension).
 
@@ -99,6 +129,7 @@ class Embedder(Protocol):
             texts: what to embed, none of them blank; the implementation adds the prefix of `kind`,
                 clips over-long texts and splits into batches.
             kind: "query" or "passage".
+            purpose: what they are embedded for; a model in this process has no use for it.
             deadline: absolute `time.monotonic()` seconds; nothing is retried past it.
 
         Raises ProviderError; never returns non-finite, zero or odd-sized rows.

@@ -29,8 +29,8 @@ _FAILURES_TO_OPEN = 5
 _PROBE_AFTER_S, _DOUBLINGS = 15.0, 2
 _LONGEST_ASKED_S = 300.0
 # Failures of a call that nobody read and so nobody charged for.
-_UNREAD = frozenset({"unreachable", "auth", "rate_limited"})
-_WITHOUT_CALL = frozenset({"limit", "storage", "internal"})
+_UNREAD = frozenset({"unreachable", "auth", "rate_limited", "paused"})
+_WITHOUT_CALL = frozenset({"limit", "paused", "storage", "internal"})
 
 
 class Day(msgspec.Struct, frozen=True):

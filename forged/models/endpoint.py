@@ -1,7 +1,8 @@
 """One base URL that is called under a deadline; the only module that knows httpx.
 
-Goes in: a `Call`, its body made and its limits said. Comes out: the bytes of a reply that is no failure;
-everything else raises ProviderError, and a URL that cannot be called ConfigError.
+Goes in: a `Call`, which is texts, how a body is made of them, and limits. Comes out: the bytes of a reply
+that is no failure; everything else raises ProviderError, and a URL that cannot be called ConfigError. The
+body is made of what the door (`outbound`) has let through, and of nothing else.
 
 One client per endpoint, kept connected. A call has one deadline over connecting, every attempt and the last
 byte, because httpx's own time-out is per read: a server that drips bytes never meets it. Replies are read as
@@ -28,8 +29,9 @@ import msgspec
 
 from forged.config import is_usable_url, shown_url
 from forged.errors import ConfigError, ProviderError
-from forged.models import Enough, streams
+from forged.models import Purpose, streams
 from forged.models.failures import Fault, fault_of, quotable
+from forged.models.outbound import Door
 
 logger = logging.getLogger(__name__)
 # httpx logs every URL, with its query, at info; a query may hold a key.
@@ -47,18 +49,29 @@ _LOOK_S = 0.05
 class Call(msgspec.Struct, frozen=True):
     """One request and its limits.
 
-    `sent` are the texts that no error message may repeat, `deadline` is `time.monotonic()` seconds over
-    everything, `cap` the most bytes of a reply, `never_retried` a status with a better answer than a retry.
-    With `enough` the reply is read no further than the text that it is true of (`streams`).
+    `texts` is all in it that comes from a person, whole and uncut; `body` makes the request of what the door
+    leaves of them, in their order. `deadline` is `time.monotonic()` seconds over everything, `cap` the most
+    bytes of a reply, `never_retried` a status with a better answer than a retry. With `watch`, which makes
+    one for each attempt, the reply is read no further than is enough, and one that breaks off is an answer if
+    what came of it can stand.
     """
 
     path: str
-    body: bytes
-    sent: tuple[str, ...]
+    texts: tuple[str, ...]
+    body: Callable[[tuple[str, ...]], bytes]
+    purpose: Purpose
     deadline: float
     cap: int
     never_retried: int | None = None
-    enough: Enough | None = None
+    watch: Callable[[], streams.Watch] | None = None
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """A call behind the door: `sent` are the texts as they leave, which no error message may repeat."""
+
+    call: Call
+    body: bytes
+    sent: tuple[str, ...]
 
 
 class Endpoint:
@@ -68,7 +81,7 @@ class Endpoint:
     """
 
     def __init__(
-        self, base_url: str, key: str = "", *, backoff_s: float = 0.5, retries: int | None = None
+        self, base_url: str, key: str = "", *, door: Door, backoff_s: float = 0.5, retries: int | None = None
     ) -> None:
         """Take the URL as it is, without a guess at `/v1`. Raises ConfigError if it is not one."""
         if not is_usable_url(base_url):
@@ -87,6 +100,7 @@ class Endpoint:
         elif user:
             self._headers["authorization"] = f"Basic {basic}"
         self._secrets = tuple(filter(None, (key, unquote(user), basic, parts.query)))
+        self._door = door
         self._backoff_s = backoff_s
         self._retries = retries
         self._client: httpx.AsyncClient | None = None
@@ -106,7 +120,10 @@ class Endpoint:
         fitting_retries = 1 if left < _HURRY_S else 2
         try:
             async with asyncio.timeout(left):
-                return await self._retrying(call, fitting_retries if self._retries is None else self._retries)
+                sent = await self._door.cleared(call.purpose, call.texts)
+                request = _Request(call, call.body(sent), sent)
+                retries = fitting_retries if self._retries is None else self._retries
+                return await self._retrying(request, retries)
         except TimeoutError as error:
             raise ProviderError(f"{where} gave no answer in time", reason="timeout") from error
 
@@ -114,10 +131,10 @@ class Endpoint:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _retrying(self, call: Call, retries: int) -> bytes:
-        attempt = 0
+    async def _retrying(self, request: _Request, retries: int) -> bytes:
+        call, attempt = request.call, 0
         while True:
-            reply = await self._once(call)
+            reply = await self._once(request)
             if isinstance(reply, bytes):
                 return reply
             pause = self._pause(reply, attempt)
@@ -134,16 +151,17 @@ class Endpoint:
         jitter = random.uniform(0.75, 1.0)  # noqa: S311 - spreads callers out, hides nothing
         return min(_LONGEST_PAUSE_S, self._backoff_s * 2.0**attempt) * jitter
 
-    async def _once(self, call: Call) -> bytes | Fault:
-        where, sent = self.shown(call.path), (*call.sent, *self._secrets)
-        request = self._connected().stream(
-            "POST", self.url(call.path), content=call.body, headers=self._headers
+    async def _once(self, request: _Request) -> bytes | Fault:
+        call, sent = request.call, (*request.sent, *self._secrets)
+        where = self.shown(call.path)
+        exchange = self._connected().stream(
+            "POST", self.url(call.path), content=request.body, headers=self._headers
         )
+        seen = call.watch() if call.watch is not None else None
         try:
-            async with request as response:
+            async with exchange as response:
                 status, headers = response.status_code, response.headers
                 if status == 200:
-                    seen = streams.watch(call.enough) if call.enough is not None else None
                     body = await _read(response, call.cap, seen)
                 else:
                     body = await _read(response, _ERROR_REPLY_BYTES)
@@ -152,6 +170,8 @@ class Endpoint:
         if body is None and status == 200:
             return Fault("bad_reply", f"{where} sent over {call.cap} bytes or an unknown encoding", 200)
         body = body or b""
+        if status == 200 and seen is not None and seen.stands:
+            return body
         fault = fault_of(where, status, headers, streams.error_in(body) or body, sent, now=time.time())
         return body if fault is None else fault
 
@@ -172,13 +192,11 @@ class Endpoint:
         return self._client
 
 
-async def _read(
-    response: httpx.Response, cap: int, seen: Callable[[bytes], bool] | None = None
-) -> bytes | None:
+async def _read(response: httpx.Response, cap: int, seen: streams.Watch | None = None) -> bytes | None:
     """Return the body, inflated if the server packed it all the same; None if it is over the cap.
 
     Or its beginning: `seen` gets each chunk, and an empty one now and then; where it returns True no more is
-    read.
+    read, and what breaks off is left at that if it can stand.
     """
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "", "gzip", "deflate"):
@@ -198,6 +216,9 @@ async def _read(
                     break
     except zlib.error:
         return None
+    except httpx.HTTPError:
+        if seen is None or not seen.stands:
+            raise
     return bytes(content)
 
 

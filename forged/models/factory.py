@@ -25,7 +25,7 @@ from forged.config import (
     shown_url,
 )
 from forged.errors import ConfigError
-from forged.models import ChatModel, Embedder
+from forged.models import ChatModel, Door, Embedder
 
 _M = TypeVar("_M")
 
@@ -37,10 +37,10 @@ class Choice(msgspec.Struct, Generic[_M], frozen=True):
     reason: str = ""
 
 
-def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
+def make_embedder(config: Config, env: Mapping[str, str], door: Door) -> Choice[Embedder]:
     """Return the model that embeds. Blocks up to 5 s when the key comes from a command.
 
-    A model that runs in process is loaded with the first text, not here.
+    Texts leave by `door`. A model that runs in process is loaded with the first text, not here.
     """
     memory, name = config.memory, config.embedder
     if not name:
@@ -60,6 +60,7 @@ def make_embedder(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
             memory.embedding_base_url,
             name,
             key,
+            door=door,
             query_prefix=memory.query_prefix,
             passage_prefix=memory.passage_prefix,
         )
@@ -84,7 +85,7 @@ def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
     )
 
 
-def make_chat_model(config: Config, env: Mapping[str, str]) -> Choice[ChatModel]:
+def make_chat_model(config: Config, env: Mapping[str, str], door: Door) -> Choice[ChatModel]:
     """Return the model that writes hypotheses, `memory.retrieval_model` at the endpoint of `[llm]`.
 
     Blocks as `make_embedder` does.
@@ -97,7 +98,7 @@ def make_chat_model(config: Config, env: Mapping[str, str]) -> Choice[ChatModel]
         return Choice(reason=reason)
     from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-    return Choice(OpenAICompatibleChat(config.llm.base_url, name, key))
+    return Choice(OpenAICompatibleChat(config.llm.base_url, name, key, door=door))
 
 
 def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:

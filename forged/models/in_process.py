@@ -34,7 +34,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.models import Kind, Vectors
+from forged.models import Kind, Purpose, Vectors
 from forged.models.texts import fitting, ready
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,12 @@ class InProcessEmbedder:
         self._lanes = {kind: ThreadPoolExecutor(1, thread_name_prefix=kind) for kind in self._prefixes}
 
     async def embed(
-        self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
+        self,
+        texts: list[str],
+        kind: Kind = "passage",
+        *,
+        purpose: Purpose,  # noqa: ARG002 - nothing leaves this process
+        deadline: float | None = None,
     ) -> Vectors:
         """Return float32 unit rows of shape (len(texts), dimension); see `Embedder`.
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 
 import msgspec
 import numpy as np
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models import Completion, Kind, Prompt, Vectors, streams
+from forged.models import Completion, Door, Enough, Kind, Prompt, Purpose, Vectors, streams
+from forged.models.endings import without_doubt
 from forged.models.endpoint import Call, Endpoint
-from forged.models.replies import read_vectors
-from forged.models.texts import clipped, fitting, ready, sendable
+from forged.models.replies import completion_of, read_vectors
+from forged.models.texts import fitting, ready, sendable
 from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
@@ -61,11 +63,12 @@ class OpenAICompatibleEmbedder:
         model: str,
         key: str = "",
         *,
+        door: Door,
         query_prefix: str = "",
         passage_prefix: str = "",
         backoff_s: float = 0.5,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, backoff_s=backoff_s)
+        self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
         self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}"
@@ -73,26 +76,27 @@ class OpenAICompatibleEmbedder:
         self._dimension = 0
 
     async def embed(
-        self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
+        self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
         """Return float32 unit rows of shape (len(texts), dimension); see `Embedder`.
 
         Without a deadline the whole call may take 60 s. A blank text is refused without a request.
         """
         until = time.monotonic() + _DEFAULT_TIME_S if deadline is None else deadline
-        left = [ready(text, self._prefixes[kind], _MAX_TEXT_TOKENS) for text in texts]
-        done: list[Vectors] = []
+        if not all(text.strip() for text in texts):
+            raise ProviderError("a text to embed is blank", reason="bad_input")
+        left, done = texts, list[Vectors]()
         most, growth = self._batch, 1
         while left:
             batch = left[: fitting(left, most, self._batch_tokens)]
             try:
-                done.append(await self._embed_batch(batch, until))
+                done.append(await self._embed_batch(batch, kind, purpose, until))
             except SizeRefused as refusal:
                 if len(batch) > 1:
                     most, growth = len(batch) // 2, 1
                     logger.debug("batch halved host=%s texts=%d", self._endpoint.host, most)
                     continue
-                done.append(await self._embed_cut(batch[0], until, refusal))
+                done.append(await self._embed_cut(batch[0], kind, purpose, until, refusal))
                 most, growth = 1, 2  # it was this text; how many are too many is an open question again
             left = left[len(batch) :]
             most = min(most * growth, self._batch)
@@ -108,11 +112,20 @@ class OpenAICompatibleEmbedder:
     async def aclose(self) -> None:
         await self._endpoint.aclose()
 
-    async def _embed_batch(self, batch: list[str], deadline: float) -> Vectors:
-        body = msgspec.json.encode({"model": self._model, "input": batch})
-        content = await self._endpoint.post(
-            Call(_EMBEDDINGS, body, tuple(batch), deadline, cap=_VECTOR_BYTES * (len(batch) + 4))
-        )
+    async def _embed_batch(
+        self,
+        batch: list[str],
+        kind: Kind,
+        purpose: Purpose,
+        deadline: float,
+        tokens: int = _MAX_TEXT_TOKENS,
+    ) -> Vectors:
+        def body(cleared: tuple[str, ...]) -> bytes:
+            inputs = [ready(text, self._prefixes[kind], tokens) for text in cleared]
+            return msgspec.json.encode({"model": self._model, "input": inputs})
+
+        cap = _VECTOR_BYTES * (len(batch) + 4)
+        content = await self._endpoint.post(Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap))
         rows = read_vectors(self._endpoint.shown(_EMBEDDINGS), content, len(batch))
         before, self._dimension = self._dimension, rows.shape[1]
         if before not in (0, self._dimension):
@@ -122,12 +135,14 @@ class OpenAICompatibleEmbedder:
             )
         return rows
 
-    async def _embed_cut(self, text: str, deadline: float, refusal: SizeRefused) -> Vectors:
+    async def _embed_cut(
+        self, text: str, kind: Kind, purpose: Purpose, deadline: float, refusal: SizeRefused
+    ) -> Vectors:
         """Embed the beginning of a text that was refused as a whole; raises the last refusal."""
-        tokens = estimate(text) // 2
+        tokens = estimate(ready(text, self._prefixes[kind], _MAX_TEXT_TOKENS)) // 2
         while tokens >= _SMALLEST_CUT:
             try:
-                row = await self._embed_batch([clipped(text, tokens)], deadline)
+                row = await self._embed_batch([text], kind, purpose, deadline, tokens)
             except SizeRefused as error:
                 refusal, tokens = error, tokens // 2
             else:
@@ -152,8 +167,10 @@ class OpenAICompatibleChat:
     With `retries` 0 each of these requests is made exactly once, and a 500, which some servers answer to a
     schema and all to anything else, is left to the caller.
 
-    The first reply that is to be watched is read to its end: some chat templates begin a thought themselves,
-    and what looks like an answer is one until its end is seen. A model that does so is never cut.
+    Some chat templates begin a thought themselves; what looks like an answer is one until its end is seen. So
+    a text is used before it is whole only if it can be no thought: one was seen beside or before it, or
+    the prompt knows (`Prompt.clear`), or this model has answered as a whole before without any. Of a model
+    that begins so nothing is used before the thought's end.
     """
 
     def __init__(
@@ -162,13 +179,14 @@ class OpenAICompatibleChat:
         model: str,
         key: str = "",
         *,
+        door: Door,
         backoff_s: float = 0.5,
         retries: int | None = None,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, backoff_s=backoff_s, retries=retries)
+        self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s, retries=retries)
         self._model = model
         self._refused = frozenset[str]()
-        self._thinks_apart = False
+        self._begins_in_thought: bool | None = None
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
@@ -191,25 +209,34 @@ class OpenAICompatibleChat:
         await self._endpoint.aclose()
 
     async def _ask(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
-        sent = (sendable(prompt.system), sendable(prompt.user))
-        watched = prompt.enough if self._thinks_apart else None
+        texts, clear = (prompt.system, prompt.user), self._clear(prompt)
         reply = await self._endpoint.post(
             Call(
                 _CHAT,
-                self._body(*sent, wishes),
-                sent,
+                texts,
+                partial(self._body, wishes),
+                prompt.purpose,
                 deadline,
                 cap=_CHAT_REPLY_BYTES,
                 never_retried=500 if "response_format" in wishes else None,
-                enough=watched,
+                watch=partial(streams.Watch, prompt.enough, clear) if prompt.enough else None,
             )
         )
+        where = self._endpoint.shown(_CHAT)
         if "stream" in wishes and not reply.strip():
-            where = self._endpoint.shown(_CHAT)
             raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
-        if prompt.enough is not None and watched is None:
-            self._thinks_apart = not streams.opens_in_thought(reply)
-        return streams.completion(self._endpoint.shown(_CHAT), reply, sent)
+        said = streams.said(where, reply)
+        if said.whole and said.content:
+            self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
+        if prompt.enough is not None:
+            said = without_doubt(said, clear)
+        return completion_of(where, said, tuple(map(sendable, texts)))
+
+    def _clear(self, prompt: Prompt) -> Enough:
+        """What tells whether a text that is not whole can be no thought."""
+        if self._begins_in_thought is None:
+            return prompt.clear or _never
+        return _never if self._begins_in_thought else _always
 
     def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
         """Whether the server may have refused the last of the wishes, and not the request."""
@@ -219,13 +246,22 @@ class OpenAICompatibleChat:
             return False
         return error.status in _REFUSED or isinstance(error, EmptyStream)
 
-    def _body(self, system: str, user: str, wishes: dict[str, object]) -> bytes:
+    def _body(self, wishes: dict[str, object], cleared: tuple[str, ...]) -> bytes:
+        system, user = map(sendable, cleared)
         request: dict[str, object] = {
             "model": self._model,
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
             **wishes,
         }
         return msgspec.json.encode(request)
+
+
+def _never(_: str) -> bool:
+    return False
+
+
+def _always(_: str) -> bool:
+    return True
 
 
 def _wishes(prompt: Prompt) -> dict[str, object]:

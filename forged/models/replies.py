@@ -18,7 +18,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Completion, Vectors
-from forged.text.thoughts import without_thoughts
+from forged.models.endings import Said, breaks_off, flaw_of, text_of
 from forged.text.tokens import estimate
 
 
@@ -37,15 +37,36 @@ class Message(msgspec.Struct, frozen=True):
     content: str | list[dict[str, object]] | None = None
     reasoning_content: object = None
     reasoning: object = None
+    refusal: object = None
+    tool_calls: object = None
+    function_call: object = None
 
     @property
     def thoughts(self) -> str:
         """What was thought, where that is told as text."""
         return next((each for each in (self.reasoning_content, self.reasoning) if isinstance(each, str)), "")
 
+    @property
+    def text(self) -> str:
+        """What is said, put together if it comes in parts."""
+        if isinstance(self.content, list):
+            return "".join(str(part.get("text") or "") for part in self.content)
+        return self.content or ""
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it is told, beside the text or as a part of it, that the model will not answer."""
+        parts = self.content if isinstance(self.content, list) else []
+        return bool(_words(self.refusal)) or any(part.get("type") == "refusal" for part in parts)
+
+    @property
+    def is_call(self) -> bool:
+        return bool(self.tool_calls or self.function_call)
+
 
 class _Choice(msgspec.Struct, frozen=True):
-    message: Message
+    message: Message | None = None
+    finish_reason: object = None
 
 
 class _ChatReply(msgspec.Struct, frozen=True):
@@ -116,10 +137,14 @@ def _unit_rows(where: str, rows: list[list[float | None] | Vectors]) -> Vectors:
 
 def _decoded(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
     try:
+        body.decode()  # the decoder does not look into what it skips
+    except UnicodeDecodeError as error:
+        raise _bad_reply(f"{where} sent bytes that are no UTF-8") from error
+    try:
         return decoder.decode(body)
     except RecursionError as error:
         raise _bad_reply(f"{where} sent JSON that is too deep") from error
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         pass
     # Python servers write NaN and Infinity, which JSON has not; one such row must not hide the others.
     try:
@@ -145,30 +170,45 @@ _MOST_TOKENS = 1_000_000_000
 
 
 def read_completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
-    """Return the first choice's text without think blocks, "" being an answer, and its tokens.
+    """Return what the first choice says; see `completion_of`. Raises ProviderError: bad_reply."""
+    return completion_of(where, read_said(where, body), sent)
 
-    Raises ProviderError with reason bad_reply.
-    """
+
+def read_said(where: str, body: bytes) -> Said:
+    """Return the first choice of a reply in one piece. Raises ProviderError with reason bad_reply."""
     reply = _decoded(where, body, _CHAT)
     if not reply.choices:
         raise _bad_reply(f"{where} sent no choice")
-    message = reply.choices[0].message
-    return completion_of(plain(message.content), message.thoughts, reply.usage, sent)
+    choice = reply.choices[0]
+    message, finish = choice.message or Message(), _words(choice.finish_reason)
+    said = Said(
+        content=message.text,
+        thoughts=message.thoughts,
+        finish=finish,
+        refused=message.is_refusal,
+        called=message.is_call,
+        usage=reply.usage,
+    )
+    flaw = flaw_of(said)
+    if choice.message is None and (flaw is None or flaw.reason == "empty"):
+        raise _bad_reply(f"{where} sent a choice without a message")
+    return said
 
 
-def completion_of(
-    content: str, thoughts: str, usage: object, sent: Sequence[str], *, whole: bool = True
-) -> Completion:
-    """Make a completion of what came.
+def completion_of(where: str, said: Said, sent: Sequence[str]) -> Completion:
+    """Make a completion of what came: its text without think blocks, or what is wrong with it.
 
-    Some servers put everything into `reasoning_content`; it is used when `content` is empty. Tokens that the
-    endpoint does not count are estimated from `sent`, the prompts, and from what came, thoughts included.
+    Tokens that the endpoint does not count are estimated from `sent`, the prompts, and from what came,
+    thoughts included.
     """
+    flaw = flaw_of(said)
     return Completion(
-        without_thoughts(content) or without_thoughts(thoughts),
-        _counted(usage, _PROMPT) or estimate(*sent),
-        _counted(usage, _COMPLETION) or estimate(content, thoughts),
-        whole,
+        text_of(said),
+        _counted(said.usage, _PROMPT) or estimate(*sent),
+        _counted(said.usage, _COMPLETION) or estimate(said.content, said.thoughts),
+        not breaks_off(said),
+        flaw.reason if flaw else "",
+        f"{where}: {flaw.told}" if flaw else "",
     )
 
 
@@ -185,8 +225,5 @@ def _counted(usage: object, names: Sequence[str]) -> int:
     return 0
 
 
-def plain(content: str | list[dict[str, object]] | None) -> str:
-    """Return the text of a content, which may come in parts."""
-    if isinstance(content, list):
-        return "".join(str(part.get("text") or "") for part in content)
-    return content or ""
+def _words(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""

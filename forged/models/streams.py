@@ -1,30 +1,26 @@
 """A chat reply while it is being written: from server-sent events to the text so far.
 
 A caller with a time limit can use the lines that have arrived, and hangs up on a model that does not come to
-an end. Each `data:` line of an OpenAI-compatible stream is a JSON event by itself, so a line that cannot be
-read (a comment, a sign of life, half of the last one) costs nothing but itself. A server that knows no
-streams answers in one piece, which is read as a whole.
+an end. Each `data:` line of an OpenAI-compatible stream is mostly a JSON event by itself, so a line that
+cannot be read (a comment, a sign of life, half of the last one) costs nothing but itself; an event over
+several lines is one, too. A server that knows no streams answers in one piece, which is read as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from forged.models import Completion
-from forged.models.replies import (
-    Message,
-    completion_of,
-    plain,
-    read_completion,
-)
-from forged.text.thoughts import ends_a_thought, without_thoughts
+from forged.models import Completion, Enough
+from forged.models.endings import Said
+from forged.models.replies import Message, completion_of, read_said
 
 _DATA, _DONE = b"data:", b"[DONE]"
 # How llama.cpp gave up until the end of 2025, over a window that is too long for one.
 _ERROR = b"error:"
 _FIELDS = (_DATA, _ERROR, b"event:", b"id:", b"retry:", b":")
+_BOM = b"\xef\xbb\xbf"
 
 
 class _Choice(msgspec.Struct, frozen=True):
@@ -40,65 +36,128 @@ class _Event(msgspec.Struct, frozen=True):
     kind: object = msgspec.field(name="object", default=None)
 
 
-_EVENT = msgspec.json.Decoder(_Event)
+_EVENT, _NOTHING = msgspec.json.Decoder(_Event), _Event()
 
 
 class Stream:
     """One reply as far as it has come; `feed` it chunk by chunk.
 
-    `whole` says whether all of the text was seen, `over` whether nothing more is to come, `error` holds the
-    event in which the server gave up.
+    `over` says whether nothing more is to come, `error` holds the event in which the server gave up.
     """
 
     def __init__(self) -> None:
-        self.content, self.thoughts = "", ""
-        self.usage: object = None
-        self.whole = self.over = False
+        self.over = False
         self.events = 0
         self.error = b""
+        self._content, self._thoughts = "", ""
+        self._finish = ""
+        self._refused = self._called = False
+        self._usage: object = None
         self._rest = bytearray()
+        self._begun = self._after_return = False
+        self._parts: list[bytes] = []  # of an event that no line so far holds
 
     def feed(self, chunk: bytes) -> None:
-        """Read on. A line counts when it is complete."""
-        rest, *lines = chunk.split(b"\n")
-        self._rest += rest
-        for following in lines:
-            self._read_line(bytes(self._rest))
-            self._rest = bytearray(following)
+        """Read on. A line counts when it is complete; it ends with LF, CR or both, also over two chunks."""
+        if self._after_return and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_return = False
+        for piece in chunk.splitlines(keepends=True):
+            self._rest += piece
+            if piece.endswith((b"\n", b"\r")):
+                line, self._rest = bytes(self._rest).rstrip(b"\r\n"), bytearray()
+                self._read_line(line)
+        self._after_return = chunk.endswith(b"\r") or (self._after_return and not chunk)
 
     @property
-    def answer(self) -> str:
-        """The text so far without thoughts, of which one may not be over."""
-        return without_thoughts(self.content)
+    def said(self) -> Said:
+        return Said(
+            content=self._content,
+            thoughts=self._thoughts,
+            finish=self._finish,
+            refused=self._refused,
+            called=self._called,
+            whole=(self.over or bool(self._finish)) and not self.error,
+            usage=self._usage,
+        )
 
     def _read_line(self, line: bytes) -> None:
+        if not self._begun:
+            self._begun, line = True, line.removeprefix(_BOM)
         if line.startswith(_DATA):
             self._read(line.removeprefix(_DATA).strip())
         elif line.startswith(_ERROR):
             self._read(b'{"error":%b}' % line.removeprefix(_ERROR).strip())
+        elif not line and self._parts:
+            parts, self._parts = self._parts, []
+            self._take(b"\n".join(parts))
 
     def _read(self, data: bytes) -> None:
         if data == _DONE:
-            self.whole = self.over = True
-            return
+            self.over = True
+        elif self._take(data):
+            self._parts = []
+        else:
+            self._parts.append(data)
+
+    def _take(self, data: bytes) -> bool:
+        """Add what an event says; false if this is none, or an object with nothing of one."""
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return
+            return False
+        if event == _NOTHING:
+            return False
         self.events += 1
-        self.usage = event.usage or self.usage
+        self._usage = event.usage or self._usage
         choice = event.choices[0] if event.choices else _Choice()
         if event.error or event.kind == "error" or choice.error:
             self.error = data
         said = choice.delta or Message()
-        self.content += plain(said.content)
-        self.thoughts += said.thoughts
-        self.whole = self.whole or bool(choice.finish_reason)
+        self._content += said.text
+        self._thoughts += said.thoughts
+        self._refused |= said.is_refusal
+        self._called |= said.is_call
+        if choice.finish_reason:
+            self._finish = str(choice.finish_reason)
+        return True
+
+
+class Watch:
+    """Looks at one reply while it comes in: called with each chunk, it tells whether the text is enough.
+
+    An empty chunk says that none came for a while: time went by, and a stream that is over may not be closed.
+    A text that may be a thought, because the chat template began one, is never enough; `clear` is asked about
+    each whether it can be none.
+    """
+
+    def __init__(self, enough: Enough, clear: Enough) -> None:
+        self._stream = Stream()
+        self._enough, self._clear = enough, clear
+
+    def __call__(self, chunk: bytes) -> bool:
+        stream, before = self._stream, self._stream.events
+        stream.feed(chunk)
+        if not chunk and stream.over:
+            return True
+        if stream.events == (before if chunk else 0):
+            return False
+        said = stream.said
+        return self._is_answer(said) and self._enough(said.answer)
+
+    @property
+    def stands(self) -> bool:
+        """Whether there are finished lines of an answer that could do if nothing more comes."""
+        said = self._stream.said
+        return bool(said.answer) and "\n" in said.lines and self._is_answer(said)
+
+    def _is_answer(self, said: Said) -> bool:
+        return said.is_told_apart or self._clear(said.lines)
 
 
 def is_stream(body: bytes) -> bool:
     """Whether a reply's beginning is one of events, and not of JSON."""
-    return body.lstrip().startswith(_FIELDS)
+    return body.removeprefix(_BOM).lstrip().startswith(_FIELDS)
 
 
 def error_in(body: bytes) -> bytes:
@@ -106,40 +165,17 @@ def error_in(body: bytes) -> bytes:
     return _read_whole(body).error if b"error" in body and is_stream(body) else b""
 
 
-def watch(enough: Callable[[str], bool]) -> Callable[[bytes], bool]:
-    """Return what takes each chunk of one reply and tells whether the text so far is enough.
-
-    An empty chunk says that none came for a while: time went by, and a stream that is over may not be closed.
-    """
-    stream = Stream()
-
-    def seen(chunk: bytes) -> bool:
-        before = stream.events
-        stream.feed(chunk)
-        if not chunk:
-            return stream.over or (stream.events > 0 and enough(stream.answer))
-        return stream.events > before and enough(stream.answer)
-
-    return seen
-
-
-def opens_in_thought(body: bytes) -> bool:
-    """Whether a reply's text holds the end of a thought whose beginning the chat template wrote.
-
-    Only its end tells such a thought from an answer.
-    """
-    return is_stream(body) and ends_a_thought(_read_whole(body).content)
+def said(where: str, body: bytes) -> Said:
+    """Return what a reply says, streamed or not. Raises ProviderError: bad_reply."""
+    return _read_whole(body).said if is_stream(body) else read_said(where, body)
 
 
 def completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
-    """Return what a reply says, streamed or not; see `read_completion`. Raises ProviderError: bad_reply."""
-    if not is_stream(body):
-        return read_completion(where, body, sent)
-    stream = _read_whole(body)
-    return completion_of(stream.content, stream.thoughts, stream.usage, sent, whole=stream.whole)
+    """Return the completion that a reply is; see `completion_of`. Raises ProviderError: bad_reply."""
+    return completion_of(where, said(where, body), sent)
 
 
 def _read_whole(body: bytes) -> Stream:
     stream = Stream()
-    stream.feed(body + b"\n")
+    stream.feed(body + b"\n\n")
     return stream

@@ -18,17 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from forged import conversation
-from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import threshold
-from forged.models import ChatModel, Embedder, Vectors
+from forged.models import ChatModel, Embedder, Purpose, Vectors
 from forged.retrieval import hyde, injection
 from forged.retrieval.rank import search_all
 from forged.retrieval.turns import Flight, HypothesisDeadline, Turns, turn_key
 from forged.retrieval.values import Answer, Ask, Sources
 from forged.scopes import FileSource, Question, View
-from forged.text.redaction import redact
 
 logger = logging.getLogger(__name__)
 
@@ -98,12 +96,12 @@ class Retriever:
         view, queries = await sources.see(ask.deadline), (ask.message,)
         try:
             async with asyncio.timeout_at(ask.deadline):
-                vectors = await self._embed(view, queries, ask.deadline)
+                vectors = await self._embed(sources, view, queries, ask.deadline)
             return await self._search(ask, sources, view, queries, vectors, inject=inject)
         except (ProviderError, TimeoutError) as error:
-            reason = _reason(error)
-        because = f"provider: {reason}"
-        if self._falls_back and "lexical" in view.legs:
+            reason, held = _reason(error), _held(error)
+        because = held or f"provider: {reason}"
+        if (self._falls_back or held) and "lexical" in view.legs:
             return await self._search(ask, sources, view, queries, None, because=because, inject=inject)
         if view.waiting:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
@@ -153,12 +151,13 @@ class Retriever:
                 view = await sources.see(min(time.monotonic() + _MOMENT_S, ask.deadline))
                 if not sources.others and _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
-                strategy, queries = await self._queries(ask, limit, deadline.is_near)
+                strategy, queries, partial = await self._queries(ask, sources, limit, deadline.is_near)
                 if not queries:
                     return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
                 view = await sources.see(limit)
-                vectors = await self._embed(view, queries, limit)
-                return await self._search(ask, sources, view, queries, vectors, strategy=strategy)
+                vectors = await self._embed(sources, view, queries, limit)
+                answer = await self._search(ask, sources, view, queries, vectors, strategy=strategy)
+                return msgspec.structs.replace(answer, partial=partial)
         except (ProviderError, TimeoutError) as error:
             reason = _reason(error)
             logger.debug("retrieval failed reason=%s", reason)
@@ -166,22 +165,26 @@ class Retriever:
             return fallback or Answer(status="error", reason=f"provider: {reason}")
 
     async def _queries(
-        self, ask: Ask, limit: float, is_late: Callable[[], bool]
-    ) -> tuple[str, tuple[str, ...]]:
-        """The strategy's name and its query texts."""
+        self, ask: Ask, sources: Sources, limit: float, is_late: Callable[[], bool]
+    ) -> tuple[str, tuple[str, ...], str]:
+        """The strategy's name, its query texts, and why there are fewer of a model's than it could write."""
         # The message is one more query: hypotheses of a weak model alone lose recall.
         message = _plain_queries(ask)
         if ask.hypotheses:
-            return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message)))
+            return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message))), ""
         if self._chat is None:
-            return "direct", message
-        window = [Utterance(said.role, self._redacted(said.text)) for said in conversation.window(ask.window)]
+            return "direct", message, ""
         found = await hyde.hypotheses(
-            self._chat, window, count=self._tuning.hypothesis_count, deadline=limit, is_late=is_late
+            self._chat,
+            conversation.window(ask.window),
+            Purpose("hyde", sources.tops),
+            count=self._tuning.hypothesis_count,
+            deadline=limit,
+            is_late=is_late,
         )
-        if not found and self._falls_back:
+        if not found.texts and self._falls_back:
             raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
-        return "hyde", (*found, *message) if found else ()
+        return "hyde", (*found.texts, *message) if found.texts else (), found.partial
 
     async def _fallback(self, ask: Ask, sources: Sources, reason: str) -> Answer | None:
         """`auto` without what failed: the direct strategy if HyDE was in the way, else words alone."""
@@ -193,7 +196,7 @@ class Retriever:
         try:
             async with asyncio.timeout_at(deadline):
                 view = await sources.see(deadline)
-                vectors = await self._embed(view, queries, deadline)
+                vectors = await self._embed(sources, view, queries, deadline)
             return await self._search(ask, sources, view, queries, vectors, because=because)
         except (ProviderError, TimeoutError):
             return await self._by_words(ask, sources, reason)
@@ -207,17 +210,14 @@ class Retriever:
             ask, sources, view, _plain_queries(ask), None, because=f"provider: {reason}"
         )
 
-    async def _embed(self, view: View, queries: Sequence[str], limit: float) -> Vectors | None:
+    async def _embed(
+        self, sources: Sources, view: View, queries: Sequence[str], limit: float
+    ) -> Vectors | None:
         """Vectors of the queries, or None where no map has any to compare them with (yet)."""
         if self._embedder is None or "dense" not in view.legs:
             return None
-        return await self._embedder.embed([self._redacted(text) for text in queries], "query", deadline=limit)
-
-    def _redacted(self, text: str) -> str:
-        """A text as it may leave for a model; the legs that stay here search for it as it is."""
-        clean = redact(text)
-        self._metrics.secrets_redacted += clean.count
-        return clean.text
+        purpose = Purpose("query", sources.tops)
+        return await self._embedder.embed(list(queries), "query", purpose=purpose, deadline=limit)
 
     async def _search(
         self,
@@ -255,7 +255,7 @@ class Retriever:
         lacking = missing or self._dense_problem(view, vectors)
         held_back = self._held_back(rows.evidence, question.least_evidence)
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
-        if not rows.ranked and (missing or (lacking not in {"", WORDS_ONLY} and not held_back)):
+        if not rows.ranked and (missing or (lacking not in {"", WORDS_ONLY, view.held} and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
         nothing = "" if rows.ranked else held_back or ("no memory matches" if len(view) else NO_MEMORIES)
         answer = Answer(
@@ -281,7 +281,7 @@ class Retriever:
         """Why the dense leg could not take part as it should, or nothing."""
         if vectors is None:
             lacks = self._embedder is not None and len(view) and "dense" not in view.legs
-            return WORDS_ONLY if lacks else ""
+            return (view.held or WORDS_ONLY) if lacks else ""
         # A model was replaced behind its name: some map cannot be compared with the queries.
         sizes = {each.dense.dimension for each in view.maps if each.dense is not None}
         return "" if sizes <= {vectors.shape[1]} else OTHER_DIMENSION
@@ -328,6 +328,11 @@ def _holds_nothing(view: View, min_generation: int) -> bool:
 
 def _reason(error: ProviderError | TimeoutError) -> str:
     return error.reason if isinstance(error, ProviderError) else "timeout"
+
+
+def _held(error: ProviderError | TimeoutError) -> str:
+    """Why no text may leave, if that is what stands in the way: somebody's wish, and no failure."""
+    return str(error) if _reason(error) == "paused" else ""
 
 
 def _near(deadline: float) -> float:

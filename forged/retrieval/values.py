@@ -50,6 +50,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or that a root
     or another source could not be searched. `ranked` holds everything found, best first; the first `included`
     of them are in `text`. `far` are ids that would have been among them but for lying far below the best.
+    `partial` says, as a sentence, why the model's hypotheses are fewer than it was about to write; such an
+    answer is kept for its turn like a whole one.
     """
 
     status: str
@@ -65,3 +67,4 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     hypotheses: tuple[str, ...] = ()
     generation: int = 0
     degraded: bool = False
+    partial: str = ""

@@ -18,6 +18,11 @@ def without_thoughts(text: str) -> str:
     return "" if _BEGINNING.match(answer) else answer.strip()
 
 
-def ends_a_thought(text: str) -> bool:
+def shows_the_end_of_a_thought(text: str) -> bool:
+    """Whether a think block ends in a text, wherever it began."""
+    return bool(_END.search(text))
+
+
+def begins_in_a_thought(text: str) -> bool:
     """Whether a think block ends in a text that none begins."""
-    return bool(_END.search(text)) and not _BEGINNING.match(text)
+    return shows_the_end_of_a_thought(text) and not _BEGINNING.match(text)

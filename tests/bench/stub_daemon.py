@@ -26,7 +26,12 @@ class StubEmbedder:
         self._queries: dict[str, object] = {}
 
     async def embed(
-        self, texts: list[str], kind: str = "passage", *, deadline: float | None = None
+        self,
+        texts: list[str],
+        kind: str = "passage",
+        *,
+        purpose: object = None,
+        deadline: float | None = None,
     ) -> object:
         import corpus
         import numpy as np

@@ -17,7 +17,7 @@ from forged.capture.values import Classified, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.memory import Related
-from forged.models import Completion
+from forged.models import Completion, Door
 from forged.models.openai_compatible import OpenAICompatibleChat
 from forged.state import Event
 from forged.text.tokens import estimate
@@ -57,7 +57,7 @@ def classify(
     attempts: int = 2,
 ) -> Classified:
     async def use() -> Classified:
-        model = OpenAICompatibleChat(provider.base_url, "m", KEY, retries=0)
+        model = OpenAICompatibleChat(provider.base_url, "m", KEY, retries=0, door=Door())
         classifier: Classifier = LlmClassifier(model, backoff_s=0.01)
         try:
             return await classifier.classify(
@@ -198,7 +198,7 @@ def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(pro
         return Answer(status=500) if "response_format" in request.json else answering(A)
 
     async def twice() -> None:
-        model = OpenAICompatibleChat(provider.base_url, "m", retries=0)
+        model = OpenAICompatibleChat(provider.base_url, "m", retries=0, door=Door())
         classifier = LlmClassifier(model, backoff_s=0.01)
         for _ in range(2):
             found = await classifier.classify(

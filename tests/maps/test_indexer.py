@@ -314,9 +314,9 @@ class Limiting(FakeEmbedder):
 
     asked_s: float | None = 120.0
 
-    async def embed(self, texts, kind="passage", *, deadline=None):
+    async def embed(self, texts, kind="passage", *, purpose, deadline=None):
         if self.asked_s is None:
-            return await super().embed(texts, kind)
+            return await super().embed(texts, kind, purpose=purpose)
         self.calls.append(tuple(texts))
         raise ProviderError("too many", reason="rate_limited", status=429, retry_after_s=self.asked_s)
 
@@ -381,7 +381,7 @@ async def test_a_build_that_breaks_in_an_unforeseen_way_is_a_failure_like_any_ot
     repo, root, embedder, caplog
 ):
     class Broken(FakeEmbedder):
-        async def embed(self, texts, kind="passage", *, deadline=None):
+        async def embed(self, texts, kind="passage", *, purpose, deadline=None):
             raise ZeroDivisionError("broken adapter")
 
     async with indexing(Broken(), lexical=False) as indexer:
@@ -583,9 +583,9 @@ async def test_everyday_messages_are_not_sent_to_an_endpoint_that_asks_for_patie
     """Its answer to one of them is heeded by the memories too."""
 
     class Picky(Limiting):
-        async def embed(self, texts, kind="passage", *, deadline=None):
+        async def embed(self, texts, kind="passage", *, purpose, deadline=None):
             self.asked_s = 120.0 if texts[0] in MESSAGES else None
-            return await super().embed(texts, kind)
+            return await super().embed(texts, kind, purpose=purpose)
 
     picky = Picky(dimension=64)
     async with learning(picky, root, reconcile_s=0.001) as (indexer, index):

@@ -10,9 +10,10 @@ from typing import TypeVar
 import pytest
 
 from forged.errors import ProviderError
-from forged.models import Completion, Prompt, Vectors
+from forged.models import Completion, Door, Prompt, Vectors
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from tests.support.provider import ScriptedProvider
+from tests.support.provider.embedders import QUERY
 
 M = TypeVar("M", OpenAICompatibleEmbedder, OpenAICompatibleChat)
 R = TypeVar("R")
@@ -31,17 +32,22 @@ def using(model: M, use: Callable[[M], Coroutine[None, None, R]]) -> R:
 
 
 def embedder(provider: ScriptedProvider, **settings: object) -> OpenAICompatibleEmbedder:
-    return OpenAICompatibleEmbedder(provider.base_url, "m", **{"key": KEY, "backoff_s": 0.01, **settings})
+    return OpenAICompatibleEmbedder(
+        provider.base_url, "m", **{"key": KEY, "backoff_s": 0.01, **settings}, door=Door()
+    )
 
 
 def chatter(provider: ScriptedProvider, **settings: object) -> OpenAICompatibleChat:
-    return OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01, **settings)
+    return OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01, **settings, door=Door())
 
 
 def embed(
     provider: ScriptedProvider, texts: list[str], *, within: float = 30.0, **settings: object
 ) -> Vectors:
-    return using(embedder(provider, **settings), lambda m: m.embed(texts, deadline=time.monotonic() + within))
+    return using(
+        embedder(provider, **settings),
+        lambda m: m.embed(texts, deadline=time.monotonic() + within, purpose=QUERY),
+    )
 
 
 def refused(
@@ -64,7 +70,7 @@ def chat(
     """The last of so many replies of one model to the same question."""
 
     async def ask(model: OpenAICompatibleChat) -> Completion:
-        prompt, deadline = Prompt("sys", "user", schema), time.monotonic() + within
+        prompt, deadline = Prompt("sys", "user", QUERY, schema), time.monotonic() + within
         return [await model.complete(prompt, deadline=deadline) for _ in range(times)][-1]
 
     return using(chatter(provider, **settings), ask)

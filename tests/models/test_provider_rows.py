@@ -28,6 +28,7 @@ from forged.models.openai_compatible import OpenAICompatibleEmbedder
 from forged.text.tokens import estimate
 from tests.models.calls import SCHEMA, chat, embed, embedder, refused, sizes, using
 from tests.support.provider import Answer, Behaviour, Request, ScriptedProvider, completion, embedded
+from tests.support.provider.embedders import QUERY
 
 ABC = ["a", "b", "c"]
 DATA = Path(__file__).parents[1] / "data" / "providers"
@@ -171,8 +172,8 @@ def test_a_refused_number_of_inputs_is_halved_until_it_passes_and_remembered(pro
     provider.embeddings = refused_if(lambda request: len(request.inputs) > 10, refusal)
 
     async def twice(model: OpenAICompatibleEmbedder) -> Vectors:
-        await model.embed(texts)
-        return await model.embed(texts)
+        await model.embed(texts, purpose=QUERY)
+        return await model.embed(texts, purpose=QUERY)
 
     vectors = using(embedder(provider), twice)
 
@@ -213,9 +214,9 @@ def test_a_text_that_is_too_long_does_not_shrink_later_batches(provider):
     provider.embeddings = refused_if(too_long, ROWS["llama_cpp"].longest)
 
     async def long_then_short(model: OpenAICompatibleEmbedder) -> None:
-        await model.embed(["harbor " * 600, *short])
+        await model.embed(["harbor " * 600, *short], purpose=QUERY)
         provider.received.clear()
-        await model.embed(short)
+        await model.embed(short, purpose=QUERY)
 
     using(embedder(provider), long_then_short)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import pairwise
 
 import pytest
@@ -37,6 +38,10 @@ def read(body: bytes) -> Completion:
     return streams.completion("http://x", body, ("sys", "user"))
 
 
+def begins_in_thought(body: bytes) -> bool:
+    return streams.said("http://x", body).begins_in_thought
+
+
 def test_a_stream_says_what_its_deltas_say_together():
     assert read(BODY) == Completion(SAID, 7, 3)
 
@@ -47,7 +52,7 @@ def test_where_a_stream_is_cut_into_chunks_makes_no_difference(cuts):
     for start, stop in pairwise(places):
         stream.feed(BODY[start:stop])
 
-    assert (stream.answer, stream.whole, stream.events) == (SAID, True, 6)
+    assert (stream.said.answer, stream.said.whole, stream.events) == (SAID, True, 6)
 
 
 @given(st.integers(0, len(BODY)))
@@ -55,8 +60,8 @@ def test_of_a_stream_that_breaks_off_the_beginning_is_kept(cut):
     stream = streams.Stream()
     stream.feed(BODY[:cut])
 
-    assert SAID.startswith(stream.answer)
-    assert stream.whole == (b'"stop"' in BODY[:cut] and b"\n" in BODY[:cut].split(b'"stop"')[1])
+    assert SAID.startswith(stream.said.answer)
+    assert stream.said.whole == (b'"stop"' in BODY[:cut] and b"\n" in BODY[:cut].split(b'"stop"')[1])
 
 
 def test_a_reply_in_one_piece_is_read_as_ever():
@@ -68,6 +73,46 @@ def test_a_reply_in_one_piece_is_read_as_ever():
 def test_carriage_returns_and_blanks_after_colons_are_no_part_of_an_event():
     assert read(BODY.replace(b"\n", b"\r\n")).text == SAID
     assert read(BODY.replace(b"data: ", b"data:")).text == SAID
+
+
+def test_lines_may_end_with_carriage_returns_alone():
+    assert read(BODY.replace(b"\n", b"\r")).text == SAID
+
+
+def test_a_byte_order_mark_in_front_is_no_part_of_the_first_event():
+    assert read(b"\xef\xbb\xbf" + event("Tabs") + DONE).text == "Tabs"
+    assert (
+        read(b"\xef\xbb\xbf" + json.dumps({"choices": [{"message": {"content": SAID}}]}).encode()).text
+        == SAID
+    )
+
+
+OVER_LINES = b'data: {"choices": [\ndata:   {"delta":\ndata:    {"content": "Tabs"}\ndata:   }\ndata: ]}\n\n'
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+def test_an_event_may_come_over_several_lines(line_end):
+    body = (OVER_LINES + event(" are used.") + DONE).replace(b"\n", line_end)
+
+    assert read(body).text == "Tabs are used."
+    for at in range(len(body)):
+        stream = streams.Stream()
+        stream.feed(body[:at])
+        stream.feed(body[at:])
+        assert stream.said.answer == "Tabs are used."
+
+
+def test_a_broken_event_does_not_take_the_next_one_along_where_no_empty_line_parts_them():
+    body = b'data: {"choices": [{"del\n' + event("Tabs").strip() + b"\n" + event(" are used.").strip()
+
+    assert read(body).text == "Tabs are used."
+
+
+def test_many_lines_that_are_no_event_cost_no_time():
+    started = time.monotonic()
+
+    assert read(b"data: {\n" * 200_000 + b"\n" + event("Tabs") + DONE).text == "Tabs"
+    assert time.monotonic() - started < 5
 
 
 def test_a_line_that_says_nothing_costs_only_itself():
@@ -105,18 +150,18 @@ def test_what_a_stream_answers_is_found(body, text):
 
 
 def test_a_thought_that_the_template_began_is_told_by_its_end():
-    assert streams.opens_in_thought(event("Hm, tabs?") + event("</think>\nSpaces.") + DONE)
-    assert not streams.opens_in_thought(event("<think>Hm.</think>Spaces.") + DONE)
-    assert not streams.opens_in_thought(event("Spaces.") + DONE)
+    assert begins_in_thought(event("Hm, tabs?") + event("</think>\nSpaces.") + DONE)
+    assert not begins_in_thought(event("<think>Hm.</think>Spaces.") + DONE)
+    assert not begins_in_thought(event("Spaces.") + DONE)
 
 
 def test_an_open_think_block_is_no_text_yet():
     stream = streams.Stream()
 
     stream.feed(event("<think>Let me see.\n"))
-    assert stream.answer == ""
+    assert stream.said.answer == ""
     stream.feed(event("Tabs?</think>\nSpaces.\n"))
-    assert stream.answer == "Spaces."
+    assert stream.said.answer == "Spaces."
 
 
 def test_tokens_that_nobody_counted_are_estimated_from_what_came():
@@ -179,7 +224,7 @@ def test_a_watcher_is_asked_after_each_event_and_not_for_signs_of_life():
         heard.append(text)
         return text.endswith("used.")
 
-    seen = streams.watch(enough)
+    seen = streams.Watch(enough, clear=lambda _: True)
     found = [
         seen(chunk) for chunk in (b": ping\n\n", event("Tabs "), event("are us")[:-2], b"\n", event("ed."))
     ]

@@ -68,7 +68,7 @@ class Embedder:
         self.vectors, self.refused = dict(vectors or {}), refused
         self.calls: list[list[str]] = []
 
-    async def embed(self, texts, kind="passage", *, deadline=None):
+    async def embed(self, texts, kind="passage", *, purpose, deadline=None):
         self.calls.append(texts)
         if self.refused is None or self.refused & set(texts):
             raise REFUSED

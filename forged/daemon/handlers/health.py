@@ -128,10 +128,11 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
         waits = (i.until_ended(goal, deadline) for i, goal in zip(indexes, goals, strict=True))
         await asyncio.gather(*waits)
     failed = next((index.progress.error for index in indexes if index.progress.error), "")
+    held = next((index.progress.held for index in indexes if index.progress.held), "")
     done = all(index.has_ended(goal) for index, goal in zip(indexes, goals, strict=True))
     reply = wire.Rebuilt(
         status="error" if request.wait and failed else "ok" if done else "not_ready",
-        reason=failed if request.wait else "" if done else "the build is running",
+        reason=(failed or held) if request.wait else "" if done else "the build is running",
         roots=tuple(_report(context, index) for index in indexes),
     )
     return reply, max(goals)

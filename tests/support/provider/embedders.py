@@ -7,8 +7,10 @@ import asyncio
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.models import Kind, Vectors
+from forged.models import Kind, Purpose, Vectors
 from tests.support.provider.server import hashed_vector
+
+QUERY = Purpose("query", ("/repo",))
 
 
 class FakeEmbedder:
@@ -16,7 +18,7 @@ class FakeEmbedder:
 
     `poison` maps a text to the reason for which any call that holds it fails; `down` is a reason for which
     every call fails; `failures` are reasons for the next calls, one each; `hold`, when set, keeps every call
-    waiting; `called` is set by every call.
+    waiting; `called` is set by every call; `purposes` are those of the calls.
     """
 
     key = "fake"
@@ -25,6 +27,7 @@ class FakeEmbedder:
     def __init__(self, dimension: int = 8) -> None:
         self.dimension = dimension
         self.calls: list[tuple[str, ...]] = []
+        self.purposes: list[Purpose] = []
         self.poison: dict[str, str] = {}
         self.failures: list[str] = []
         self.down = ""
@@ -39,9 +42,10 @@ class FakeEmbedder:
         return [text for call in self.calls for text in call]
 
     async def embed(
-        self, texts: list[str], kind: Kind = "passage", *, deadline: float | None = None
+        self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
         self.calls.append(tuple(texts))
+        self.purposes.append(purpose)
         self.called.set()
         if self.hold is not None:
             await self.hold.wait()

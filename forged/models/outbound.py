@@ -1,0 +1,68 @@
+"""The door out: what every text passes on its way to an endpoint.
+
+In go the texts of one request and their `Purpose`; out come the same texts without secrets and private spans,
+of which the request's body is made, or ProviderError `paused` is raised and nothing leaves. An endpoint on
+this machine is one like any other: what listens on a port may be anybody. Models that run in this process
+have no door.
+
+Whether text may leave at all is the daemon's to say (`guard`): somebody may have paused, for a repository or
+everywhere. The capture worker has no such guard, as the daemon hands it nothing that is held back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from forged.counters import Metrics
+from forged.errors import ProviderError
+from forged.models import Purpose
+from forged.text.private import without_private
+from forged.text.redaction import PLACEHOLDER, redact
+
+Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
+"""Why nothing that comes from roots at these tops may leave, or nothing; waits until that is known."""
+
+# Characters that are looked through on the event loop, about 0.5 ms; more goes to a thread.
+_INLINE_LENGTH = 16_000
+
+
+class Door:
+    """One for all endpoints of a process. `metrics` counts the secrets that were cut."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self._refusal: Refusal = _open
+
+    def guard(self, refusal: Refusal, metrics: Metrics) -> None:
+        """Ask `refusal` before each request from now on, and count in `metrics`."""
+        self._refusal, self.metrics = refusal, metrics
+
+    async def cleared(self, purpose: Purpose, texts: Sequence[str]) -> tuple[str, ...]:
+        """The texts as they may leave, in their order. Raises ProviderError, `paused`."""
+        if reason := await self._refusal(purpose.tops):
+            raise ProviderError(reason, reason="paused")
+        if sum(map(len, texts)) < _INLINE_LENGTH:
+            clean = _cleaned(texts)
+        else:
+            clean = await asyncio.to_thread(_cleaned, texts)
+        self.metrics.secrets_redacted += sum(count for _, count in clean)
+        return tuple(text for text, _ in clean)
+
+
+def cleaned(text: str) -> str:
+    """A text without private spans and secrets; of one that is nothing else a placeholder is left."""
+    return _cleaned((text,))[0][0]
+
+
+def _cleaned(texts: Sequence[str]) -> list[tuple[str, int]]:
+    found = []
+    for text in texts:
+        clean = redact(without_private(text))
+        blank = not clean.text.strip() and bool(text.strip())
+        found.append((PLACEHOLDER if blank else clean.text, clean.count))
+    return found
+
+
+async def _open(_: tuple[str, ...]) -> str:
+    return ""

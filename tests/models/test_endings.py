@@ -1,0 +1,144 @@
+"""How chat replies end in any provider's words, over real HTTP: an answer, or why there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from forged.errors import ANSWERED, ProviderError
+from forged.models.endings import Said, flaw_of
+from tests.models.calls import chat
+from tests.support.provider import Answer, ScriptedProvider, completion
+
+NOTE = "Tabs are used."
+
+
+@pytest.fixture
+def provider() -> Iterator[ScriptedProvider]:
+    with ScriptedProvider() as provider:
+        yield provider
+
+
+def ended(finish: object, content: object = NOTE, **message: object) -> Answer:
+    """A reply whose choice names its end so."""
+    choice = {"index": 0, "finish_reason": finish, "message": {"content": content, **message}}
+    return Answer({"choices": [choice]})
+
+
+CALL = [{"id": "c1", "type": "function", "function": {"name": "remember", "arguments": "{}"}}]
+REFUSAL_PART = [{"type": "refusal", "refusal": "I can't."}]
+ENDS = {
+    "": [
+        "stop",
+        "STOP",
+        "eos",
+        "end_turn",
+        "stop_sequence",
+        "COMPLETE",
+        "FINISH_REASON_UNSPECIFIED",
+        None,
+        7,
+    ],
+    "cut": [
+        "length",
+        "max_tokens",
+        "MAX_TOKENS",
+        "model_length",
+        "model_context_window_exceeded",
+        "ERROR_LIMIT",
+    ],
+    "filtered": [
+        "content_filter",
+        "SAFETY",
+        "content_filter: PROHIBITED_CONTENT",
+        "sensitive",
+        "ERROR_TOXIC",
+    ],
+    "refused": ["refusal"],
+    "server": ["error", "abort", "insufficient_system_resource", "network_error"],
+}
+
+
+@pytest.mark.parametrize(("flaw", "finish"), [(flaw, each) for flaw, words in ENDS.items() for each in words])
+def test_the_end_of_a_reply_is_known_in_any_providers_words(provider, flaw, finish):
+    provider.chat = ended(finish)
+
+    found = chat(provider)
+
+    assert (found.flaw, found.text) == (flaw, NOTE)
+    assert found.whole == (flaw in ("", "refused"))
+    assert bool(found.told) == bool(flaw)
+
+
+NO_ANSWER = {
+    "nothing": (ended("stop", ""), "empty", "the reply is empty"),
+    "null": (ended("stop", None), "empty", "the reply is empty"),
+    "blanks": (ended("stop", " \n"), "empty", "the reply is empty"),
+    "a call of a tool": (ended("tool_calls", None, tool_calls=CALL), "empty", "called a tool"),
+    "a call of old": (ended("function_call", None, function_call=CALL[0]), "empty", "called a tool"),
+    "a thought that never ended": (ended("stop", "<think>hm"), "empty", "did not come to an answer"),
+    "a thought and no answer": (ended("stop", "<think>hm</think>"), "empty", "did not come to an answer"),
+    "a thought that was cut": (ended("length", "<think>hm"), "cut", "before an answer came"),
+    "a thought apart that was cut": (
+        ended("length", None, reasoning_content=NOTE),
+        "cut",
+        "before an answer",
+    ),
+    "a refusal": (ended("stop", None, refusal="I'm sorry."), "refused", "refused to answer"),
+    "a refusal as a part": (ended("stop", REFUSAL_PART), "refused", "refused to answer"),
+    "no message behind a filter": (
+        Answer({"choices": [{"finish_reason": "content_filter"}]}),
+        "filtered",
+        "held the answer back",
+    ),
+}
+
+
+@pytest.mark.parametrize(("answer", "flaw", "told"), NO_ANSWER.values(), ids=NO_ANSWER.keys())
+def test_a_reply_without_an_answer_has_its_word_and_its_sentence(provider, answer, flaw, told):
+    provider.chat = answer
+
+    found = chat(provider)
+
+    assert (found.flaw, found.text) == (flaw, "")
+    assert told in found.told
+    assert found.told.startswith(f"{provider.base_url}/chat/completions: ")
+    assert (str(found.error()), found.error().reason) == (found.told, flaw)
+    assert flaw in ANSWERED
+
+
+def test_the_words_of_a_refusal_are_not_told(provider):
+    provider.chat = ended("stop", None, refusal="I will not keep the walrus.")
+
+    assert "walrus" not in chat(provider).told
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"tool_calls": CALL}, {"refusal": ""}, {"refusal": None}, {"tool_calls": []}, {"function_call": None}],
+    ids=json.dumps,
+)
+def test_what_stands_beside_an_answer_makes_it_none_the_less_one(provider, message):
+    provider.chat = ended("stop", NOTE, **message)
+
+    assert (chat(provider).flaw, chat(provider).text) == ("", NOTE)
+
+
+def test_an_answer_where_thoughts_belong_is_used_unless_it_was_cut(provider):
+    provider.chat = [completion("", reasoning_content=NOTE), ended("length", "", reasoning_content=NOTE)]
+
+    assert [chat(provider).text, chat(provider).text] == [NOTE, ""]
+
+
+def test_a_choice_without_a_message_is_a_bad_reply(provider):
+    provider.chat = Answer({"choices": [{"finish_reason": "stop", "text": "old API"}]})
+
+    with pytest.raises(ProviderError, match="without a message") as caught:
+        chat(provider)
+    assert caught.value.reason == "bad_reply"
+
+
+def test_a_reply_that_the_caller_left_early_has_no_flaw():
+    assert flaw_of(Said(content="", whole=False)) is None
