@@ -78,13 +78,15 @@ class Classify(msgspec.Struct, frozen=True, tag="classify"):
     """Find out what an event comes to.
 
     `forgotten` are the digests of texts that must not come back. For a model: `known` are memories that it
-    should know about, and `attempts` is how many calls it may be asked at most.
+    should know about, and `attempts` is how many calls it may be asked at most. `withheld` are the paths of
+    files that do not count, which are to be treated as if they were not there.
     """
 
     event: Event
     forgotten: frozenset[str] = frozenset()
     known: tuple[KnownMemory, ...] = ()
     attempts: int = 2
+    withheld: frozenset[str] = frozenset()
 
     @property
     def event_id(self) -> str:

@@ -74,10 +74,17 @@ class CaptureConfig(Section, frozen=True):
     coalesce: bool = True
 
 
+class TrustConfig(Section, frozen=True):
+    """`[trust]`: how a repository is trusted where the command does not say."""
+
+    mode: Literal["follow", "pin"] = "follow"
+
+
 class Config(msgspec.Struct, frozen=True):
     memory: MemoryConfig = MemoryConfig()
     llm: LlmConfig = LlmConfig()
     capture: CaptureConfig = CaptureConfig()
+    trust: TrustConfig = TrustConfig()
 
     @property
     def embedder(self) -> str:

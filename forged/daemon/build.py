@@ -34,6 +34,7 @@ from forged.models import (
 from forged.retrieval import Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
+from forged.trust import Trust
 from forged_client import address
 
 
@@ -87,13 +88,15 @@ def build(
 ) -> Daemon:
     """The parts of one daemon. `connections` counts those of its server, `reload` starts over if need be."""
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
-    indexer, watcher = _maps(config, models, metrics, off=off)
     governor = Governor(
         daily_token_limit=config.memory.daily_token_limit, calls_per_minute=config.llm.calls_per_minute
     )
     retriever = _retriever(config, models, metrics, governor)
     state = State(address.state_dir(env), governor)
     models.door.guard(partial(_refusal, state), metrics)
+    trust = Trust(state, mode=config.trust.mode)
+    indexer, watcher = _maps(config, models, metrics, trust, off=off)
+    trust.join(indexer.follow, indexer.snapshot)
     return Daemon(
         epoch=secrets.token_hex(4),
         config=config,
@@ -104,7 +107,8 @@ def build(
         watcher=watcher,
         retriever=retriever,
         resolver=Resolver(user_top(env), config, indexer),
-        writer=Writer(os.path.join(address.state_dir(env), "trash")),
+        writer=Writer(os.path.join(address.state_dir(env), "trash"), trust),
+        trust=trust,
         capture=Pipeline(
             settings=models.worker,
             state=state,
@@ -112,6 +116,7 @@ def build(
             metrics=metrics,
             rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
             written=indexer.mark,
+            trust=trust,
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,
             off=capture_off(config),
@@ -146,7 +151,9 @@ def _about(loaded: Loaded, env: Mapping[str, str], models: Models) -> About:
     )
 
 
-def _maps(config: Config, models: Models, metrics: Metrics, *, off: str) -> tuple[Indexer, Watcher]:
+def _maps(
+    config: Config, models: Models, metrics: Metrics, trust: Trust, *, off: str
+) -> tuple[Indexer, Watcher]:
     """The maps, and what tells them of changes; each knows the other."""
 
     def watch(roots: frozenset[Root]) -> None:
@@ -159,6 +166,7 @@ def _maps(config: Config, models: Models, metrics: Metrics, *, off: str) -> tupl
         metrics=metrics,
         gated=config.min_score > 0,
         on_roots=watch,
+        trust=trust,
     )
     watcher = Watcher(indexer.mark)
     return indexer, watcher

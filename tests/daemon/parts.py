@@ -22,6 +22,7 @@ from forged.models.budget import Governor
 from forged.retrieval.retriever import Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
+from forged.trust import Trust
 from forged_client import protocol as wire
 
 EPOCH = "e1"
@@ -46,7 +47,11 @@ class Parts:
     ) -> None:
         metrics = Metrics()
         self.watcher = StandInWatcher()
-        self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics)
+        self.governor = Governor(daily_token_limit=0, calls_per_minute=0)
+        self.state = State(str(home / "state"), self.governor)
+        self.trust = Trust(self.state)
+        self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics, trust=self.trust)
+        self.trust.join(self.indexer.follow, self.indexer.snapshot)
         self.retriever = Retriever(
             embedder=embedder,
             chat=None,
@@ -59,8 +64,6 @@ class Parts:
             metrics=metrics,
         )
         self.resolver = Resolver(str(home), config, self.indexer)
-        self.governor = Governor(daily_token_limit=0, calls_per_minute=0)
-        self.state = State(str(home / "state"), self.governor)
         self.capture = Pipeline(
             settings=WorkerSettings(),
             state=self.state,
@@ -68,6 +71,7 @@ class Parts:
             metrics=metrics,
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
             written=self.indexer.mark,
+            trust=self.trust,
         )
         self.daemon = Daemon(
             epoch=EPOCH,
@@ -84,7 +88,8 @@ class Parts:
             indexer=self.indexer,
             retriever=self.retriever,
             resolver=self.resolver,
-            writer=Writer(str(home / "state/trash")),
+            writer=Writer(str(home / "state/trash"), self.trust),
+            trust=self.trust,
             capture=self.capture,
             governor=self.governor,
             state=self.state,
