@@ -9,6 +9,7 @@ a clock that stands still in a suspended machine say little about midnight.
 from __future__ import annotations
 
 from forged.capture.values import Failed, Usage
+from forged.errors import ANSWERED
 from forged.models import Breaker, Governor
 from forged.state import Event
 from forged.text.tokens import BYTES_PER_TOKEN
@@ -61,12 +62,18 @@ class Gate:
             self._breaker.succeeded()
 
     def failed(self, event: Event, report: Failed) -> None:
-        """It was not found out what an event comes to; the report says whether calls are to blame."""
+        """It was not found out what an event comes to; the report says whether calls are to blame.
+
+        A model that answers with what is of no use is alive: its event waits or is given up by its own count.
+        """
         if report.reason in _NO_CALL_FAILED:
             return
         unsaid = report.reason == "timeout" and not report.usage.calls
         usage = _guessed(event) if unsaid else report.usage
         self._spend(usage, failed=usage.calls)
+        if report.reason in ANSWERED:
+            self._breaker.succeeded()
+            return
         self._failure = report.message
         self._breaker.failed(report.reason, report.retry_after_s)
 
