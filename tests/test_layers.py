@@ -66,7 +66,10 @@ MAY_USE_ENVIRONMENT = {
     "forged.models.local": "OpenMP takes its settings from there and from nowhere else",
 }
 DIRECTORY = {"getcwd", "getcwdb", "cwd"}
-MAY_USE_DIRECTORY = {"forged.cli=": "the workspace of a command is where the person stands"}
+MAY_USE_DIRECTORY = {
+    "forged.cli=": "the workspace of a command is where the person stands",
+    "forged_client.address": "no program of the tree where the caller stands is started",
+}
 MAY_CATCH_ALL = {
     "forged.__main__": "last words of the process",
     "forged.daemon.connection": "request guard: a bad request ends nothing",

@@ -1,4 +1,6 @@
-"""Where the daemon listens: one answer for client and daemon, and the only reader of the environment here.
+"""Where the daemon listens: one answer for client and daemon.
+
+The only reader of the environment and of the current directory in this package.
 
 A socket in a directory that others can write to can be taken over by whoever comes first, so a shared
 temporary directory is never an answer: it is FORGED_SOCKET, a runtime directory that is provably ours, or
@@ -25,6 +27,14 @@ MAX_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 def environment() -> Mapping[str, str]:
     """The process's environment, for the modules that may not read it themselves."""
     return os.environ
+
+
+def working_directory() -> str:
+    """The real path of where this process stands; empty when that is gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def bypassed(env: Mapping[str, str] | None = None) -> bool:

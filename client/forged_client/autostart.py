@@ -1,21 +1,22 @@
 """Starting the daemon when nobody listens: by the user's socket unit if there is one, else directly.
 
-What is started runs with the user's rights and outlives us, so the executable is never searched for: it is
-named by the caller, by FORGED_EXECUTABLE, or by the record the daemon left in the state directory, and must
-be a file that only we or root can change. A workspace can therefore never choose it. Several clients may
-start several daemons at once; the daemon's lock decides, the losers exit with 75 and do no harm.
+What is started runs with the user's rights, outlives us and serves every agent. So it inherits next to
+nothing (inherited.py), and the program is never searched for: it is named by the author of the calling
+program, or by the record that a daemon left in the state directory, and must be a file that only we or root
+can change, outside of the tree where the caller stands. No variable names it. Several clients may start
+several daemons at once; the daemon's lock decides, the losers exit with 75 and do no harm.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from forged_client.address import environment, home, socket_path, state_dir
 from forged_client.deadline import Deadline
 from forged_client.errors import AddressError, DaemonEnded, DaemonUnavailable
+from forged_client.inherited import check_program, inherited, only_ours
 
 if TYPE_CHECKING:  # importing it costs 10 ms, and nearly every call finds a daemon
     import subprocess
@@ -25,8 +26,6 @@ LOG_NAME = "forged.log"
 SYSTEMCTL = ("/usr/bin/systemctl", "/bin/systemctl", "/run/current-system/sw/bin/systemctl")
 
 _UNIT = "forged.socket"
-_KEPT = ("HOME", "PATH", "LANG")
-_KEPT_PREFIXES = ("LC_", "XDG_", "FORGED_")
 _ANOTHER_WON = 75  # EX_TEMPFAIL
 _RECORD_BYTES = 4096
 
@@ -59,60 +58,46 @@ def start(
 ) -> Starting:
     """Have a daemon started that will listen at `address`; returns before it does.
 
-    Raises DaemonUnavailable when there is nothing trustworthy to start, DeadlineExceeded.
+    Raises DaemonUnavailable when there is nothing trustworthy to start or to give it, DeadlineExceeded.
     """
-    env = environment() if env is None else env
-    reduced = reduced_environment(env)
-    if _unit_listens_at(address, env) and _start_unit(reduced, deadline, systemctl):
+    given = inherited(environment() if env is None else env, address)
+    if _unit_listens_at(address, given) and _start_unit(given, deadline, systemctl):
         return Starting()
-    return _spawn(trusted_executable(executable, env), address, reduced, state_dir(env))
+    state = state_dir(given)
+    return _spawn(trusted_executable(executable, state), address, given, state)
 
 
-def reduced_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What the daemon inherits: no provider keys and nothing an agent set for its own children."""
-    return {name: value for name, value in env.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+def trusted_executable(explicit: str | None, state: str) -> str:
+    """Real path of the daemon's program: `explicit`, else what is on record in the state directory `state`.
 
-
-def trusted_executable(explicit: str | None, env: Mapping[str, str]) -> str:
-    """Real path of the daemon's executable. Raises DaemonUnavailable, saying what is wrong with it."""
-    named = explicit or env.get("FORGED_EXECUTABLE") or _recorded(f"{state_dir(env)}/{RECORD_NAME}")
+    Raises DaemonUnavailable, saying what is wrong with it.
+    """
+    named = explicit or _recorded(f"{state}/{RECORD_NAME}")
     if not named.startswith("/"):
         raise DaemonUnavailable(f"cannot start the daemon: {named!r} is not an absolute path")
     path = os.path.realpath(named)
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError) as error:
-        raise DaemonUnavailable(f"cannot start the daemon: {path} cannot be read") from error
-    if not stat.S_ISREG(found.st_mode) or not _only_ours(found):
-        raise DaemonUnavailable(
-            f"cannot start the daemon: {path} must be a file of ours or root's, not writable by others"
-        )
+    check_program(path)
     return path
 
 
 def _recorded(path: str) -> str:
     try:
         with open(path, "rb") as file:
-            if not _only_ours(os.fstat(file.fileno())):
+            if not only_ours(os.fstat(file.fileno())):
                 raise DaemonUnavailable(f"cannot start the daemon: others can write to {path}")
             return os.fsdecode(file.read(_RECORD_BYTES)).strip()
     except OSError as error:
         raise DaemonUnavailable(
-            "no daemon runs and none was ever started here: run `forged serve`, or set FORGED_EXECUTABLE"
+            "no daemon runs and none was ever started here: run `forged serve` once"
         ) from error
-
-
-def _only_ours(found: os.stat_result) -> bool:
-    return found.st_uid in (os.geteuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _unit_listens_at(address: str, env: Mapping[str, str]) -> bool:
     """Whether a socket unit is installed and the address is the one it listens at (`%t/forged`)."""
-    chosen_by_nobody = {name: value for name, value in env.items() if name != "FORGED_SOCKET"}
     try:
         config = env.get("XDG_CONFIG_HOME") or f"{home(env)}/.config"
         data = env.get("XDG_DATA_HOME") or f"{home(env)}/.local/share"
-        if address != socket_path(chosen_by_nobody):
+        if address != socket_path(env):
             return False
     except AddressError:
         return False

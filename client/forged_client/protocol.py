@@ -90,7 +90,10 @@ class MemoryRecord(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered."""
+    """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered.
+
+    An id is of its `root`: a repository may have one that the user's own memories have, too.
+    """
 
     id: str
     scope: str
@@ -103,6 +106,7 @@ class Hit(msgspec.Struct, frozen=True):
     lexical: float | None = None
     via: str = "search"
     older: tuple[Version, ...] = ()
+    root: str = ""
 
 
 # --- replies -----------------------------------------------------------------------------------------
@@ -142,7 +146,10 @@ class FileProblem(msgspec.Struct, frozen=True):
 
 
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one root. `state`: loading, building, ready, failed."""
+    """State of one root. `state`: loading, building, ready, failed, or paused (no text may leave).
+
+    Of `cut` memories only the beginning was embedded, as the model takes no more; `cut_ids` names some.
+    """
 
     root: str
     scope: str
@@ -159,6 +166,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str = ""
     watch: str = ""
     watches: int = 0
+    cut: int = 0
+    cut_ids: tuple[str, ...] = ()
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -517,9 +526,12 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
 
 
 class GetMemories(Request[Memories], frozen=True, tag="get"):
+    """Memories by id. `scope` "" is both: an id that repository and user have comes twice."""
+
     workspace: str
     ids: tuple[str, ...] = ()
     min_generation: str = ""
+    scope: str = ""
 
 
 class ListMemories(Request[Memories], frozen=True, tag="list"):
@@ -535,15 +547,19 @@ class ListMemories(Request[Memories], frozen=True, tag="list"):
 
 
 class History(Request[Chain], frozen=True, tag="history"):
-    """The version chain that a memory belongs to, oldest first."""
+    """The version chain that a memory belongs to, oldest first; `scope` for an id that two roots have."""
 
     workspace: str
     memory_id: str
     min_generation: str = ""
+    scope: str = ""
 
 
 class Forget(Request[Forgotten], frozen=True, tag="forget"):
-    """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`."""
+    """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`.
+
+    An id that repository and user have is refused without its `scope`.
+    """
 
     repeatable: ClassVar[bool] = False
 
@@ -551,6 +567,7 @@ class Forget(Request[Forgotten], frozen=True, tag="forget"):
     memory_id: str
     version_only: bool = False
     erase_now: bool = False
+    scope: str = ""
 
 
 class Undo(Request[Undone], frozen=True, tag="undo"):

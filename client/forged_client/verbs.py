@@ -152,22 +152,36 @@ class Verbs(Shell):
         )
         return self.ask(request)
 
-    def get(self, workspace: str, ids: Iterable[str], *, min_generation: str = "") -> Memories:
-        """Memories by id."""
-        request = GetMemories(workspace=workspace, ids=tuple(ids), min_generation=min_generation)
+    def get(
+        self, workspace: str, ids: Iterable[str], *, min_generation: str = "", scope: str = ""
+    ) -> Memories:
+        """Memories by id; without a `scope` of the repository and of the user."""
+        request = GetMemories(workspace=workspace, ids=tuple(ids), min_generation=min_generation, scope=scope)
         return self.ask(request)
 
-    def history(self, workspace: str, memory_id: str, *, min_generation: str = "") -> Chain:
-        """All versions of a memory, oldest first."""
-        request = History(workspace=workspace, memory_id=memory_id, min_generation=min_generation)
+    def history(self, workspace: str, memory_id: str, *, min_generation: str = "", scope: str = "") -> Chain:
+        """All versions of a memory, oldest first; of an id that two roots have, say the `scope`."""
+        request = History(
+            workspace=workspace, memory_id=memory_id, min_generation=min_generation, scope=scope
+        )
         return self.ask(request)
 
     def forget(
-        self, workspace: str, memory_id: str, *, version_only: bool = False, erase_now: bool = False
+        self,
+        workspace: str,
+        memory_id: str,
+        *,
+        version_only: bool = False,
+        erase_now: bool = False,
+        scope: str = "",
     ) -> Forgotten:
-        """Take a memory away, with all its versions unless `version_only`."""
+        """Take a memory away, with all its versions unless `version_only`; `scope` as for `history`."""
         request = Forget(
-            workspace=workspace, memory_id=memory_id, version_only=version_only, erase_now=erase_now
+            workspace=workspace,
+            memory_id=memory_id,
+            version_only=version_only,
+            erase_now=erase_now,
+            scope=scope,
         )
         return self.ask(request)
 

@@ -2,8 +2,9 @@
 
 `decide` takes proposals, which may hold anything: a model's answer is a guess from the conversation and what
 was pasted into it. Each proposal is judged alone; one that breaks a rule is left out, and the others stay.
-Links are kept only where they lead to a memory that the event may see, and a version is always based on the
-head of its chain, because two branches of one fact cannot both be the newest.
+Links are kept only where they lead to a memory of the same root, so that a repository's never replaces one of
+the user, and a version is always based on the head of its chain, because two branches of one fact cannot both
+be the newest.
 
 What is known is not written again. That includes a superseded version that came from the same session: a
 window is sent whole every turn, so the statement that was replaced is still in it and would otherwise replace
@@ -129,15 +130,13 @@ class _Deciding:
         return self._event.session_id or "unknown"
 
     @cached_property
-    def _home_of(self) -> dict[str, Root]:
-        roots = reversed(self._event.roots)
-        return {memory.id: root for root in roots for memory in self._known(root)}
+    def _ids(self) -> dict[Root, frozenset[str]]:
+        """The ids of each root; they mean nothing in another."""
+        roots = self._event.roots
+        return {root: frozenset(memory.id for memory in self._known(root)) for root in roots}
 
     def _memory(self, root: Root, content: str, proposal: Proposal) -> Memory:
-        home = self._home_of.get(proposal.supersedes)
-        head = self._head(root, proposal.supersedes) if home == root else None
-        # A repo memory must not replace one of the user in every other repo.
-        refined = [Related(proposal.supersedes, Relationship.REFINES)] if home not in (None, root) else []
+        head = self._head(root, proposal.supersedes) if proposal.supersedes in self._ids[root] else None
         return Memory(
             id=new_id(),
             content=content,
@@ -149,7 +148,7 @@ class _Deciding:
             session_id=self._session,
             trigger=_TRIGGERS[self._event.kind],
             supersedes=None if head is None else head.id,
-            related=self._edges([*refined, *proposal.related]),
+            related=self._edges(root, proposal.related),
         )
 
     def _head(self, root: Root, memory_id: str) -> Memory:
@@ -162,8 +161,9 @@ class _Deciding:
     def _decided(self, root: Root) -> Iterator[Memory]:
         return (document.memory for document in self.documents if document.root == root)
 
-    def _edges(self, proposed: Sequence[Related]) -> tuple[Related, ...]:
-        good = (edge for edge in proposed if edge.id in self._home_of and edge.relationship in _RELATIONSHIPS)
+    def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
+        there = (edge for edge in proposed if edge.id in self._ids[root])
+        good = (edge for edge in there if edge.relationship in _RELATIONSHIPS)
         return tuple(dict.fromkeys(good))[:MOST_RELATED]
 
 

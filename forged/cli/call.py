@@ -66,15 +66,14 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 def of_process(directory: str, environ: Mapping[str, str]) -> Invocation:
     """The invocation of this process.
 
-    The daemon that belongs to this forgectl is the script beside the interpreter. Where there is none the
-    client decides (FORGED_EXECUTABLE, which beats the script too, or the daemon that last ran).
+    The daemon that belongs to this forgectl is the script beside the interpreter. Where there is none it is
+    the one that last ran.
     """
     beside = os.path.join(os.path.dirname(sys.executable), "forged")
-    known = not environ.get("FORGED_EXECUTABLE") and os.path.exists(beside)
     return Invocation(
         workspace=directory,
         environ=environ,
-        executable=beside if known else None,
+        executable=beside if os.path.exists(beside) else None,
         interactive=sys.stdin is not None and sys.stdin.isatty(),
     )
 

@@ -122,11 +122,10 @@ def _fitted(found: Explained) -> str:
 
 
 def _ranking(found: Explained) -> list[str]:
-    cut = set(found.omitted_ids)
     rows = [("score", "cosine", "lexical", "via", "budget", "memory", "")]
-    for hit in found.memories:
+    for place, hit in enumerate(found.memories):
         scores = (_score(hit.score), _score(hit.cosine), _score(hit.lexical))
-        budget = "cut" if hit.id in cut else "fits"
+        budget = "fits" if place < found.included else "cut"
         rows.append((*scores, escape_line(hit.via), budget, escape_line(hit.id), _gist(hit.content)))
     return [line.rstrip() for line in columns(rows)]
 

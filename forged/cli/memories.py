@@ -41,8 +41,14 @@ def list_command(call: Invocation, **fields: Any) -> None:
         tell(f"no more than {counted(found.total, 'memory', 'memories')}: the offset leaves all out")
 
 
+_scope_option = click.option(
+    "--scope", default="", help="repo or user, for an id that the repository and the user both have."
+)
+
+
 @click.command("show")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@_scope_option
 @min_generation_option
 @asks
 def show_command(call: Invocation, **fields: Any) -> None:
@@ -55,6 +61,7 @@ def show_command(call: Invocation, **fields: Any) -> None:
 
 @click.command("history")
 @click.argument("memory_id", metavar="ID")
+@_scope_option
 @min_generation_option
 @asks
 def history_command(call: Invocation, **fields: Any) -> None:
@@ -81,6 +88,7 @@ def remember_command(call: Invocation, *, text: str, related: tuple[str, ...], *
 
 @click.command("forget")
 @click.argument("memory_id", metavar="ID")
+@_scope_option
 @click.option("--version", "version_only", is_flag=True, help="Only this version, not the whole chain.")
 @click.option("--now", "erase_now", is_flag=True, help="Erase at once instead of 7 days in the trash.")
 @yes_option
@@ -113,7 +121,8 @@ def _written(written: wire.Remembered) -> Iterator[str]:
 
 def _confirm(client: Client, request: wire.Forget) -> None:
     """Show what would go and ask. Raises Stop when the answer is no."""
-    chain = client.ask(wire.History(workspace=request.workspace, memory_id=request.memory_id))
+    asked = wire.History(workspace=request.workspace, memory_id=request.memory_id, scope=request.scope)
+    chain = client.ask(asked)
     check_done(chain)
     what = "this version" if request.version_only else counted(len(chain.memories), "version")
     where = "erase it for ever" if request.erase_now else "move it to the trash for 7 days"

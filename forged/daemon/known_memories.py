@@ -57,7 +57,7 @@ async def _found(event: Event, view: View, retriever: Retriever, deadline: float
 
 
 def _listed(found: Sequence[Memory], view: View) -> tuple[KnownMemory, ...]:
-    ranked = {memory.id: memory for memory in (*found, *_newest(view))}
+    ranked = {(memory.scope, memory.id): memory for memory in (*found, *_newest(view))}
     return tuple(_head(memory) for memory in list(ranked.values())[:MOST_HEADS])
 
 

@@ -8,11 +8,14 @@ those shapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from forged.memory import Memory
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class Chains(msgspec.Struct, frozen=True, eq=False):
@@ -94,18 +97,18 @@ def _oddities(present: Sequence[Memory], everyone: dict[str, Memory]) -> tuple[s
 
 
 def hops(
-    seeds: Sequence[str], neighbours: Callable[[str], Iterable[str]], *, depth: int, limit: int
-) -> list[str]:
-    """Ids reached from `seeds` in at most `depth` steps, nearest first, none twice, at most `limit`.
+    seeds: Sequence[_Key], neighbours: Callable[[_Key], Iterable[_Key]], *, depth: int, limit: int
+) -> list[_Key]:
+    """What is reached from `seeds` in at most `depth` steps, nearest first, none twice, at most `limit`.
 
-    `neighbours` yields the ids that a memory leads to and leaves out those that do not exist. The
-    limit keeps one hub from filling the answer.
+    A key is whatever tells one memory from any other. `neighbours` yields those that a memory leads to and
+    leaves out what does not exist. The limit keeps one hub from filling the answer.
     """
     seen = set(seeds)
-    found: list[str] = []
+    found: list[_Key] = []
     frontier = list(seeds)
     for _ in range(depth):
-        reached: list[str] = []
+        reached: list[_Key] = []
         for current in frontier:
             for other in neighbours(current):
                 if other not in seen:

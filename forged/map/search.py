@@ -16,8 +16,6 @@ of a named date and smooths the best candidates. A lexical weight of 0 is plain 
 
 from __future__ import annotations
 
-import operator
-from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -41,7 +39,6 @@ Columns = NDArray[np.intp]
 _SAME = 1e-6
 _NONE = np.empty(0, np.int64)
 _NO_SCORES = np.empty((1, 0), np.float32)
-_ID = operator.attrgetter("id")
 # Selecting among the maxima of such blocks first takes a quarter of the time of one partition.
 _BLOCK = 64
 
@@ -73,7 +70,7 @@ def search_maps(
     """Compare the queries with every memory of the maps.
 
     Args:
-        maps: what the request sees. Where two hold one id, only the first map's memory counts.
+        maps: what the request sees. A memory is its map's own: two that hold one id are two memories.
         texts: the queries in words; unused with `lexical_weight` 0.
         vectors: the same queries as unit float32 rows, or None: then the words decide alone.
         lexical_weight: share of the lexical leg in the score; 0 is plain cosine without centring, and finds
@@ -198,10 +195,20 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             scores = bm25.copy()
         else:
             scores = self._standard_cosines(self.cosines)
+            self._trust_words(scores, bm25, np.flatnonzero(self.cosines.missing))
             scores += np.float32(self.lexical_weight) * _standardised(bm25)
         created = [each.traits.created for each in self.maps]
         prefer_named_dates(scores, self.texts, created, words_only=self.cosines is None)
         return scores
+
+    def _trust_words(self, cosines: Scores, bm25: Scores, missing: NDArray[np.int64]) -> None:
+        """Let words decide of a row whose vector is unknown, or it would rank behind strangers.
+
+        It counts as near as the nearest row that has one, by the share of the query's words that it answers.
+        """
+        if len(missing):
+            nearest = cosines.max(axis=1, initial=0, keepdims=True)
+            cosines[:, missing] = nearest * bm25[:, missing]
 
     @cached_property
     def _totals(self) -> Scores:
@@ -247,15 +254,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return np.array(found, np.int64)
 
     def _selected(self, k: int) -> tuple[Columns, Scores]:
-        """The k best columns that are not -inf and their scores, in order, no id twice."""
-        wanted = k
-        while True:
-            columns = np.flatnonzero(self._totals >= _cut(self._totals, wanted))
-            columns, scores = self._ordered(columns, self._totals[columns])
-            seen = [not self._is_shadowed(*where) for where in self._where(columns)]
-            if sum(seen) >= k or wanted >= len(self._totals):
-                return columns[seen][:k], scores[seen][:k]
-            wanted *= 2
+        """The k best columns that are not -inf and their scores, in order."""
+        columns = np.flatnonzero(self._totals >= _cut(self._totals, k))
+        columns, scores = self._ordered(columns, self._totals[columns])
+        return columns[:k], scores[:k]
 
     def _ordered(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
         """Columns and their scores by (-score, id), the first map first."""
@@ -271,15 +273,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         starts = np.array([own.start for own in self.columns])
         places = np.searchsorted(starts, columns, side="right") - 1
         return list(zip(places.tolist(), (columns - starts[places]).tolist(), strict=True))
-
-    def _is_shadowed(self, place: int, row: int) -> bool:
-        """Whether an earlier map holds a memory of the same id."""
-        memory_id = self.maps[place].memories[row].id
-        for memories in (earlier.memories for earlier in self.maps[:place]):
-            found = bisect_left(memories, memory_id, key=_ID)
-            if found < len(memories) and memories[found].id == memory_id:
-                return True
-        return False
 
     def _candidates(self, columns: Columns, scores: Scores) -> list[Candidate]:
         cosines, bm25 = self.cosines, self._bm25

@@ -19,7 +19,7 @@ from forged.maps.builder import Builder
 
 
 class Progress(msgspec.Struct):
-    """State of one root's builds, for status."""
+    """State of one root's builds, for status. `held`: why texts that have no vector may not leave for one."""
 
     state: str = "loading"
     embedded: int = 0
@@ -27,6 +27,7 @@ class Progress(msgspec.Struct):
     build_ms: float = 0.0
     built_at: float = 0.0
     error: str = ""
+    held: str = ""
 
 
 class Generations(msgspec.Struct):

@@ -43,7 +43,10 @@ class Fault(msgspec.Struct, frozen=True):
 
 # What a message must speak of for a smaller request to be worth a try. A refusal names what was too
 # much in any words, so one of them will do; a 500 has many other causes, so it must name the excess as well.
-_SPEAKS_OF_SIZE = re.compile(r"(?i)batch|input|token|context|length")
+# "Invalid input" and "disallowed special token" are said of what a text holds, whatever its size; "$.input"
+# is what OpenAI names when a list has too many.
+_SPEAKS_OF_SIZE = re.compile(r"(?i)batch|tokens\b|token (?:limit|count)|context|length|\$\.input")
+_SPEAKS_OF_MATTER = re.compile(r"(?i)batch|input|token|context|length")
 _SPEAKS_OF_EXCESS = re.compile(
     r"(?i)too (?:long|large|many|big)|maximum|max allowed|at most|exceed|larger than|limit is"
 )
@@ -135,7 +138,7 @@ def _judge_refusal(told: str) -> tuple[str, bool]:
 
 
 def _names_excess(told: str) -> bool:
-    return bool(_SPEAKS_OF_SIZE.search(told) and _SPEAKS_OF_EXCESS.search(told))
+    return bool(_SPEAKS_OF_MATTER.search(told) and _SPEAKS_OF_EXCESS.search(told))
 
 
 def _may_retry(status: int, headers: Mapping[str, str], *, too_large: bool) -> bool:

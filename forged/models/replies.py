@@ -137,10 +137,14 @@ def _unit_rows(where: str, rows: list[list[float | None] | Vectors]) -> Vectors:
 
 def _decoded(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
     try:
+        body.decode()  # the decoder does not look into what it skips
+    except UnicodeDecodeError as error:
+        raise _bad_reply(f"{where} sent bytes that are no UTF-8") from error
+    try:
         return decoder.decode(body)
     except RecursionError as error:
         raise _bad_reply(f"{where} sent JSON that is too deep") from error
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         pass
     # Python servers write NaN and Infinity, which JSON has not; one such row must not hide the others.
     try:

@@ -60,9 +60,9 @@ def _missing(source: Source, search: asyncio.Future[Rows]) -> str:
 
 def _merged(lists: Sequence[Rows], top_k: int) -> Rows:
     best = fused([[each for each in rows.ranked if each.via == "search"] for rows in lists])[:top_k]
-    ids = {each.memory.id for each in best}
-    hops = {each.memory.id: each for rows in lists for each in rows.ranked if each.via != "search"}
-    beside = [each for memory_id, each in hops.items() if memory_id not in ids]
+    keys = {each.key for each in best}
+    hops = {each.key: each for rows in lists for each in rows.ranked if each.via != "search"}
+    beside = [each for key, each in hops.items() if key not in keys]
     return Rows(
         ranked=(*best, *beside[:top_k]),
         far=tuple(dict.fromkeys(memory_id for rows in lists for memory_id in rows.far)),
@@ -72,11 +72,10 @@ def _merged(lists: Sequence[Rows], top_k: int) -> Rows:
 
 def fused(lists: Sequence[Sequence[Ranked]]) -> list[Ranked]:
     """One list of many by rank, no memory twice; of equals, and of two rows of one, the earlier list's."""
-    rows: dict[str, Ranked] = {}
-    worth: dict[str, float] = {}
+    rows: dict[tuple[str, str], Ranked] = {}
+    worth: dict[tuple[str, str], float] = {}
     for ranked in lists:
         for place, row in enumerate(ranked, 1):
-            memory_id = row.memory.id
-            rows.setdefault(memory_id, row)
-            worth[memory_id] = worth.get(memory_id, 0.0) + 1 / (_K + place)
-    return sorted(rows.values(), key=lambda row: -worth[row.memory.id])
+            rows.setdefault(row.key, row)
+            worth[row.key] = worth.get(row.key, 0.0) + 1 / (_K + place)
+    return sorted(rows.values(), key=lambda row: -worth[row.key])

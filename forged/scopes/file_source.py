@@ -1,14 +1,15 @@
 """The file roots of a request: seen together at one moment, and searched as if they were one store.
 
 `FileRoots` waits for the maps of some roots and returns them as one frozen `View`; `FileSource` searches such
-a view. Nothing here reads a file. A search that is long runs in the thread that is given, so that other
-requests are answered meanwhile.
+a view. A memory is told from the others by its map and its id: links lead to memories of the same map only,
+so nothing in a repository replaces, hides or relates what is the user's. Nothing here reads a file. A search
+that is long runs in the thread that is given, so that other requests are answered meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 
 import msgspec
@@ -23,13 +24,24 @@ from forged.scopes.source import Question, Ranked, Rows
 _INLINE_WORK = 50_000_000
 _NOTHING = float("-inf")
 
+Key = tuple[int, str]
+"""A memory of a view: the place of its map, and its id there."""
+
+
+def _nobody(_: int) -> None:
+    """Without a model nobody asks what its vectors are like."""
+
 
 class View(msgspec.Struct, frozen=True, eq=False):
     """Maps that a request may use.
 
     `generation` orders what is visible. `waiting` is true while a root has nothing to search before a build
-    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two.
-    `baseline` is that of the model of the dense legs, None while it is not known.
+    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two,
+    `held` why texts of a root may not leave for their vectors, and `unembedded` of what the build failed that
+    should have brought vectors.
+    `baseline` is that of the model of the dense legs, None while it is not known, and `is_uncalibrated` tells
+    that one is wanted. `key` names the model that answers now, whose vectors alone can be compared with those
+    of a query; `used` is told of how many numbers these are.
     """
 
     maps: tuple[VectorMap, ...]
@@ -37,6 +49,11 @@ class View(msgspec.Struct, frozen=True, eq=False):
     waiting: bool = False
     problem: str = ""
     baseline: Baseline | None = None
+    held: str = ""
+    unembedded: str = ""
+    is_uncalibrated: bool = False
+    key: str | None = None
+    used: Callable[[int], None] = _nobody
 
     @property
     def legs(self) -> tuple[str, ...]:
@@ -48,23 +65,20 @@ class View(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return sum(len(m.memories) for m in self.maps)
 
-    def find(self, memory_id: str) -> tuple[VectorMap, Memory] | None:
-        """The memory of this id, from the first map that has it."""
-        for vector_map in self.maps:
-            found = vector_map.find(memory_id)
-            if found is not None:
-                return vector_map, found
-        return None
+    def find(self, memory_id: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
+        """The memories of this id, of one scope or of all: each map may have one."""
+        homes = (each for each in self.maps if scope in {"", each.scope})
+        found = ((home, home.find(memory_id)) for home in homes)
+        return tuple((home, memory) for home, memory in found if memory is not None)
 
-    def heads_led_to(self, memory_id: str) -> Iterator[str]:
-        """Ids of the heads that a memory's `related` edges lead to; edges into nothing are left out."""
-        found = self.find(memory_id)
-        if found is None:
-            return
-        for edge in found[1].related:
-            target = self.find(edge.id)
-            if target is not None:
-                yield target[0].chains.head(edge.id)
+    def heads_led_to(self, key: Key) -> Iterator[Key]:
+        """Heads that a memory's `related` edges lead to in its own map; edges into nothing are left out."""
+        place, memory_id = key
+        home = self.maps[place]
+        found = home.find(memory_id)
+        for edge in found.related if found is not None else ():
+            if home.find(edge.id) is not None:
+                yield place, home.chains.head(edge.id)
 
     def chain(self, vector_map: VectorMap, memory_id: str) -> tuple[Memory, ...]:
         """The chain of a memory, oldest first."""
@@ -91,12 +105,18 @@ class FileRoots:
             while index.generations.tried < (goal := _goal(index, generation)):
                 if not await index.until_tried(goal, deadline):
                     break
+        identity = self._indexer.identity
         return View(
             maps=tuple(index.map for index in indexes if index.map is not None),
             generation=_shown_by_all(indexes),
             waiting=any(index.generations.tried < _goal(index, 0) for index in indexes),
             problem=_problem(indexes, generation),
             baseline=self._indexer.learner.baseline,
+            held=next((index.progress.held for index in indexes if index.progress.held), ""),
+            unembedded=_unembedded(indexes),
+            is_uncalibrated=self._indexer.learner.is_wanting,
+            key=identity.key if identity is not None else None,
+            used=identity.used if identity is not None else _nobody,
         )
 
 
@@ -124,16 +144,23 @@ def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
     return ""
 
 
+def _unembedded(indexes: Sequence[RootIndex]) -> str:
+    """What the last build failed of, of a root whose memories have no vectors; else nothing."""
+    for index in indexes:
+        if index.map is not None and index.map.memories and index.map.dense is None and index.progress.error:
+            return index.progress.error
+    return ""
+
+
 class FileSource:
     """A view as a source; `name` is "files"."""
 
     name = "files"
 
-    def __init__(self, view: View, *, lexical_weight: float, key: str | None, thread: Executor) -> None:
-        """`lexical_weight` is the share of words in a score, `key` the embedder that makes query vectors."""
+    def __init__(self, view: View, *, lexical_weight: float, thread: Executor) -> None:
+        """`lexical_weight` is the share of words in a score."""
         self._view = view
         self._lexical_weight = lexical_weight
-        self._key = key
         self._thread = thread
 
     async def search(self, question: Question) -> Rows:
@@ -156,8 +183,8 @@ class FileSource:
             return Rows(ranked, evidence=reading.evidence)
         near = reading.near_best(candidates)
         kept = rank(self._view, near, top_k=question.top_k, hop_depth=question.hop_depth)
-        ids = {each.memory.id for each in kept}
-        far = tuple(each.memory.id for each in ranked if each.memory.id not in ids)
+        keys = {each.key for each in kept}
+        far = tuple(each.memory.id for each in ranked if each.key not in keys)
         return Rows(kept, far, reading.evidence)
 
     def _found(self, question: Question) -> Found:
@@ -168,7 +195,7 @@ class FileSource:
             vectors=question.vectors,
             lexical_weight=self._lexical_weight,
             message=texts.index(message) if message in texts else None,
-            key=self._key,
+            key=self._view.key,
         )
 
     def _widened(self, found: Found, question: Question) -> tuple[list[Candidate], tuple[Ranked, ...]]:
@@ -191,15 +218,16 @@ def rank(view: View, candidates: Sequence[Candidate], *, top_k: int, hop_depth: 
 
     Superseded memories never show but as older versions of their head.
     """
-    best: dict[str, Ranked] = {}
+    best: dict[Key, Ranked] = {}
     for candidate in candidates:
         home = view.maps[candidate.map_index]
         memory = home.memories[candidate.row]
         head = home.chains.head_of.get(memory.id)
-        if (head or memory.id) in best:
+        key = (candidate.map_index, head or memory.id)
+        if key in best:
             continue
-        found = Ranked(memory, candidate.score, candidate.cosine, candidate.lexical)
-        best[head or memory.id] = found if head is None else _as_head(view, head, found)
+        found = Ranked(memory, candidate.score, candidate.cosine, candidate.lexical, root=home.root)
+        best[key] = found if head is None else _as_head(view, key, found)
         if len(best) == top_k:
             break
     if not any(each.memory.related for each in best.values()):
@@ -208,12 +236,13 @@ def rank(view: View, candidates: Sequence[Candidate], *, top_k: int, hop_depth: 
     return (*best.values(), *(_as_head(view, each, via="hop") for each in reached))
 
 
-def _as_head(view: View, head: str, found: Ranked | None = None, via: str = "search") -> Ranked:
+def _as_head(view: View, key: Key, found: Ranked | None = None, via: str = "search") -> Ranked:
     """The head of a chain with its older versions, in the place of the version that was found."""
-    there = view.find(head)
-    assert there is not None, "chains and edges name memories of the view"
-    home, memory = there
+    place, head = key
+    home = view.maps[place]
+    memory = home.find(head)
+    assert memory is not None, "chains and edges name memories of their own map"
     older = tuple(reversed([each for each in view.chain(home, head) if each.id != head]))
     if found is None:
-        return Ranked(memory, 0.0, via=via, older=older)
+        return Ranked(memory, 0.0, via=via, older=older, root=home.root)
     return msgspec.structs.replace(found, memory=memory, older=older)

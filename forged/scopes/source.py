@@ -41,7 +41,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Ranked(msgspec.Struct, frozen=True):
     """One memory of an answer: a chain's head with its older versions, newest first.
 
-    `via` is how it was found: "search" or "hop". Scores of two sources are in different units.
+    `via` is how it was found: "search" or "hop". Scores of two sources are in different units. `root` is the
+    top of the file root that it lies in, as an id means something in its own root only.
     """
 
     memory: Memory
@@ -50,6 +51,12 @@ class Ranked(msgspec.Struct, frozen=True):
     lexical: float | None = None
     via: str = "search"
     older: tuple[Memory, ...] = ()
+    root: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Tells this memory from any other: two roots may hold one id."""
+        return self.root, self.memory.id
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):

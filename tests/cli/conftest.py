@@ -36,9 +36,9 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDaemon]:
 
 
 @pytest.fixture
-def no_daemon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+def no_daemon(monkeypatch: pytest.MonkeyPatch, home: Path) -> str:
     """An address where nobody listens; without an executable nothing can be started either."""
-    path = "/tmp/forged-nobody-listens/forged.sock"
+    path = f"{home}/nobody-listens/forged.sock"
     monkeypatch.setenv("FORGED_SOCKET", path)
     return path
 

@@ -166,7 +166,7 @@ def test_the_daemon_is_the_script_beside_the_interpreter(tmp_path, monkeypatch):
     assert of_process("/w", {}).executable is None
     (tmp_path / "forged").touch()
     assert of_process("/w", {}).executable == str(tmp_path / "forged")
-    assert of_process("/w", {"FORGED_EXECUTABLE": "/opt/forged"}).executable is None
+    assert of_process("/w", {"FORGED_EXECUTABLE": "/opt/forged"}).executable == str(tmp_path / "forged")
 
 
 def test_a_reader_that_leaves_early_ends_the_command_quietly(daemon):

@@ -13,7 +13,7 @@ import pytest
 
 import forged_client
 from forged_client import AsyncClient, Client, DaemonUnavailable
-from forged_client.autostart import reduced_environment, start, trusted_executable
+from forged_client.autostart import start, trusted_executable
 from forged_client.deadline import Deadline
 
 _DAEMON = """#!{python}
@@ -118,8 +118,10 @@ def test_a_daemon_that_does_not_come_up_is_reported_by_the_deadline(
     assert all(part in reply.reason for part in told)
 
 
-def test_nothing_is_started_unless_it_is_asked_for(install, socket_file, seen, monkeypatch):
-    monkeypatch.setenv("FORGED_EXECUTABLE", install())
+def test_nothing_is_started_unless_it_is_asked_for(install, socket_file, seen, home):
+    record = home / ".local/state/forged/executable"
+    record.parent.mkdir(parents=True)
+    record.write_text(install())
 
     assert Client(socket_file).ping().status == "unavailable"
     assert seen() == []
@@ -138,55 +140,85 @@ def program(folder: Path) -> Path:
     return file
 
 
-def test_the_executable_is_the_argument_then_the_variable_then_the_record(env, program, folder):
-    with pytest.raises(DaemonUnavailable, match="forged serve"):
-        trusted_executable(None, env)
-    record = Path(env["XDG_STATE_HOME"], "forged", "executable")
+@pytest.fixture
+def state(folder: Path) -> str:
+    return str(folder / "state" / "forged")
+
+
+def test_the_executable_is_the_argument_then_the_record_and_no_variable(program, folder, state, monkeypatch):
+    monkeypatch.setenv("FORGED_EXECUTABLE", str(program))
+    with pytest.raises(DaemonUnavailable, match="run `forged serve` once"):
+        trusted_executable(None, state)
+    record = Path(state, "executable")
     record.parent.mkdir(parents=True)
     record.write_text(f"{program}\n")
     record.chmod(0o600)
     missing = str(folder / "missing")
+    monkeypatch.setenv("FORGED_EXECUTABLE", missing)
 
-    assert trusted_executable(None, env) == str(program)
+    assert trusted_executable(None, state) == str(program)
     with pytest.raises(DaemonUnavailable, match="missing"):
-        trusted_executable(None, env | {"FORGED_EXECUTABLE": missing})
-    assert trusted_executable(str(program), env | {"FORGED_EXECUTABLE": missing}) == str(program)
+        trusted_executable(missing, state)
     record.chmod(0o666)
     with pytest.raises(DaemonUnavailable, match="others"):
-        trusted_executable(None, env)
+        trusted_executable(None, state)
+    assert trusted_executable(str(program), state) == str(program)
 
 
 @pytest.mark.parametrize("name", ["program", "./program", "bin/program"])
-def test_an_executable_is_never_searched_for(env, program, monkeypatch, name):
+def test_an_executable_is_never_searched_for(state, program, monkeypatch, name):
     monkeypatch.chdir(program.parent)
-    env["PATH"] = str(program.parent)
+    monkeypatch.setenv("PATH", str(program.parent))
 
-    for chosen, variable in ((name, {}), (None, {"FORGED_EXECUTABLE": name})):
-        with pytest.raises(DaemonUnavailable, match="absolute"):
-            trusted_executable(chosen, env | variable)
+    with pytest.raises(DaemonUnavailable, match="absolute"):
+        trusted_executable(name, state)
 
 
-def test_an_executable_that_others_can_write_and_a_directory_are_refused(env, program, folder):
+def test_an_executable_that_others_can_write_and_a_directory_are_refused(state, program, folder):
     for mode in (0o775, 0o757, 0o777):
         program.chmod(mode)
         with pytest.raises(DaemonUnavailable, match="not writable"):
-            trusted_executable(str(program), env)
+            trusted_executable(str(program), state)
     with pytest.raises(DaemonUnavailable):
-        trusted_executable(str(folder), env)
+        trusted_executable(str(folder), state)
+
+
+def test_an_executable_in_a_folder_that_others_can_write_is_refused(state, program, folder):
+    trusted_executable(str(program), state)
+    folder.chmod(0o777)
+
+    with pytest.raises(DaemonUnavailable, match="others can write to"):
+        trusted_executable(str(program), state)
+
+
+@pytest.mark.parametrize("kept_in_git", [True, False])
+def test_an_executable_in_the_tree_where_the_caller_stands_is_refused(
+    state, program, folder, monkeypatch, kept_in_git
+):
+    standing = folder / "src" / "deep" if kept_in_git else folder
+    if kept_in_git:
+        (folder / ".git").mkdir()
+        (folder / "src" / ".git").mkdir(parents=True)  # a clone in a clone: the outer one counts
+        standing.mkdir()
+    monkeypatch.chdir(standing)
+
+    with pytest.raises(DaemonUnavailable, match=f"lies in {folder}, where"):
+        trusted_executable(str(program), state)
+
+
+def test_an_executable_below_home_is_started_by_who_stands_in_home(state, program, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("forged_client.inherited.home", lambda _: str(folder))
+
+    assert trusted_executable(str(program), state) == str(program)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_another_users_executable_is_refused(env, program):
+def test_another_users_executable_is_refused(state, program):
     os.chown(program, 12345, 12345)
 
     with pytest.raises(DaemonUnavailable):
-        trusted_executable(str(program), env)
-
-
-def test_the_daemon_inherits_no_keys():
-    env = {"HOME": "/h", "PATH": "/p", "LANG": "C", "LC_ALL": "C", "XDG_RUNTIME_DIR": "/r", "FORGED_X": "1"}
-
-    assert reduced_environment(env | {"OPENAI_API_KEY": "k", "PYTHONPATH": "/w", "LD_PRELOAD": "x"}) == env
+        trusted_executable(str(program), state)
 
 
 @pytest.fixture

@@ -30,8 +30,10 @@ def test_retrieve_and_capture_are_answered_without_a_connection(serve, ask, stri
     assert peer.talks == []
 
 
-def test_a_missing_daemon_is_not_started(socket_file, monkeypatch):
-    monkeypatch.setenv("FORGED_EXECUTABLE", "/does/not/exist")
+def test_a_missing_daemon_is_not_started(socket_file, home):
+    record = home / ".local/state/forged/executable"
+    record.parent.mkdir(parents=True)
+    record.write_text("/does/not/exist")
     observer = Observer("/w", "s", address=socket_file, autostart=True)
 
     observer.on_turn_complete(SAID)

@@ -14,21 +14,22 @@ from pathlib import Path
 import pytest
 
 from tests.support.clock import eventually
-from tests.support.daemon import FORGED, Shell, is_alive, processes_with, wait_for_end
+from tests.support.daemon import FORGECTL, FORGED, Shell, is_alive, processes_with, wait_for_end
+from tests.support.provider import ScriptedProvider
 
 _SECRET = "sk-do-not-inherit-me"
 _AGENT = """
 import sys
 from forged_client import Client
-with Client(autostart=True, timeout_s=20) as client:
+with Client(autostart=True, executable=sys.argv[1], timeout_s=20) as client:
     report = client.status()
     print(report.status, report.pid, report.reason)
 """
 _ASYNC_AGENT = """
-import asyncio
+import asyncio, sys
 from forged_client import AsyncClient
 async def main():
-    async with AsyncClient(autostart=True, timeout_s=20) as client:
+    async with AsyncClient(autostart=True, executable=sys.argv[1], timeout_s=20) as client:
         reports = await asyncio.gather(*(client.status() for _ in range(10)))
         print(*sorted({f"{report.status} {report.pid}" for report in reports}))
 asyncio.run(main())
@@ -38,6 +39,8 @@ asyncio.run(main())
 @pytest.fixture
 def shell(home, repo) -> Iterator[Shell]:
     """A fresh HOME without any daemon; whichever is started is stopped, and only one may be left."""
+    (home / ".config/forged").mkdir(parents=True)
+    (home / ".config/forged/config.toml").write_text('[memory]\nembedding_model = "builtin:lexical"\n')
     with tempfile.TemporaryDirectory(prefix="fg") as directory:
         shell = Shell(home, f"{directory}/s/forged.sock", repo, {"OPENAI_API_KEY": _SECRET, "AGENT": _SECRET})
         try:
@@ -69,10 +72,10 @@ def _environment_of(pid: int) -> dict[str, str]:
 
 
 def _agent(shell: Shell, code: str = _AGENT) -> subprocess.Popen[str]:
-    """An agent process that knows where forged is installed; nothing of it was ever started in this HOME."""
+    """An agent process that was told where forged is; nothing of it was ever started in this HOME."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", code],
-        env={**shell.env, "FORGED_EXECUTABLE": FORGED},
+        [sys.executable, "-P", "-c", code, FORGED],
+        env=shell.env,
         cwd=shell.directory,
         stdout=subprocess.PIPE,
         text=True,
@@ -99,7 +102,7 @@ def test_the_daemon_gets_nothing_of_its_starter_but_what_it_needs(shell):
 
     assert _SECRET not in variables.values()
     ours = {name for name in variables if name.startswith("FORGED_")}
-    assert ours == {"FORGED_SOCKET", "FORGED_MEMORY__EMBEDDING_MODEL"}
+    assert ours == {"FORGED_SOCKET"}
     assert set(variables) - ours <= {"HOME", "PATH", "LANG", "LC_CTYPE"}
     assert variables["HOME"] == str(shell.home)
     assert os.readlink(f"/proc/{pid}/cwd") == "/"
@@ -171,12 +174,78 @@ def test_a_workspace_cannot_choose_what_is_started(shell, before):
     assert not trap.exists()
 
 
+def test_an_environment_made_by_the_workspace_neither_configures_the_daemon_nor_runs_in_it(shell, tmp_path):
+    """A wrapper such as direnv or a harness's settings can be sets all there is; memories stay."""
+    shell.run("remember", "the walrus sings", "--scope", "user")
+    shell.stop_daemon()
+    tools, trap = shell.directory / "tools", shell.directory / "trap"
+    (tools / "forged").mkdir(parents=True)
+    for name in ("run", "git", "systemctl", "python3"):
+        (tools / name).write_text(f"#!/bin/sh\necho $0 >> {trap}\nexit 1\n")
+        (tools / name).chmod(0o755)
+    (tools / "sitecustomize.py").write_text(f"import sys\nif 'serve' in sys.argv: open({str(trap)!r}, 'a')\n")
+    (tools / "forged/config.toml").write_text('[memory]\nembedding_model = "their-model"\n')
+    with ScriptedProvider() as provider:
+        theirs = {
+            "FORGED_EXECUTABLE": f"{tools}/run",
+            "FORGED_MEMORY__EMBEDDING_MODEL": "their-model",
+            "FORGED_MEMORY__EMBEDDING_BASE_URL": provider.base_url,
+            "FORGED_LLM__BASE_URL": provider.base_url,
+            "OPENAI_API_KEY": "k",
+            "PYTHONPATH": str(tools),
+            "LD_LIBRARY_PATH": str(tools),
+            "GIT_EXEC_PATH": str(tools),
+            "LANG": f"{tools}/locale",
+            "PATH": f"{tools}:/usr/bin:/bin",
+            **{f"XDG_{kind}_HOME": str(tools) for kind in ("CONFIG", "DATA", "CACHE")},
+        }
+        wrapper = tools / "enter"
+        exports = "".join(f"export {name}='{value}'\n" for name, value in theirs.items())
+        wrapper.write_text(f'#!/bin/sh\n{exports}exec "$@"\n')
+        wrapper.chmod(0o755)
+
+        found = subprocess.run(
+            [wrapper, FORGECTL, "search", "walrus"],
+            env=shell.env,
+            cwd=shell.directory,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+
+        assert "the walrus sings" in found.stdout
+        assert _environment_of(_pid(shell)) == {
+            "HOME": str(shell.home),
+            "PATH": "/usr/bin:/bin",
+            "FORGED_SOCKET": shell.socket,
+        }
+        assert provider.requests() == []
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("inside", ["this", "another"])
+def test_a_home_in_a_clone_is_refused_with_a_sentence_and_no_other_home_is_taken(shell, tmp_path, inside):
+    clone = shell.directory if inside == "this" else tmp_path / "another"
+    (clone / ".git").mkdir(parents=True, exist_ok=True)
+    (clone / "home").mkdir()
+
+    shown = Shell(clone / "home", shell.socket, shell.directory).run("ping")
+
+    assert shown.code == 69
+    assert shown.err.startswith(
+        f"forgectl: cannot start the daemon: HOME is {clone}/home, and it lies in the git work tree {clone}; "
+        "set HOME to your own home directory"
+    )
+    assert _daemons(shell) == set()
+    assert list((clone / "home").iterdir()) == []
+
+
 def test_what_cannot_be_started_ends_the_call_at_once_and_says_where_to_look(shell, tmp_path):
     program = tmp_path / "forged"
     program.write_text("#!/bin/sh\necho cannot >&2\nexit 70\n")
     program.chmod(0o700)
 
-    shown = Shell(shell.home, shell.socket, shell.directory, {"FORGED_EXECUTABLE": str(program)}).run("ping")
+    shown = shell.run("ping", beside=tmp_path)
 
     log = shell.home / ".local/state/forged/forged.log"
     assert (shown.code, shown.err) == (69, f"forgectl: the daemon ended with exit code 70; see {log}\n")

@@ -235,7 +235,7 @@ def test_a_daemon_that_may_not_be_started_is_69(alone, tmp_path):
     program.write_text("#!/bin/sh\n")
     program.chmod(0o777)
 
-    shown = Shell(alone.home, alone.socket, alone.directory, {"FORGED_EXECUTABLE": str(program)}).run("ping")
+    shown = alone.run("ping", beside=tmp_path)
 
     assert shown.code == 69
     assert "not writable by others" in shown.err

@@ -196,24 +196,24 @@ def test_only_what_has_a_word_or_a_vector_in_common_is_found(maps, texts, vector
     assert found(maps, search(maps, texts, vectors, **options)) == ids
 
 
-def test_id_in_two_maps_is_the_first_maps_memory():
+def test_id_in_two_maps_is_two_memories():
     repo = map_of({"same": "", "x": ""}, [[0.6, 0.8], [0, 1]])
     user = map_of({"same": "", "y": ""}, [[1, 0], [0.8, 0.6]], root="/user")
 
-    hits = cosine_search([repo, user], [[1, 0]], k=2)
+    hits = cosine_search([repo, user], [[1, 0]], k=3)
 
-    assert [(hit.map_index, found([repo, user], [hit])[0]) for hit in hits] == [(1, "y"), (0, "same")]
+    places = [(hit.map_index, found([repo, user], [hit])[0]) for hit in hits]
+    assert places == [(1, "same"), (1, "y"), (0, "same")]
 
 
-def test_shadowed_memories_do_not_use_up_the_k():
-    user_rows = np.tile([1, 0], (50, 1))
+def test_copies_of_all_ids_in_a_repository_hide_none_of_the_users():
+    user = map_of(numbered(50), np.tile([1, 0], (50, 1)), root="/user")
     repo = map_of(numbered(50), np.tile([0, 1], (50, 1)))
-    user = map_of({**numbered(50), "own": ""}, np.vstack([user_rows, [[0.6, 0.8]]]), root="/user")
 
     hits = cosine_search([repo, user], [[1, 0]], k=3)
 
-    assert found([repo, user], hits) == ["own", "m0000", "m0001"]
-    assert [hit.map_index for hit in hits] == [1, 0, 0]
+    assert found([repo, user], hits) == ["m0000", "m0001", "m0002"]
+    assert [hit.map_index for hit in hits] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("other", [{"rows": [[1, 0, 0]]}, {"rows": [[1, 0]], "key": "another model"}])
@@ -305,6 +305,11 @@ def ranking_by_hand(maps, texts, vectors, *, message=None, candidates=10**9):
     fused = []
     for query, (text, vector) in enumerate(zip(texts, moved, strict=True)):
         cosines = deviations([row @ vector for row in rows], there)
+        nearest = max(0, *cosines)
+        cosines = [
+            cosine if known else nearest * share
+            for cosine, known, share in zip(cosines, there, words[query], strict=True)
+        ]
         matches = deviations(words[query], [True] * len(rows))
         named = [NAMED in text and TIMES[m.created_at][1] for m in memories]
         fused.append([c + 0.3 * w + n for c, w, n in zip(cosines, matches, named, strict=True)])
@@ -411,6 +416,31 @@ def test_row_without_vector_and_without_matching_word_is_no_candidate():
 
     assert sorted(found([one], hits)) == ["a", "b"]
     assert [hit.cosine for hit in sorted(hits, key=lambda hit: hit.row)] == [pytest.approx(1), None]
+
+
+def test_a_memory_without_a_vector_ranks_before_strangers_and_behind_what_answers_in_both_ways():
+    """Its vector is unknown, which is not the same as being about something else."""
+    texts = numbered(60, "a stranger") | {"m0007": "ruff lint daemon", "m0008": "ruff lint daemon socket"}
+    rows = unit_rows(60, 16)
+    rows[8], rows[7] = unit_rows(1, 16, seed=5)[0], 0
+    strangers = rows[9:] @ rows[8]
+    assert strangers.max() > 0.4  # by chance near
+    one = map_of(texts, rows)
+
+    hits = search([one], ["ruff lint daemon socket"], rows[8:9], k=3, lexical_weight=0.1)
+
+    assert found([one], hits)[:2] == ["m0008", "m0007"]
+
+
+def test_a_single_common_word_does_not_carry_a_memory_without_a_vector_to_the_top():
+    texts = numbered(60, "a stranger") | {"m0007": "socket of another kind", "m0008": "ruff lint daemon"}
+    rows = unit_rows(60, 16)
+    rows[8], rows[7] = unit_rows(1, 16, seed=5)[0], 0
+    one = map_of(texts, rows)
+
+    hits = search([one], ["ruff lint daemon socket"], rows[8:9], k=3, lexical_weight=0.1)
+
+    assert found([one], hits)[0] == "m0008"
 
 
 def test_equal_rows_leave_the_decision_to_the_words():
@@ -622,14 +652,3 @@ def test_equal_scores_come_in_the_order_of_their_ids_after_all_steps():
 
     assert found([one], hits) == sorted(texts)
     assert len({hit.score for hit in hits}) == 1
-
-
-def test_shadowed_memories_are_nobodys_neighbours():
-    """The user's copy of a repository's memory is none of the candidates, so it vouches for nothing."""
-    repo = map_of({"a": "ruff daemon", "b": "ruff main", "c": "ruff socket"})
-    user = map_of({"a": "ruff daemon main", "z": "ruff branch"}, times=[JUNE] * 2, root="/user")
-
-    hits = {found([repo, user], [hit])[0]: hit for hit in search([repo, user], ["ruff daemon main"])}
-
-    assert hits["a"].map_index == 0
-    assert hits["z"].score == hits["z"].lexical  # nobody else of its occasion is there

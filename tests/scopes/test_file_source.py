@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,21 +30,22 @@ USER = vector_map(
 VIEW = View((REPO, USER))
 
 
-def test_a_memory_that_two_maps_hold_is_the_first_maps():
-    found = VIEW.find("both")
-
-    assert found is not None
-    assert (found[0].root, found[1].content) == ("/repo", "of the repo")
+@pytest.mark.parametrize(
+    ("scope", "contents"),
+    [("", ["of the repo", "of the user"]), ("repo", ["of the repo"]), ("user", ["of the user"])],
+)
+def test_an_id_that_two_maps_hold_is_two_memories_and_a_scope_tells_which(scope, contents):
+    assert [found.content for _, found in VIEW.find("both", scope)] == contents
 
 
 def test_a_memory_of_no_map_is_not_found():
-    assert VIEW.find("gone") is None
+    assert VIEW.find("gone") == ()
 
 
-def test_edges_lead_across_maps_to_heads_and_never_into_nothing():
-    assert list(VIEW.heads_led_to("both")) == ["u1", "v2"]
-    assert list(VIEW.heads_led_to("u1")) == ["v2"]
-    assert list(VIEW.heads_led_to("gone")) == []
+def test_edges_lead_to_heads_of_their_own_map_and_never_into_nothing():
+    assert list(VIEW.heads_led_to((0, "both"))) == [(0, "v2")]
+    assert list(VIEW.heads_led_to((1, "u1"))) == []
+    assert list(VIEW.heads_led_to((0, "gone"))) == []
 
 
 def test_a_chain_is_memories_oldest_first():
@@ -111,6 +113,17 @@ def test_hops_are_at_most_as_many_as_were_asked_for():
     ranked = rank(view, candidates(view, ("hub", 0.9)), top_k=7, hop_depth=3)
 
     assert [r.via for r in ranked] == ["search"] + ["hop"] * 7
+
+
+def test_a_repositorys_memory_of_the_same_id_takes_neither_the_place_nor_the_chain_of_the_users():
+    repo = vector_map([memory("u1", "x"), memory("r2", "x", supersedes="u1", version=9)])
+    user = vector_map([memory("u1", "x"), memory("u2", "x", related=["u1"])], root="/home", scope="user")
+    view = View((repo, user))
+    scored = [Candidate(1, 0, 0.9, 0.9, None, 0), Candidate(0, 0, 0.8, 0.8, None, 0)]
+
+    ranked = rank(view, [*scored, Candidate(1, 1, 0.7, 0.7, None, 0)], top_k=5, hop_depth=2)
+
+    assert [r.key for r in ranked] == [("/home", "u1"), ("/repo", "r2"), ("/home", "u2")]
 
 
 NAMES = [f"m{number}" for number in range(7)]

@@ -111,6 +111,7 @@ def hit(ranked: Ranked) -> wire.Hit:
             wire.Version(older.id, older.version, older.created_at, older.first_line)
             for older in ranked.older
         ),
+        root=ranked.root,
     )
 
 

@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from typing import TypeVar
 
 from forged import memory
 from forged.daemon.handlers.context import PATIENCE_S, Context
@@ -27,6 +28,8 @@ from forged.text.same_text import normalised
 from forged_client import protocol as wire
 
 _MOST_IN_REPLY = 1000
+
+_Found = TypeVar("_Found")
 
 
 async def remember(context: Context, place: Workplace, request: wire.Remember) -> tuple[wire.Remembered, int]:
@@ -46,22 +49,21 @@ async def _check_related(place: Workplace, request: wire.Remember) -> None:
     deadline = time.monotonic() + PATIENCE_S
     view = await place.files.see(sys.maxsize, deadline)  # also what was just written
     for edge in request.related:
-        if view.find(edge.id) is None:
-            raise _not_found(edge.id)
+        if not view.find(edge.id, request.scope):
+            raise _not_found(edge.id, request.scope)
 
 
 def _root_of_scope(place: Workplace, scope: str) -> Root:
     for root in place.roots:
         if root.scope == scope:
             return root
-    if scope == Scope.REPO:
-        raise InvalidRequest("this workspace has no repository root; remember it with scope user")
-    raise InvalidRequest(f"unknown scope {scope[:64]!r}; use repo or user")
+    _check_scope(scope)
+    raise InvalidRequest("this workspace has no repository root; remember it with scope user")
 
 
 async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
-    index, chain = await _on_disk(context, place, request.memory_id)
+    index, chain = await _on_disk(context, place, request)
     ids = (request.memory_id,) if request.version_only else chain
     gone, generation = await put_away(context, index, ids, erase=request.erase_now, purge=True)
     context.daemon.metrics.forgotten += len(gone.ids)
@@ -103,25 +105,50 @@ def _is_in(text: str, said: str) -> bool:
     return text in said and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", said) is not None
 
 
-async def _on_disk(context: Context, place: Workplace, memory_id: str) -> tuple[RootIndex, tuple[str, ...]]:
+async def _on_disk(
+    context: Context, place: Workplace, request: wire.Forget
+) -> tuple[RootIndex, tuple[str, ...]]:
     """The root that holds a memory, and its chain; whether it is in a map already does not matter."""
+    found = []
     for root in place.roots:
         index = context.daemon.indexer.open(root)
-        if chain := await context.daemon.writer.chain(index, memory_id):
-            return index, chain
-    raise _not_found(memory_id)
+        if request.scope in {"", root.scope} and (
+            chain := await context.daemon.writer.chain(index, request.memory_id)
+        ):
+            found.append((index, chain))
+    return _the_one(found, request)
+
+
+def _the_one(found: Sequence[_Found], request: wire.Forget | wire.History) -> _Found:
+    """The memory that a request means. Raises MemoryNotFound, and InvalidRequest for one of two."""
+    _check_scope(request.scope, "")
+    if len(found) > 1:
+        raise InvalidRequest(
+            f"the repository and the user both have a memory {request.memory_id[:80]!r}; "
+            "say which with --scope repo or --scope user"
+        )
+    if not found:
+        raise _not_found(request.memory_id, request.scope)
+    return found[0]
+
+
+def _check_scope(scope: str, *others: str) -> None:
+    if scope not in (*Scope, *others):
+        raise InvalidRequest(f"unknown scope {scope[:64]!r}; use repo or user")
 
 
 async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:
-    """Memories by id, in the order asked; ids that are not visible are named."""
+    """Memories by id, in the order asked, two where two roots have it; ids that are not visible are named."""
+    _check_scope(request.scope, "")
     view = await context.view(place, request.min_generation)
-    found = [(wanted, view.find(wanted)) for wanted in request.ids[:_MOST_IN_REPLY]]
+    found = [(wanted, view.find(wanted, request.scope)) for wanted in request.ids[:_MOST_IN_REPLY]]
+    items = [item for _, holders in found for item in holders]
     reply = wire.Memories(
-        status=_status(view, any(item for _, item in found)),
+        status=_status(view, bool(items)),
         reason=FIRST_BUILD if view.waiting else "",
-        memories=fitting([record(*item) for _, item in found if item is not None]),
-        total=sum(item is not None for _, item in found),
-        missing=tuple(wanted for wanted, item in found if item is None),
+        memories=fitting([record(*item) for item in items]),
+        total=len(items),
+        missing=tuple(wanted for wanted, holders in found if not holders),
     )
     return reply, view.generation
 
@@ -130,8 +157,7 @@ async def list_page(
     context: Context, place: Workplace, request: wire.ListMemories
 ) -> tuple[wire.Memories, int]:
     """One page of what the workspace sees, newest first."""
-    if request.scope not in ("", *Scope):
-        raise InvalidRequest(f"unknown scope {request.scope[:64]!r}; use repo or user")
+    _check_scope(request.scope, "")
     view = await context.view(place, request.min_generation)
     chosen = _chosen(view, request)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
@@ -166,25 +192,18 @@ def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, Mem
 async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
     """A memory's version chain, oldest first, with what is odd about it."""
     view = await context.view(place, request.min_generation)
-    home, _ = _must_find(view, request.memory_id)
+    found = view.find(request.memory_id, request.scope)
+    if not found and view.waiting:
+        raise NotReady(FIRST_BUILD)
+    home, _ = _the_one(found, request)
     head = home.chains.head(request.memory_id)
     reply = wire.Chain(
-        memories=fitting([record(home, found) for found in view.chain(home, head)]),
+        memories=fitting([record(home, version) for version in view.chain(home, head)]),
         flags=home.chains.flags.get(head, ()),
     )
     return reply, view.generation
 
 
-def _must_find(view: View, memory_id: str) -> tuple[VectorMap, Memory]:
-    found = view.find(memory_id)
-    if found is None and view.waiting:
-        raise NotReady(FIRST_BUILD)
-    if found is None:
-        raise _not_found(memory_id)
-    return found
-
-
-def _not_found(memory_id: str) -> MemoryNotFound:
-    return MemoryNotFound(
-        f"no memory {memory_id[:80]!r} in this workspace; `forgectl list` shows what is there"
-    )
+def _not_found(memory_id: str, scope: str = "") -> MemoryNotFound:
+    where = f"scope {scope}" if scope else "this workspace"
+    return MemoryNotFound(f"no memory {memory_id[:80]!r} in {where}; `forgectl list` shows what is there")

@@ -121,12 +121,44 @@ async def test_memories_come_in_the_order_asked_and_the_missing_are_named(home, 
     assert (ids(reply), reply.missing, reply.total, reply.status) == (["b", "a"], ("no",), 2, "ok")
 
 
-async def test_an_id_in_both_scopes_is_the_repositorys(home, repo):
+async def test_an_id_in_both_scopes_is_two_memories(home, repo):
     put(repo, memory("a", "of the repo"))
     put(home, memory("a", "of the user", scope="user"))
     async with assembled(home) as parts:
-        (one,) = (await parts.ask(wire.GetMemories(workspace=str(repo), ids=("a",)))).memories
-        assert one.content == "of the repo"
+        both = await parts.ask(wire.GetMemories(workspace=str(repo), ids=("a", "no")))
+        one = await parts.ask(wire.GetMemories(workspace=str(repo), ids=("a",), scope="user"))
+
+    assert [each.content for each in both.memories] == ["of the repo", "of the user"]
+    assert both.missing == ("no",)
+    assert [each.content for each in one.memories] == ["of the user"]
+
+
+async def test_what_names_an_id_of_both_scopes_has_to_say_which(home, repo):
+    put(repo, memory("a", "of the repo"))
+    put(home, memory("a", "of the user", scope="user"))
+    asked = partial(wire.History, workspace=str(repo), memory_id="a")
+    async with assembled(home) as parts:
+        for request in (asked(), wire.Forget(workspace=str(repo), memory_id="a")):
+            code, told = await parts.refusal(request)
+            assert code == "invalid"
+            assert "--scope repo or --scope user" in told
+        (one,) = (await parts.ask(asked(scope="user"))).memories
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="a", scope="repo"))
+
+    assert one.content == "of the user"
+    assert not (repo / ".forge/memory/a.md").exists()
+    assert (home / ".forge/memory/a.md").exists()
+
+
+async def test_an_edge_into_another_root_is_refused(home, repo):
+    put(home, memory("mem_u", "of the user", scope="user"))
+    edge = (wire.Edge("mem_u"),)
+    async with assembled(home) as parts:
+        code, told = await parts.refusal(wire.Remember(workspace=str(repo), content="x", related=edge))
+        good = await parts.ask(wire.Remember(workspace=str(repo), content="x", related=edge, scope="user"))
+
+    assert (code, good.status) == ("not_found", "ok")
+    assert "scope repo" in told
 
 
 async def listed(parts, repo, **fields):

@@ -23,6 +23,12 @@ from tests.support.daemon.processes import state_of, wait_for_end
 
 FORGECTL = os.path.join(os.path.dirname(sys.executable), "forgectl")
 FORGED = os.path.join(os.path.dirname(sys.executable), "forged")
+_ELSEWHERE = """
+import sys
+sys.executable, sys.argv = {python!r}, ["forgectl", *{arguments!r}]
+from forged.cli import main
+main()
+"""
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,11 @@ class Shell:
             **self.extra,
         }
 
-    def run(self, *arguments: str, stdin: str = "") -> Outcome:
-        """Run forgectl to its end."""
+    def run(self, *arguments: str, stdin: str = "", beside: Path | None = None) -> Outcome:
+        """Run forgectl to its end; `beside`: as if its interpreter, and `forged`, lay in that folder."""
+        elsewhere = _ELSEWHERE.format(python=f"{beside}/python", arguments=arguments)
         done = subprocess.run(
-            [FORGECTL, *arguments],
+            [sys.executable, "-P", "-c", elsewhere] if beside else [FORGECTL, *arguments],
             env=self.env,
             cwd=self.directory,
             input=stdin,

@@ -1,0 +1,174 @@
+"""The one door out: a real daemon, a provider that logs every byte, and what never gets there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.data.memories import memory, put
+from tests.data.secrets import planted
+from tests.support.clock import eventually
+from tests.support.daemon import Scene, Shell, capturing, staged
+from tests.support.provider import CHAT, proposal, reply
+
+PAUSED = "paused; `forgectl resume` ends it"
+HIDDEN = "the board meets in Lisbon"
+# One of each shape.
+SECRETS = tuple({case.shape: case for case in planted()}.values())
+
+
+@pytest.fixture
+def scene(home):
+    with staged(home) as scene:
+        yield scene
+
+
+def said_to(scene: Scene) -> str:
+    """All that the provider was told, as text and as the bytes that came."""
+    bodies = [request.body.decode() for request in scene.provider.requests()]
+    return "\n".join([*bodies, *(text for body in bodies for text in texts_of(json.loads(body)))])
+
+
+def texts_of(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    else:
+        for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            yield from texts_of(inner)
+
+
+def paused(scene: Scene, repo: Path) -> None:
+    assert scene.client.pause(str(repo)).paused == (str(repo),)
+    scene.provider.received.clear()
+
+
+# --- pause ---------------------------------------------------------------------------------------------
+
+
+def test_search_and_why_while_paused_answer_by_words_with_the_reason_and_send_nothing(scene, repo):
+    put(repo, memory("m1", "The harbour opens at noon."))
+    scene.load(repo)
+    paused(scene, repo)
+
+    found = scene.client.search(str(repo), "harbour noon")
+    told = scene.client.why(str(repo), query="harbour noon")
+
+    for answer in (found, told):
+        assert (answer.status, answer.reason, answer.legs) == ("ok", PAUSED, ("lexical",))
+        assert [hit.id for hit in answer.memories] == ["m1"]
+    assert scene.ask(repo, "harbour").status == "disabled"
+    assert scene.provider.requests() == []
+
+
+def test_what_is_remembered_while_paused_is_on_disk_and_found_and_leaves_only_after_resume(scene, repo):
+    scene.load(repo)
+    paused(scene, repo)
+
+    written = scene.client.remember(str(repo), "The harbour opens at noon.")
+    found = scene.client.search(str(repo), "harbour noon", min_generation=written.generation)
+
+    assert (written.status, Path(written.path).exists()) == ("ok", True)
+    assert ([hit.id for hit in found.memories], found.reason) == ([written.memory_id], PAUSED)
+    assert eventually(lambda: scene.report(repo).state == "paused")
+    assert scene.client.rebuild(str(repo), wait=True).reason == PAUSED
+    assert scene.provider.requests() == []
+
+    scene.client.pause(str(repo), paused=False)
+    eventually(lambda: scene.report(repo).legs == ("lexical", "dense"))
+    assert "The harbour opens at noon." in scene.embedded
+    assert (scene.report(repo).state, scene.client.search(str(repo), "harbour").reason) == ("ready", "")
+
+
+def test_a_repository_that_is_paused_keeps_no_other_from_its_vectors(scene, repo):
+    other = repo.parent / "other"
+    (other / ".git").mkdir(parents=True)
+    put(repo, memory("m1", "The harbour opens at noon."))
+    put(other, memory("m2", "Boats are red."))
+    paused(scene, repo)
+
+    scene.load(other)
+
+    assert scene.report(other).legs == ("lexical", "dense")
+    assert scene.client.search(str(repo), "harbour").reason == PAUSED
+    assert "Boats are red." in scene.embedded
+    assert "harbour" not in said_to(scene)
+
+
+def test_a_daemon_that_starts_paused_reads_its_state_before_the_first_text_leaves(home, repo):
+    put(home, memory("m1", "The harbour opens at noon."))
+    with staged(home) as scene:
+        scene.load(repo)
+        scene.client.pause(everywhere=True)
+        scene.daemon.stop()
+        scene.provider.received.clear()
+
+        scene.daemon.start()
+        eventually(lambda: scene.report(home).state == "paused")
+        scene.client.search(str(repo), "harbour")
+        assert scene.provider.requests() == []
+
+        assert Shell(home, scene.daemon.socket, repo).run("resume", "--all").code == 0
+        eventually(lambda: scene.report(home).legs == ("lexical", "dense"))
+        assert scene.embedded.count("The harbour opens at noon.") == 1
+
+
+def test_a_pause_in_the_middle_of_a_build_lets_no_further_request_go(scene, repo):
+    put(repo, *(memory(f"m{n:04}", f"Memory number {n}. " + "word " * 1500) for n in range(60)))
+    scene.client.rebuild(str(repo))
+    scene.provider.wait_for(1)
+    scene.client.pause(str(repo))
+    eventually(lambda: scene.report(repo).state == "paused")
+    sent = len(scene.provider.requests())
+
+    assert scene.client.search(str(repo), "memory number").reason == PAUSED
+    assert len(scene.provider.requests()) == sent
+    assert sent < 60 * 1500 // 8000
+
+
+# --- what is cut ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["direct", "hyde"])
+def test_no_secret_and_no_private_span_reaches_a_server_from_a_file_a_query_or_a_hypothesis(
+    home, repo, strategy
+):
+    put(repo, *(memory(f"m{n:03}", f"On the {n}th: {case.text}") for n, case in enumerate(SECRETS)))
+    put(repo, memory("private", f"Known to all. <private>{HIDDEN}</private> And this too."))
+    put(home, memory("open", f"Open to the end <private>{HIDDEN}"))
+    model = {"retrieval_model": "m"} if strategy == "hyde" else {}
+    with staged(home, retrieval_strategy=strategy, **model) as scene:
+        scene.load(repo)
+        for case in SECRETS:
+            scene.ask(repo, f"What of {case.text}")
+            scene.client.search(str(repo), case.text)
+            scene.client.why(str(repo), query=case.text)
+            scene.ask(repo, "and now", hypotheses=(f"It is {case.text}",))
+        for text in (f"<private>{HIDDEN}</private>", f"where <private>{HIDDEN}"):
+            scene.ask(repo, text)
+            scene.client.search(str(repo), text)
+            scene.ask(repo, "and now", hypotheses=(text,))
+        sent = said_to(scene)
+
+    assert "And this too." in sent
+    assert "[redacted]" in sent
+    assert HIDDEN not in sent
+    assert [case.secret for case in SECRETS if case.secret in sent] == []
+
+
+def test_no_secret_and_no_private_span_of_a_first_line_reaches_a_classifier(home, repo):
+    put(repo, *(memory(f"m{n:03}", f"On the {n}th: {case.text}") for n, case in enumerate(SECRETS)))
+    put(repo, memory("open", f"Open to the end <private>{HIDDEN}"))
+    with capturing(home, classifier_model="m") as stage:
+        stage.provider.chat = reply(proposal("We sail on Fridays."))
+        stage.load(repo)
+        stage.captured(repo, "We sail on Fridays.")
+        stage.provider.wait_for(1, path=CHAT)
+        sent = said_to(stage)
+
+    assert "m000" in sent
+    assert "We sail on Fridays." in sent
+    assert HIDDEN not in sent
+    assert [case.secret for case in SECRETS if case.secret in sent] == []
