@@ -227,7 +227,7 @@ class Pipeline:
         if self._queue.in_hand is not None:
             return "busy", ""
         if len(self._queue):
-            return "waiting", self._dispatcher.waits_for or self._last_error
+            return "waiting", self._dispatcher.waits_for or self._queue.trouble or self._last_error
         return "idle", ""
 
     # --- life -----------------------------------------------------------------------------------------
