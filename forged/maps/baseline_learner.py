@@ -13,8 +13,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.map import LEAST_DIMENSION, Baseline, DenseLeg
-from forged.maps.endpoint_pause import EndpointPause
-from forged.models import Embedder, Purpose
+from forged.models import Embedder, Health, Purpose
 from forged.text.everyday import MESSAGES
 
 logger = logging.getLogger(__name__)
@@ -27,10 +26,10 @@ _PARTS = tuple(list(MESSAGES[at : at + 4]) for at in range(0, len(MESSAGES), 4))
 class BaselineLearner:
     """Learns one baseline for all roots; `baseline` is None until it is known."""
 
-    def __init__(self, embedder: Embedder | None, pause: EndpointPause, *, needed: bool) -> None:
+    def __init__(self, embedder: Embedder | None, health: Health, *, needed: bool) -> None:
         self.baseline: Baseline | None = None
         self._embedder = embedder
-        self._pause = pause
+        self._health = health
         self._needed = needed
         self._outdated = False  # to be learned again; until then the old one serves
         self._learning: asyncio.Task[None] | None = None
@@ -58,9 +57,9 @@ class BaselineLearner:
             self.learn()
 
     def learn(self) -> None:
-        """Start to learn what is not known, unless that is under way or the endpoint asked for patience."""
+        """Start to learn what is not known, unless that is under way or the endpoint fails."""
         known = self.baseline is not None and not self._outdated
-        if not self._needed or known or self._embedder is None or self._pause.refusal() is not None:
+        if not self._needed or known or self._embedder is None or self._health.trouble() is not None:
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn(self._embedder), name="baseline")
@@ -81,7 +80,6 @@ class BaselineLearner:
             if error.reason != self._problem:  # once per change, not once per retry
                 logger.warning("background not embedded, the gate goes by words reason=%s", error.reason)
             self._problem = error.reason
-            self._pause.observe(error)
             return
         self._outdated, self._problem = False, ""
         if queries[0].shape[1] < LEAST_DIMENSION:

@@ -22,9 +22,8 @@ from forged.files import MemoryStore, Root
 from forged.maps import malloc_trim
 from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.builder import Accepts, Builder, Draft
-from forged.maps.endpoint_pause import MOST_S, EndpointPause
 from forged.maps.root_index import RootIndex
-from forged.models import Embedder
+from forged.models import LONGEST_ASKED_S, Embedder, Health
 
 logger = logging.getLogger(__name__)
 
@@ -60,12 +59,14 @@ class Indexer:
         on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
         gated: bool = False,
         accepts: Accepts | None = None,
+        health: Health | None = None,
         reconcile_s: float = RECONCILE_S,
     ) -> None:
         """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched.
 
         `on_roots` is told of all roots when one comes or goes. `gated`: somebody needs the baseline of the
         embedder's model. `accepts` says of a file and its memory whether it counts; without it all do.
+        `health` is that of the endpoint that embeds.
         """
         self._embedder = embedder
         self._lexical = lexical
@@ -76,8 +77,8 @@ class Indexer:
         self._roots: dict[Root, RootIndex] = {}
         self._counter = 0
         self._listeners: set[Callable[[BuildEvent], None]] = set()
-        self.pause = EndpointPause()
-        self.learner = BaselineLearner(embedder, self.pause, needed=gated)
+        self._health = health or Health()
+        self.learner = BaselineLearner(embedder, self._health, needed=gated)
 
     def open(self, root: Root) -> RootIndex:
         """The index of a root; the first call starts its first build, and nobody waits for it here."""
@@ -232,9 +233,10 @@ class Indexer:
     async def _embed_and_swap(self, index: RootIndex, draft: Draft) -> None:
         goal = index.generations.building
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
-        if (refusal := self.pause.refusal()) is not None:
+        trouble = self._health.trouble()
+        if trouble is not None and trouble.wait_s:
             await self._swap(index, draft)
-            raise refusal
+            raise trouble.error()
 
         def progressed(count: int) -> None:
             index.progress.embedded += count
@@ -261,7 +263,6 @@ class Indexer:
             run.cancel()
         await self._swap(index, draft)
         if error is not None:
-            self.pause.observe(error)
             raise error
         if not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.generations.building = goal
@@ -310,7 +311,7 @@ def retry_after(error: Exception, before: float | None) -> float:
     """Seconds until the next attempt: what the endpoint asks for, else twice as long as `before`."""
     asked = error.retry_after_s if isinstance(error, ProviderError) else None
     if asked is not None:
-        return min(max(asked, _RETRY_S), MOST_S)
+        return min(max(asked, _RETRY_S), LONGEST_ASKED_S)
     return min((before or _RETRY_S / 2) * 2, _RETRY_MOST_S)
 
 

@@ -32,9 +32,9 @@ class View(msgspec.Struct, frozen=True, eq=False):
     """Maps that a request may use.
 
     `generation` orders what is visible. `waiting` is true while a root has nothing to search before a build
-    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two,
-    `held` why texts of a root may not leave for their vectors.
-    `baseline` is that of the model of the dense legs, None while it is not known.
+    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two.
+    `baseline` is that of the model of the dense legs, None while it is not known. `unembedded` says why a
+    map has no dense leg although its build is over, `held` why texts of a root may not leave for vectors.
     """
 
     maps: tuple[VectorMap, ...]
@@ -43,6 +43,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
     problem: str = ""
     baseline: Baseline | None = None
     held: str = ""
+    unembedded: str = ""
 
     @property
     def legs(self) -> tuple[str, ...]:
@@ -101,6 +102,7 @@ class FileRoots:
             problem=_problem(indexes, generation),
             baseline=self._indexer.learner.baseline,
             held=next((index.progress.held for index in indexes if index.progress.held), ""),
+            unembedded=_unembedded(indexes),
         )
 
 
@@ -125,6 +127,14 @@ def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
     for index in indexes:
         if index.progress.error and index.generations.visible < min(generation, index.generations.wanted):
             return f"stale: {index.progress.error}"
+    return ""
+
+
+def _unembedded(indexes: Sequence[RootIndex]) -> str:
+    """What the last build failed of, of a root whose memories have no vectors; else nothing."""
+    for index in indexes:
+        if index.map is not None and index.map.memories and index.map.dense is None and index.progress.error:
+            return index.progress.error
     return ""
 
 
