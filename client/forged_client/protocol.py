@@ -248,7 +248,10 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
 
 
 class Retrieved(Reply, frozen=True, tag="retrieved"):
-    """`text` is the injection: empty unless status is ok (and not `unchanged`)."""
+    """`text` is the injection: empty unless status is ok (and not `unchanged`).
+
+    `partial` says why it rests on fewer hypotheses than the model was about to write, or nothing.
+    """
 
     text: str = ""
     memories: tuple[Hit, ...] = ()
@@ -261,6 +264,7 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     generation: str = ""
     cached: bool = False
     elapsed_ms: float = 0.0
+    partial: str = ""
 
 
 class Found(Reply, frozen=True, tag="found"):
@@ -274,7 +278,7 @@ class Explained(Reply, frozen=True, tag="explained"):
     """One ledger entry: what was asked, what was found, what was cut.
 
     `omitted_ids` did not fit the budget; `far_ids` were left out as far below the best, and are no part of
-    `memories`.
+    `memories`. `partial` says why a model's hypotheses are fewer than it was about to write, or nothing.
     """
 
     session_id: str = ""
@@ -289,6 +293,7 @@ class Explained(Reply, frozen=True, tag="explained"):
     far_ids: tuple[str, ...] = ()
     generation: str = ""
     elapsed_ms: float = 0.0
+    partial: str = ""
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):

@@ -22,7 +22,7 @@ from forged.capture.supervisor import Supervisor
 from forged.capture.values import WorkerSettings
 from forged.counters import Metrics
 from forged.errors import StoreError
-from forged.models import Breaker, Governor
+from forged.models import Governor, Health
 from forged.state import Event, State, Unwanted, texts_of
 
 logger = logging.getLogger(__name__)
@@ -72,6 +72,7 @@ class Pipeline:
         coalesce: bool = True,
         off: str = "",
         problem: str = "",
+        health: Health | None = None,
         supervisor: MakeSupervisor = Supervisor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -91,7 +92,7 @@ class Pipeline:
             settings=settings,
             queue=self._queue,
             state=state,
-            gate=Gate(governor, Breaker(clock)) if settings.classifier else None,
+            gate=Gate(governor, health or Health(clock=clock)) if settings.classifier else None,
             metrics=metrics,
             rank=rank,
             written=written,

@@ -27,11 +27,14 @@ from forged.models import (
     Embedder,
     GovernedChat,
     Governor,
+    Health,
+    Healths,
     classifier_key,
     make_chat_model,
     make_embedder,
+    make_healths,
 )
-from forged.retrieval import Retriever, Tuning
+from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
 from forged_client import address
@@ -41,7 +44,8 @@ class Models(msgspec.Struct, frozen=True):
     """The models in use and why one of them is missing; a test brings its own.
 
     `worker` is what the capture worker is told; `no_classifier` says why the model that was asked for cannot
-    decide what is kept. `door` is what the texts of all of them leave by.
+    decide what is kept. `door` is what the texts of all of them leave by, `healths` is how those fare that
+    are asked over HTTP.
     """
 
     embedder: Embedder | None
@@ -50,21 +54,22 @@ class Models(msgspec.Struct, frozen=True):
     worker: WorkerSettings = WorkerSettings()
     no_classifier: str = ""
     door: Door = msgspec.field(default_factory=Door)
+    healths: Healths = Healths()
 
 
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
     memory = loaded.config.memory
-    door = Door()
-    embedding = make_embedder(loaded.config, env, door)
-    chat = make_chat_model(loaded.config, env, door)
+    door, healths = Door(), make_healths(loaded.config)
+    embedding = make_embedder(loaded.config, env, door, healths.embedding)
+    chat = make_chat_model(loaded.config, env, door, healths.hyde)
     reasons = []
     if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
         reasons.append(f"no dense leg: {embedding.reason}")
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
     worker, no_classifier = _worker_settings(loaded.config, env)
-    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier, door)
+    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier, door, healths)
 
 
 def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
@@ -120,8 +125,10 @@ def build(
             coalesce=config.capture.coalesce,
             off=capture_off(config),
             problem=models.no_classifier,
+            health=models.healths.capture,
         ),
         governor=governor,
+        healths=models.healths.each,
         state=state,
         connections=connections,
         reload=reload,
@@ -173,6 +180,7 @@ def _maps(
         on_roots=watch,
         remembered=remembered,
         affords=governor.beyond_today,
+        health=models.healths.embedding,
     )
     watcher = Watcher(indexer.mark)
     return indexer, watcher
@@ -182,8 +190,12 @@ def _retriever(config: Config, models: Models, metrics: Metrics, governor: Gover
     settings = config.memory
     chat = models.chat if settings.retrieval_strategy != "direct" else None
     return Retriever(
-        embedder=models.embedder,
-        chat=GovernedChat(chat, governor, "hyde") if chat is not None else None,
+        models=ModelsInUse(
+            embedder=models.embedder,
+            chat=GovernedChat(chat, governor, "hyde") if chat is not None else None,
+            embedding_health=models.healths.embedding or Health(),
+            hyde_health=models.healths.hyde or Health(),
+        ),
         tuning=Tuning(
             strategy=settings.retrieval_strategy,
             hypothesis_count=settings.retrieval_hypothesis_count,

@@ -14,9 +14,8 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.map import LEAST_DIMENSION, Baseline
-from forged.maps.endpoint_pause import EndpointPause
 from forged.maps.identity import Identity
-from forged.models import Kind, Purpose, Vectors
+from forged.models import Health, Kind, Purpose, Vectors
 from forged.text.everyday import MESSAGES
 
 logger = logging.getLogger(__name__)
@@ -29,10 +28,10 @@ _PART = 32
 class BaselineLearner:
     """Learns one baseline for all roots; `baseline` is None until one is known, maybe of a model before."""
 
-    def __init__(self, identity: Identity | None, pause: EndpointPause, *, needed: bool) -> None:
+    def __init__(self, identity: Identity | None, health: Health, *, needed: bool) -> None:
         self.baseline: Baseline | None = None
         self._identity = identity
-        self._pause = pause
+        self._health = health
         self._needed = needed
         self._learning: asyncio.Task[None] | None = None
         self._problem = ""
@@ -62,8 +61,9 @@ class BaselineLearner:
         )
 
     def learn(self) -> None:
-        """Start to learn what is not known, unless that is under way or the endpoint asked for patience."""
-        if not self.is_wanting or self._identity is None or self._pause.refusal() is not None:
+        """Start to learn what is not known, unless that is under way or the endpoint fails."""
+        trouble = self._health.trouble()
+        if not self.is_wanting or self._identity is None or (trouble is not None and trouble.wait_s > 0):
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn(self._identity), name="baseline")
@@ -88,7 +88,6 @@ class BaselineLearner:
             if error.reason != self._problem:  # once per change, not once per retry
                 logger.warning("background not embedded, the gate goes by words reason=%s", error.reason)
             self._problem = error.reason
-            self._pause.observe(error)
             return
         self._problem = ""
         if queries.shape[1] < LEAST_DIMENSION:

@@ -22,10 +22,9 @@ from forged.files import MemoryStore, Root
 from forged.maps import malloc_trim
 from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.builder import Accepts, Builder, Draft
-from forged.maps.endpoint_pause import MOST_S, EndpointPause
 from forged.maps.identity import Identity, Remembered
 from forged.maps.root_index import RootIndex
-from forged.models import Embedder
+from forged.models import LONGEST_ASKED_S, Embedder, Health
 from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
@@ -62,6 +61,7 @@ class Indexer:
         on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
         gated: bool = False,
         accepts: Accepts | None = None,
+        health: Health | None = None,
         remembered: Remembered | None = None,
         affords: Callable[[int], str] = lambda _: "",
         reconcile_s: float = RECONCILE_S,
@@ -71,6 +71,7 @@ class Indexer:
 
         `on_roots` is told of all roots when one comes or goes. `gated`: somebody needs the baseline of the
         embedder's model. `accepts` says of a file and its memory whether it counts; without it all do.
+        `health` is that of the endpoint that embeds.
         `remembered` is what an earlier indexer of this process knew of models; `affords` says why so many
         tokens may not be embedded now, or nothing.
         """
@@ -83,10 +84,10 @@ class Indexer:
         self._roots: dict[Root, RootIndex] = {}
         self._counter = 0
         self._listeners: set[Callable[[BuildEvent], None]] = set()
-        self.pause = EndpointPause()
+        self._health = health or Health()
         self._affords = affords
         self.identity = self._identified(embedder, remembered, clock) if embedder is not None else None
-        self.learner = BaselineLearner(self.identity, self.pause, needed=gated)
+        self.learner = BaselineLearner(self.identity, self._health, needed=gated)
 
     def _identified(
         self, embedder: Embedder, remembered: Remembered | None, clock: Callable[[], float]
@@ -260,9 +261,10 @@ class Indexer:
     async def _embed_and_swap(self, index: RootIndex, draft: Draft) -> None:
         goal = index.generations.building
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
-        if (refusal := self.pause.refusal()) is not None:
+        trouble = self._health.trouble()
+        if trouble is not None and trouble.wait_s:
             await self._swap(index, draft)
-            raise refusal
+            raise trouble.error()
 
         def progressed(count: int) -> None:
             index.progress.embedded += count
@@ -289,7 +291,6 @@ class Indexer:
             run.cancel()
         await self._swap(index, draft)
         if error is not None:
-            self.pause.observe(error)
             raise error
         if not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.generations.building = goal
@@ -336,7 +337,7 @@ def retry_after(error: Exception, before: float | None) -> float:
     """Seconds until the next attempt: what the endpoint asks for, else twice as long as `before`."""
     asked = error.retry_after_s if isinstance(error, ProviderError) else None
     if asked is not None:
-        return min(max(asked, _RETRY_S), MOST_S)
+        return min(max(asked, _RETRY_S), LONGEST_ASKED_S)
     return min((before or _RETRY_S / 2) * 2, _RETRY_MOST_S)
 
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models import Completion, Door, Enough, Kind, Prompt, Purpose, Vectors, streams
+from forged.models import Completion, Door, Enough, Health, Kind, Prompt, Purpose, Vectors, streams
 from forged.models.endings import without_doubt
 from forged.models.endpoint import Call, Endpoint
 from forged.models.replies import completion_of, read_vectors
@@ -63,11 +63,12 @@ class OpenAICompatibleEmbedder:
         key: str = "",
         *,
         door: Door,
+        health: Health | None = None,
         query_prefix: str = "",
         passage_prefix: str = "",
         backoff_s: float = 0.5,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s)
+        self._endpoint = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
         self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}\n{query_prefix}"
@@ -127,8 +128,9 @@ class OpenAICompatibleEmbedder:
             return msgspec.json.encode({"model": self._model, "input": inputs})
 
         cap = _VECTOR_BYTES * (len(batch) + 4)
-        content = await self._endpoint.post(Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap))
-        return read_vectors(self._endpoint.shown(_EMBEDDINGS), content, len(batch))
+        call = Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap)
+        where = self._endpoint.shown(_EMBEDDINGS)
+        return await self._endpoint.post(call, lambda content: read_vectors(where, content, len(batch)))
 
     async def _embed_cut(
         self, text: str, kind: Kind, purpose: Purpose, deadline: float, refusal: SizeRefused
@@ -176,10 +178,13 @@ class OpenAICompatibleChat:
         key: str = "",
         *,
         door: Door,
+        health: Health | None = None,
         backoff_s: float = 0.5,
         retries: int | None = None,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s, retries=retries)
+        self._endpoint = Endpoint(
+            base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries
+        )
         self._model = model
         self._refused = frozenset[str]()
         self._begins_in_thought: bool | None = None
@@ -206,27 +211,29 @@ class OpenAICompatibleChat:
 
     async def _ask(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
         texts, clear = (prompt.system, prompt.user), self._clear(prompt)
-        reply = await self._endpoint.post(
-            Call(
-                _CHAT,
-                texts,
-                partial(self._body, wishes),
-                prompt.purpose,
-                deadline,
-                cap=_CHAT_REPLY_BYTES,
-                never_retried=500 if "response_format" in wishes else None,
-                watch=partial(streams.Watch, prompt.enough, clear) if prompt.enough else None,
-            )
-        )
         where = self._endpoint.shown(_CHAT)
-        if "stream" in wishes and not reply.strip():
-            raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
-        said = streams.said(where, reply)
-        if said.whole and said.content:
-            self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
-        if prompt.enough is not None:
-            said = without_doubt(said, clear)
-        return completion_of(where, said, tuple(map(sendable, texts)))
+
+        def read(reply: bytes) -> Completion:
+            if "stream" in wishes and not reply.strip():
+                raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
+            said = streams.said(where, reply)
+            if said.whole and said.content:
+                self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
+            if prompt.enough is not None:
+                said = without_doubt(said, clear)
+            return completion_of(where, said, tuple(map(sendable, texts)))
+
+        call = Call(
+            _CHAT,
+            texts,
+            partial(self._body, wishes),
+            prompt.purpose,
+            deadline,
+            cap=_CHAT_REPLY_BYTES,
+            never_retried=500 if "response_format" in wishes else None,
+            watch=partial(streams.Watch, prompt.enough, clear) if prompt.enough else None,
+        )
+        return await self._endpoint.post(call, read)
 
     def _clear(self, prompt: Prompt) -> Enough:
         """What tells whether a text that is not whole can be no thought."""

@@ -36,11 +36,11 @@ class View(msgspec.Struct, frozen=True, eq=False):
     """Maps that a request may use.
 
     `generation` orders what is visible. `waiting` is true while a root has nothing to search before a build
-    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two,
-    `held` why texts of a root may not leave for their vectors.
+    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two.
     `baseline` is that of the model of the dense legs, None while it is not known, and `is_uncalibrated` tells
     that one is wanted. `key` names the model that answers now, whose vectors alone can be compared with those
-    of a query; `used` is told of how many numbers these are.
+    of a query; `used` is told of how many numbers these are. `unembedded` says why a map has no dense leg
+    although its build is over, `held` why texts of a root may not leave for vectors.
     """
 
     maps: tuple[VectorMap, ...]
@@ -49,6 +49,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
     problem: str = ""
     baseline: Baseline | None = None
     held: str = ""
+    unembedded: str = ""
     is_uncalibrated: bool = False
     key: str | None = None
     used: Callable[[int], None] = _nobody
@@ -111,6 +112,7 @@ class FileRoots:
             problem=_problem(indexes, generation),
             baseline=self._indexer.learner.baseline,
             held=next((index.progress.held for index in indexes if index.progress.held), ""),
+            unembedded=_unembedded(indexes),
             is_uncalibrated=self._indexer.learner.is_wanting,
             key=identity.key if identity is not None else None,
             used=identity.used if identity is not None else _nobody,
@@ -138,6 +140,14 @@ def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
     for index in indexes:
         if index.progress.error and index.generations.visible < min(generation, index.generations.wanted):
             return f"stale: {index.progress.error}"
+    return ""
+
+
+def _unembedded(indexes: Sequence[RootIndex]) -> str:
+    """What the last build failed of, of a root whose memories have no vectors; else nothing."""
+    for index in indexes:
+        if index.map is not None and index.map.memories and index.map.dense is None and index.progress.error:
+            return index.progress.error
     return ""
 
 

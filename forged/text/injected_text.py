@@ -3,8 +3,8 @@ r"""Cuts out of a text what forged itself has injected, so that no memory is lea
 Agents show injections to the model, log them, quote them; without this every injection would come back as
 something that was said. Two things are cut: blocks between the markers of an injection (whose form is fixed
 in `retrieval/injection.py`), also inside JSON (`\u003cforged-memories ...`), and paragraphs that are, but for
-white space, a memory that was injected into this session. What somebody wrote in his own words is left: that
-is the classifier's to compare with the memories that exist.
+white space and marks of a quotation, a memory that was injected into this session. What somebody wrote in his
+own words is left: that is the classifier's to compare with the memories that exist.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import re
 from collections import defaultdict
 from collections.abc import Collection
 
-_TAG = "forged-memories"
+from forged.text.quoted import MARK, TAG, quoted, unquoted
+
 _MARKER = re.compile(
-    rf"(?:<|\\u003c)(?P<closes>\\*/)?{_TAG}\s+(?P<digest>[0-9a-f]{{16}})\s*(?:>|\\u003e)", re.IGNORECASE
+    rf"(?:<|\\u003c)(?P<closes>\\*/)?{TAG}\s+(?P<digest>[0-9a-f]{{16}})\s*(?:>|\\u003e)", re.IGNORECASE
 )
-_GAP = re.compile(r"\n\s*\n")
+_GAP = re.compile(rf"\n[\s{MARK}]*\n")
 
 _Paragraphs = tuple[str, ...]
 
@@ -28,8 +29,8 @@ class InjectedText:
     def __init__(self, injected: Collection[str]) -> None:
         """Take the contents of the memories that were injected."""
         self._by_first: defaultdict[str, set[_Paragraphs]] = defaultdict(set)
-        for content in injected:
-            if flat := tuple(_flat(part) for part in _GAP.split(content.strip()) if part.strip()):
+        for content in (text for each in injected for text in (each, quoted(each))):
+            if flat := tuple(filter(None, map(_flat, _GAP.split(content.strip())))):
                 self._by_first[flat[0]].add(flat)
 
     def cut(self, text: str) -> tuple[str, int]:
@@ -64,7 +65,7 @@ def _without_blocks(text: str) -> tuple[str, int]:
     kept: list[str] = []
     start = count = 0
     inside = ""
-    for marker in _MARKER.finditer(text) if _TAG in text.lower() else ():
+    for marker in _MARKER.finditer(text) if TAG in text.lower() else ():
         digest = marker["digest"].lower()
         if inside and not (marker["closes"] and digest == inside):
             continue
@@ -87,4 +88,4 @@ def _paragraphs(text: str) -> list[tuple[int, int]]:
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(unquoted(text).split())

@@ -19,7 +19,7 @@ from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
 from forged.models import Embedder
 from forged.models.budget import Governor
-from forged.retrieval.retriever import Retriever, Tuning
+from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
 from forged_client import protocol as wire
@@ -48,8 +48,7 @@ class Parts:
         self.watcher = StandInWatcher()
         self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics)
         self.retriever = Retriever(
-            embedder=embedder,
-            chat=None,
+            models=ModelsInUse(embedder=embedder),
             tuning=Tuning(
                 strategy="auto",
                 hypothesis_count=5,

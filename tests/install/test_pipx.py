@@ -24,7 +24,7 @@ def installed(person: Place, checkout: Path, tmp_path_factory: pytest.TempPathFa
 def test_pipx_installs_a_forgectl_that_works(installed, work):
     printed = installed.run(blocks("README.md", "Daily use")[0], work)
 
-    assert "Database migrations run with atlas since May; goose is gone.\n</forged-memories" in printed
+    assert "> Database migrations run with atlas since May; goose is gone.\n</forged-memories" in printed
     assert "local:multilingual-e5-small" in printed
 
 

@@ -23,7 +23,7 @@ def installed(person: Place, checkout: Path) -> Place:
 def test_daily_use_finds_what_was_remembered(installed, work):
     printed = installed.run(blocks("README.md", "Daily use")[0], work)
 
-    assert "\nDatabase migrations run with atlas since May; goose is gone.\n</forged-memories" in printed
+    assert "\n> Database migrations run with atlas since May; goose is gone.\n</forged-memories" in printed
     assert f"  repo  {work}\n" in printed
     assert [file.suffix for file in (work / ".forge" / "memory").iterdir()] == [".md"]
 

@@ -15,6 +15,7 @@ from forged.map import relevance
 from forged.maps.identity import Remembered
 from forged.maps.indexer import UNLOAD_AFTER_S, Indexer, retry_after
 from forged.memory import Scope
+from forged.models import Health
 from forged.scopes import FileRoots
 from forged.text.everyday import MESSAGES
 from tests.data.memories import memory, put
@@ -315,11 +316,17 @@ class Limiting(FakeEmbedder):
 
     asked_s: float | None = 120.0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.health = Health()
+
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):
         if self.asked_s is None:
             return await super().embed(texts, kind, purpose=purpose)
         self.calls.append(tuple(texts))
-        raise ProviderError("too many", reason="rate_limited", status=429, retry_after_s=self.asked_s)
+        error = ProviderError("too many", reason="rate_limited", status=429, retry_after_s=self.asked_s)
+        self.health.failed(error)
+        raise error
 
 
 def limited(asked_s):
@@ -351,7 +358,7 @@ async def test_an_endpoint_that_asks_for_patience_is_left_alone_whatever_happens
 ):
     """An edit, a scan and another root come sooner than its time is up."""
     limiting = Limiting()
-    async with indexing(limiting, lexical=lexical) as indexer:
+    async with indexing(limiting, lexical=lexical, health=limiting.health) as indexer:
         index = await opened(indexer, root)
         edit(repo)
         await built(index)
@@ -367,11 +374,11 @@ async def test_an_endpoint_that_asks_for_patience_is_left_alone_whatever_happens
 async def test_when_its_time_is_up_or_a_person_rebuilds_an_endpoint_is_asked_again(root, ended):
     limiting = Limiting()
     limiting.asked_s = 0.001 if ended == "by its own word" else 120.0
-    async with indexing(limiting) as indexer:
+    async with indexing(limiting, health=limiting.health) as indexer:
         index = await opened(indexer, root)
         limiting.asked_s = None
         if ended == "by a person":
-            indexer.pause.end()
+            limiting.health.ask_again()
             await built(index)
         else:
             await until(lambda: index.progress.state == "ready")

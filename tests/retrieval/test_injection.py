@@ -30,7 +30,7 @@ def test_an_entry_says_what_it_is_how_old_and_how_it_was_found():
 
     text = render([Ranked(head, 0.5, older=older, via="hop")]).text
 
-    assert "## 1. [patterns | user | v3 | 2025-03-04 | v3 | via hop]\nthird\n" in text
+    assert "## 1. [patterns | user | v3 | 2025-03-04 | v3 | via hop]\n> third\n" in text
     assert "(replaces v1 of 2025-03-04, v2: second)\n(replaces v1 of 2025-03-04, v1: first)\n" in text
 
 
@@ -78,7 +78,7 @@ def test_a_budget_that_fits_nothing_gives_an_empty_text_and_not_a_frame(budget):
 
 
 def test_length_is_counted_in_bytes_so_that_chinese_costs_what_it_costs():
-    english, chinese = render(entries("a" * 100), 100), render(entries("字" * 100), 100)
+    english, chinese = render(entries("a" * 100), 110), render(entries("字" * 100), 110)
 
     assert (english.included, chinese.included) == (1, 0)
 

@@ -125,7 +125,9 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
     if place.off:
         raise Disabled(place.off)
     indexes = [context.daemon.indexer.open(root) for root in place.roots]
-    context.daemon.indexer.pause.end()
+    for health in context.daemon.healths:
+        health.ask_again()
+    context.daemon.capture.resumed()
     for index in indexes:
         if request.full:
             context.daemon.indexer.forget_vectors(index)

@@ -41,6 +41,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         legs=answer.legs,
         cached=cached,
         elapsed_ms=_elapsed_ms(context),
+        partial=answer.partial,
     )
     return reply, answer.generation
 
@@ -73,6 +74,7 @@ def _count(context: Context, answer: Answer, *, cached: bool) -> None:
     metrics = context.daemon.metrics
     metrics.retrieves += 1
     metrics.turn_cache_hits += cached
+    metrics.retrieve_partial += bool(answer.partial) and not cached
     metrics.retrieve_hits += answer.status == "ok"
     metrics.retrieve_empty += answer.status == "empty"
     metrics.retrieve_timeouts += answer.status == "timeout"
@@ -141,6 +143,7 @@ def _explained(
         included=answer.included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),
         far_ids=answer.far,
+        partial=answer.partial,
     )
     return reply, answer.generation
 

@@ -94,7 +94,7 @@ async def _seen(parts: Parts, repo: Path, home: Path) -> None:
     mine = [hit for hit in found.memories if hit.scope == "user"]
     assert [(hit.id, hit.content, hit.version, hit.older) for hit in mine] == [("mem_u", OWN.content, 1, ())]
     reply = await parts.ask(wire.Retrieve(workspace=place, hypotheses=(OWN.content,)))
-    assert f"| user | v1 | 2025-03-04 | mem_u]\n{OWN.content}\n" in reply.text
+    assert f"| user | v1 | 2025-03-04 | mem_u]\n> {OWN.content}\n" in reply.text
     assert reply.text.count("| user |") == 1
     chain = await parts.ask(wire.History(workspace=place, memory_id="mem_u", scope="user"))
     assert [(each.content, each.is_head) for each in chain.memories] == [(OWN.content, True)]
