@@ -29,6 +29,7 @@ from forged.config.values import (
     MemoryConfig,
     NetworkConfig,
     Setting,
+    TrustConfig,
     is_loopback,
     is_usable_url,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "NetworkConfig",
     "RepoConfig",
     "Setting",
+    "TrustConfig",
     "apply",
     "bare_name",
     "config_path",

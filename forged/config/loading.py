@@ -53,7 +53,7 @@ _FIELDS = {
 }
 _DEFAULTS = {key: _Given(field.default, "default") for key, field in _FIELDS.items()}
 # Read by later versions; a configuration that has them already is no mistake.
-_LATER_SECTIONS = frozenset({"trust", "scopes", "shared", "knowledge"})
+_LATER_SECTIONS = frozenset({"scopes", "shared", "knowledge"})
 _ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go program's name for it
 _MODEL_KEYS = {
     "memory.embedding_model": "embedder",

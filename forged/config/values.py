@@ -72,6 +72,12 @@ class CaptureConfig(Section, frozen=True):
     coalesce: bool = True
 
 
+class TrustConfig(Section, frozen=True):
+    """`[trust]`: how a repository is trusted where the command does not say."""
+
+    mode: Literal["follow", "pin"] = "follow"
+
+
 class NetworkConfig(Section, frozen=True):
     """`[network]`: by what way endpoints are called. `plain_http_hosts`: names, by blanks or commas."""
 
@@ -83,6 +89,7 @@ class Config(msgspec.Struct, frozen=True):
     memory: MemoryConfig = MemoryConfig()
     llm: LlmConfig = LlmConfig()
     capture: CaptureConfig = CaptureConfig()
+    trust: TrustConfig = TrustConfig()
     network: NetworkConfig = NetworkConfig()
 
     @property

@@ -37,6 +37,7 @@ from forged.models import (
 from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
+from forged.trust import Trust
 from forged_client import address
 
 
@@ -102,9 +103,11 @@ def build(
     governor = Governor(
         daily_token_limit=config.memory.daily_token_limit, calls_per_minute=config.llm.calls_per_minute
     )
-    indexer, watcher = _maps(config, models, metrics, governor, remembered, off=off)
     retriever = _retriever(config, models, metrics, governor)
     state = State(address.state_dir(env), governor)
+    trust = Trust(state, mode=config.trust.mode)
+    indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
+    trust.join(indexer.follow, indexer.snapshot)
     models.door.guard(partial(_refusal, state), metrics)
     return Daemon(
         epoch=secrets.token_hex(4),
@@ -116,7 +119,8 @@ def build(
         watcher=watcher,
         retriever=retriever,
         resolver=Resolver(user_top(env), config, indexer),
-        writer=Writer(os.path.join(address.state_dir(env), "trash")),
+        writer=Writer(os.path.join(address.state_dir(env), "trash"), trust),
+        trust=trust,
         capture=Pipeline(
             settings=models.worker,
             state=state,
@@ -124,6 +128,7 @@ def build(
             metrics=metrics,
             rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
             written=indexer.mark,
+            trust=trust,
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,
             off=capture_off(config),
@@ -165,8 +170,9 @@ def _maps(
     models: Models,
     metrics: Metrics,
     governor: Governor,
-    remembered: Remembered | None,
     *,
+    remembered: Remembered | None,
+    trust: Trust,
     off: str,
 ) -> tuple[Indexer, Watcher]:
     """The maps, and what tells them of changes; each knows the other."""
@@ -184,6 +190,8 @@ def _maps(
         health=models.healths.embedding,
         remembered=remembered,
         affords=governor.beyond_today,
+        refusal=models.door.refusal,
+        trust=trust,
     )
     watcher = Watcher(indexer.mark)
     return indexer, watcher

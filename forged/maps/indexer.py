@@ -12,20 +12,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from forged.counters import Metrics
 from forged.errors import ForgedError, ProviderError
-from forged.files import MemoryStore, Root
+from forged.files import MemoryStore, Root, Snapshot
 from forged.maps import malloc_trim
 from forged.maps.baseline_learner import BaselineLearner
-from forged.maps.builder import Accepts, Builder, Draft
+from forged.maps.builder import Builder, Draft
 from forged.maps.identity import Identity, Remembered
 from forged.maps.root_index import RootIndex
 from forged.models import LONGEST_ASKED_S, Embedder, Health
 from forged.text.tokens import estimate
+from forged.trust import Trust
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ _RETRY_S, _RETRY_MOST_S = 1.0, 60.0
 _PATIENCE_S = 0.05
 _UNSETTLED_S = 0.1
 _LONG_BUILD_MS = 500.0
+_FOLLOW_S = 5.0
 
 
 class BuildEvent(msgspec.Struct, frozen=True):
@@ -60,32 +62,33 @@ class Indexer:
         metrics: Metrics,
         on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
         gated: bool = False,
-        accepts: Accepts | None = None,
         health: Health | None = None,
         remembered: Remembered | None = None,
         affords: Callable[[int], str] = lambda _: "",
+        refusal: Callable[[tuple[str, ...]], Awaitable[str]] | None = None,
+        trust: Trust | None = None,
         reconcile_s: float = RECONCILE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched.
 
         `on_roots` is told of all roots when one comes or goes. `gated`: somebody needs the baseline of the
-        embedder's model. `accepts` says of a file and its memory whether it counts; without it all do.
-        `remembered` is what an earlier indexer of this process knew of models; `affords` says why so many
-        tokens may not be embedded now, or nothing. `health` is that of the
-        endpoint that embeds.
+        embedder's model. `trust` says what of a root counts; without it everything does. `remembered` is
+        what an earlier indexer of this process knew of models; `affords` says why so many tokens may not be
+        embedded now, or nothing. `health` is that of the endpoint that embeds, `refusal` its door's.
         """
         self._embedder = embedder
         self._lexical = lexical
         self._metrics = metrics
         self._on_roots = on_roots
-        self._accepts = accepts
+        self._trust = trust
         self._reconcile_s = reconcile_s
         self._roots: dict[Root, RootIndex] = {}
         self._counter = 0
         self._listeners: set[Callable[[BuildEvent], None]] = set()
         self._health = health or Health()
         self._affords = affords
+        self._refusal = refusal if embedder is not None and embedder.replaceable else None
         self.identity = self._identified(embedder, remembered, clock) if embedder is not None else None
         self.learner = BaselineLearner(self.identity, self._health, needed=gated)
 
@@ -108,7 +111,8 @@ class Indexer:
         index = self._roots.get(root)
         if index is None:
             store = MemoryStore(root)
-            builder = Builder(store, self.identity, lexical=self._lexical, accepts=self._accepts)
+            admit = self._trust.admit if self._trust is not None else None
+            builder = Builder(store, self.identity, lexical=self._lexical, admit=admit)
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
             index.task = asyncio.create_task(self._keep_current(index), name=f"build {root.scope}")
@@ -155,6 +159,17 @@ class Indexer:
         for root in list(self._roots):
             await self._unload(root)
 
+    def snapshot(self, root: Root) -> Snapshot | None:
+        """The files of a root as they were last scanned, if it is in use."""
+        index = self._roots.get(root)
+        return None if index is None else index.builder.snapshot
+
+    async def follow(self, top: str) -> None:
+        """Have what is known of a root's files in its map, as far as five seconds allow."""
+        for root, index in list(self._roots.items()):
+            if root.top == top:
+                await index.until_tried(index.mark(), time.monotonic() + _FOLLOW_S)
+
     def indexes(self) -> tuple[RootIndex, ...]:
         return tuple(self._roots.values())
 
@@ -176,6 +191,8 @@ class Indexer:
 
     async def _keep_current(self, index: RootIndex) -> None:
         """The single builder of a root: build when marked; after a failure also when the back-off ends."""
+        if self._trust is not None:
+            await self._trust.opened()
         await asyncio.to_thread(index.builder.store.sweep_temps)
         retry_s: float | None = None
         while True:
@@ -254,6 +271,8 @@ class Indexer:
 
     async def _draft(self, index: RootIndex, files: frozenset[str]) -> Draft | None:
         draft = await asyncio.to_thread(index.builder.draft, files)
+        if self._trust is not None:
+            await self._trust.save()
         if index.builder.unsettled:
             asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
         return draft
@@ -261,10 +280,9 @@ class Indexer:
     async def _embed_and_swap(self, index: RootIndex, draft: Draft) -> None:
         goal = index.generations.building
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
-        trouble = self._health.trouble()
-        if trouble is not None and trouble.wait_s:
+        if (obstacle := await self._why_not(index)) is not None:
             await self._swap(index, draft)
-            raise trouble.error()
+            raise obstacle
 
         def progressed(count: int) -> None:
             index.progress.embedded += count
@@ -284,7 +302,7 @@ class Indexer:
                 if not run.done():
                     await self._swap(index, draft)
                     index.progress.state = "failed" if index.progress.error else "building"
-            while await _marked_before(run, index):
+            while await index.marked_before(run):
                 draft = await self._follow(index, draft)
             error = await run
         finally:
@@ -295,6 +313,13 @@ class Indexer:
         if not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.generations.building = goal
             index.marked.set()
+
+    async def _why_not(self, index: RootIndex) -> ProviderError | None:
+        """Why nothing is asked for this root's texts now, not even what model answers."""
+        if self._refusal is not None and (why := await self._refusal((index.root.top,))):
+            return ProviderError(why, reason="paused")
+        trouble = self._health.trouble()
+        return trouble.error() if trouble is not None and trouble.wait_s else None
 
     async def _follow(self, index: RootIndex, draft: Draft) -> Draft:
         """Show what changed on disk while texts are on their way, which may take minutes.
@@ -339,13 +364,3 @@ def retry_after(error: Exception, before: float | None) -> float:
     if asked is not None:
         return min(max(asked, _RETRY_S), LONGEST_ASKED_S)
     return min((before or _RETRY_S / 2) * 2, _RETRY_MOST_S)
-
-
-async def _marked_before(run: asyncio.Task[ProviderError | None], index: RootIndex) -> bool:
-    """Whether the root is marked before the run is over."""
-    marked = asyncio.create_task(index.marked.wait())
-    try:
-        await asyncio.wait({run, marked}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        marked.cancel()
-    return not run.done()

@@ -55,7 +55,7 @@ _CONNECTIONS = 32
 # What agents ask: how long it takes tells whether the model is fast enough for them.
 _TIMED = frozenset({"query", "hyde"})
 # Tried again by whoever builds, after a look whether the endpoint or a text is at fault.
-_TRIED_ONCE = frozenset({"build"})
+_TRIED_ONCE = frozenset({"build", "identity"})
 
 R = TypeVar("R")
 

@@ -18,10 +18,10 @@ from forged.config import NetworkConfig, proxy_for
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Purpose
+from forged.text.private import without_private
 from forged.text.redaction import PLACEHOLDER, redact
-from forged_client.messages import without_private
 
-Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
+Guard = Callable[[tuple[str, ...]], Awaitable[str]]
 """Why nothing that comes from roots at these tops may leave, or nothing; waits until that is known."""
 
 _DIRECT = NetworkConfig()
@@ -35,11 +35,15 @@ class Door:
     def __init__(self, network: NetworkConfig = _DIRECT) -> None:
         self._network = network
         self.metrics = Metrics()
-        self._refusal: Refusal = _open
+        self._guard: Guard = _open
 
-    def guard(self, refusal: Refusal, metrics: Metrics) -> None:
-        """Ask `refusal` before each request from now on, and count in `metrics`."""
-        self._refusal, self.metrics = refusal, metrics
+    def guard(self, guard: Guard, metrics: Metrics) -> None:
+        """Ask `guard` before each request from now on, and count in `metrics`."""
+        self._guard, self.metrics = guard, metrics
+
+    async def refusal(self, tops: tuple[str, ...]) -> str:
+        """Why nothing of these roots may leave now, or nothing."""
+        return await self._guard(tops)
 
     def proxy_for(self, url: str, key: str) -> str:
         """The proxy by which this URL is called, "" for none. Raises ConfigError: a key would go in clear."""
@@ -47,7 +51,7 @@ class Door:
 
     async def cleared(self, purpose: Purpose, texts: Sequence[str]) -> tuple[str, ...]:
         """The texts as they may leave, in their order. Raises ProviderError, `paused`."""
-        if reason := await self._refusal(purpose.tops):
+        if reason := await self.refusal(purpose.tops):
             raise ProviderError(reason, reason="paused")
         if sum(map(len, texts)) < _INLINE_LENGTH:
             clean = _cleaned(texts)
@@ -65,8 +69,7 @@ def cleaned(text: str) -> str:
 def _cleaned(texts: Sequence[str]) -> list[tuple[str, int]]:
     found = []
     for text in texts:
-        public, _ = without_private(text)
-        clean = redact(public)
+        clean = redact(without_private(text))
         blank = not clean.text.strip() and bool(text.strip())
         found.append((PLACEHOLDER if blank else clean.text, clean.count))
     return found

@@ -20,6 +20,7 @@ from forged.config import (
     MemoryConfig,
     NetworkConfig,
     RepoConfig,
+    TrustConfig,
     apply,
     config_path,
     is_loopback,
@@ -105,7 +106,7 @@ def test_a_later_source_wins_and_each_value_says_where_it_came_from(user):
 def test_every_key_is_listed_once(user):
     keys = [each.key for each in user.load().settings]
 
-    sections = (MemoryConfig, LlmConfig, CaptureConfig, NetworkConfig)
+    sections = (MemoryConfig, LlmConfig, CaptureConfig, TrustConfig, NetworkConfig)
     assert len(keys) == len(set(keys)) == sum(len(section.__struct_fields__) for section in sections)
 
 
@@ -148,7 +149,7 @@ def test_the_file_is_found_from_the_given_environment(config_home, path):
 def test_the_file_may_be_a_link_begin_with_a_byte_order_mark_and_have_sections_of_later_versions(
     user, tmp_path
 ):
-    later = "[trust]\nmode = 'pin'\n[scopes]\n[shared]\nurl = 'x'\n[knowledge]\n"
+    later = "[scopes]\n[shared]\nurl = 'x'\n[knowledge]\n"
     (tmp_path / "dotfiles.toml").write_text(f"\ufeff[memory]\nretrieval_top_k = 7\n{later}", encoding="utf-8")
     user.file.parent.mkdir()
     user.file.symlink_to(tmp_path / "dotfiles.toml")
