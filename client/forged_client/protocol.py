@@ -146,7 +146,10 @@ class FileProblem(msgspec.Struct, frozen=True):
 
 
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one root. `state`: loading, building, ready, failed, or paused (no text may leave)."""
+    """State of one root. `state`: loading, building, ready, failed, or paused (no text may leave).
+
+    Of `cut` memories only the beginning was embedded, as the model takes no more; `cut_ids` names some.
+    """
 
     root: str
     scope: str
@@ -163,6 +166,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str = ""
     watch: str = ""
     watches: int = 0
+    cut: int = 0
+    cut_ids: tuple[str, ...] = ()
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):

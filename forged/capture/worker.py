@@ -177,7 +177,7 @@ class Worker:
         answer = await self._classify(task)
         existing = {root: self._existing.memories(root) for root in task.event.roots}
         documents, tally = decide(task.event, answer, existing, task.forgotten, utc_now())
-        return Decided(task.event.id, documents, answer.usage, tally)
+        return Decided(task.event.id, documents, answer.usage, tally, answer.cut)
 
     async def _classify(self, task: Classify) -> Classified:
         if self._classifier is None:

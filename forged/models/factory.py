@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -25,9 +26,41 @@ from forged.config import (
     shown_url,
 )
 from forged.errors import ConfigError
-from forged.models import ChatModel, Door, Embedder
+from forged.models import ChatModel, Door, Embedder, Health
 
 _M = TypeVar("_M")
+
+
+class Healths(msgspec.Struct, frozen=True):
+    """How each model fares that a configuration asks over HTTP; one that is asked for two things is one."""
+
+    embedding: Health | None = None
+    hyde: Health | None = None
+    capture: Health | None = None
+
+    @property
+    def each(self) -> tuple[Health, ...]:
+        all_ = (self.embedding, self.hyde, self.capture)
+        return tuple({id(health): health for health in all_ if health is not None}.values())
+
+
+def make_healths(config: Config) -> Healths:
+    """Return a health for each endpoint's model in use, of which nothing is known yet."""
+    memory, llm = config.memory, config.llm.base_url
+    known: dict[tuple[str, str], Health] = {}
+
+    def of(url: str, model: str, use: str) -> Health | None:
+        if model in {"", BUILTIN_LEXICAL, BUILTIN_RULES} or runs_in_process(model) or not is_usable_url(url):
+            return None
+        health = known.setdefault((url, model), Health(urlsplit(url).netloc.rpartition("@")[2], model))
+        health.use(use)
+        return health
+
+    return Healths(
+        embedding=of(memory.embedding_base_url, config.embedder, "embeddings"),
+        hyde=of(llm, memory.retrieval_model if memory.retrieval_strategy != "direct" else "", "HyDE"),
+        capture=of(llm, config.classifier if config.capture.enabled else "", "capture"),
+    )
 
 
 class Choice(msgspec.Struct, Generic[_M], frozen=True):
@@ -37,7 +70,9 @@ class Choice(msgspec.Struct, Generic[_M], frozen=True):
     reason: str = ""
 
 
-def make_embedder(config: Config, env: Mapping[str, str], door: Door) -> Choice[Embedder]:
+def make_embedder(
+    config: Config, env: Mapping[str, str], door: Door, health: Health | None = None
+) -> Choice[Embedder]:
     """Return the model that embeds. Blocks up to 5 s when the key comes from a command.
 
     Texts leave by `door`. A model that runs in process is loaded with the first text, not here.
@@ -61,6 +96,7 @@ def make_embedder(config: Config, env: Mapping[str, str], door: Door) -> Choice[
             name,
             key,
             door=door,
+            health=health,
             query_prefix=memory.query_prefix,
             passage_prefix=memory.passage_prefix,
         )
@@ -85,7 +121,9 @@ def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
     )
 
 
-def make_chat_model(config: Config, env: Mapping[str, str], door: Door) -> Choice[ChatModel]:
+def make_chat_model(
+    config: Config, env: Mapping[str, str], door: Door, health: Health | None = None
+) -> Choice[ChatModel]:
     """Return the model that writes hypotheses, `memory.retrieval_model` at the endpoint of `[llm]`.
 
     Blocks as `make_embedder` does.
@@ -98,7 +136,7 @@ def make_chat_model(config: Config, env: Mapping[str, str], door: Door) -> Choic
         return Choice(reason=reason)
     from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-    return Choice(OpenAICompatibleChat(config.llm.base_url, name, key, door=door))
+    return Choice(OpenAICompatibleChat(config.llm.base_url, name, key, door=door, health=health))
 
 
 def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Purpose
+from forged.text.private import without_private
 from forged.text.redaction import PLACEHOLDER, redact
-from forged_client.messages import without_private
 
 Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
 """Why nothing that comes from roots at these tops may leave, or nothing; waits until that is known."""
@@ -58,8 +58,7 @@ def cleaned(text: str) -> str:
 def _cleaned(texts: Sequence[str]) -> list[tuple[str, int]]:
     found = []
     for text in texts:
-        public, _ = without_private(text)
-        clean = redact(public)
+        clean = redact(without_private(text))
         blank = not clean.text.strip() and bool(text.strip())
         found.append((PLACEHOLDER if blank else clean.text, clean.count))
     return found

@@ -15,6 +15,7 @@ from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
 from forged.maps import builder
 from forged.maps.builder import Builder
+from forged.maps.identity import Identity
 from forged.memory import Scope
 from forged.trust import Admitted, Withheld
 from tests.data.maps import rows_of
@@ -42,7 +43,8 @@ class Bench:
     def __init__(self, top, embedder, *, lexical=True, admit=None):
         self.top, self.embedder = top, embedder
         store = MemoryStore(Root(str(top), Scope.REPO))
-        self.builder = Builder(store, embedder, lexical=lexical, admit=admit)
+        self.identity = Identity(embedder) if embedder is not None else None
+        self.builder = Builder(store, self.identity, lexical=lexical, admit=admit)
         self.map, self.error = None, None
 
     def build(self):
@@ -346,9 +348,10 @@ def test_what_came_before_an_outage_is_not_asked_for_again(repo, embedder, lexic
     """A first build that is cut off again and again must still get done."""
     bench = Bench(repo, embedder, lexical=lexical)
     fill(repo, 300)
-    embedder.failures = ["", "", "unreachable"]
+    embedder.failures = ["", "", *["unreachable"] * 12]
     bench.build()
     assert bench.error is not None
+    embedder.failures = []
 
     asked = bench.build()
 

@@ -14,7 +14,7 @@ from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
 from forged.files import Watcher
 from forged.maps import Indexer, Writer
-from forged.models import Governor
+from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.scopes import Resolver, View, Workplace
 from forged.state import State
@@ -58,6 +58,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     trust: Trust
     capture: Pipeline
     governor: Governor
+    healths: tuple[Health, ...] = ()
     state: State
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]
