@@ -6,11 +6,14 @@ import math
 import time
 from functools import partial
 
+from msgspec.structs import replace
+
 from forged import memory
 from forged.conversation import last_user_text
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, utterances
 from forged.daemon.handlers.refusals import InvalidRequest
+from forged.daemon.handlers.trust import in_reply
 from forged.retrieval import Answer, Ask, Sources
 from forged.scopes import Workplace
 from forged_client import protocol as wire
@@ -41,6 +44,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         legs=answer.legs,
         cached=cached,
         elapsed_ms=_elapsed_ms(context),
+        notice=await in_reply(context, place, request.session_id),
     )
     return reply, answer.generation
 
@@ -91,6 +95,7 @@ async def search(context: Context, place: Workplace, request: wire.Search) -> tu
         memories=fitting([hit(ranked) for ranked in answer.ranked if ranked.via == "search"]),
         legs=answer.legs,
         elapsed_ms=_elapsed_ms(context),
+        notice=await in_reply(context, place),
     )
     return reply, answer.generation
 
@@ -113,26 +118,23 @@ async def why(
     context: Context, place: Workplace, request: wire.Why
 ) -> wire.Explained | tuple[wire.Explained, int]:
     """The last injection of a session, or what a query would find now."""
+    notice = await in_reply(context, place)
     if request.query.strip():
         top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
         ask = _question(context, place, request.query, top_k=top_k, budget=budget)
         answer = await context.daemon.retriever.search(ask, _sources(place, ask), inject=True)
-        return _explained(answer, at=memory.utc_now())
+        return _explained(answer, at=memory.utc_now(), notice=notice)
     found = context.daemon.retriever.turns.last(request.session_id, place.tops)
     if found is None:
-        return wire.Explained(status="empty", reason="no injection is on record")
-    at = memory.utc(found.at)
-    return _explained(found.answer, at=at, session_id=found.session_id, turn_id=found.turn_id)
+        return wire.Explained(status="empty", reason="no injection is on record", notice=notice)
+    reply, generation = _explained(found.answer, at=memory.utc(found.at), notice=notice)
+    return replace(reply, session_id=found.session_id, turn_id=found.turn_id), generation
 
 
-def _explained(
-    answer: Answer, *, at: str, session_id: str = "", turn_id: str = ""
-) -> tuple[wire.Explained, int]:
+def _explained(answer: Answer, *, at: str, notice: str) -> tuple[wire.Explained, int]:
     reply = wire.Explained(
         status=answer.status,
         reason=answer.reason,
-        session_id=session_id,
-        turn_id=turn_id,
         at=at,
         strategy=answer.strategy,
         legs=answer.legs,
@@ -141,6 +143,7 @@ def _explained(
         included=answer.included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),
         far_ids=answer.far,
+        notice=notice,
     )
     return reply, answer.generation
 
