@@ -18,6 +18,7 @@ class Metrics(msgspec.Struct):
     retrieve_timeouts: int = 0
     retrieve_errors: int = 0
     retrieve_fallbacks: int = 0
+    retrieve_partial: int = 0
     turn_cache_hits: int = 0
     remembered: int = 0
     forgotten: int = 0

@@ -148,6 +148,7 @@ class FileProblem(msgspec.Struct, frozen=True):
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     """State of one root. `state`: loading, building, ready, failed, or paused (no text may leave).
 
+    Of `cut` memories only the beginning was embedded, as the model takes no more; `cut_ids` names some.
     `withheld` counts files that are not used until a person says so; `notice` is the sentence about them,
     with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
     """
@@ -167,6 +168,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str = ""
     watch: str = ""
     watches: int = 0
+    cut: int = 0
+    cut_ids: tuple[str, ...] = ()
     withheld: int = 0
     trust: str = ""
     notice: str = ""
@@ -252,6 +255,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
 class Retrieved(Reply, frozen=True, tag="retrieved"):
     """`text` is the injection: empty unless status is ok (and not `unchanged`).
 
+    `partial` says why it rests on fewer hypotheses than the model was about to write, or nothing.
     `notice` is a sentence for the person and never for the model: what is withheld here, and the one command
     that mends it. A session gets it once for each root, a request without a session each time.
     """
@@ -267,6 +271,7 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     generation: str = ""
     cached: bool = False
     elapsed_ms: float = 0.0
+    partial: str = ""
     notice: str = ""
 
 
@@ -284,7 +289,8 @@ class Explained(Reply, frozen=True, tag="explained"):
     """One ledger entry: what was asked, what was found, what was cut.
 
     `omitted_ids` did not fit the budget; `far_ids` were left out as far below the best, and are no part of
-    `memories`. `notice` is a sentence for the person about what is withheld.
+    `memories`. `partial` says why a model's hypotheses are fewer than it was about to write, or nothing.
+    `notice` is a sentence for the person about what is withheld.
     """
 
     session_id: str = ""
@@ -299,6 +305,7 @@ class Explained(Reply, frozen=True, tag="explained"):
     far_ids: tuple[str, ...] = ()
     generation: str = ""
     elapsed_ms: float = 0.0
+    partial: str = ""
     notice: str = ""
 
 

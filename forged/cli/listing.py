@@ -99,6 +99,8 @@ def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
         yield paint("strong", "hypotheses")
         for number, hypothesis in enumerate(found.hypotheses, 1):
             yield f"  {number}. {escape_line(hypothesis)}"
+        if found.partial:
+            yield escape_line(found.partial)
     if found.memories:
         yield ""
         yield from _ranking(found)

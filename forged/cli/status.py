@@ -61,6 +61,10 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
     if root.quarantined:
         texts = counted(root.quarantined, "text")
         yield f"  {paint('warn', 'quarantined:')} {texts} that the embedding model refuses"
+    if root.cut:
+        some = ", ".join(map(escape_line, root.cut_ids)) + (", ..." if root.cut > len(root.cut_ids) else "")
+        count = counted(root.cut, "text was", "texts were")
+        yield f"  {count} cut to fit the embedding model, words find the rest: {some}"
     yield from _problems(root, paint)
 
 

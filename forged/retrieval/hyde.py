@@ -2,7 +2,8 @@
 
 Memories are terse and declarative, conversation is neither; hypotheses in the memories' own register are
 what makes embeddings of the two comparable (ADR-0047). In goes the window, out come at most so many
-sentences; ProviderError is raised when the model cannot be asked. What it is told, and what that was measured
+sentences, and why they are fewer than they could be; ProviderError is raised when the model cannot be asked
+or will not answer. What it is told, and what that was measured
 to be worth, stands in forged/text/prompts/hyde*.md.
 """
 
@@ -10,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from forged import conversation
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.models import ChatModel, Prompt, Purpose
+from forged.retrieval import musings
 from forged.retrieval.hypotheses import sentences
 from forged.text import prompts
 
@@ -25,6 +29,13 @@ _SHORT = 3_000
 _LONG = 16_000
 
 
+class Hypotheses(msgspec.Struct, frozen=True):
+    """What a model guessed. `partial` says, as a sentence, why there are fewer than it was about to write."""
+
+    texts: tuple[str, ...] = ()
+    partial: str = ""
+
+
 async def hypotheses(
     model: ChatModel,
     window: Sequence[Utterance],
@@ -33,16 +44,17 @@ async def hypotheses(
     count: int,
     deadline: float,
     is_late: Callable[[], bool],
-) -> tuple[str, ...]:
+) -> Hypotheses:
     """Ask for `count` hypotheses; `deadline` is `time.monotonic()` seconds. Empty window: no call.
 
     The reply is read as it is written: no further than `count` lines, and once it `is_late` no
-    further than the lines that stand. A model on the user's own machine often takes less than the whole
-    window; one that refuses is asked once more with the newest messages alone: they hold the question.
+    further than the lines that stand. Those of a reply that breaks off will do as well. A model on the user's
+    own machine often takes less than the whole window; one that refuses is asked once more with the newest
+    messages alone: they hold the question.
     Raises ProviderError.
     """
     if not window:
-        return ()
+        return Hypotheses()
     try:
         return await _ask(model, window, purpose, count, deadline=deadline, is_late=is_late)
     except ProviderError as error:
@@ -60,22 +72,30 @@ async def _ask(
     *,
     deadline: float,
     is_late: Callable[[], bool],
-) -> tuple[str, ...]:
+) -> Hypotheses:
     user = _ASK.substitute(window=conversation.as_text(window), count=count)
     known = f"{_SYSTEM}\n{conversation.last_user_text(window)}"
 
-    stood, found = "", tuple[str, ...]()
+    stood, found, left = "", tuple[str, ...](), False
 
     def enough(text: str) -> bool:
-        nonlocal stood, found
+        nonlocal stood, found, left
         lines = _whole_lines(text)
         if lines != stood:  # a model writes words, and thoughts for minutes; reading takes a millisecond
             stood, found = lines, sentences(lines, count, known=known)
-        return len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
+        left = len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
+        return left
 
-    completion = await model.complete(Prompt(_SYSTEM, user, purpose, enough=enough), deadline=deadline)
+    prompt = Prompt(_SYSTEM, user, purpose, enough=enough, clear=musings.clear)
+    completion = await model.complete(prompt, deadline=deadline)
     written = completion.text
-    return sentences(written if completion.whole else _whole_lines(written) or written, count, known=known)
+    texts = sentences(written if completion.whole else _whole_lines(written) or written, count, known=known)
+    if completion.flaw and not texts and completion.flaw != "empty":
+        raise completion.error()
+    if completion.whole or len(texts) == count:
+        return Hypotheses(texts)
+    because = "the time was nearly over" if left else "the reply broke off"
+    return Hypotheses(texts, f"{len(texts)} of {count} hypotheses: {because}")
 
 
 def _whole_lines(text: str) -> str:

@@ -15,6 +15,7 @@ from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
 from forged.maps import builder
 from forged.maps.builder import Builder
+from forged.maps.identity import Identity
 from forged.memory import Scope
 from tests.data.maps import rows_of
 from tests.data.memories import memory, put
@@ -30,7 +31,8 @@ class Bench:
     def __init__(self, top, embedder, *, lexical=True, accepts=None):
         self.top, self.embedder = top, embedder
         store = MemoryStore(Root(str(top), Scope.REPO))
-        self.builder = Builder(store, embedder, lexical=lexical, accepts=accepts)
+        self.identity = Identity(embedder) if embedder is not None else None
+        self.builder = Builder(store, self.identity, lexical=lexical, accepts=accepts)
         self.map, self.error = None, None
 
     def build(self):
@@ -334,9 +336,10 @@ def test_what_came_before_an_outage_is_not_asked_for_again(repo, embedder, lexic
     """A first build that is cut off again and again must still get done."""
     bench = Bench(repo, embedder, lexical=lexical)
     fill(repo, 300)
-    embedder.failures = ["", "", "unreachable"]
+    embedder.failures = ["", "", *["unreachable"] * 12]
     bench.build()
     assert bench.error is not None
+    embedder.failures = []
 
     asked = bench.build()
 

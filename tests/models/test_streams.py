@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import pairwise
 
 import pytest
@@ -72,6 +73,46 @@ def test_a_reply_in_one_piece_is_read_as_ever():
 def test_carriage_returns_and_blanks_after_colons_are_no_part_of_an_event():
     assert read(BODY.replace(b"\n", b"\r\n")).text == SAID
     assert read(BODY.replace(b"data: ", b"data:")).text == SAID
+
+
+def test_lines_may_end_with_carriage_returns_alone():
+    assert read(BODY.replace(b"\n", b"\r")).text == SAID
+
+
+def test_a_byte_order_mark_in_front_is_no_part_of_the_first_event():
+    assert read(b"\xef\xbb\xbf" + event("Tabs") + DONE).text == "Tabs"
+    assert (
+        read(b"\xef\xbb\xbf" + json.dumps({"choices": [{"message": {"content": SAID}}]}).encode()).text
+        == SAID
+    )
+
+
+OVER_LINES = b'data: {"choices": [\ndata:   {"delta":\ndata:    {"content": "Tabs"}\ndata:   }\ndata: ]}\n\n'
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+def test_an_event_may_come_over_several_lines(line_end):
+    body = (OVER_LINES + event(" are used.") + DONE).replace(b"\n", line_end)
+
+    assert read(body).text == "Tabs are used."
+    for at in range(len(body)):
+        stream = streams.Stream()
+        stream.feed(body[:at])
+        stream.feed(body[at:])
+        assert stream.said.answer == "Tabs are used."
+
+
+def test_a_broken_event_does_not_take_the_next_one_along_where_no_empty_line_parts_them():
+    body = b'data: {"choices": [{"del\n' + event("Tabs").strip() + b"\n" + event(" are used.").strip()
+
+    assert read(body).text == "Tabs are used."
+
+
+def test_many_lines_that_are_no_event_cost_no_time():
+    started = time.monotonic()
+
+    assert read(b"data: {\n" * 200_000 + b"\n" + event("Tabs") + DONE).text == "Tabs"
+    assert time.monotonic() - started < 5
 
 
 def test_a_line_that_says_nothing_costs_only_itself():

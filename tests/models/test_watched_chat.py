@@ -12,6 +12,7 @@ import pytest
 from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Prompt
 from forged.models.openai_compatible import OpenAICompatibleChat
+from forged.retrieval import musings
 from tests.models.calls import chat, chatter, using
 from tests.support.provider import CHAT, Answer, Behaviour, ScriptedProvider, completion, streamed
 from tests.support.provider.embedders import QUERY
@@ -122,6 +123,109 @@ def test_the_first_reply_is_read_to_its_end_as_it_may_begin_in_a_thought(provide
     assert asked_again(provider, 3, two_lines) == [LINES.strip()] * 3
 
 
+def first_reply(
+    provider: ScriptedProvider, answer: Answer, *, within: float = 10.0, times: int = 1
+) -> Completion:
+    """Of a model that is not known yet, asked so often; it is enough as soon as there is a finished line."""
+
+    async def ask(model: OpenAICompatibleChat) -> Completion:
+        for _ in range(times):
+            found = await model.complete(prompt, deadline=time.monotonic() + within)
+        return found
+
+    prompt = Prompt("s", "u", QUERY, enough=lambda text: "\n" in text, clear=musings.clear)
+    provider.chat = answer
+    return using(chatter(provider, retries=0), ask)
+
+
+THOUGHT_APART = b'data: {"choices":[{"delta":{"reasoning_content":"Okay, the user wants facts."}}]}\n\n'
+
+
+def thinking_apart(text: str) -> Answer:
+    """A stream whose thoughts come in a field of their own; it stands still behind the text."""
+    said = streamed(text + "and so", end=b"")
+    return Answer(
+        body=THOUGHT_APART + said.payload() + b"\n", headers=said.headers, at_once=b'"and"}}]}\n\n', hold=HOLD
+    )
+
+
+def standing_still(text: str) -> Answer:
+    return streamed(text + "and so", at_once=b'"and"}}]}\n\n', hold=HOLD)
+
+
+USABLE = {
+    "lines as they were asked for": standing_still(LINES),
+    "thoughts told apart": thinking_apart("Notes: first.\nMaybe tabs.\n"),
+    "a thought that ended": standing_still("<think>Hm, the user?</think>\nMaybe tabs.\nMaybe spaces.\n"),
+    "a thought that the template began and that ended": standing_still(THOUGHT + "</think>\n" + LINES),
+}
+
+
+@pytest.mark.parametrize("answer", USABLE.values(), ids=USABLE.keys())
+def test_the_first_reply_of_a_model_is_used_partly_where_it_can_be_no_thought(provider, answer):
+    found = first_reply(provider, answer)
+
+    assert "\n" in found.text
+    assert not found.whole
+    assert "user" not in found.text
+
+
+@pytest.mark.parametrize(
+    "answer", [standing_still(THOUGHT), standing_still("<think>" + LINES)], ids=["begun unseen", "begun"]
+)
+def test_what_may_be_a_thought_is_waited_for_and_never_used(provider, answer):
+    with pytest.raises(ProviderError) as caught:
+        first_reply(provider, answer, within=0.6)
+
+    assert caught.value.reason == "timeout"
+
+
+def test_a_model_that_once_began_in_a_thought_is_never_taken_by_the_look_of_its_lines(provider):
+    answers = [streamed(THINKING), standing_still(LINES)]
+
+    with pytest.raises(ProviderError, match="no answer in time"):
+        first_reply(provider, answers, times=2, within=0.6)
+
+
+def reset_behind(text: str) -> Answer:
+    """The server breaks off within an event, in the middle of the answer."""
+    said = streamed(text + "and so on, without an end", end=b"")
+    body = said.payload()
+    return Answer(body=body + b" " * len(body), headers=said.headers, ending="short")
+
+
+def test_of_a_broken_stream_the_finished_lines_are_the_answer(provider):
+    found = first_reply(provider, reset_behind(LINES))
+
+    assert found.text.startswith(LINES)
+    assert not found.whole
+
+
+@pytest.mark.parametrize("text", ["Tabs are", THOUGHT], ids=["half a line", "what may be a thought"])
+def test_a_broken_stream_without_finished_lines_of_an_answer_is_an_error(provider, text):
+    with pytest.raises(ProviderError) as caught:
+        first_reply(provider, reset_behind(text))
+
+    assert caught.value.reason in ("unreachable", "bad_reply")
+
+
+def test_of_a_thought_that_is_cut_nothing_is_an_answer(provider):
+    """Neither one that the template began, nor one in a field of its own."""
+    cut = b'data: {"choices":[{"delta":{},"finish_reason":"length"}]}\n\ndata: [DONE]\n\n'
+
+    for answer in (streamed(THOUGHT, end=cut), streamed("", end=THOUGHT_APART + cut)):
+        found = first_reply(provider, answer)
+        assert (found.text, found.flaw) == ("", "cut")
+
+
+def test_thoughts_that_are_all_there_is_are_an_answer_only_where_they_look_like_one(provider):
+    def aloud(text: str) -> Answer:
+        return Answer({"choices": [{"message": {"content": "", "reasoning_content": text}}]})
+
+    assert first_reply(provider, aloud(LINES.strip())).text == LINES.strip()
+    assert first_reply(provider, aloud(THOUGHT)).text == ""
+
+
 def refusing(field: str, status: int) -> Behaviour:
     """A server that takes no request with this field."""
 
@@ -200,3 +304,11 @@ def test_a_stream_that_does_not_end_well_is_an_error(provider, answer, *, within
         watch(provider, never, within=within, retries=0)
 
     assert caught.value.reason == reason
+
+
+def test_of_a_stream_in_which_the_server_gives_up_the_finished_lines_are_the_answer(provider):
+    provider.chat = streamed(LINES + "and so", end=GAVE_UP)
+
+    found = watch(provider, never, retries=0)
+
+    assert (found.text, found.whole) == (LINES + "and so", False)

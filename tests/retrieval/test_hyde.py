@@ -11,6 +11,7 @@ from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.models import Completion
 from forged.retrieval import hyde
+from forged.retrieval.hyde import Hypotheses
 from forged.text import prompts
 from tests.support.provider.embedders import QUERY
 
@@ -39,7 +40,7 @@ class Model:
 def asked(model, window=SAID, count=5):
     return asyncio.run(
         hyde.hypotheses(model, window, QUERY, count=count, deadline=12.5, is_late=lambda: False)
-    )
+    ).texts
 
 
 def test_the_model_gets_the_window_the_number_and_the_deadline():
@@ -109,6 +110,10 @@ FACTS = "1. Tabs are used.\n2. CI runs on push.\n3. Go is at 1.25.\n4. Fridays a
 
 def late(model, after: int, count=5):
     """What is found by a caller whose deadline is near from the n-th look on."""
+    return found_late(model, after, count).texts
+
+
+def found_late(model, after: int, count=5) -> Hypotheses:
     looks = iter([False] * after)
     return asyncio.run(
         hyde.hypotheses(model, SAID, QUERY, count=count, deadline=12.5, is_late=lambda: next(looks, True))
@@ -159,6 +164,48 @@ def test_a_reply_that_broke_off_in_its_only_line_is_taken():
             return Completion("Tabs are", whole=False)
 
     assert asked(Broken()) == ("Tabs are",)
+
+
+def test_fewer_hypotheses_than_the_model_was_about_to_write_say_why():
+    early = found_late(Writer(FACTS), after=25)
+
+    assert early.partial == "2 of 5 hypotheses: the time was nearly over"
+    assert found_late(Writer(FACTS), after=25, count=2).partial == ""
+    assert found_late(Writer(FACTS), after=10_000).partial == ""  # four are all that it wrote
+
+
+# --- a reply that is none, or breaks off ---
+
+
+class Flawed(Model):
+    """Says this, and why it is no whole answer."""
+
+    def __init__(self, text: str, flaw: str) -> None:
+        super().__init__()
+        self.completion = Completion(text, whole=False, flaw=flaw, told=f"http://x: {flaw}")
+
+    async def complete(self, prompt, *, deadline):
+        return self.completion
+
+
+@pytest.mark.parametrize("flaw", ["refused", "filtered", "cut", "server"])
+def test_a_reply_that_is_no_answer_is_a_failure_of_its_own_name(flaw):
+    with pytest.raises(ProviderError, match=f"^http://x: {flaw}$") as caught:
+        asked(Flawed("", flaw))
+
+    assert caught.value.reason == flaw
+
+
+@pytest.mark.parametrize("flaw", ["filtered", "cut", "server", ""])
+def test_of_a_reply_that_breaks_off_the_finished_lines_are_taken(flaw):
+    found = found_late(Flawed("Tabs are used.\nCI runs on push.\nGo is", flaw), after=0)
+
+    assert found.texts == ("Tabs are used.", "CI runs on push.")
+    assert found.partial == "2 of 5 hypotheses: the reply broke off"
+
+
+def test_an_empty_reply_is_no_failure_but_no_hypotheses():
+    assert asked(Flawed("", "empty")) == ()
 
 
 # --- a model that takes less than the whole window ---

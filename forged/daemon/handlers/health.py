@@ -24,6 +24,7 @@ from forged.scopes import View
 from forged_client import protocol as wire
 
 _PROBLEMS_SHOWN = 1000
+_CUT_SHOWN = 10
 _REBUILD_PATIENCE_S = 600.0
 _EVENTS_WAITING = 1024
 
@@ -41,7 +42,10 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
+    identity = daemon.indexer.identity
     warnings = about.warnings + daemon.state.warnings
+    if identity is not None and identity.told:
+        warnings += (identity.told,)
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings += place.warnings
@@ -84,13 +88,15 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     if daemon.disabled:
         return "disabled"
     broken = any(report.last_error or report.problems for report in reports)
+    identity = daemon.indexer.identity
+    broken = broken or (identity is not None and identity.refusal is not None)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
     broken = broken or stuck or bool(captured.last_error or captured.dead)
     return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
 async def _report(context: Context, index: RootIndex) -> wire.RootReport:
-    progress, problems = index.progress, index.builder.problems
+    progress, problems, cut = index.progress, index.builder.problems, index.builder.cut
     trust, notice = await in_status(context, index)
     return wire.RootReport(
         root=index.root.top,
@@ -108,6 +114,8 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         last_error=progress.error,
         watch=context.daemon.watcher.state,
         watches=context.daemon.watcher.watch_count_of(index.root.top),
+        cut=len(cut),
+        cut_ids=cut[:_CUT_SHOWN],
         withheld=len(index.builder.withheld),
         trust=trust,
         notice=notice,
@@ -122,7 +130,9 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
     if place.off:
         raise Disabled(place.off)
     indexes = [context.daemon.indexer.open(root) for root in place.roots]
-    context.daemon.indexer.pause.end()
+    for health in context.daemon.healths:
+        health.ask_again()
+    context.daemon.capture.resumed()
     for index in indexes:
         if request.full:
             context.daemon.indexer.forget_vectors(index)

@@ -16,6 +16,7 @@ from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.trust import in_reply
 from forged.retrieval import Answer, Ask, Sources
 from forged.scopes import Workplace
+from forged.text.private import without_private
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -44,6 +45,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         legs=answer.legs,
         cached=cached,
         elapsed_ms=_elapsed_ms(context),
+        partial=answer.partial,
         notice=await in_reply(context, place, request.session_id),
     )
     return reply, answer.generation
@@ -60,7 +62,9 @@ def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> Ask:
         turn_id=request.turn_id,
         window=window,
         message=last_user_text(window),
-        hypotheses=tuple(text for text in request.hypotheses if text.strip())[:_MOST_HYPOTHESES],
+        hypotheses=tuple(text for each in request.hypotheses if (text := without_private(each)).strip())[
+            :_MOST_HYPOTHESES
+        ],
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
         budget_tokens=min(budget, _MOST_TOKENS) if budget > 0 else _MOST_TOKENS,
@@ -77,6 +81,7 @@ def _count(context: Context, answer: Answer, *, cached: bool) -> None:
     metrics = context.daemon.metrics
     metrics.retrieves += 1
     metrics.turn_cache_hits += cached
+    metrics.retrieve_partial += bool(answer.partial) and not cached
     metrics.retrieve_hits += answer.status == "ok"
     metrics.retrieve_empty += answer.status == "empty"
     metrics.retrieve_timeouts += answer.status == "timeout"
@@ -85,9 +90,9 @@ def _count(context: Context, answer: Answer, *, cached: bool) -> None:
 
 async def search(context: Context, place: Workplace, request: wire.Search) -> tuple[wire.Found, int]:
     """Ranked memories for a text."""
-    if not request.query.strip():
+    if not (query := without_private(request.query)).strip():
         raise InvalidRequest("the query is empty; say what to look for")
-    ask = _question(context, place, request.query, top_k=request.limit, token=request.min_generation)
+    ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
     answer = await context.daemon.retriever.search(ask, _sources(place, ask))
     reply = wire.Found(
         status=answer.status,
@@ -119,9 +124,9 @@ async def why(
 ) -> wire.Explained | tuple[wire.Explained, int]:
     """The last injection of a session, or what a query would find now."""
     notice = await in_reply(context, place)
-    if request.query.strip():
+    if (query := without_private(request.query)).strip():
         top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
-        ask = _question(context, place, request.query, top_k=top_k, budget=budget)
+        ask = _question(context, place, query, top_k=top_k, budget=budget)
         answer = await context.daemon.retriever.search(ask, _sources(place, ask), inject=True)
         return _explained(answer, at=memory.utc_now(), notice=notice)
     found = context.daemon.retriever.turns.last(request.session_id, place.tops)
@@ -143,6 +148,7 @@ def _explained(answer: Answer, *, at: str, notice: str) -> tuple[wire.Explained,
         included=answer.included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),
         far_ids=answer.far,
+        partial=answer.partial,
         notice=notice,
     )
     return reply, answer.generation
