@@ -69,7 +69,10 @@ class Gate:
         self._attempt.abandoned()
 
     def failed(self, event: Event, report: Failed) -> None:
-        """It was not found out what an event comes to; the report says whether calls are to blame."""
+        """It was not found out what an event comes to; the report says whether calls are to blame.
+
+        A model whose answer is of no use is alive: its event waits or is given up by its own attempts.
+        """
         self._attempt.abandoned()
         if report.reason in _NO_CALL_FAILED:
             return

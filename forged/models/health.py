@@ -19,7 +19,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.errors import ProviderError, SizeRefused
+from forged.errors import ANSWERED, ProviderError, SizeRefused
 
 ENOUGH = 2
 """So many failures in a row, or answers that came too late, are believed."""
@@ -31,7 +31,7 @@ _LAST_S, _BEFORE_S = 30.0, 60.0  # how long ago the last call, and the one befor
 # What is still under way when its agent has gone would have taken longer than that, so much at least.
 _LONGER = 1.1
 # What is refused for what it says, or not brought to an end: the model answers, and may take the next.
-_REFUSED = frozenset({"bad_input", "refused", "filtered", "cut", "empty"})
+_REFUSED = ANSWERED | {"bad_input"}
 # Failures in which nothing was asked of the endpoint.
 _WITHOUT_CALL = frozenset({"limit", "paused", "slow", "storage", "unwritten", "gone", "internal"})
 _FOREVER = float("inf")

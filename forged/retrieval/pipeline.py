@@ -222,7 +222,7 @@ class Pipeline:
             ranked=rows.ranked,
             far=rows.far,
             strategy=strategy,
-            legs=tuple(leg for leg in view.legs if leg == "lexical" or vectors is not None),
+            legs=tuple(leg for leg in view.legs if leg == "lexical" or question.vectors is not None),
             hypotheses=queries if strategy != "direct" else (),
             generation=view.generation,
             degraded=bool(because or lacking or late),
@@ -242,7 +242,7 @@ class Pipeline:
         """Why the dense leg could not take part as it should, or nothing."""
         if vectors is None:
             lacks = self._embedder is not None and len(view) and "dense" not in view.legs
-            return self._no_vectors(view) if lacks else ""
+            return (view.held or self._no_vectors(view)) if lacks else ""
         # A model was replaced behind its name: some map cannot be compared with the queries.
         legs = [each.dense for each in view.maps if each.dense is not None]
         compared = all(leg.dimension == vectors.shape[1] and view.key in {None, leg.key} for leg in legs)

@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 
 from forged.capture.supervisor import Patience, Supervisor
-from forged.capture.values import Decided, KnownMemory, Link, Tally, Usage
-from forged.errors import ProviderError, StoreError
+from forged.capture.values import Classify, Decided, KnownMemory, Link, Tally, Usage
+from forged.errors import ANSWERED, ProviderError, StoreError
 from forged.files.scan import scan
 from forged.state import Event, digest
 from tests.capture.pipeline import ONE_CALL, Capture, captured
@@ -480,6 +480,63 @@ async def test_failed_event_waits_longer_each_time_but_for_a_full_disk_and_lets_
     assert caplog.text.count("capture failed") == 1  # the same again is no news
     await one.accepted(other)
     await one.finished(other)
+
+
+@options(model=True)
+async def test_event_whose_answer_was_cut_is_among_the_dead_with_what_was_kept_and_is_asked_about_anew(one):
+    event = await in_hand(one, one.durable())
+    await one.decides(event, usage=ONE_CALL, cut="the reply was cut")
+    assert one.rows() == [f"{event.id}.events"]  # a daemon that is killed now asks again
+    one.links(event)
+    one.done(event, written=1)
+    state = await one.idle()
+
+    assert (state.dead, state.spooled, state.last_error) == (1, 0, "the reply was cut")
+    counts = one.metrics
+    assert (counts.captured, counts.captures_finished, counts.capture_failures) == (1, 0, 1)
+    (dead,) = await one.events.dead()
+    assert dead.reason == "the reply was cut; memories of it that were kept: 1"
+    assert await one.pipeline.retry(event.id)
+    assert isinstance(await one.hands_over(event, 2), Classify)
+
+
+@options(model=True)
+async def test_event_whose_answer_was_cut_and_held_nothing_new_is_among_the_dead(one):
+    event = await in_hand(one, one.durable())
+    one.worker.says(Decided(event.id, usage=ONE_CALL, cut="the reply was cut"))
+
+    assert (await one.idle()).dead == 1
+
+
+@options(model=True)
+async def test_why_an_event_waits_is_told_when_another_has_gone_through_meanwhile(one):
+    event = await in_hand(one, one.durable())
+    await one.fails(event, "refused", usage=ONE_CALL)
+    other = one.durable(session="t")
+    await one.accepted(other)
+    await one.finished(other)
+
+    assert (one.state.state, one.state.reason) == ("waiting", "it is refused")
+
+
+@pytest.mark.parametrize("reason", sorted(ANSWERED))
+@options(model=True)
+async def test_answers_of_no_use_keep_no_other_event_from_the_model_and_give_up_their_own(one, reason):
+    """The endpoint is alive, however many of them come in a row."""
+    event = await in_hand(one, one.durable())
+    for attempt in range(1, 6):
+        await one.hands_over(event, attempt)
+        await one.fails(event, reason, usage=ONE_CALL)
+        if attempt < 5:
+            await later(60)
+    state = await one.idle()
+
+    assert (state.dead, state.last_error) == (1, f"it is {reason}")
+    (day,) = one.governor.days(1)
+    assert (day.calls, day.failed, day.tokens) == (5, 5, 550)
+    other = await in_hand(one, one.event(session="t"))
+    assert one.given[-1].event_id == other.id
+    assert one.given[-1].attempts == 2  # no probe
 
 
 MODEL = {"model": True}

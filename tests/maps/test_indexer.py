@@ -730,6 +730,6 @@ async def test_closing_ends_the_learning(root, model):
 
 
 async def test_withheld_memories_are_counted_and_not_shown(root):
-    async with indexing(accepts=lambda _, each: each.id != "m1") as indexer:
+    async with indexing(admit=lambda _, each: each.id != "m1") as indexer:
         index = await opened(indexer, root)
         assert (index.builder.withheld, [each.id for each in index.map.memories]) == (1, ["m0"])

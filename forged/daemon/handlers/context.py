@@ -18,6 +18,7 @@ from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.scopes import Resolver, View, Workplace
 from forged.state import State
+from forged.trust import Trust
 
 # Waiting for a map where no deadline comes with the request.
 PATIENCE_S = 5.0
@@ -54,6 +55,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     retriever: Retriever
     resolver: Resolver
     writer: Writer
+    trust: Trust
     capture: Pipeline
     governor: Governor
     healths: tuple[Health, ...] = ()

@@ -13,6 +13,7 @@ from forged.daemon.handlers.convert import fitting, generation_of, hit, utteranc
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.retrieval import Answer, Ask, Sources
 from forged.scopes import Workplace
+from forged.text.private import without_private
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -57,7 +58,9 @@ def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> Ask:
         turn_id=request.turn_id,
         window=window,
         message=last_user_text(window),
-        hypotheses=tuple(text for text in request.hypotheses if text.strip())[:_MOST_HYPOTHESES],
+        hypotheses=tuple(text for each in request.hypotheses if (text := without_private(each)).strip())[
+            :_MOST_HYPOTHESES
+        ],
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
         budget_tokens=min(budget, _MOST_TOKENS) if budget > 0 else _MOST_TOKENS,
@@ -83,9 +86,9 @@ def _count(context: Context, answer: Answer, *, cached: bool) -> None:
 
 async def search(context: Context, place: Workplace, request: wire.Search) -> tuple[wire.Found, int]:
     """Ranked memories for a text."""
-    if not request.query.strip():
+    if not (query := without_private(request.query)).strip():
         raise InvalidRequest("the query is empty; say what to look for")
-    ask = _question(context, place, request.query, top_k=request.limit, token=request.min_generation)
+    ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
     answer = await context.daemon.retriever.search(ask, _sources(place, ask))
     reply = wire.Found(
         status=answer.status,
@@ -115,9 +118,9 @@ async def why(
     context: Context, place: Workplace, request: wire.Why
 ) -> wire.Explained | tuple[wire.Explained, int]:
     """The last injection of a session, or what a query would find now."""
-    if request.query.strip():
+    if (query := without_private(request.query)).strip():
         top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
-        ask = _question(context, place, request.query, top_k=top_k, budget=budget)
+        ask = _question(context, place, query, top_k=top_k, budget=budget)
         answer = await context.daemon.retriever.search(ask, _sources(place, ask), inject=True)
         return _explained(answer, at=memory.utc_now())
     found = context.daemon.retriever.turns.last(request.session_id, place.tops)
