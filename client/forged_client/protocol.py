@@ -545,6 +545,8 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
 class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache."""
 
+    bypassable: ClassVar[bool] = True
+
     workspace: str
     query: str
     limit: int = 10
@@ -553,6 +555,8 @@ class Search(Request[Found], frozen=True, tag="search"):
 
 class Why(Request[Explained], frozen=True, tag="why"):
     """Explain the last injection of a session, or (with `query`) what a retrieval would do now."""
+
+    bypassable: ClassVar[bool] = True
 
     workspace: str = ""
     session_id: str = ""
@@ -563,6 +567,7 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     """Write one memory durably; the reply comes after fsync."""
 
     repeatable: ClassVar[bool] = False
+    bypassable: ClassVar[bool] = True
 
     workspace: str
     content: str
