@@ -168,13 +168,16 @@ Report = Ready | Decided | Linked | Done | Failed
 class WorkerSettings(msgspec.Struct, frozen=True):
     """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged.
 
-    `classifier` is the model that decides what is kept; where none is named, the built-in rules do.
+    `classifier` is the model that decides what is kept; where none is named, the built-in rules do. The last
+    two are those of `[network]`.
     """
 
     classifier: str = ""
     base_url: str = ""
     key: str = ""
     timeout_s: float = 60.0
+    proxy: str = ""
+    plain_http_hosts: str = ""
 
     def __repr__(self) -> str:
         return f"WorkerSettings(classifier={self.classifier!r})"

@@ -61,7 +61,7 @@ class Models(msgspec.Struct, frozen=True):
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
     memory = loaded.config.memory
-    door, healths = Door(), make_healths(loaded.config)
+    door, healths = Door(loaded.config.network), make_healths(loaded.config)
     embedding = make_embedder(loaded.config, env, door, healths.embedding)
     chat = make_chat_model(loaded.config, env, door, healths.hyde)
     reasons = []
@@ -79,8 +79,11 @@ def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSett
     if config.classifier == BUILTIN_RULES:
         return WorkerSettings(timeout_s=timeout_s), ""
     key, lacking = classifier_key(config, env)
-    base_url = "" if lacking else config.llm.base_url
-    return WorkerSettings(config.classifier, base_url, key, timeout_s), "" if capture_off(config) else lacking
+    base_url, network = "" if lacking else config.llm.base_url, config.network
+    settings = WorkerSettings(
+        config.classifier, base_url, key, timeout_s, network.proxy, network.plain_http_hosts
+    )
+    return settings, "" if capture_off(config) else lacking
 
 
 def build(
