@@ -18,6 +18,7 @@ from forged.config import (
     LOCAL,
     Config,
     endpoint_key,
+    is_usable_url,
     missing,
     model_folder,
     runs_in_process,
