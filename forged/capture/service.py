@@ -24,6 +24,7 @@ from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models import Governor, Health
 from forged.state import Event, State, Unwanted, texts_of
+from forged.trust import Trust
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Pipeline:
         metrics: Metrics,
         rank: Rank,
         written: Written,
+        trust: Trust,
         keeps: bool = True,
         coalesce: bool = True,
         off: str = "",
@@ -96,6 +98,7 @@ class Pipeline:
             metrics=metrics,
             rank=rank,
             written=written,
+            trust=trust,
             keeps=keeps,
             make_supervisor=supervisor,
             clock=clock,

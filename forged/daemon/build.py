@@ -37,6 +37,7 @@ from forged.models import (
 from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
+from forged.trust import Trust
 from forged_client import address
 
 
@@ -60,7 +61,7 @@ class Models(msgspec.Struct, frozen=True):
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
     memory = loaded.config.memory
-    door, healths = Door(), make_healths(loaded.config)
+    door, healths = Door(loaded.config.network), make_healths(loaded.config)
     embedding = make_embedder(loaded.config, env, door, healths.embedding)
     chat = make_chat_model(loaded.config, env, door, healths.hyde)
     reasons = []
@@ -78,8 +79,11 @@ def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSett
     if config.classifier == BUILTIN_RULES:
         return WorkerSettings(timeout_s=timeout_s), ""
     key, lacking = classifier_key(config, env)
-    base_url = "" if lacking else config.llm.base_url
-    return WorkerSettings(config.classifier, base_url, key, timeout_s), "" if capture_off(config) else lacking
+    base_url, network = "" if lacking else config.llm.base_url, config.network
+    settings = WorkerSettings(
+        config.classifier, base_url, key, timeout_s, network.proxy, network.plain_http_hosts
+    )
+    return settings, "" if capture_off(config) else lacking
 
 
 def build(
@@ -99,9 +103,11 @@ def build(
     governor = Governor(
         daily_token_limit=config.memory.daily_token_limit, calls_per_minute=config.llm.calls_per_minute
     )
-    indexer, watcher = _maps(config, models, metrics, governor, remembered, off=off)
     retriever = _retriever(config, models, metrics, governor)
     state = State(address.state_dir(env), governor)
+    trust = Trust(state, mode=config.trust.mode)
+    indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
+    trust.join(indexer.follow, indexer.snapshot)
     models.door.guard(partial(_refusal, state), metrics)
     return Daemon(
         epoch=secrets.token_hex(4),
@@ -113,7 +119,8 @@ def build(
         watcher=watcher,
         retriever=retriever,
         resolver=Resolver(user_top(env), config, indexer),
-        writer=Writer(os.path.join(address.state_dir(env), "trash")),
+        writer=Writer(os.path.join(address.state_dir(env), "trash"), trust),
+        trust=trust,
         capture=Pipeline(
             settings=models.worker,
             state=state,
@@ -121,6 +128,7 @@ def build(
             metrics=metrics,
             rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
             written=indexer.mark,
+            trust=trust,
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,
             off=capture_off(config),
@@ -162,8 +170,9 @@ def _maps(
     models: Models,
     metrics: Metrics,
     governor: Governor,
-    remembered: Remembered | None,
     *,
+    remembered: Remembered | None,
+    trust: Trust,
     off: str,
 ) -> tuple[Indexer, Watcher]:
     """The maps, and what tells them of changes; each knows the other."""
@@ -181,6 +190,7 @@ def _maps(
         health=models.healths.embedding,
         remembered=remembered,
         affords=governor.beyond_today,
+        trust=trust,
     )
     watcher = Watcher(indexer.mark)
     return indexer, watcher

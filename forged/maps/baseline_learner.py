@@ -62,7 +62,8 @@ class BaselineLearner:
 
     def learn(self) -> None:
         """Start to learn what is not known, unless that is under way or the endpoint fails."""
-        if not self.is_wanting or self._identity is None or self._health.trouble() is not None:
+        trouble = self._health.trouble()
+        if not self.is_wanting or self._identity is None or (trouble is not None and trouble.wait_s > 0):
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn(self._identity), name="baseline")

@@ -19,20 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.errors import ProviderError
-from forged.files import MemoryStore, Pace, Snapshot, scan
+from forged.files import MemoryStore, Pace, Root, Snapshot, scan
 from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Traits, VectorMap, link
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
 from forged.text.terms import Terms, terms
+from forged.trust import Admitted, Withheld
 
 _PAUSE_S = 0.0005
 _QUARANTINE_S = 3600.0
 
 Rows = NDArray[np.int32]
-Accepts = Callable[[str, Memory], bool]
-"""Whether a memory counts, by the path of its file; called in a thread, for each memory of each build."""
+Admit = Callable[[Root, Snapshot], Admitted]
+"""What of a root counts; called in a thread, for each build."""
 
 
 class Draft(msgspec.Struct, frozen=True, eq=False):
@@ -67,7 +68,7 @@ class Builder:
 
     `snapshot` are the files as last scanned, `complete` says whether the last map shows all that the last
     scan found, but for what is quarantined. `quarantined` are texts that the endpoint refuses, by hash: why,
-    and until when (`time.monotonic()`). `withheld` counts memories on disk that are not accepted.
+    and until when (`time.monotonic()`). `withheld` are memories on disk that do not count.
     """
 
     def __init__(
@@ -76,16 +77,17 @@ class Builder:
         identity: Identity | None,
         *,
         lexical: bool,
-        accepts: Accepts | None = None,
+        admit: Admit | None = None,
     ) -> None:
         self.store = store
         self.snapshot: Snapshot | None = None
         self.complete = False
         self.quarantined: dict[bytes, tuple[str, float]] = {}
-        self.withheld = 0
+        self.withheld: tuple[Withheld, ...] = ()
+        self._passes = False
         self._identity = identity
         self._lexical = lexical
-        self._accepts = accepts
+        self._admit = admit
         self._vectors = KnownVectors(identity, store.root.top) if identity is not None else None
         self._map: VectorMap | None = None
         self._hashes: tuple[bytes, ...] = ()
@@ -93,8 +95,8 @@ class Builder:
 
     @property
     def unsettled(self) -> bool:
-        """Whether the last scan met a file in the middle of being saved: look again soon."""
-        return self.snapshot is not None and self.snapshot.unsettled
+        """Whether the last look met a file in the middle of something: look again soon."""
+        return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
 
     @property
     def cut(self) -> tuple[str, ...]:
@@ -137,10 +139,10 @@ class Builder:
         before = self.snapshot
         found = scan(self.store.root, before, files, pause=self._pause)
         self.snapshot = found
-        memories = found.memories if self._accepts is None else self._accepted(found)
+        memories = found.memories if self._admit is None else self._admitted(found, self._admit)
         # A touched file gives a new snapshot of the same memories.
         same = found is before or not found.changed
-        if self.complete and same and (self._accepts is None or self._shows(memories)):
+        if self.complete and same and (self._admit is None or self._shows(memories)):
             return None
         self.complete = False
         return self._drafted(memories)
@@ -156,13 +158,11 @@ class Builder:
             self.quarantined, self.complete = held, False
         self._renew = self._retry = False
 
-    def _accepted(self, found: Snapshot) -> tuple[Memory, ...]:
+    def _admitted(self, found: Snapshot, admit: Admit) -> tuple[Memory, ...]:
         """The memories that count; the others are on disk as if they were not."""
-        assert self._accepts is not None, "without it all count"
-        pairs = zip(found.paths, found.memories, strict=True)
-        accepted = tuple(memory for path, memory in pairs if self._accepts(path, memory))
-        self.withheld = len(found.memories) - len(accepted)
-        return accepted
+        admitted = admit(self.store.root, found)
+        self.withheld, self._passes = admitted.withheld, admitted.passes
+        return admitted.memories
 
     def _shows(self, memories: tuple[Memory, ...]) -> bool:
         return self._map is not None and self._map.memories == memories

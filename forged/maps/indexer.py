@@ -18,14 +18,15 @@ import msgspec
 
 from forged.counters import Metrics
 from forged.errors import ForgedError, ProviderError
-from forged.files import MemoryStore, Root
+from forged.files import MemoryStore, Root, Snapshot
 from forged.maps import malloc_trim
 from forged.maps.baseline_learner import BaselineLearner
-from forged.maps.builder import Accepts, Builder, Draft
+from forged.maps.builder import Builder, Draft
 from forged.maps.identity import Identity, Remembered
 from forged.maps.root_index import RootIndex
 from forged.models import LONGEST_ASKED_S, Embedder, Health
 from forged.text.tokens import estimate
+from forged.trust import Trust
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ _RETRY_S, _RETRY_MOST_S = 1.0, 60.0
 _PATIENCE_S = 0.05
 _UNSETTLED_S = 0.1
 _LONG_BUILD_MS = 500.0
+_FOLLOW_S = 5.0
 
 
 class BuildEvent(msgspec.Struct, frozen=True):
@@ -60,26 +62,25 @@ class Indexer:
         metrics: Metrics,
         on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
         gated: bool = False,
-        accepts: Accepts | None = None,
         health: Health | None = None,
         remembered: Remembered | None = None,
         affords: Callable[[int], str] = lambda _: "",
+        trust: Trust | None = None,
         reconcile_s: float = RECONCILE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched.
 
         `on_roots` is told of all roots when one comes or goes. `gated`: somebody needs the baseline of the
-        embedder's model. `accepts` says of a file and its memory whether it counts; without it all do.
-        `remembered` is what an earlier indexer of this process knew of models; `affords` says why so many
-        tokens may not be embedded now, or nothing. `health` is that of the
-        endpoint that embeds.
+        embedder's model. `trust` says what of a root counts; without it everything does. `remembered` is
+        what an earlier indexer of this process knew of models; `affords` says why so many tokens may not be
+        embedded now, or nothing. `health` is that of the endpoint that embeds.
         """
         self._embedder = embedder
         self._lexical = lexical
         self._metrics = metrics
         self._on_roots = on_roots
-        self._accepts = accepts
+        self._trust = trust
         self._reconcile_s = reconcile_s
         self._roots: dict[Root, RootIndex] = {}
         self._counter = 0
@@ -108,7 +109,8 @@ class Indexer:
         index = self._roots.get(root)
         if index is None:
             store = MemoryStore(root)
-            builder = Builder(store, self.identity, lexical=self._lexical, accepts=self._accepts)
+            admit = self._trust.admit if self._trust is not None else None
+            builder = Builder(store, self.identity, lexical=self._lexical, admit=admit)
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
             index.task = asyncio.create_task(self._keep_current(index), name=f"build {root.scope}")
@@ -155,6 +157,17 @@ class Indexer:
         for root in list(self._roots):
             await self._unload(root)
 
+    def snapshot(self, root: Root) -> Snapshot | None:
+        """The files of a root as they were last scanned, if it is in use."""
+        index = self._roots.get(root)
+        return None if index is None else index.builder.snapshot
+
+    async def follow(self, top: str) -> None:
+        """Have what is known of a root's files in its map, as far as five seconds allow."""
+        for root, index in list(self._roots.items()):
+            if root.top == top:
+                await index.until_tried(index.mark(), time.monotonic() + _FOLLOW_S)
+
     def indexes(self) -> tuple[RootIndex, ...]:
         return tuple(self._roots.values())
 
@@ -176,6 +189,8 @@ class Indexer:
 
     async def _keep_current(self, index: RootIndex) -> None:
         """The single builder of a root: build when marked; after a failure also when the back-off ends."""
+        if self._trust is not None:
+            await self._trust.opened()
         await asyncio.to_thread(index.builder.store.sweep_temps)
         retry_s: float | None = None
         while True:
@@ -254,6 +269,8 @@ class Indexer:
 
     async def _draft(self, index: RootIndex, files: frozenset[str]) -> Draft | None:
         draft = await asyncio.to_thread(index.builder.draft, files)
+        if self._trust is not None:
+            await self._trust.save()
         if index.builder.unsettled:
             asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
         return draft

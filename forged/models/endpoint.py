@@ -10,7 +10,8 @@ a call is not called, and nothing is made once more that an agent would wait for
 One client per endpoint, kept connected. A call has one deadline over connecting, every attempt and the last
 byte, because httpx's own time-out is per read: a server that drips bytes never meets it. Replies are read as
 a stream under a cap and inflated under the same cap: 194 KB of gzip were seen to become 200 MB. Redirects
-are not followed and proxies not taken from the environment, so a key goes where the user sent it.
+are not followed and no proxy is taken from the environment: a key goes where the user sent it, through a
+proxy of the configuration by CONNECT alone.
 
 Importing this module costs the import of httpx (80-100 ms); `factory` does so only when an endpoint is used.
 """
@@ -55,7 +56,7 @@ _CONNECTIONS = 32
 # What agents ask: how long it takes tells whether the model is fast enough for them.
 _TIMED = frozenset({"query", "hyde"})
 # Tried again by whoever builds, after a look whether the endpoint or a text is at fault.
-_TRIED_ONCE = frozenset({"build"})
+_TRIED_ONCE = frozenset({"build", "identity"})
 
 R = TypeVar("R")
 
@@ -114,6 +115,7 @@ class Endpoint:
             raise ConfigError(f"{shown_url(base_url)} is not a URL that can be called") from error
         parts = urlsplit(base_url)
         user, _, host = parts.netloc.rpartition("@")
+        self._proxy = door.proxy_for(base_url, key)
         self._parts = parts._replace(netloc=host, path=parts.path.rstrip("/"), fragment="")
         self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
         basic = base64.b64encode(unquote(user).encode()).decode()
@@ -252,6 +254,7 @@ class Endpoint:
             self._client = httpx.AsyncClient(
                 verify=context,
                 trust_env=False,
+                proxy=self._proxy or None,
                 follow_redirects=False,
                 timeout=httpx.Timeout(None, connect=_CONNECT_S),
                 limits=httpx.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S),

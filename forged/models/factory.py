@@ -17,13 +17,11 @@ from forged.config import (
     BUILTIN_RULES,
     LOCAL,
     Config,
-    is_loopback,
+    endpoint_key,
     is_usable_url,
     missing,
     model_folder,
-    resolve_key,
     runs_in_process,
-    shown_url,
 )
 from forged.errors import ConfigError
 from forged.models import ChatModel, Door, Embedder, Health
@@ -84,23 +82,24 @@ def make_embedder(
         return Choice(reason="the built-in lexical model is used")
     if runs_in_process(name):
         return _in_process(config, env)
-    key, reason = _key_for(memory.embedding_base_url, memory.embedding_api_key, env)
-    if reason:
-        return Choice(reason=reason)
-    # Imported here: httpx costs 80-100 ms of start-up, and the built-in model never needs it.
-    from forged.models.openai_compatible import OpenAICompatibleEmbedder  # noqa: PLC0415
+    try:
+        key = endpoint_key("memory.embedding_api_key", config, env)
+        # Imported here: httpx costs 80-100 ms of start-up, and the built-in model never needs it.
+        from forged.models.openai_compatible import OpenAICompatibleEmbedder  # noqa: PLC0415
 
-    return Choice(
-        OpenAICompatibleEmbedder(
-            memory.embedding_base_url,
-            name,
-            key,
-            door=door,
-            health=health,
-            query_prefix=memory.query_prefix,
-            passage_prefix=memory.passage_prefix,
+        return Choice(
+            OpenAICompatibleEmbedder(
+                memory.embedding_base_url,
+                name,
+                key,
+                door=door,
+                health=health,
+                query_prefix=memory.query_prefix,
+                passage_prefix=memory.passage_prefix,
+            )
         )
-    )
+    except ConfigError as error:
+        return Choice(reason=str(error))
 
 
 def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
@@ -131,12 +130,13 @@ def make_chat_model(
     name = config.memory.retrieval_model
     if not name:
         return Choice(reason="memory.retrieval_model is empty")
-    key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
-    if reason:
-        return Choice(reason=reason)
-    from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
+    try:
+        key = endpoint_key("llm.api_key", config, env)
+        from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-    return Choice(OpenAICompatibleChat(config.llm.base_url, name, key, door=door, health=health))
+        return Choice(OpenAICompatibleChat(config.llm.base_url, name, key, door=door, health=health))
+    except ConfigError as error:
+        return Choice(reason=str(error))
 
 
 def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:
@@ -147,14 +147,7 @@ def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:
     """
     if config.classifier == BUILTIN_RULES:
         return "", f"{BUILTIN_RULES} is used"
-    return _key_for(config.llm.base_url, config.llm.api_key, env)
-
-
-def _key_for(url: str, reference: str, env: Mapping[str, str]) -> tuple[str, str]:
-    """Return the key, or why the endpoint cannot be used. On this machine a missing key is no obstacle."""
-    if not is_usable_url(url):
-        return "", f"{shown_url(url)} is not an http or https URL"
     try:
-        return resolve_key(reference, env), ""
+        return endpoint_key("llm.api_key", config, env), ""
     except ConfigError as error:
-        return ("", "") if is_loopback(url) else ("", f"{shown_url(url)}: {error}")
+        return "", str(error)

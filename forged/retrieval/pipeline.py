@@ -40,7 +40,7 @@ NO_MEMORIES = "no memories yet"
 BESIDE_THE_POINT = "nothing here is about this message"
 WORDS_ONLY = "vectors are on their way; answered by words"
 OTHER_MODEL = "the embedding model has become another one; answered by words"
-LEARNING = "everyday messages are still being embedded; a few memories at most, by words"
+UNCALIBRATED = "the gate does not know the embedding model yet; a few memories at most, by words"
 # So many, while vectors say nothing of what concerns a message, and the words of a small store fit any.
 _FEW = 2
 
@@ -100,7 +100,8 @@ class Pipeline:
                 if not queries:
                     return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
                 view = await sources.see(limit)
-                vectors = await self.embed(sources, view, queries, limit, course)
+                learning = self._is_learning(view)
+                vectors = None if learning else await self.embed(sources, view, queries, limit, course)
                 answer = await self.search(ask, sources, view, queries, vectors, strategy=strategy)
                 return msgspec.structs.replace(answer, partial=partial)
         except (ProviderError, TimeoutError) as error:
@@ -191,11 +192,12 @@ class Pipeline:
         What a fallback found, or lacks a root or a source, is not kept for the turn.
         """
         gated = inject and self._tuning.min_score > 0
-        learning = gated and self._is_learning(view)
+        learning = inject and self._is_learning(view)
+        vectors = None if learning else vectors
         question = Question(
             texts=queries,
             message=ask.message,
-            vectors=None if learning else vectors,
+            vectors=vectors,
             top_k=min(ask.top_k, _FEW) if learning else ask.top_k,
             hop_depth=0 if learning else ask.hop_depth,
             deadline=near(ask.deadline),
@@ -208,7 +210,7 @@ class Pipeline:
         else:
             rows = await files.search(question)
         missing = FIRST_BUILD if view.waiting else view.problem
-        lacking = missing or (LEARNING if learning else self._dense_problem(view, vectors))
+        lacking = missing or self._dense_problem(view, vectors) or (UNCALIBRATED if learning else "")
         held_back = self._held_back(rows.evidence, question.least_evidence)
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
         if not rows.ranked and (missing or (lacking == OTHER_MODEL and not held_back)):
@@ -232,7 +234,9 @@ class Pipeline:
 
     def _is_learning(self, view: View) -> bool:
         """Whether only words can tell what concerns a message, where it is not said that they shall not."""
-        return view.is_uncalibrated and self._tuning.strategy != "hyde" and self._tuning.lexical_weight > 0
+        tuning = self._tuning
+        gated = tuning.min_score > 0 and tuning.lexical_weight > 0 and tuning.strategy != "hyde"
+        return gated and view.is_uncalibrated
 
     def _dense_problem(self, view: View, vectors: Vectors | None) -> str:
         """Why the dense leg could not take part as it should, or nothing."""
@@ -246,6 +250,8 @@ class Pipeline:
 
     def _no_vectors(self, view: View) -> str:
         """Whether vectors are on their way, or what is in their way."""
+        if view.held:
+            return view.held
         failing = self._models.embedding_health.condition()
         why = view.unembedded or (failing.message if failing.state == "failing" else "")
         return f"no vectors ({why}); answered by words" if why else WORDS_ONLY
@@ -283,10 +289,10 @@ def _holds_nothing(view: View, min_generation: int) -> bool:
     return not (len(view) or view.waiting or view.problem) and view.generation >= min_generation
 
 
-def reason_of(error: ProviderError | TimeoutError) -> str:
-    return error.reason if isinstance(error, ProviderError) else "timeout"
-
-
 def held_by(error: ProviderError | TimeoutError) -> str:
     """Why no text may leave, if that is what stands in the way: somebody's wish, and no failure."""
     return str(error) if reason_of(error) == "paused" else ""
+
+
+def reason_of(error: ProviderError | TimeoutError) -> str:
+    return error.reason if isinstance(error, ProviderError) else "timeout"

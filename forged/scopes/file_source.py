@@ -36,12 +36,11 @@ class View(msgspec.Struct, frozen=True, eq=False):
     """Maps that a request may use.
 
     `generation` orders what is visible. `waiting` is true while a root has nothing to search before a build
-    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two,
-    `held` why texts of a root may not leave for their vectors, and `unembedded` of what the build failed that
-    should have brought vectors.
+    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two.
     `baseline` is that of the model of the dense legs, None while it is not known, and `is_uncalibrated` tells
     that one is wanted. `key` names the model that answers now, whose vectors alone can be compared with those
-    of a query; `used` is told of how many numbers these are.
+    of a query; `used` is told of how many numbers these are. `unembedded` says why a map has no dense leg
+    although its build is over, `held` why texts of a root may not leave for vectors.
     """
 
     maps: tuple[VectorMap, ...]
