@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forged.memory import Related, Scope
+from forged.memory import Origin, Related, Scope
 from forged.state import Document, Event
 
 # Of one event.
@@ -56,11 +56,15 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Classified(msgspec.Struct, frozen=True):
-    """A classifier's answer. `malformed` counts elements of the reply that were no memory at all."""
+    """A classifier's answer. `malformed` counts elements of the reply that were no memory at all.
+
+    `author` says whose words the proposals are: a model's, or those that were typed.
+    """
 
     proposals: tuple[Proposal, ...] = ()
     usage: Usage = Usage()
     malformed: int = 0
+    author: Origin = Origin.MODEL
 
 
 class Tally(msgspec.Struct, frozen=True):
