@@ -17,6 +17,7 @@ LAYERS = """
     retrieval | capture
     scopes
     maps
+    trust
     map | state
     models
     files

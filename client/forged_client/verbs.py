@@ -38,9 +38,13 @@ from forged_client.protocol import (
     Request,
     Retrieve,
     Retrieved,
+    Review,
+    Reviewed,
     Search,
     Status,
     StatusReport,
+    Trust,
+    Trusted,
     Undo,
     Undone,
     Why,
@@ -203,6 +207,17 @@ class Verbs(Shell):
     def cost(self, *, days: int = 7) -> Costs:
         """What model calls have cost."""
         return self.ask(Cost(days=days))
+
+    def trust(self, workspace: str = "", *, action: str = "show", mode: str = "", shown: str = "") -> Trusted:
+        """Show how roots stand, trust one, or trust it no longer; see `protocol.Trust`."""
+        return self.ask(Trust(workspace=workspace, action=action, mode=mode, shown=shown))
+
+    def review(
+        self, workspace: str, accept: Iterable[str] = (), *, everything: bool = False, shown: str = ""
+    ) -> Reviewed:
+        """What is withheld of a repository; accept some of it."""
+        request = Review(workspace=workspace, accept=tuple(accept), everything=everything, shown=shown)
+        return self.ask(request)
 
     def rebuild(
         self,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from forged.capture.gate import Gate
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
@@ -34,6 +34,7 @@ from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.memory import utc_now
 from forged.state import Document, Event, State, digest
+from forged.trust import Trust, own_file
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Dispatcher:
         metrics: Metrics,
         rank: Rank,
         written: Written,
+        trust: Trust,
         keeps: bool,
         make_supervisor: MakeSupervisor,
         clock: Callable[[], float],
@@ -81,6 +83,7 @@ class Dispatcher:
         self._metrics = metrics
         self._rank = rank
         self._written = written
+        self._trust = trust
         self._keeps = keeps
         self._clock = clock
         self.supervisor = make_supervisor(settings, on_report=self._heard, on_death=self._died)
@@ -168,15 +171,19 @@ class Dispatcher:
             if self._is_paused(event) or not self._can_give(waiting):
                 return 0.0
             attempts = 1 if self._gate is None else self._gate.attempts
-            answer = await self._ask(Classify(event, self._unwanted(), known, attempts))
+            withheld = await self._trust.withheld(event.roots)
+            paths = frozenset(each.path for each in withheld)
+            if not self._can_give(waiting):
+                return 0.0
+            answer = await self._ask(Classify(event, self._unwanted(), known, attempts, paths))
             if not isinstance(answer, Decided):
                 return self._failed(waiting, answer)
-            documents = self._decided(answer)
+            documents, waiting.cut = self._decided(answer), answer.cut
             if not documents:
-                self._done(Done(event.id))
-                return None
+                return self._done(waiting, Done(event.id))
             self._events.decided(event.id, documents)
-        if not self._events.is_journalled(event.id):
+        # What is not all that there was is not what a later daemon should leave it at.
+        if not (waiting.cut or self._events.is_journalled(event.id)):
             try:
                 await self._events.journal(event.id)
             except StoreError as error:
@@ -184,14 +191,25 @@ class Dispatcher:
                 self.last_error = str(error)
                 return STORAGE_RETRY_S
             waiting.has_progress = True
+        documents = self._still_wanted(self._events.documents(event.id) or ())
+        try:
+            await self._own(documents)
+        except StoreError as error:
+            self._metrics.capture_failures += 1
+            self.last_error = str(error)
+            return STORAGE_RETRY_S
         if not self._can_give(waiting):
             return 0.0
-        documents = self._still_wanted(self._events.documents(event.id) or ())
         answer = await self._ask(Link(event.id, documents))
         if not isinstance(answer, Done):
             return self._failed(waiting, answer)
-        self._done(answer)
-        return None
+        return self._done(waiting, answer)
+
+    async def _own(self, documents: Sequence[Document]) -> None:
+        """Put on record what the worker is about to write: a file without a record would not count."""
+        for root in {document.root for document in documents}:
+            here = [document for document in documents if document.root == root]
+            await self._trust.own(root, [own_file(root, document.memory) for document in here])
 
     def _can_give(self, waiting: Waiting) -> bool:
         return self.supervisor.ready and not waiting.is_cancelled
@@ -276,11 +294,18 @@ class Dispatcher:
         self._metrics.secrets_redacted += report.tally.secrets
         return self._still_wanted(report.documents)
 
-    def _done(self, report: Done) -> None:
-        self._metrics.captures_finished += 1
+    def _done(self, waiting: Waiting, report: Done) -> float | None:
+        """Take note that all is in place; None if the event is done with that, else a delay."""
         self._metrics.captured += report.written
+        if waiting.cut:
+            self._metrics.capture_failures += 1
+            self.last_error = waiting.cut
+            waiting.cut_short(report.written)
+            return 0.0
+        self._metrics.captures_finished += 1
         self.last_success = utc_now()
         self.last_error = f"not written: {', '.join(report.failed)}" if report.failed else ""
+        return None
 
     def _failed(self, waiting: Waiting, answer: _Answer) -> float:
         """Take note of a failure or of a death; seconds until the next attempt."""
@@ -308,7 +333,7 @@ class Dispatcher:
         """
         if self._keeps:
             try:
-                await self._events.give_up(waiting.event, waiting.given_up)
+                await self._events.give_up(waiting.event, waiting.given_up, is_decided=not waiting.cut)
             except StoreError as error:
                 logger.warning("cannot give up event=%s error=%s", waiting.event.id, error)
                 return _GIVE_UP_RETRY_S

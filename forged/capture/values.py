@@ -56,11 +56,17 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Classified(msgspec.Struct, frozen=True):
-    """A classifier's answer. `malformed` counts elements of the reply that were no memory at all."""
+    """A classifier's answer.
+
+    `malformed` counts elements of the reply that were no memory at all; a reply `is_answer` if it says what
+    is to be kept, be it nothing. `cut` is why there may have been more, as a sentence, or nothing.
+    """
 
     proposals: tuple[Proposal, ...] = ()
     usage: Usage = Usage()
     malformed: int = 0
+    is_answer: bool = True
+    cut: str = ""
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -78,13 +84,15 @@ class Classify(msgspec.Struct, frozen=True, tag="classify"):
     """Find out what an event comes to.
 
     `forgotten` are the digests of texts that must not come back. For a model: `known` are memories that it
-    should know about, and `attempts` is how many calls it may be asked at most.
+    should know about, and `attempts` is how many calls it may be asked at most. `withheld` are the paths of
+    files that do not count, which are to be treated as if they were not there.
     """
 
     event: Event
     forgotten: frozenset[str] = frozenset()
     known: tuple[KnownMemory, ...] = ()
     attempts: int = 2
+    withheld: frozenset[str] = frozenset()
 
     @property
     def event_id(self) -> str:
@@ -112,12 +120,16 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Decided(msgspec.Struct, frozen=True, tag="decided"):
-    """What an event comes to, which is mostly nothing, and what finding out has cost."""
+    """What an event comes to, which is mostly nothing, and what finding out has cost.
+
+    `cut` says why there may have been more: the event is not done when these documents are in place.
+    """
 
     event_id: str
     documents: tuple[Document, ...] = ()
     usage: Usage = Usage()
     tally: Tally = Tally()
+    cut: str = ""
 
 
 class Linked(msgspec.Struct, frozen=True, tag="linked"):
@@ -156,13 +168,16 @@ Report = Ready | Decided | Linked | Done | Failed
 class WorkerSettings(msgspec.Struct, frozen=True):
     """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged.
 
-    `classifier` is the model that decides what is kept; where none is named, the built-in rules do.
+    `classifier` is the model that decides what is kept; where none is named, the built-in rules do. The last
+    two are those of `[network]`.
     """
 
     classifier: str = ""
     base_url: str = ""
     key: str = ""
     timeout_s: float = 60.0
+    proxy: str = ""
+    plain_http_hosts: str = ""
 
     def __repr__(self) -> str:
         return f"WorkerSettings(classifier={self.classifier!r})"

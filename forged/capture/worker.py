@@ -101,12 +101,14 @@ def _classifier(settings: WorkerSettings, existing: Existing) -> tuple[Classifie
 
             return RuleClassifier(existing.heads), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
+        from forged.config import NetworkConfig  # noqa: PLC0415
         from forged.models import Door  # noqa: PLC0415
         from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
         # Retries are the classifier's own affair: it counts calls.
+        door = Door(NetworkConfig(settings.proxy, settings.plain_http_hosts))
         model = OpenAICompatibleChat(
-            settings.base_url, settings.classifier, settings.key, door=Door(), retries=0
+            settings.base_url, settings.classifier, settings.key, door=door, retries=0
         )
         return LlmClassifier(model), ""
     except ConfigError as error:
@@ -118,14 +120,18 @@ class Existing:
 
     def __init__(self) -> None:
         self._snapshots: dict[Root, Snapshot] = {}
+        self.withheld = frozenset[str]()  # paths of files that do not count in the event in hand
 
     def memories(self, root: Root) -> tuple[Memory, ...]:
-        """What the root holds now; a directory that cannot be listed counts as it was, or empty."""
+        """What counts in the root now; a directory that cannot be listed counts as it was, or empty."""
         snapshot = scan(root, self._snapshots.pop(root, None))
         self._snapshots[root] = snapshot
         if len(self._snapshots) > _ROOTS_KEPT:
             del self._snapshots[next(iter(self._snapshots))]
-        return snapshot.memories
+        if not self.withheld:
+            return snapshot.memories
+        pairs = zip(snapshot.paths, snapshot.memories, strict=True)
+        return tuple(memory for path, memory in pairs if path not in self.withheld)
 
     def heads(self, roots: Iterable[Root]) -> list[Memory]:
         """The newest version of each memory of some roots."""
@@ -169,10 +175,11 @@ class Worker:
         self._report(last)
 
     async def _decide(self, task: Classify) -> Decided:
+        self._existing.withheld = task.withheld
         answer = await self._classify(task)
         existing = {root: self._existing.memories(root) for root in task.event.roots}
         documents, tally = decide(task.event, answer, existing, task.forgotten, utc_now())
-        return Decided(task.event.id, documents, answer.usage, tally)
+        return Decided(task.event.id, documents, answer.usage, tally, answer.cut)
 
     async def _classify(self, task: Classify) -> Classified:
         if self._classifier is None:

@@ -13,7 +13,7 @@ from forged.files.frontmatter import parse, read, render
 from forged.files.pace import Pace
 from forged.files.roots import FOLDERS, Root, resolve
 from forged.files.scan import open_folder, scan
-from forged.files.snapshot import Snapshot, printable
+from forged.files.snapshot import File, Snapshot, files_of, one_per_id, printable
 from forged.files.store import MemoryStore, Removed
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLDERS",
+    "File",
     "MemoryStore",
     "Pace",
     "Removed",
@@ -28,6 +29,8 @@ __all__ = [
     "Snapshot",
     "Watcher",
     "atomic",
+    "files_of",
+    "one_per_id",
     "open_folder",
     "parse",
     "printable",

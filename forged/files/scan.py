@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import itertools
 import logging
 import operator
@@ -230,7 +231,7 @@ class _Pass:
         memory = reading.memory
         if old is not None and old.memory == memory:
             memory = old.memory
-        return Seen(_key(status), memory, "; ".join(reading.notes))
+        return Seen(_key(status), memory, "; ".join(reading.notes), hashlib.sha256(data).hexdigest())
 
     def _is_being_saved(self, status: os.stat_result, old: Seen) -> bool:
         """Whether a good file's own bytes changed just now; a rename over it is whole at once."""
@@ -258,11 +259,11 @@ def _from_changes(
     questionable = any(after is not None and after.reason for _, _, after in changes)
     if previous.problems or questionable or any(listing.reason for listing in listings):
         return None
-    memories, paths = list(previous.memories), list(previous.paths)
+    memories, paths, hashes = list(previous.memories), list(previous.paths), list(previous.hashes)
     for _, before, _ in changes:
         if before is not None and before.memory is not None:
             row = bisect_left(memories, before.memory.id, key=_ID)
-            del memories[row], paths[row]
+            del memories[row], paths[row], hashes[row]
     for path, _, after in changes:
         if after is not None and after.memory is not None:
             row = bisect_left(memories, after.memory.id, key=_ID)
@@ -270,10 +271,11 @@ def _from_changes(
                 return None
             memories.insert(row, after.memory)
             paths.insert(row, path)
+            hashes.insert(row, after.sha256)
     if len(memories) != sum(len(listing.files) for listing in listings):
         return None
     changed = any(_memory(before) is not _memory(after) for _, before, after in changes)
-    return Snapshot(tuple(memories), tuple(paths), (), changed, unsettled, listings)
+    return Snapshot(tuple(memories), tuple(paths), (), changed, unsettled, listings, tuple(hashes))
 
 
 def _memory(seen: Seen | None) -> Memory | None:

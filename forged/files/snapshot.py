@@ -5,7 +5,7 @@ One memory per id: of two files with one id the newer is used and the other is a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -16,11 +16,15 @@ Key = tuple[int, int, int, int]
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """A `.md` entry as last read. With a memory, `reason` is what should be put right; without, why not."""
+    """A `.md` entry as last read. With a memory, `reason` is what should be put right; without, why not.
+
+    `sha256`, in hex, is of the bytes that the memory was read from.
+    """
 
     key: Key
     memory: Memory | None
     reason: str = ""
+    sha256: str = ""
 
 
 class Listing(msgspec.Struct, frozen=True, eq=False):
@@ -36,6 +40,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
 
     memories: one per id, sorted by id.
     paths: the file of each, same order.
+    hashes: SHA-256 of each file, in hex, same order.
     problems: sorted by path.
     changed: whether memories or problems differ from the snapshot before.
     unsettled: whether some file is being saved right now; scan again soon.
@@ -48,6 +53,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     changed: bool
     unsettled: bool
     listings: tuple[Listing, ...]
+    hashes: tuple[str, ...]
 
 
 def from_scan(
@@ -63,23 +69,25 @@ def from_scan(
     memories = tuple(chosen[id_].memory for id_ in ids)
     paths = tuple(chosen[id_].path for id_ in ids)
     changed = previous is None or (memories, problems) != (previous.memories, previous.problems)
-    return Snapshot(memories, paths, problems, changed, unsettled, listings)
+    hashes = tuple(chosen[id_].sha256 for id_ in ids)
+    return Snapshot(memories, paths, problems, changed, unsettled, listings, hashes)
 
 
-class _Choice(msgspec.Struct, frozen=True, gc=False):
-    """A memory and where it was found; `rank` orders directories."""
+class File(msgspec.Struct, frozen=True, gc=False):
+    """A memory, its file and the hash of that; `rank` orders directories."""
 
     memory: Memory
     path: str
     rank: int
+    sha256: str
 
 
 def _choose(
     listings: tuple[Listing, ...], yield_if_due: Callable[[], None]
-) -> tuple[dict[str, _Choice], tuple[Problem, ...]]:
+) -> tuple[dict[str, File], tuple[Problem, ...]]:
     """Pick one memory per id, and collect what is wrong, sorted by path."""
-    chosen: dict[str, _Choice] = {}
-    losers: list[_Choice] = []
+    chosen: dict[str, File] = {}
+    losers: list[File] = []
     problems = [Problem(printable(listing.path), listing.reason) for listing in listings if listing.reason]
     for rank, listing in enumerate(listings):
         for name, seen in listing.files.items():
@@ -87,7 +95,7 @@ def _choose(
             if seen.reason:
                 problems.append(Problem(printable(path), seen.reason))
             if seen.memory is not None:
-                choice = _Choice(seen.memory, path, rank)
+                choice = File(seen.memory, path, rank, seen.sha256)
                 rival = chosen.setdefault(seen.memory.id, choice)
                 if rival is not choice:
                     chosen[seen.memory.id], loser = sorted((rival, choice), key=_newest_first)
@@ -99,9 +107,27 @@ def _choose(
     return chosen, tuple(sorted(problems))
 
 
-def _newest_first(choice: _Choice) -> tuple[int, int, int, str]:
+def _newest_first(choice: File) -> tuple[int, int, int, str]:
     memory = choice.memory
     return (-time_ns(memory.updated_at), -time_ns(memory.created_at), choice.rank, choice.path)
+
+
+def files_of(snapshot: Snapshot) -> list[File]:
+    """Every file that holds a memory, also those that lost to a newer one of the same id."""
+    return [
+        File(seen.memory, f"{listing.path}/{name}", rank, seen.sha256)
+        for rank, listing in enumerate(snapshot.listings)
+        for name, seen in listing.files.items()
+        if seen.memory is not None
+    ]
+
+
+def one_per_id(files: Iterable[File]) -> tuple[Memory, ...]:
+    """The newest memory of each id, sorted by id."""
+    newest: dict[str, File] = {}
+    for file in files:
+        newest[file.memory.id] = min(newest.get(file.memory.id, file), file, key=_newest_first)
+    return tuple(newest[id_].memory for id_ in sorted(newest))
 
 
 def printable(path: str) -> str:

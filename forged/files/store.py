@@ -55,10 +55,9 @@ class MemoryStore:
             )
         name = f"{memory.id}.md"
         path = os.path.join(self.root.top, FOLDERS[0], name)
-        memory = msgspec.structs.replace(memory, scope=self.root.scope)
-        data = render(memory)
+        data = self.rendered(memory)
         try:
-            parse(data, memory.scope, memory.id)  # what cannot be read back is not acknowledged
+            parse(data, self.root.scope, memory.id)  # what cannot be read back is not acknowledged
         except MemoryFormatError as error:
             raise StoreError(f"the memory cannot be stored: {error}") from error
         with (
@@ -70,6 +69,10 @@ class MemoryStore:
             except FileExistsError as error:
                 raise MemoryExists(f"there is a memory {memory.id} already") from error
         return path
+
+    def rendered(self, memory: Memory) -> bytes:
+        """The bytes that `write` puts into the file of a memory."""
+        return render(msgspec.structs.replace(memory, scope=self.root.scope))
 
     def move_to_trash(self, snapshot: Snapshot, ids: Collection[str], trash: str) -> tuple[Removed, ...]:
         """Move every file of these ids to directories of their own, `<trash>/<time>-<id>/`.

@@ -4,13 +4,14 @@ The `Indexer` has all roots in use: it opens them, builds their maps and is told
 `RootIndex` is one of them, with its map and its generations; the `Writer` writes and removes on request.
 """
 
-from forged.maps.builder import Accepts, Builder, Draft
+from forged.maps.builder import Admit, Builder, Draft
+from forged.maps.identity import Remembered
 from forged.maps.indexer import BuildEvent, Indexer
 from forged.maps.root_index import Generations, Progress, RootIndex
 from forged.maps.writer import Gone, Writer, Written
 
 __all__ = [
-    "Accepts",
+    "Admit",
     "BuildEvent",
     "Builder",
     "Draft",
@@ -18,6 +19,7 @@ __all__ = [
     "Gone",
     "Indexer",
     "Progress",
+    "Remembered",
     "RootIndex",
     "Writer",
     "Written",

@@ -19,20 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.errors import ProviderError
-from forged.files import MemoryStore, Pace, Snapshot, scan
+from forged.files import MemoryStore, Pace, Root, Snapshot, scan
 from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Traits, VectorMap, link
+from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
-from forged.models import Embedder
 from forged.text.terms import Terms, terms
+from forged.trust import Admitted, Withheld
 
 _PAUSE_S = 0.0005
 _QUARANTINE_S = 3600.0
 
 Rows = NDArray[np.int32]
-Accepts = Callable[[str, Memory], bool]
-"""Whether a memory counts, by the path of its file; called in a thread, for each memory of each build."""
+Admit = Callable[[Root, Snapshot], Admitted]
+"""What of a root counts; called in a thread, for each build."""
 
 
 class Draft(msgspec.Struct, frozen=True, eq=False):
@@ -67,34 +68,44 @@ class Builder:
 
     `snapshot` are the files as last scanned, `complete` says whether the last map shows all that the last
     scan found, but for what is quarantined. `quarantined` are texts that the endpoint refuses, by hash: why,
-    and until when (`time.monotonic()`). `withheld` counts memories on disk that are not accepted.
+    and until when (`time.monotonic()`). `withheld` are memories on disk that do not count.
     """
 
     def __init__(
         self,
         store: MemoryStore,
-        embedder: Embedder | None,
+        identity: Identity | None,
         *,
         lexical: bool,
-        accepts: Accepts | None = None,
+        admit: Admit | None = None,
     ) -> None:
         self.store = store
         self.snapshot: Snapshot | None = None
         self.complete = False
         self.quarantined: dict[bytes, tuple[str, float]] = {}
-        self.withheld = 0
-        self._embedder = embedder
+        self.withheld: tuple[Withheld, ...] = ()
+        self._passes = False
+        self._identity = identity
         self._lexical = lexical
-        self._accepts = accepts
-        self._vectors = KnownVectors(embedder, store.root.top) if embedder is not None else None
+        self._admit = admit
+        self._vectors = KnownVectors(identity, store.root.top) if identity is not None else None
         self._map: VectorMap | None = None
         self._hashes: tuple[bytes, ...] = ()
         self._renew = self._retry = False  # asked for, and done by the next draft
 
     @property
     def unsettled(self) -> bool:
-        """Whether the last scan met a file in the middle of being saved: look again soon."""
-        return self.snapshot is not None and self.snapshot.unsettled
+        """Whether the last look met a file in the middle of something: look again soon."""
+        return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
+
+    @property
+    def cut(self) -> tuple[str, ...]:
+        """Ids of memories of which only the beginning fits into the model."""
+        held = self._vectors.cut if self._vectors is not None else frozenset[bytes]()
+        if self._map is None or not held:
+            return ()
+        pairs = zip(self._map.memories, self._hashes, strict=False)  # as below
+        return tuple(memory.id for memory, key in pairs if key in held)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -114,8 +125,6 @@ class Builder:
     def forget_vectors(self) -> None:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
         self._renew = True
-        if self._embedder is not None:
-            self._embedder.reset_dimension()
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
@@ -130,33 +139,30 @@ class Builder:
         before = self.snapshot
         found = scan(self.store.root, before, files, pause=self._pause)
         self.snapshot = found
-        memories = found.memories if self._accepts is None else self._accepted(found)
+        memories = found.memories if self._admit is None else self._admitted(found, self._admit)
         # A touched file gives a new snapshot of the same memories.
         same = found is before or not found.changed
-        if self.complete and same and (self._accepts is None or self._shows(memories)):
+        if self.complete and same and (self._admit is None or self._shows(memories)):
             return None
         self.complete = False
         return self._drafted(memories)
 
     def _apply_pending_requests(self) -> None:
         """What was asked for since the last draft; not sooner, as a build may have been under way."""
-        if self._renew:
+        if self._vectors is not None and (self._renew or self._vectors.are_outdated):
             self.complete = False
-            if self._vectors is not None:
-                self._vectors.renew()
+            self._vectors.renew()
         now = time.monotonic()
         held = {} if self._retry else {k: v for k, v in self.quarantined.items() if v[1] > now}
         if len(held) < len(self.quarantined):
             self.quarantined, self.complete = held, False
         self._renew = self._retry = False
 
-    def _accepted(self, found: Snapshot) -> tuple[Memory, ...]:
+    def _admitted(self, found: Snapshot, admit: Admit) -> tuple[Memory, ...]:
         """The memories that count; the others are on disk as if they were not."""
-        assert self._accepts is not None, "without it all count"
-        pairs = zip(found.paths, found.memories, strict=True)
-        accepted = tuple(memory for path, memory in pairs if self._accepts(path, memory))
-        self.withheld = len(found.memories) - len(accepted)
-        return accepted
+        admitted = admit(self.store.root, found)
+        self.withheld, self._passes = admitted.withheld, admitted.passes
+        return admitted.memories
 
     def _shows(self, memories: tuple[Memory, ...]) -> bool:
         return self._map is not None and self._map.memories == memories
@@ -175,7 +181,7 @@ class Builder:
         )
 
     def _hash(self, memories: Sequence[Memory], changes: Changes) -> tuple[bytes, ...]:
-        if self._embedder is None:
+        if self._vectors is None:
             return (b"",) * len(memories)
         hashes = np.full(len(memories), b"", object)
         hashes[changes.kept_new] = np.array(self._hashes, object)[changes.kept_old]
@@ -228,19 +234,26 @@ class Builder:
         return {hashes[row]: memories[row].content for row in rows if hashes[row] not in self.quarantined}
 
     async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
-        """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same."""
+        """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same.
+
+        When another model turns out to answer, nothing is taken and the map stays incomplete.
+        """
         assert self._vectors is not None, "without an embedder nothing is missing"
+        assert self._identity is not None, "as above"
         run = self._vectors.begin(progress)
         try:
-            await run.run(draft.missing)
+            await self._identity.begin()
+            if not self._vectors.are_outdated and self._identity.refusal is None:
+                await run.run(draft.missing)
+        except ModelReplacedError:
+            pass
         except ProviderError as error:
             return error
         finally:
+            self._vectors.take(run)
             until = time.monotonic() + _QUARANTINE_S
             self.quarantined = self.quarantined | {k: (why, until) for k, why in run.culprits.items()}
-        replaced = self._vectors.dimension_changed()
-        self._renew = self._renew or replaced is not None
-        return replaced
+        return self._identity.refusal
 
     def finish(self, draft: Draft, generation: int, baseline: Baseline | None = None) -> VectorMap | None:
         """Freeze the next map from a draft and the vectors known by now. Runs in a thread.

@@ -21,6 +21,7 @@ from forged.files import Root, Snapshot, atomic, scan
 from forged.map import link
 from forged.maps.root_index import RootIndex
 from forged.memory import Memory
+from forged.trust import Trust, own_file
 
 TRASH_S = 7 * 24 * 3600.0
 _GIT_NOTE = "copies in version control history, clones and backups"
@@ -49,29 +50,37 @@ class Gone(msgspec.Struct, frozen=True):
 class Writer:
     """All writes to memory files that a client asks for."""
 
-    def __init__(self, trash: str) -> None:
+    def __init__(self, trash: str, trust: Trust) -> None:
         """`trash` is the directory in the state directory where forgotten files wait for 7 days."""
         self._trash = trash
+        self._trust = trust
         self._locks: dict[Root, asyncio.Lock] = {}
 
-    async def add(self, index: RootIndex, draft: Memory) -> Written:
+    async def add(
+        self, index: RootIndex, draft: Memory, *, origin: str = "", insisted: bool = False
+    ) -> Written:
         """Write `draft` as a new file, or as the next version of what it supersedes; durable on return.
 
-        Raises MemoryNotFound for a superseded id that is not in the same root, StoreError when the file could
-        not be written.
+        Where its text came from, and that a person insisted on a secret in it, goes on record before the file
+        is there. Raises MemoryNotFound for a superseded id that does not count in the same root, StoreError
+        when the file could not be written.
         """
         if draft.supersedes is None:
-            return await _write(index, draft)
+            return await self._write(index, draft, origin, insisted=insisted)
         async with self._lock(index.root):
-            return await _write(index, await self._next_version(index, draft))
+            memory = await self._next_version(index, draft)
+            return await self._write(index, memory, origin, insisted=insisted)
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
-        """Ids of the versions of a memory that are on disk, oldest first; none if it is not in this root."""
+        """Ids of the versions of a memory that count, oldest first; none if it is not in this root.
+
+        A memory that is withheld stands alone: whatever it says it supersedes.
+        """
         async with self._lock(index.root):
-            snapshot = await asyncio.to_thread(_on_disk, index)
-            if all(memory.id != memory_id for memory in snapshot.memories):
-                return ()
-            return link(snapshot.memories).chain(memory_id)
+            snapshot, counting = await self._trust.look(index.root)
+        if any(memory.id == memory_id for memory in counting.memories):
+            return link(counting.memories).chain(memory_id)
+        return (memory_id,) if any(memory.id == memory_id for memory in snapshot.memories) else ()
 
     async def remove(self, index: RootIndex, ids: tuple[str, ...], *, erase: bool) -> Gone:
         """Take every file of `ids` away, to the trash or for good. Raises StoreError."""
@@ -105,22 +114,22 @@ class Writer:
 
     async def _next_version(self, index: RootIndex, draft: Memory) -> Memory:
         wanted = draft.supersedes or ""
-        snapshot = await asyncio.to_thread(_on_disk, index)
-        current = {memory.id: memory for memory in snapshot.memories}
+        _, counting = await self._trust.look(index.root)
+        current = {memory.id: memory for memory in counting.memories}
         if wanted not in current:
             raise MemoryNotFound(
                 f"no memory {wanted!r} in this scope to supersede; `forgectl list` shows what is there"
             )
-        head = current[link(snapshot.memories).head(wanted)]
+        head = current[link(counting.memories).head(wanted)]
         return msgspec.structs.replace(draft, supersedes=head.id, version=head.version + 1)
+
+    async def _write(self, index: RootIndex, memory: Memory, origin: str, *, insisted: bool) -> Written:
+        await self._trust.own(index.root, (own_file(index.root, memory, origin, insisted=insisted),))
+        path = await asyncio.to_thread(index.builder.store.write, memory)
+        return Written(memory, path, index.mark(frozenset({path})))
 
     def _lock(self, root: Root) -> asyncio.Lock:
         return self._locks.setdefault(root, asyncio.Lock())
-
-
-async def _write(index: RootIndex, memory: Memory) -> Written:
-    path = await asyncio.to_thread(index.builder.store.write, memory)
-    return Written(memory, path, index.mark(frozenset({path})))
 
 
 def _holds(path: str, wanted: Collection[bytes]) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from forged.config import NetworkConfig, proxy_for
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Purpose
@@ -23,6 +24,7 @@ from forged.text.redaction import PLACEHOLDER, redact
 Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
 """Why nothing that comes from roots at these tops may leave, or nothing; waits until that is known."""
 
+_DIRECT = NetworkConfig()
 # Characters that are looked through on the event loop, about 0.5 ms; more goes to a thread.
 _INLINE_LENGTH = 16_000
 
@@ -30,13 +32,18 @@ _INLINE_LENGTH = 16_000
 class Door:
     """One for all endpoints of a process. `metrics` counts the secrets that were cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: NetworkConfig = _DIRECT) -> None:
+        self._network = network
         self.metrics = Metrics()
         self._refusal: Refusal = _open
 
     def guard(self, refusal: Refusal, metrics: Metrics) -> None:
         """Ask `refusal` before each request from now on, and count in `metrics`."""
         self._refusal, self.metrics = refusal, metrics
+
+    def proxy_for(self, url: str, key: str) -> str:
+        """The proxy by which this URL is called, "" for none. Raises ConfigError: a key would go in clear."""
+        return proxy_for(url, key, self._network)
 
     async def cleared(self, purpose: Purpose, texts: Sequence[str]) -> tuple[str, ...]:
         """The texts as they may leave, in their order. Raises ProviderError, `paused`."""

@@ -1,6 +1,6 @@
 """Everything small and durable that is not a memory: one file, `state.db`, and one thread that uses it.
 
-    State ->  events  forgotten  pauses  spending     what the daemon asks and tells; answers from memory
+    State ->  events  forgotten  pauses  spending  trust   what the daemon asks and tells; answers from memory
                       event_rows  tables              rows, each with a checksum
                       database                        the file, its thread, its transactions
               damage  daily_copy  takeover            what is done before the file is used
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from forged.state.forgotten import Forgotten
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.state import State
+    from forged.state.trust import OwnFile, RootRecord, TrustRecords
 
 __all__ = [
     "EVERYWHERE",
@@ -38,8 +39,11 @@ __all__ = [
     "Events",
     "Forgotten",
     "Kind",
+    "OwnFile",
     "Pauses",
+    "RootRecord",
     "State",
+    "TrustRecords",
     "Unwanted",
     "digest",
     "new_event_id",
@@ -47,5 +51,10 @@ __all__ = [
 ]
 
 __getattr__ = door(
-    __name__, events=("Events",), forgotten=("Forgotten",), pauses=("EVERYWHERE", "Pauses"), state=("State",)
+    __name__,
+    events=("Events",),
+    forgotten=("Forgotten",),
+    pauses=("EVERYWHERE", "Pauses"),
+    state=("State",),
+    trust=("OwnFile", "RootRecord", "TrustRecords"),
 )

@@ -1,4 +1,4 @@
-"""A second file with what must not be lost when `state.db` is damaged: forgotten texts, pauses, spending.
+"""A second file with what must not be lost when `state.db` is damaged: forgotten, pauses, trust, spending.
 
 It is written once a day, holds no text of any event, and is read only to fill a new `state.db`. `write`
 raises StoreError; `read` raises nothing: a copy that is missing or damaged itself is as good as none.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TABLES = ("forgotten", "pauses", "spending")
+TABLES = ("forgotten", "pauses", "spending", "roots", "own_files", "approvals")
 _DIGEST_BYTES = 16
 _DECODER = msgspec.msgpack.Decoder(dict[str, tuple[tuple[str | int, ...], ...]])
 

@@ -28,6 +28,7 @@ from forged.state.forgotten import Forgotten
 from forged.state.pauses import Pauses
 from forged.state.spending import Spending, Spent, all_spent
 from forged.state.tables import rows, value_of
+from forged.state.trust import Kept, TrustRecords, all_kept
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -48,6 +49,7 @@ class _Contents(msgspec.Struct, frozen=True):
     forgotten: tuple[tuple[str, int], ...]
     pauses: tuple[str, ...]
     spending: tuple[Spent, ...]
+    trust: Kept
     doubt: str
 
 
@@ -72,6 +74,7 @@ class State:
         self.forgotten = Forgotten(self._database)
         self.pauses = Pauses(self._database)
         self.spending = Spending(self._database, governor)
+        self.trust = TrustRecords(self._database, lambda: self.pauses.doubt)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -121,6 +124,7 @@ class State:
             self.forgotten.restore(found.forgotten)
             self.pauses.restore(found.pauses, found.doubt)
             self.spending.restore(found.spending)
+            self.trust.restore(found.trust)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -183,5 +187,6 @@ def _read(connection: Connection) -> _Contents:
         forgotten=tuple((str(key), int(at or 0)) for key, at in rows(connection, "forgotten")),
         pauses=tuple(str(place) for (place,) in rows(connection, "pauses")),
         spending=all_spent(connection),
+        trust=all_kept(connection),
         doubt=value_of(connection, damage.NOTE),
     )

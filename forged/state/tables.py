@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 Value = str | int | bytes | None
 Row = tuple[Value, ...]
 
-VERSION = 1
-# Columns, the key first. The order of the tables is part of the format: their first pages lie in it.
+# 1: up to spending. 2: what came after it.
+VERSION = 2
+# Columns, the key first. The order of the tables is part of the format: their first pages lie in it, so a
+# later version adds its own at the end.
 TABLES: dict[str, tuple[str, ...]] = {
     "meta": ("key", "value"),
     "events": ("id", "event"),
@@ -33,16 +35,20 @@ TABLES: dict[str, tuple[str, ...]] = {
     "forgotten": ("digest", "at"),
     "pauses": ("top",),
     "spending": ("day_and_purpose", "calls", "failed", "prompt_tokens", "completion_tokens"),
+    "roots": ("identity_and_top", "first_seen", "born_empty", "trusted_at", "mode", "branch"),
+    "own_files": ("identity_and_id", "sha256", "origin", "insisted"),
+    "approvals": ("identity_and_sha256", "at"),
 }
+OF_VERSION_1 = tuple(TABLES)[:7]
 _CHECKSUM_BYTES = 8
 
 
 def create(connection: Connection) -> None:
-    """Make every table of a new file, within a transaction of the caller's."""
+    """Make every table that is not there, in a new file or one of an older version; the caller commits."""
     for table, columns in TABLES.items():
         key, *others = columns
         listed = ", ".join([f"{key} TEXT PRIMARY KEY", *others, "checksum"])
-        connection.execute(f"CREATE TABLE {table} ({listed}) WITHOUT ROWID")
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({listed}) WITHOUT ROWID")
     put(connection, "meta", "version", str(VERSION))
 
 
@@ -53,18 +59,24 @@ def is_new(connection: Connection) -> bool:
 
 
 def check(connection: Connection) -> None:
-    """Read the whole file. Raises Damaged, or StoreError if a newer forged has written it."""
+    """Read the whole file, and bring one of an older version up to this one.
+
+    Raises Damaged, or StoreError if a newer forged has written it.
+    """
     problems = [line for (line,) in connection.execute("PRAGMA quick_check(1)") if line != "ok"]
     if problems:
         raise Damaged(problems[0])
-    for table in TABLES:
-        for row in unchecked(connection, table):
-            _checked(table, row)
     version = value_of(connection, "version")
     if not version.isdecimal():
         raise Damaged("it does not say which version wrote it")
     if int(version) > VERSION:
         raise StoreError(f"a newer forged has written it (version {version})")
+    for table in TABLES if int(version) == VERSION else OF_VERSION_1:
+        for row in unchecked(connection, table):
+            _checked(table, row)
+    if int(version) < VERSION:
+        with transaction(connection):
+            create(connection)
 
 
 def start(connection: Connection, *, expected: bool) -> None:
@@ -86,6 +98,12 @@ def put(connection: Connection, table: str, *values: Value) -> None:
     marks = ", ".join("?" * (len(values) + 1))
     row = (*values, checksum(table, values))
     connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+
+
+def remove_below(connection: Connection, table: str, prefix: str) -> None:
+    """Take every row away whose key begins like this."""
+    key = TABLES[table][0]
+    connection.execute(f"DELETE FROM {table} WHERE substr({key}, 1, ?) = ?", (len(prefix), prefix))
 
 
 def remove(connection: Connection, table: str, key: str) -> bool:

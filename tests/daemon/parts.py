@@ -15,13 +15,17 @@ from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import known_memories
 from forged.daemon.handlers import About, Daemon, Dispatcher
+from forged.errors import WorkspaceError
+from forged.files import resolve
 from forged.maps.indexer import Indexer
 from forged.maps.writer import Writer
+from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
-from forged.retrieval.retriever import Retriever, Tuning
+from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
+from forged.trust import Trust
 from forged_client import protocol as wire
 
 EPOCH = "e1"
@@ -39,17 +43,33 @@ class StandInWatcher:
 
 
 class Parts:
-    """Handlers, and the daemon that they see."""
+    """Handlers, and the daemon that they see.
+
+    Unless `trusting` is false every repository that a request comes from is trusted before it is carried out,
+    as a test that writes memories by hand is the person.
+    """
 
     def __init__(
-        self, home: Path, embedder: Embedder | None, config: Config, *, lexical: bool, disabled: str
+        self,
+        home: Path,
+        embedder: Embedder | None,
+        config: Config,
+        *,
+        lexical: bool,
+        disabled: str,
+        trusting: bool,
     ) -> None:
+        self._home = str(home)
+        self._trusting = trusting and not disabled
         metrics = Metrics()
         self.watcher = StandInWatcher()
-        self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics)
+        self.governor = Governor(daily_token_limit=0, calls_per_minute=0)
+        self.state = State(str(home / "state"), self.governor)
+        self.trust = Trust(self.state)
+        self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics, trust=self.trust)
+        self.trust.join(self.indexer.follow, self.indexer.snapshot)
         self.retriever = Retriever(
-            embedder=embedder,
-            chat=None,
+            models=ModelsInUse(embedder=embedder),
             tuning=Tuning(
                 strategy="auto",
                 hypothesis_count=5,
@@ -59,8 +79,6 @@ class Parts:
             metrics=metrics,
         )
         self.resolver = Resolver(str(home), config, self.indexer)
-        self.governor = Governor(daily_token_limit=0, calls_per_minute=0)
-        self.state = State(str(home / "state"), self.governor)
         self.capture = Pipeline(
             settings=WorkerSettings(),
             state=self.state,
@@ -68,6 +86,7 @@ class Parts:
             metrics=metrics,
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
             written=self.indexer.mark,
+            trust=self.trust,
         )
         self.daemon = Daemon(
             epoch=EPOCH,
@@ -84,7 +103,8 @@ class Parts:
             indexer=self.indexer,
             retriever=self.retriever,
             resolver=self.resolver,
-            writer=Writer(str(home / "state/trash")),
+            writer=Writer(str(home / "state/trash"), self.trust),
+            trust=self.trust,
             capture=self.capture,
             governor=self.governor,
             state=self.state,
@@ -96,8 +116,17 @@ class Parts:
 
     async def ask(self, request: wire.Request) -> wire.Reply:
         """Carry out one request. Raises what the handler raises."""
+        await self._trust(getattr(request, "workspace", ""))
         answer = self.handlers.handle(request)
         return await answer if inspect.isawaitable(answer) else answer
+
+    async def _trust(self, workspace: str) -> None:
+        if not self._trusting:
+            return
+        with contextlib.suppress(WorkspaceError):
+            for root in resolve(workspace, self._home):
+                if root.scope is Scope.REPO and (await self.trust.describe(root.top)).state != "trusted":
+                    await self.trust.trust(root.top)
 
     async def refusal(self, request: wire.Request) -> tuple[str, str]:
         """Code and sentence with which a request is refused."""
@@ -128,8 +157,9 @@ async def assembled(
     *,
     lexical: bool = True,
     disabled: str = "",
+    trusting: bool = True,
 ) -> AsyncIterator[Parts]:
-    parts = Parts(home, embedder, config or Config(), lexical=lexical, disabled=disabled)
+    parts = Parts(home, embedder, config or Config(), lexical=lexical, disabled=disabled, trusting=trusting)
     keeping = asyncio.create_task(parts.state.run())
     try:
         await parts.state.opened()

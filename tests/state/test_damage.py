@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.state import digest
+from forged.state import OwnFile, RootRecord, digest
 from forged.state.database import connect, transaction
 from forged.state.tables import TABLES, put
 from tests.state.conftest import a_governor, documents, event, opened, raw
@@ -20,6 +20,9 @@ from tests.support.clock import run
 TOP = "/srv/repo"
 TEXTS = [f"forgotten text {number}" for number in range(40)]
 PAUSED = "paused everywhere: state.db was damaged"
+TRUSTED = RootRecord(
+    "/srv/trusted", "1:2:3", "then", born_empty=True, trusted_at="now", mode="pin", branch="b"
+)
 
 
 async def filled(directory: Path) -> None:
@@ -34,6 +37,9 @@ async def filled(directory: Path) -> None:
             await state.events.give_up(event(number, f"dead {number} " + "x" * 900), "no")
         await state.forgotten.add(TOP, TEXTS)
         await state.pauses.set("/srv/other", True)
+        await state.trust.put_root(TRUSTED)
+        await state.trust.put_own("1:2:3", [OwnFile(f"mem_own{number}", "beef") for number in range(9)])
+        await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
     async with opened(directory) as state:
@@ -64,6 +70,9 @@ def a_byte_of(directory: Path, table: str) -> int:
         "forgotten": digest(TOP, TEXTS[7]).encode(),
         "pauses": b"/srv/other",
         "spending": b"capture",
+        "roots": b"/srv/trusted",
+        "own_files": b"mem_own7",
+        "approvals": b"f00d7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3
@@ -91,6 +100,9 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
         assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS}
         assert state.pauses.listed() == ("*", "/srv/other")
         assert {(day.purpose, day.tokens) for day in governor.accounts()} == {("hyde", 5), ("capture", 7)}
+        assert state.trust.roots() == ()  # nobody is trusted until a person has said what holds
+        assert not state.trust.hashes("1:2:3")
+        assert not state.trust.own("1:2:3")
         (warning,) = state.warnings
         assert "state.db was damaged" in warning
         assert "`forgectl resume --all` ends that" in warning
@@ -98,6 +110,10 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
         (aside,) = directory.glob("state.db.damaged-*")
         assert aside.read_bytes() == damaged
         assert str(aside) in warning
+        await state.pauses.set(None, False)
+        assert state.trust.roots() == (TRUSTED,)
+        assert state.trust.own("1:2:3").keys() == {f"mem_own{number}" for number in range(9)}
+        assert state.trust.hashes("1:2:3") == {"beef", *(f"f00d{number}" for number in range(9))}
 
 
 async def test_the_doubt_lasts_until_a_person_ends_it(directory):
@@ -199,11 +215,11 @@ async def test_what_was_set_aside_goes_with_what_is_forgotten(directory):
 
 async def test_file_of_a_newer_forged_stays_as_it_is_and_everything_is_paused(directory):
     with contextlib.closing(connect(str(directory / "state.db"))) as connection, transaction(connection):
-        put(connection, "meta", "version", "2")
+        put(connection, "meta", "version", "3")
     before = (directory / "state.db").read_bytes()
 
     async with opened(directory) as state:
-        assert "a newer forged has written it (version 2)" in state.problem
+        assert "a newer forged has written it (version 3)" in state.problem
         assert state.pauses.listed() == ("*",)
         assert state.events.left() == ()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 
 import pytest
 
 from forged.errors import StoreError
 from forged.state import State, digest
+from forged.state.database import connect, transaction
+from forged.state.tables import OF_VERSION_1, TABLES, put
 from tests.state.conftest import a_governor, event, opened, raw
 from tests.state.flaky import FlakyDatabase
 from tests.support.clock import later, turns, until
@@ -136,3 +139,20 @@ async def test_nothing_lies_beside_the_closed_file_and_another_program_can_read_
     (count,) = sqlite3.connect(directory / "state.db").execute("SELECT count(*) FROM events").fetchone()
     assert count == 1
     assert b"errors.As" in raw(directory)
+
+
+async def test_file_of_the_version_before_keeps_all_that_is_in_it_and_gets_the_tables_that_are_new(directory):
+    async with opened(directory) as state:
+        await state.pauses.set("/srv/other", True)
+    with contextlib.closing(connect(str(directory / "state.db"))) as connection, transaction(connection):
+        for table in TABLES.keys() - set(OF_VERSION_1):
+            connection.execute(f"DROP TABLE {table}")
+        put(connection, "meta", "version", "1")
+
+    for _ in range(2):
+        async with opened(directory) as state:
+            assert (state.problem, state.warnings) == ("", ())
+            assert state.pauses.listed() == ("/srv/other",)
+            await state.trust.approve("1:2:3", ["f00d"])
+            assert state.trust.hashes("1:2:3") == {"f00d"}
+    assert not list(directory.glob("state.db.*"))

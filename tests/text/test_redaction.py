@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.text.redaction import PLACEHOLDER, redact
-from tests.data.secrets import ALNUM, CHOSEN, HEX, Draw, clean_sentences, planted
+from forged.text.redaction import PLACEHOLDER, redact, shapes_in
+from tests.data.named_secrets import SHAPES, named_secrets
+from tests.data.secrets import ALNUM, CHOSEN, HEX, UPPER, Draw, clean_sentences, planted
 
 WINDOW = 64_000
 DRAWN = Draw("test").of(ALNUM, 24) + "7"
@@ -38,6 +39,57 @@ def test_nothing_is_left_of_a_planted_secret(shape):
 
         assert _left(case.secret, redacted.text) == [], redacted.text
         assert redacted.count >= 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_secret_of_each_shape_that_is_promised_by_name_goes_and_is_named(shape):
+    cases = [case for case in named_secrets() if case.shape == shape]
+    # A password that people take may be a word and a number, as are the names of things.
+    missed = [case for case in cases if _left(case.secret, redact(case.text).text)]
+
+    assert len(missed) <= shape.startswith("Password in"), missed
+    for case in cases:
+        assert redact(case.text).shapes == shapes_in(case.text)
+        assert case in missed or (all(shapes_in(case.text)) and shapes_in(case.text))
+
+
+def test_of_many_secrets_of_fifty_shapes_hardly_one_is_missed():
+    cases = named_secrets("many", 12)
+
+    missed = [case for case in cases if _left(case.secret, redact(case.text).text)]
+
+    print(f"\nmissed: {len(missed)} of {len(cases)}")
+    assert len(SHAPES) == len(set(SHAPES)) == 50
+    assert len(missed) <= len(cases) // 100, missed
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("AKIA" + Draw("n").of(UPPER, 16), "AWS access key"),
+        ("gh" + "p_" + Draw("n").of(ALNUM, 36), "GitHub token"),
+        (f"the password is {CHOSEN_ONE}", "password"),
+        (f"api_key = {DRAWN!r}", "key or secret"),
+        (f"access token: {DRAWN}", "token"),
+        ("postgres://app:swordfish@db/shop", "password in a url"),
+    ],
+)
+def test_a_shape_has_a_name_that_a_person_understands(text, shape):
+    assert shapes_in(text) == redact(text).shapes == (shape,)
+
+
+def test_a_secret_in_two_strings_goes_with_what_joins_them():
+    first, second = "gh" + "p_" + Draw("l").of(ALNUM, 15) + "7", "k8" + Draw("r").of(ALNUM, 19)
+
+    assert redact(f"x = '{first}' +\n  '{second}'; y = 'z'").text == f"x = '{PLACEHOLDER}'; y = 'z'"
+    assert redact(f"It is {first}\n  {second} I think").text == f"It is {PLACEHOLDER} I think"
+
+
+@pytest.mark.parametrize("behind", ["Then", "rotate it", "because that is", "3 of them"])
+def test_a_token_at_the_end_of_a_line_takes_nothing_of_the_next_one(behind):
+    token = "gh" + "p_" + Draw("end").of(ALNUM, 36)
+
+    assert redact(f"We use {token}\n{behind} now").text == f"We use {PLACEHOLDER}\n{behind} now"
 
 
 def test_all_planted_secrets_in_one_long_conversation_go():
@@ -222,7 +274,9 @@ SLOW = f"""
 a|A1b2|\\|"|-----BEGIN |{BEGIN}|{BEGIN}MIIE|password=|password=$a
 password is |password for a |password="|password="passpass|passpass|secret>|api_key=|token: |--password
 password:a.|password=a/|password=/a|eyJ|eyJ.|://|://a:|a:b@|AKIA|sk-|ghp_|1//0|SK|xox|bearer |basic |curl
-mysql |curl -u |{PLACEHOLDER}|password={PLACEHOLDER}|password={CHOSEN_ONE} """
+mysql |curl -u |"a" + |a1"\n"|A1b2c3d4e5\\n|A1b2c3d4e5f6\\\n
+PuTTY-User-Key-File-2: |password=a;|pwd=a;uid=|as the password|12345678:|{PLACEHOLDER}
+password={PLACEHOLDER}|password={CHOSEN_ONE} """
 
 
 @pytest.mark.parametrize("piece", SLOW[1:].replace("\n", " |").split("|"))

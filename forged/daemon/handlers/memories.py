@@ -17,6 +17,7 @@ from forged import memory
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import draft, fitting, record
 from forged.daemon.handlers.refusals import InvalidRequest, NotReady
+from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound
 from forged.files import Root
 from forged.map import VectorMap
@@ -167,6 +168,7 @@ async def list_page(
         reason=FIRST_BUILD if view.waiting else view.problem,
         memories=page,
         total=len(chosen),
+        notice=await in_reply(context, place),
     )
     return reply, view.generation
 

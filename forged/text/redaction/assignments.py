@@ -10,7 +10,6 @@ import re
 import string
 
 from forged.text.redaction.looks import (
-    JUDGED,
     PLACEHOLDER,
     is_chosen,
     is_code,
@@ -20,7 +19,7 @@ from forged.text.redaction.looks import (
 )
 from forged.text.word_lists import words
 
-_NAMES = "pass pw secret token key credential _auth 密码 密碼 пароль パスワード"
+_NAMES = "pass pw secret token key credential _auth kennwort contrase clave 密码 密碼 пароль パスワード"
 NAMES = tuple(_NAMES.split())
 
 # Matched where one of NAMES stands. The last group that took part says which form the value has; `raw` is
@@ -28,20 +27,29 @@ NAMES = tuple(_NAMES.split())
 ASSIGNMENT = re.compile(
     r"""
     (?P<word> pass(?:w(?:or[dt]|d)|phrase|code)? | pwd? | secret | token | key | credentials? | _auth
-            | 密[码碼] | пароль | パスワード )
+            | kennwort | contrase(?:ñ|n\u0303?)a | clave | 密[码碼] | пароль | パスワード )
     (?P<tail>[a-z0-9_-]{0,40}+)(?<!-)
     (?:\\{0,3}["'`\])*]){0,4}+
     (?P<sep>
-        (?: (?: \ (?:for|of|on)\ [^\n:=.]{1,40}? | \ \([^()\n]{1,30}\) )?
-            (?: \s{0,3} (?: :\ ?[a-z][\w.\[\]|?\ ]{0,24}?\ ?=(?![=>])
+        (?: (?: \ (?:for|of|on|für|f[uü]rs|zum|zur|vom?n?|beim?|para|del?|en)\ (?:[^\n:=.]|\.(?=\w)){1,40}?
+              | \ [(\[][^()\[\]\n]{1,30}[)\]] )?
+            (?: \ (?:nueva|actual|new|neue|temporal) )?
+            (?: (?:,\ ?(?:_|err)\ ?(?=:=))?
+                \s{0,3} (?: :\ ?[a-z][\w.\[\]|?\ ]{0,24}?\ ?=(?![=>])
                           | (?:\ ?string\ ?)?(?: :=|=>|[!=]==?|[=:：|]|是|为) ) \s{0,4}
-              | \ (?:is|was|to)(?:\ now|\ still|(?:\ (?:set|changed|reset))?\ to)?:?\s ) )
+              | (?:\ (?:ahora|now|jetzt))? (?:\ (?:wurde|fue|has\ been|was))?
+                \ (?:is|was|to|be|ist|war|lautet|hei(?:ß|ss)t|auf|es|era|ser[áa]|a|por)
+                (?:\ (?:now|still|currently|just|jetzt|nun|noch|aktuell|ab\ (?:sofort|jetzt|heute)|ahora)
+                  | (?:\ (?:set|changed|reset))?\ to)?:?\s ) )
       | >(?=[^<>\s]{1,400}</)
       | ,?\s{1,12}(?:\\{0,3}["'])?value(?:\\{0,3}["'])?\ ?[:=]\ ?
       | ,\ ?(?=\\{0,3}["'])
       | [\ \t]{1,3}
     )
     (?:\*\*\ ?)?
+    (?: [a-z][\w.:]{0,40}\(  # what turns text into bytes
+        (?: (?<=fromhex\() | (?<=unhexlify\() | (?<=decodestring\() | (?<=decode\() | (?<=buffer\.from\() )
+        \s{0,9}(?=[fbru]{0,2}["'`]) )?
     (?:[fbru]{1,2}(?=["']))?
     (?: "(?P<double>[^"\\\n]*+(?:\\.[^"\\\n]*+)*+)
       | '(?P<single>[^'\\\n]*+(?:\\.[^'\\\n]*+)*+)
@@ -54,6 +62,8 @@ ASSIGNMENT = re.compile(
 
 # With one of these at its end a name speaks of a secret, and is none.
 _ABOUT = frozenset(words("about_a_secret"))
+# A key of these finds something and opens nothing.
+_KEYS_OF_DATA = frozenset(words("key_of_data"))
 _COMMON = frozenset({"token", "key", "credential", "credentials", "_auth"})
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 # What a key has to be of.
@@ -67,6 +77,19 @@ _RAW = re.compile(
           | (?! \\+[nrt"'] | </ | &[\w.-]+= | [,;](?:[\w.\ -]+[=:]|\s|$) | \[redacted\] ) [\\<&,;\[] )*+""",
     re.VERBOSE,
 )
+# Before a name that is followed by its value and nothing between: "log in with the password ...".
+_GIVEN = re.compile(
+    r"""(?:\b(?:with|using|use|and|mit|und|nutze|verwende|benutze|nimm|con|usa|usando|y)\ |,\ |/\ ?)
+    (?:(?:the|a|this|my|your|its|dem|das|den|meinem|la|mi|su|tu|esta)\ )?(?:\w{3,12}[\ -])?$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# As long as the keys of ciphers are, in hex and in base64.
+_CIPHER_KEY = re.compile(
+    r"(?:0x)?(?:[0-9a-f]{32}|[0-9a-f]{48}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
+    r"|(?:base64:)?(?:[a-z0-9+/_-]{22}==|[a-z0-9+/_-]{43}=|[a-z0-9+/_-]{86}==)",
+    re.IGNORECASE,
+)
+_LONGEST_KEY = 140
 # A raw value of which nothing but white space says that it belongs to the name.
 _LOOSE = 20
 
@@ -75,18 +98,41 @@ def assigned(found: re.Match[str]) -> tuple[int, int] | None:
     """Where the value is, in the text that was searched; None if it is no secret."""
     text, is_raw = found.string, found.lastgroup == "raw"
     start, stop = found.span(str(found.lastgroup))
-    value = _raw(text, start, start + JUDGED) if is_raw else text[start:stop]
+    value = _raw(text, start, start + _LONGEST_KEY) if is_raw else text[start:stop]
     value = value.partition(PLACEHOLDER)[0]
     before = text[max(0, found.start() - 80) : found.start()]
     is_loose = is_raw and found["sep"].isspace() and not _is_option(before)
-    if len(value) < (_LOOSE if is_loose else 6) or not _is_telling(found, before):
+    is_given = is_loose and _GIVEN.search(before) is not None
+    if len(value) < (_LOOSE if is_loose and not is_given else 6) or not _is_telling(found, before, value):
         return None
-    takes_chosen = not is_loose and found["word"].lower() not in _COMMON
-    if not is_random(value) and not (takes_chosen and is_chosen(value)):
+    if not is_random(value) and not (
+        _takes_chosen(found, is_loose=is_loose, is_given=is_given) and is_chosen(value)
+    ):
         return None
-    if is_reference(value) or is_filler(value) or (is_raw and is_code(value)):
+    if (
+        is_reference(value)
+        or is_filler(value)
+        or (is_raw and not _is_setting(found, before) and is_code(value))
+    ):
         return None
     return start, start + len(_raw(text, start, len(text)) if is_raw else value)
+
+
+def kind(found: re.Match[str]) -> str:
+    """What a person calls such a value."""
+    word = found["word"].lower()
+    if word in _COMMON or word == "secret":
+        return "token" if word == "token" else "key or secret"
+    return "password"
+
+
+def _takes_chosen(found: re.Match[str], *, is_loose: bool, is_given: bool) -> bool:
+    return (is_given or not is_loose) and found["word"].lower() not in _COMMON
+
+
+def _is_setting(found: re.Match[str], before: str) -> bool:
+    """`NAME=value` as in a shell or a `.env` file, where a value is no code."""
+    return found["sep"] == "=" and found["word"].isupper() and not before[-1:].islower()
 
 
 def _raw(text: str, start: int, limit: int) -> str:
@@ -99,7 +145,7 @@ def _is_option(before: str) -> bool:
     return before[len(before.rstrip(_NAME_CHARACTERS)) :].startswith("-") or " login " in before
 
 
-def _is_telling(found: re.Match[str], before: str) -> bool:
+def _is_telling(found: re.Match[str], before: str, value: str) -> bool:
     """The name stands for a secret: `api_key` and `tokenFor` do, `keyboard` and `token_budget` do not."""
     word, tail, tie = found["word"].lower(), found["tail"], found["sep"].strip()
     if tail[:1].isalpha() and not (tail[0].isupper() and found["word"][-1].islower()):
@@ -107,9 +153,22 @@ def _is_telling(found: re.Match[str], before: str) -> bool:
     if tail and (tie == "," or (_WORDS.findall(tail) or [""])[-1].lower() in _ABOUT):
         return False
     if word == "key" and not before.lower().rstrip(" _-").endswith(_OWNERS):
-        return False
+        return _is_cipher_key(found, before, value)
     # Also verbs and parts of words.
     if word in {"pass", "pw", "pwd"} and (before[-1:].isalnum() or not (tie in _SIGNS or _is_option(before))):
         return False
     # A test's verdict, and the name of a secret in a cloud.
     return not before.endswith("--- ") and "arn:" not in before.rpartition(" ")[2]
+
+
+def _is_cipher_key(found: re.Match[str], before: str, value: str) -> bool:
+    """A key of whatever it is, by the length of its value; JSON's `"key": ...` is any key."""
+    if found["tail"] or _CIPHER_KEY.fullmatch(value) is None:
+        return False
+    words_before = _WORDS.findall(before[len(before.rstrip(_NAME_CHARACTERS + ".")) :])
+    is_joined = before[-1:] in {"_", "-"} or (before[-1:].islower() and found["word"] == "Key")
+    if words_before and not is_joined:
+        return False
+    if not words_before and "=" not in found["sep"]:
+        return False
+    return not any(word.lower() in _KEYS_OF_DATA for word in words_before)

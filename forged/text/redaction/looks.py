@@ -41,7 +41,7 @@ _NAME = re.compile(
     r"[&*!]{0,2}[A-Za-z]+\d{0,2}(?:(?:[_./-]|::|->|[?!]\.)+[A-Za-z]+\d{0,2}|[_.]\d{1,2})+[!?]?"
 )
 _VARIABLE = re.compile(
-    r"[a-z]*(?:pass|pwd|secret|token|key|user|name|value|param|arg|input|field|str|hash|auth|cred)[a-z]*\d{0,2}",
+    r"[a-z]*(?:pass|pwd|secret|token|(?<!mon)(?<!tur)key|user|name|value|param|arg|input|field|str|hash|auth|cred)[a-z]*\d{0,2}",
     re.IGNORECASE,
 )
 _TECHNICAL = re.compile(
@@ -50,6 +50,7 @@ _TECHNICAL = re.compile(
     re.IGNORECASE,
 )
 _ODD = re.compile(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]|(?<=[a-z])[A-Z](?![a-z][a-z])")
+_HUMP = re.compile(r"[a-z][A-Z]")
 _MARKED = re.compile(r"\d|[@#$^~!](?=\w)|=$")
 
 
@@ -62,13 +63,23 @@ def is_random(value: str) -> bool:
 
 
 def is_chosen(value: str) -> bool:
-    """It looks like what people take as a password: letters with something else among them, or a number."""
+    """It looks like what people take as a password: letters and something else, odd capitals, or a number."""
     head = value[:JUDGED]
     if head.isdecimal():
         return True
-    if " " in head or not _MARKED.search(head) or not any(map(str.isalpha, head)):
+    if " " in head or not any(map(str.isalpha, head)):
+        return False
+    if not _MARKED.search(head) and not _is_mixed(head):
         return False
     return not (_NAME.fullmatch(head) or _VARIABLE.fullmatch(head) or _TECHNICAL.fullmatch(head))
+
+
+def _is_mixed(value: str) -> bool:
+    """Letters alone, but with capitals where no word begins."""
+    if len(value) < 8:
+        return False
+    capitals = sum(map(str.isupper, value))
+    return len(_ODD.findall(value)) >= 2 or (len(_HUMP.findall(value)) >= 3 and 3 * capitals >= len(value))
 
 
 def is_filler(value: str) -> bool:

@@ -1,0 +1,181 @@
+"""Whom a person trusts, and what this daemon has written itself: what of a repository's memories counts.
+
+A root is known by what git's directory (or the folder) is on its disk, never by what it says: nothing here
+is derived from the bytes of a repository. `identity` is text without spaces that `forged.trust` makes.
+
+What was not read yet, or may not be all because the file was damaged, is as if it were not there: nobody is
+trusted until the state has been read, and after damage until a person has said what holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from forged.memory import utc_now
+from forged.state import tables
+from forged.state.database import Database
+from forged.state.tables import Row
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+class OwnFile(msgspec.Struct, frozen=True):
+    """A memory file that this daemon wrote: the SHA-256 of its bytes, in hex, and where its text came from.
+
+    `insisted`: it holds what looks like a secret, and a person wanted it so.
+    """
+
+    id: str
+    sha256: str
+    origin: str = ""
+    insisted: bool = False
+
+
+class RootRecord(msgspec.Struct, frozen=True):
+    """What is known of one root at one path. `trusted_at` is empty unless it is trusted.
+
+    `mode` is follow or pin; `branch` the full name of the branch that was checked out when it was trusted.
+    """
+
+    top: str
+    identity: str
+    first_seen: str
+    born_empty: bool
+    trusted_at: str = ""
+    mode: str = ""
+    branch: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.identity} {self.top}"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """All that a file holds."""
+
+    roots: tuple[RootRecord, ...]
+    own: tuple[tuple[str, OwnFile], ...]
+    approved: tuple[tuple[str, str], ...]
+
+
+class TrustRecords:
+    """The records, answered from memory; what changes them is durable on return, or raises StoreError.
+
+    `doubt` says why nobody knows for sure what a person has said, or nothing.
+    """
+
+    def __init__(self, database: Database, doubt: Callable[[], str]) -> None:
+        self._database = database
+        self.doubt = doubt
+        self._roots: dict[str, RootRecord] = {}
+        self._own: dict[str, dict[str, OwnFile]] = {}
+        self._hashes: dict[str, set[str]] = {}
+
+    def restore(self, kept: Kept) -> None:
+        """Take over what a file holds, as it is opened."""
+        for record in kept.roots:
+            self._roots.setdefault(record.key, record)
+        for identity, file in kept.own:
+            self._own.setdefault(identity, {}).setdefault(file.id, file)
+            self._hashes.setdefault(identity, set()).add(file.sha256)
+        for identity, sha256 in kept.approved:
+            self._hashes.setdefault(identity, set()).add(sha256)
+
+    # --- what is known --------------------------------------------------------------------------------
+
+    def root(self, top: str, identity: str) -> RootRecord | None:
+        """What is known of this very root at this path."""
+        return None if self.doubt() else self._roots.get(f"{identity} {top}")
+
+    def roots(self) -> tuple[RootRecord, ...]:
+        return () if self.doubt() else tuple(self._roots.values())
+
+    def own(self, identity: str) -> Mapping[str, OwnFile]:
+        """What this daemon wrote into a root, by id. May be asked in any thread."""
+        return {} if self.doubt() else self._own.get(identity, {})
+
+    def hashes(self, identity: str) -> AbstractSet[str]:
+        """Of files in a root that this daemon wrote or a person accepted, or that came in a way they trust.
+
+        It changes; may be asked in any thread.
+        """
+        return frozenset() if self.doubt() else self._hashes.get(identity, frozenset())
+
+    # --- what changes it ------------------------------------------------------------------------------
+
+    async def put_root(self, record: RootRecord) -> None:
+        await self._database.run(partial(_put_root, record))
+        self._roots[record.key] = record
+
+    async def put_own(self, identity: str, files: Sequence[OwnFile]) -> None:
+        await self._database.run(partial(_put_own, identity, files))
+        self._own.setdefault(identity, {}).update((file.id, file) for file in files)
+        self._hashes.setdefault(identity, set()).update(file.sha256 for file in files)
+
+    async def approve(self, identity: str, hashes: Collection[str], *, durable: bool = True) -> None:
+        """Accept files for good. What was found out and can be found out again need not be `durable`."""
+        await self._database.run(partial(_approve, identity, hashes), durable=durable)
+        self._hashes.setdefault(identity, set()).update(hashes)
+
+    async def revoke(self, record: RootRecord) -> None:
+        """Trust a root no longer; what this daemon wrote there stays known."""
+        fresh = msgspec.structs.replace(record, trusted_at="", mode="", branch="")
+        await self._database.run(partial(_revoke, fresh))
+        self._roots[record.key] = fresh
+        self._hashes[record.identity] = {file.sha256 for file in self._own.get(record.identity, {}).values()}
+
+
+def all_kept(connection: Connection) -> Kept:
+    """All rows. Raises Damaged."""
+    return Kept(
+        tuple(map(_root, tables.rows(connection, "roots"))),
+        tuple(map(_own_file, tables.rows(connection, "own_files"))),
+        tuple(_pair(key) for key, _ in tables.rows(connection, "approvals")),
+    )
+
+
+def _root(row: Row) -> RootRecord:
+    key, first_seen, born_empty, trusted_at, mode, branch = row
+    identity, top = _pair(key)
+    return RootRecord(
+        top, identity, str(first_seen), bool(born_empty), str(trusted_at), str(mode), str(branch)
+    )
+
+
+def _own_file(row: Row) -> tuple[str, OwnFile]:
+    key, sha256, origin, insisted = row
+    identity, memory_id = _pair(key)
+    return identity, OwnFile(memory_id, str(sha256), str(origin), bool(insisted))
+
+
+def _pair(key: object) -> tuple[str, str]:
+    identity, _, rest = str(key).partition(" ")
+    return identity, rest
+
+
+def _put_root(record: RootRecord, connection: Connection) -> None:
+    of_it = (record.first_seen, int(record.born_empty), record.trusted_at, record.mode, record.branch)
+    tables.put(connection, "roots", record.key, *of_it)
+
+
+def _put_own(identity: str, files: Iterable[OwnFile], connection: Connection) -> None:
+    for file in files:
+        key = f"{identity} {file.id}"
+        tables.put(connection, "own_files", key, file.sha256, file.origin, int(file.insisted))
+
+
+def _approve(identity: str, hashes: Iterable[str], connection: Connection) -> None:
+    now = utc_now()
+    for sha256 in hashes:
+        tables.put(connection, "approvals", f"{identity} {sha256}", now)
+
+
+def _revoke(record: RootRecord, connection: Connection) -> None:
+    _put_root(record, connection)
+    tables.remove_below(connection, "approvals", f"{record.identity} ")

@@ -1,0 +1,187 @@
+"""What of a root counts: the one step between the files on disk and every map, model and list.
+
+Goes in: a root and its snapshot. Comes out: the memories that count, and those that are withheld, each with
+the reason. What is withheld is treated as if it were not there: not embedded, not indexed, not injected, not
+shown to a model, not compared with; a withheld file that has the id of one that counts does not hide it.
+
+| root                     | what counts                                                                  |
+|--------------------------|------------------------------------------------------------------------------|
+| the user's own           | everything                                                                   |
+| never asked about        | files that this daemon wrote, byte by byte, and those that a person accepted |
+| the same, empty at first | also later edits of files that this daemon wrote                             |
+| trusted, mode pin        | as never asked about                                                         |
+| trusted, mode follow     | also what is merged into the trusted branch, and edits by hand (`brought`)   |
+
+`admit` may be called in any thread and asks git only for files on which nothing is on record.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from forged.files import File, Root, Snapshot, files_of, one_per_id
+from forged.memory import Memory, Scope, utc_now
+from forged.state import RootRecord, TrustRecords
+from forged.trust.brought import Candidate, Judged, Repository
+from forged.trust.identity import identify
+
+PINNED = "it is not what was accepted; this repository is pinned"
+FOREIGN = "forged did not write it, and this repository was never trusted"
+REPLACED = "this is not the repository that was trusted at this path"
+UNSURE = "nobody knows for sure what was trusted"
+
+
+class Withheld(msgspec.Struct, frozen=True):
+    """A memory that does not count: its id, the path of its file, the hash that `approve` takes, and why."""
+
+    id: str
+    path: str
+    sha256: str
+    why: str
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """What counts of a snapshot, sorted by id, and what does not, sorted by path.
+
+    `passes`: some of that may be different in a moment, look again.
+    """
+
+    memories: tuple[Memory, ...]
+    withheld: tuple[Withheld, ...] = ()
+    passes: bool = False
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What is on record of a root now, and under which identities its files may be.
+
+    `replaced`: another root was trusted at this path.
+    """
+
+    identity: str
+    identities: tuple[str, ...]
+    record: RootRecord | None
+    replaced: bool = False
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.record is not None and bool(self.record.trusted_at)
+
+
+class Admission:
+    """The decision. What it finds out besides waits in `findings` to be written down."""
+
+    def __init__(self, records: TrustRecords) -> None:
+        self._records = records
+        self._repositories: dict[str, Repository] = {}
+        self._found_roots: dict[str, RootRecord] = {}
+        self._found_files: dict[str, set[str]] = {}
+
+    def admit(self, root: Root, snapshot: Snapshot) -> Admitted:
+        """Decide on all files of a root."""
+        if root.scope is Scope.USER:
+            return Admitted(snapshot.memories)
+        standing = self.standing(root.top)
+        on_record = self._on_record(standing)
+        if standing.record is None:
+            standing = self._first_seen(root, snapshot, standing)
+        if not set(snapshot.hashes).difference(*on_record):
+            return Admitted(snapshot.memories)
+        return self._sorted_out(root, snapshot, standing, on_record)
+
+    def standing(self, top: str) -> Standing:
+        """What is on record of the root that is at `top` now."""
+        identity = identify(top)
+        ways = tuple(dict.fromkeys(filter(None, (identity.git, identity.folder))))
+        known = [self._records.root(top, each) or self._found_roots.get(f"{each} {top}") for each in ways]
+        record = next(filter(None, known), None)
+        kept_under = identity.own if record is None else record.identity
+        replaced = any(
+            found.top == top and found.trusted_at and found.identity not in ways
+            for found in self._records.roots()
+        )
+        return Standing(kept_under, ways, record, replaced)
+
+    def repository(self, top: str) -> Repository:
+        return self._repositories.setdefault(top, Repository(top))
+
+    def findings(self) -> tuple[tuple[RootRecord, ...], tuple[tuple[str, frozenset[str]], ...]]:
+        """What is not written down yet: roots seen for the first time, and hashes by identity."""
+        files = tuple((each, frozenset(hashes)) for each, hashes in list(self._found_files.items()) if hashes)
+        return tuple(self._found_roots.values()), files
+
+    def written_down(self, records: Sequence[RootRecord], identity: str, hashes: AbstractSet[str]) -> None:
+        """Findings are on record now, or count no more."""
+        for record in records:
+            self._found_roots.pop(record.key, None)
+        self._found_files.get(identity, set()).difference_update(hashes)
+
+    def _on_record(self, standing: Standing) -> list[AbstractSet[str]]:
+        hashes: list[AbstractSet[str]] = [self._records.hashes(each) for each in standing.identities]
+        if standing.is_trusted:
+            hashes += [self._found_files.get(each, set()) for each in standing.identities]
+        return hashes
+
+    def _first_seen(self, root: Root, snapshot: Snapshot, standing: Standing) -> Standing:
+        """Remember whether anything foreign was there at the first look, be it readable or not."""
+        if self._records.doubt() or not standing.identity:
+            return standing
+        listed = {seen.sha256 for listing in snapshot.listings for seen in listing.files.values()}
+        own = {file.sha256 for each in standing.identities for file in self._records.own(each).values()}
+        was_empty = own.issuperset(listed)
+        record = RootRecord(root.top, standing.identity, utc_now(), was_empty)
+        self._found_roots[record.key] = record
+        return msgspec.structs.replace(standing, record=record)
+
+    def _sorted_out(
+        self, root: Root, snapshot: Snapshot, standing: Standing, on_record: Sequence[AbstractSet[str]]
+    ) -> Admitted:
+        counting: list[File] = []
+        strange: list[File] = []
+        for file in files_of(snapshot):
+            known = any(file.sha256 in hashes for hashes in on_record)
+            (counting if known or self._is_own(root, file, standing) else strange).append(file)
+        judged = self._judged(root, strange, snapshot, standing)
+        counting += [file for file in strange if file.sha256 in judged.accepted]
+        if judged.accepted:
+            self._found_files.setdefault(standing.identity, set()).update(judged.accepted)
+        withheld = (
+            Withheld(file.memory.id, file.path, file.sha256, judged.refused.get(file.path, ""))
+            for file in strange
+            if file.sha256 not in judged.accepted
+        )
+        listed = tuple(sorted(withheld, key=lambda each: each.path))
+        return Admitted(one_per_id(counting), listed, judged.passes)
+
+    def _is_own(self, root: Root, file: File, standing: Standing) -> bool:
+        """Whether this is a later edit of a file that this daemon wrote, where nothing foreign ever was."""
+        if standing.record is None or not standing.record.born_empty or standing.record.trusted_at:
+            return False
+        if not any(file.memory.id in self._records.own(each) for each in standing.identities):
+            return False
+        return file.path == os.path.join(root.directories[0], f"{file.memory.id}.md")
+
+    def _judged(self, root: Root, files: Sequence[File], snapshot: Snapshot, standing: Standing) -> Judged:
+        """What becomes of files that are not on record."""
+        record = standing.record
+        if record is None or not record.trusted_at:
+            why = _why_not(standing, self._records.doubt())
+            return Judged(refused={file.path: why for file in files})
+        if record.mode == "pin":
+            return Judged(refused={file.path: PINNED for file in files})
+        keys = {
+            f"{listing.path}/{name}": seen.key
+            for listing in snapshot.listings
+            for name, seen in listing.files.items()
+        }
+        candidates = [Candidate(file.path, file.sha256, *keys[file.path][:3]) for file in files]
+        return self.repository(root.top).judge(record.branch, candidates)
+
+
+def _why_not(standing: Standing, doubt: str) -> str:
+    if doubt:
+        return UNSURE
+    return REPLACED if standing.replaced else FOREIGN

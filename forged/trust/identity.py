@@ -1,0 +1,64 @@
+"""Which directory on which disk a root is: a new clone at an old path is another one.
+
+Device, inode and birth time of `.git` (a directory, or the file of a submodule), or of the folder itself
+where there is no git. A copy or a new clone has another birth time, though it may get the same inode number.
+The device counts only where it is a real one: numbers of btrfs, NFS or an overlay change with every mount.
+Blocks for two looks at the disk; nothing is raised.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+from functools import cache
+
+import msgspec
+
+_AT_FDCWD, _BASIC_STATS_AND_BIRTH = -100, 0xFFF
+_BIRTH = 0x800
+_STATX = struct.Struct("=IIQIIIHHQQQQqIiqIiqIiqIiIIII")  # up to the device's numbers
+_STATX_BYTES = 256
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Of `.git`, or nothing without one; and of the folder, by which it is known until git comes into it."""
+
+    git: str
+    folder: str
+
+    @property
+    def own(self) -> str:
+        """What new records are kept under."""
+        return self.git or self.folder
+
+
+def identify(top: str) -> Identity:
+    """The identity of the root at `top`; both parts are empty for what cannot be looked at."""
+    return Identity(_of(os.path.join(top, ".git")), _of(top))
+
+
+def _of(path: str) -> str:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ""
+    device = status.st_dev if os.major(status.st_dev) else 0
+    return f"{device:x}:{status.st_ino:x}:{_birth_ns(path, status):x}"
+
+
+def _birth_ns(path: str, status: os.stat_result) -> int:
+    if not sys.platform.startswith("linux"):
+        return int(getattr(status, "st_birthtime", 0) * 1_000_000_000)
+    statx, buffer = _statx(), ctypes.create_string_buffer(_STATX_BYTES)
+    if statx is None or statx(_AT_FDCWD, os.fsencode(path), 0, _BASIC_STATS_AND_BIRTH, buffer):
+        return 0
+    found = _STATX.unpack_from(buffer)
+    mask, inode, seconds, nanoseconds = found[0], found[8], found[15], found[16]
+    return seconds * 1_000_000_000 + nanoseconds if mask & _BIRTH and inode == status.st_ino else 0
+
+
+@cache
+def _statx():  # type: ignore[no-untyped-def]  # noqa: ANN202 - a function of ctypes, or None
+    return getattr(ctypes.CDLL(None, use_errno=True), "statx", None)

@@ -1,0 +1,209 @@
+"""Trust as the rest of the daemon knows it: what counts, who is trusted, and what a person changes about it.
+
+`admit` decides in a build's thread. Everything else is asked on the event loop and looks at the disk in
+threads. What a person changes is durable, and in force in every map, when the call returns. Raises StoreError
+when it cannot be written down, WorkspaceError for a directory that holds no root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+
+import msgspec
+
+from forged.errors import StoreError, WorkspaceError
+from forged.files import MemoryStore, Root, Snapshot, files_of, scan
+from forged.memory import Memory, Scope, utc_now
+from forged.state import OwnFile, RootRecord, State
+from forged.trust.admission import REPLACED, Admission, Admitted, Standing, Withheld
+from forged.trust.walk import tops_below
+
+logger = logging.getLogger(__name__)
+
+MODES = ("follow", "pin")
+
+Rebuild = Callable[[str], Awaitable[None]]
+Previous = Callable[[Root], Snapshot | None]
+
+
+class KnownRoot(msgspec.Struct, frozen=True):
+    """A root as a person is told of it.
+
+    `state`: `trusted`; `own`, where nothing foreign was at the first look; `unknown`, never asked about.
+    `mode`, `branch` and `trusted_at` are those of a trusted one. `reason` is a sentence, or nothing.
+    """
+
+    top: str
+    state: str
+    mode: str = ""
+    branch: str = ""
+    trusted_at: str = ""
+    accepted: int = 0
+    withheld: tuple[Withheld, ...] = ()
+    reason: str = ""
+
+
+def own_file(root: Root, memory: Memory, origin: str = "", *, insisted: bool = False) -> OwnFile:
+    """The record of the file that a memory of ours is written to."""
+    sha256 = hashlib.sha256(MemoryStore(root).rendered(memory)).hexdigest()
+    return OwnFile(memory.id, sha256, origin, insisted)
+
+
+class Trust:
+    """One for the daemon.
+
+    `rebuild` has a root's map follow what was decided, before it returns; `previous` is the last snapshot of
+    a root, so that not all is read again. `mode` is that of the configuration.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        mode: str = "follow",
+        rebuild: Rebuild | None = None,
+        previous: Previous | None = None,
+    ) -> None:
+        self._state = state
+        self._records = state.trust
+        self._mode = mode
+        self._rebuild = rebuild
+        self._previous = previous
+        self._admission = Admission(state.trust)
+        self.admit = self._admission.admit
+
+    def join(self, rebuild: Rebuild, previous: Previous) -> None:
+        """Tell of the maps, which are made after this."""
+        self._rebuild, self._previous = rebuild, previous
+
+    async def opened(self) -> None:
+        """Wait until the records have been read, or are known not to be readable now."""
+        await self._state.opened()
+
+    async def save(self) -> None:
+        """Write down what `admit` found out. What fails is found out again."""
+        roots, files = self._admission.findings()
+        try:
+            for record in roots:
+                if self._records.root(record.top, record.identity) is None:
+                    await self._records.put_root(record)
+                self._admission.written_down((record,), "", frozenset())
+            trusted = {record.identity for record in self._records.roots() if record.trusted_at}
+            for identity, hashes in files:
+                if identity in trusted:
+                    await self._records.approve(identity, hashes, durable=False)
+                self._admission.written_down((), identity, hashes)
+        except StoreError as error:
+            logger.warning("what counts is not written down error=%s", error)
+
+    # --- what this daemon writes ----------------------------------------------------------------------
+
+    async def own(self, root: Root, files: Sequence[OwnFile]) -> None:
+        """Note files that are about to be written, durably on return: a kill in between must not lose one.
+
+        Raises StoreError, but for the user's root, where every file counts in any case.
+        """
+        standing = await asyncio.to_thread(self._admission.standing, root.top)
+        try:
+            await self._records.put_own(standing.identity, files)
+        except StoreError as error:
+            if root.scope is not Scope.USER:
+                raise
+            logger.warning("origin not written down error=%s", error)
+
+    # --- what is there --------------------------------------------------------------------------------
+
+    async def look(self, root: Root) -> tuple[Snapshot, Admitted]:
+        """What lies in a root now, and what of it counts."""
+        previous = self._previous(root) if self._previous is not None else None
+        found = await asyncio.to_thread(self._look, root, previous)
+        await self.save()
+        return found
+
+    async def withheld(self, roots: Iterable[Root]) -> tuple[Withheld, ...]:
+        """What does not count in these roots now."""
+        looks = [await self.look(root) for root in roots if root.scope is Scope.REPO]
+        return tuple(each for _, admitted in looks for each in admitted.withheld)
+
+    async def describe(self, top: str) -> KnownRoot:
+        """A root, with what is withheld of it."""
+        _, admitted = await self.look(Root(top, Scope.REPO))
+        standing = await asyncio.to_thread(self._admission.standing, top)
+        return _described(top, standing, admitted, self._records.doubt())
+
+    async def stands(self, top: str) -> KnownRoot:
+        """The same without a look at the files: nothing is counted."""
+        standing = await asyncio.to_thread(self._admission.standing, top)
+        return _described(top, standing, Admitted(()), self._records.doubt())
+
+    async def known(self) -> tuple[KnownRoot, ...]:
+        """Every root that was ever seen and is still there."""
+        tops = sorted({record.top for record in self._records.roots()})
+        there = [top for top in tops if await asyncio.to_thread(os.path.isdir, top)]
+        return tuple([await self.describe(top) for top in there])
+
+    async def under(self, directory: str, home: str) -> tuple[KnownRoot, ...]:
+        """Roots with memories below a directory that a person named. Raises WorkspaceError."""
+        tops = await asyncio.to_thread(tops_below, directory, home)
+        return tuple([await self.describe(top) for top in tops])
+
+    # --- what a person says ---------------------------------------------------------------------------
+
+    async def trust(self, top: str, mode: str = "", hashes: Collection[str] | None = None) -> KnownRoot:
+        """Trust a root: what is there now, and with `follow` what is merged into its branch later.
+
+        With `hashes` only these files of what is there, as a person was shown them.
+        """
+        await self.save()
+        root = Root(top, Scope.REPO)
+        snapshot, _ = await self.look(root)
+        standing = await asyncio.to_thread(self._admission.standing, top)
+        if not standing.identity:
+            raise WorkspaceError(f"{top} cannot be looked at")
+        branch = await asyncio.to_thread(self._admission.repository(top).branch)
+        there = {file.sha256 for file in files_of(snapshot)}
+        record = standing.record or RootRecord(top, standing.identity, utc_now(), born_empty=False)
+        await self._records.approve(record.identity, there if hashes is None else there & set(hashes))
+        await self._records.put_root(
+            msgspec.structs.replace(record, trusted_at=utc_now(), mode=mode or self._mode, branch=branch)
+        )
+        return await self._in_force(top)
+
+    async def revoke(self, top: str) -> KnownRoot:
+        """Trust a root no longer: what is foreign in it is in no map on return."""
+        await self.save()
+        standing = await asyncio.to_thread(self._admission.standing, top)
+        for record in self._records.roots():
+            if record.top == top and (record.trusted_at or record.identity == standing.identity):
+                await self._records.revoke(record)
+        return await self._in_force(top)
+
+    async def approve(self, top: str, hashes: Collection[str]) -> KnownRoot:
+        """Accept single files of a root, trusted or not."""
+        standing = await asyncio.to_thread(self._admission.standing, top)
+        await self._records.approve(standing.identity, hashes)
+        return await self._in_force(top)
+
+    async def _in_force(self, top: str) -> KnownRoot:
+        if self._rebuild is not None:
+            await self._rebuild(top)
+        return await self.describe(top)
+
+    def _look(self, root: Root, previous: Snapshot | None) -> tuple[Snapshot, Admitted]:
+        snapshot = scan(root, previous)
+        return snapshot, self.admit(root, snapshot)
+
+
+def _described(top: str, standing: Standing, admitted: Admitted, doubt: str) -> KnownRoot:
+    record = standing.record
+    found = KnownRoot(top, "unknown", accepted=len(admitted.memories), withheld=admitted.withheld)
+    if record is None or not record.trusted_at:
+        state = "own" if record is not None and record.born_empty else "unknown"
+        reason = doubt or (REPLACED if standing.replaced else "")
+        return msgspec.structs.replace(found, state=state, reason=reason)
+    told = {"mode": record.mode, "branch": record.branch, "trusted_at": record.trusted_at}
+    return msgspec.structs.replace(found, state="trusted", **told)

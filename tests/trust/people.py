@@ -1,0 +1,95 @@
+"""Repositories with real git, and a daemon's judgement over them without a daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from forged.files import Root, scan
+from forged.memory import Memory, Scope
+from forged.trust import Trust
+from tests.data.memories import memory, put
+from tests.state.conftest import opened
+
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_AUTHOR_EMAIL": "a@localhost",
+    "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@localhost",
+}
+
+
+def git(top: Path, *arguments: str, check: bool = True) -> str:
+    settings = (
+        "-c",
+        "protocol.file.allow=always",
+        "-c",
+        "init.defaultBranch=main",
+        "-c",
+        "advice.detachedHead=0",
+    )
+    done = subprocess.run(
+        ("git", "-C", str(top), *settings, *arguments),
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert not check or not done.returncode, done.stderr
+    return done.stdout.strip()
+
+
+def commit(top: Path, *memories: Memory, folder: str = ".forge/memory") -> None:
+    """A commit with these memories, or with whatever lies there."""
+    put(top, *memories, folder=folder)
+    git(top, "add", "--all")
+    git(top, "commit", "--quiet", "--allow-empty", "--message", "more")
+
+
+def upstream(directory: Path, *options: str) -> Path:
+    """A repository with one memory, `of_theirs`, on `main`."""
+    directory.mkdir(parents=True)
+    git(directory, "init", "--quiet", *options)
+    commit(directory, memory("of_theirs", "as it was when we cloned"))
+    return directory
+
+
+def clone(source: Path, target: Path, *options: str) -> Path:
+    git(source, "clone", "--quiet", *options, f"file://{source}", str(target))
+    return target
+
+
+class Person:
+    """A daemon's trust over real directories; what a test says, a person says."""
+
+    def __init__(self, trust: Trust) -> None:
+        self.trust = trust
+
+    def look(self, top: Path) -> tuple[set[str], dict[str, str]]:
+        """Ids that count in a root, and why others do not; looked at until nothing passes."""
+        root = Root(os.path.realpath(top), Scope.REPO)
+        for _ in range(5):
+            admitted = self.trust.admit(root, scan(root))
+            if not admitted.passes:
+                break
+        return {each.id for each in admitted.memories}, {each.id: each.why for each in admitted.withheld}
+
+    def counting(self, top: Path) -> set[str]:
+        return self.look(top)[0]
+
+    def withheld(self, top: Path) -> set[str]:
+        return set(self.look(top)[1])
+
+
+@contextlib.asynccontextmanager
+async def person(directory: Path) -> AsyncIterator[Person]:
+    async with opened(directory) as state:
+        yield Person(Trust(state))
