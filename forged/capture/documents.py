@@ -112,7 +112,7 @@ class _Deciding:
         content = content.encode("utf-8", "replace").decode().strip()
         if len(content.encode()) > MAX_CONTENT_BYTES:
             return ""
-        redacted = redact(without_private(content)[0])
+        redacted = redact(without_private(content))
         self.secrets += redacted.count
         content = redacted.text.strip()
         return "" if PLACEHOLDER in content and _says_nothing(content) else content

@@ -43,7 +43,7 @@ async def remember(context: Context, place: Workplace, request: wire.Remember) -
     Private spans are left out. Raises SecretFound for a secret that nobody insisted on, before anything is
     written or sent.
     """
-    content, _ = without_private(request.content)
+    content = without_private(request.content)
     secrets = await _secrets(content, request)
     if secrets and not request.allow_secret:
         raise SecretFound(
