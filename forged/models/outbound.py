@@ -19,14 +19,12 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Purpose
 from forged.text.private import without_private
-from forged.text.redaction import PLACEHOLDER, redact
+from forged.text.redaction import INLINE_LENGTH, PLACEHOLDER, redact
 
 Guard = Callable[[tuple[str, ...]], Awaitable[str]]
 """Why nothing that comes from roots at these tops may leave, or nothing; waits until that is known."""
 
 _DIRECT = NetworkConfig()
-# Characters that are looked through on the event loop, about 0.5 ms; more goes to a thread.
-_INLINE_LENGTH = 16_000
 
 
 class Door:
@@ -53,7 +51,7 @@ class Door:
         """The texts as they may leave, in their order. Raises ProviderError, `paused`."""
         if reason := await self.refusal(purpose.tops):
             raise ProviderError(reason, reason="paused")
-        if sum(map(len, texts)) < _INLINE_LENGTH:
+        if sum(map(len, texts)) < INLINE_LENGTH:
             clean = _cleaned(texts)
         else:
             clean = await asyncio.to_thread(_cleaned, texts)
