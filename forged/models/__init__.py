@@ -22,13 +22,14 @@ from forged.models.texts import sendable
 if TYPE_CHECKING:
     from forged.models.budget import GovernedChat, Governor
     from forged.models.factory import Healths, classifier_key, make_chat_model, make_embedder, make_healths
-    from forged.models.outbound import Door, cleaned
+    from forged.models.outbound import GOVERNED, Door, cleaned
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]
 
 __all__ = [
+    "GOVERNED",
     "LONGEST_ASKED_S",
     "Attempt",
     "ChatModel",
@@ -59,7 +60,7 @@ __getattr__ = door(
     __name__,
     budget=("GovernedChat", "Governor"),
     factory=("Healths", "classifier_key", "make_chat_model", "make_embedder", "make_healths"),
-    outbound=("Door", "cleaned"),
+    outbound=("GOVERNED", "Door", "cleaned"),
 )
 
 
