@@ -41,6 +41,8 @@ from forged_client.protocol import (
     Search,
     Status,
     StatusReport,
+    Tried,
+    Try,
     Undo,
     Undone,
     Why,
@@ -203,6 +205,10 @@ class Verbs(Shell):
     def cost(self, *, days: int = 7) -> Costs:
         """What model calls have cost."""
         return self.ask(Cost(days=days))
+
+    def try_endpoints(self, *, timeout_s: float = 60.0) -> Tried:
+        """Make one real call to each model that is asked at an endpoint."""
+        return self.ask(Try(), timeout_s=timeout_s)
 
     def rebuild(
         self,
