@@ -38,10 +38,14 @@ from forged_client.protocol import (
     Request,
     Retrieve,
     Retrieved,
+    Review,
+    Reviewed,
     Search,
     Status,
     StatusReport,
     Tried,
+    Trust,
+    Trusted,
     Try,
     Undo,
     Undone,
@@ -117,8 +121,12 @@ class Verbs(Shell):
         supersedes: str = "",
         related: Iterable[Edge] = (),
         session_id: str = "",
+        allow_secret: bool = False,
     ) -> Remembered:
-        """Write one memory; the reply comes when it is safe on disk."""
+        """Write one memory; the reply comes when it is safe on disk.
+
+        A text with a password or key in it is refused, unless `allow_secret`: agents will see it.
+        """
         request = Remember(
             workspace=workspace,
             content=content,
@@ -127,6 +135,7 @@ class Verbs(Shell):
             supersedes=supersedes,
             related=tuple(related),
             session_id=session_id,
+            allow_secret=allow_secret,
         )
         return self.ask(request)
 
@@ -205,6 +214,17 @@ class Verbs(Shell):
     def cost(self, *, days: int = 7) -> Costs:
         """What model calls have cost."""
         return self.ask(Cost(days=days))
+
+    def trust(self, workspace: str = "", *, action: str = "show", mode: str = "", shown: str = "") -> Trusted:
+        """Show how roots stand, trust one, or trust it no longer; see `protocol.Trust`."""
+        return self.ask(Trust(workspace=workspace, action=action, mode=mode, shown=shown))
+
+    def review(
+        self, workspace: str, accept: Iterable[str] = (), *, everything: bool = False, shown: str = ""
+    ) -> Reviewed:
+        """What is withheld of a repository; accept some of it."""
+        request = Review(workspace=workspace, accept=tuple(accept), everything=everything, shown=shown)
+        return self.ask(request)
 
     def try_endpoints(self, *, timeout_s: float = 60.0) -> Tried:
         """Make one real call to each model that is asked at an endpoint."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found
+from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found, tell_notice
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.listing import chain_table, memory_page, memory_table
@@ -30,6 +30,7 @@ def list_command(call: Invocation, **fields: Any) -> None:
     request = wire.ListMemories(workspace=call.workspace, **fields)
     found = ask(call, request)
     show(call, found, memory_table(found.memories))
+    tell_notice(call, found)
     if call.as_json or found.status == "disabled":
         return
     left = found.total - request.offset - len(found.memories)
@@ -76,12 +77,15 @@ def history_command(call: Invocation, **fields: Any) -> None:
 @click.option("--category", default="user-facts", show_default=True, help="What it is about.")
 @click.option("--supersedes", default="", metavar="ID", help="Memory that this one replaces.")
 @click.option("--related", multiple=True, metavar="ID[:RELATIONSHIP]", help="Link to a memory; repeatable.")
+@click.option("--allow-secret", is_flag=True, help="Keep a text that holds a secret: agents will see it.")
 @asks
 def remember_command(call: Invocation, *, text: str, related: tuple[str, ...], **fields: Any) -> None:
     """Write one memory, durably; `-` reads its text from stdin."""
     content = sys.stdin.read() if text == "-" else text
     edges = tuple(map(_edge, related))
-    request = wire.Remember(workspace=call.workspace, content=content, related=edges, **fields)
+    request = wire.Remember(
+        workspace=call.workspace, content=content, related=edges, origin="explicit", **fields
+    )
     written = ask(call, request, check_done)
     show(call, written, _written(written))
 
@@ -117,6 +121,8 @@ def _written(written: wire.Remembered) -> Iterator[str]:
     yield f"remembered {escape_line(written.memory_id)}, version {written.version}"
     yield f"path {escape_line(written.path)}"
     yield f"generation {escape_line(written.generation)}"
+    if written.reason:
+        yield f"note: {escape_line(written.reason)}"
 
 
 def _confirm(client: Client, request: wire.Forget) -> None:

@@ -94,6 +94,8 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
     if root.state != "ready":
         yield f"  {_answering(root)}"
     yield f"  {_watching(root)}"
+    if root.notice:
+        yield f"  {paint('bad', 'WITHHELD:')} {escape_line(root.notice)}"
     if root.last_error:
         yield f"  {paint('bad', 'last error:')} {escape_line(root.last_error)}"
     if root.quarantined:

@@ -35,9 +35,10 @@ import msgspec
 from forged.config import is_usable_url, shown_url
 from forged.errors import ConfigError, ProviderError
 from forged.models import Purpose, streams
-from forged.models.failures import Fault, fault_of, quotable
+from forged.models.failures import Fault, fault_of
 from forged.models.health import Attempt, Health
 from forged.models.outbound import Door
+from forged.models.quoting import Unsaid, quotable
 
 logger = logging.getLogger(__name__)
 # httpx logs every URL, with its query, at info; a query may hold a key.
@@ -216,7 +217,7 @@ class Endpoint:
         return min(_LONGEST_PAUSE_S, self._backoff_s * 2.0**attempt) * jitter
 
     async def _once(self, request: _Request) -> bytes | Fault:
-        call, sent = request.call, (*request.sent, *self._secrets)
+        call, unsaid = request.call, Unsaid(request.sent, self._secrets)
         where = self.shown(call.path)
         exchange = self._connected().stream(
             "POST", self.url(call.path), content=request.body, headers=self._headers
@@ -230,13 +231,14 @@ class Endpoint:
                 else:
                     body = await _read(response, _ERROR_REPLY_BYTES)
         except httpx.HTTPError as error:
-            return _transport_fault(where, error, sent)
+            return _transport_fault(where, error, unsaid)
         if body is None and status == 200:
             return Fault("bad_reply", f"{where} sent over {call.cap} bytes or an unknown encoding", 200)
         body = body or b""
         if status == 200 and seen is not None and seen.stands:
             return body
-        fault = fault_of(where, status, headers, streams.error_in(body) or body, sent, now=time.time())
+        told = streams.error_in(body) or body
+        fault = fault_of(where, status, headers, told, unsaid, now=time.time())
         return body if fault is None else fault
 
     def _connected(self) -> httpx.AsyncClient:
@@ -317,8 +319,8 @@ async def _end_when(seen: Callable[[bytes], bool], limit: asyncio.Timeout) -> No
             return
 
 
-def _transport_fault(where: str, error: httpx.HTTPError, sent: tuple[str, ...]) -> Fault:
+def _transport_fault(where: str, error: httpx.HTTPError, unsaid: Unsaid) -> Fault:
     # Something answered, but not in HTTP; a server that went away in between is unreachable.
     garbled = isinstance(error, httpx.RemoteProtocolError) and "disconnected" not in str(error)
-    told = quotable(str(error), sent) or type(error).__name__
+    told = quotable(str(error), unsaid) or type(error).__name__
     return Fault("bad_reply" if garbled else "unreachable", f"{where}: {told}", retry=True)

@@ -219,9 +219,12 @@ class OpenAICompatibleChat:
             said = streams.said(where, reply)
             if said.whole and said.content:
                 self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
-            if prompt.enough is not None:
-                said = without_doubt(said, clear)
-            return completion_of(where, said, tuple(map(sendable, texts)))
+            if prompt.enough is None:
+                return completion_of(where, said, tuple(map(sendable, texts)))
+            done = completion_of(where, without_doubt(said, clear), tuple(map(sendable, texts)))
+            if done.flaw and not done.text and done.flaw != "empty":
+                raise done.error()  # here, so that the model's health hears of it
+            return done
 
         call = Call(
             _CHAT,

@@ -47,10 +47,10 @@ class KnownRoot(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def own_file(root: Root, memory: Memory, origin: str = "", *, insisted: bool = False) -> OwnFile:
+def own_file(root: Root, memory: Memory, *, insisted: bool = False) -> OwnFile:
     """The record of the file that a memory of ours is written to."""
     sha256 = hashlib.sha256(MemoryStore(root).rendered(memory)).hexdigest()
-    return OwnFile(memory.id, sha256, origin, insisted)
+    return OwnFile(memory.id, sha256, memory.origin, insisted)
 
 
 class Trust:
@@ -134,6 +134,11 @@ class Trust:
         _, admitted = await self.look(Root(top, Scope.REPO))
         standing = await asyncio.to_thread(self._admission.standing, top)
         return _described(top, standing, admitted, self._records.doubt())
+
+    async def stands(self, top: str) -> KnownRoot:
+        """The same without a look at the files: nothing is counted."""
+        standing = await asyncio.to_thread(self._admission.standing, top)
+        return _described(top, standing, Admitted(()), self._records.doubt())
 
     async def known(self) -> tuple[KnownRoot, ...]:
         """Every root that was ever seen and is still there."""

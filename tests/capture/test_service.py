@@ -11,11 +11,13 @@ from functools import partial
 
 import pytest
 
+from forged.capture.queue import STORAGE_RETRY_S
 from forged.capture.supervisor import Patience, Supervisor
 from forged.capture.values import Classify, Decided, KnownMemory, Link, Tally, Usage
 from forged.errors import ANSWERED, ProviderError, StoreError
 from forged.files.scan import scan
 from forged.state import Event, digest
+from forged.trust import Withheld
 from tests.capture.pipeline import ONE_CALL, Capture, captured
 from tests.support.clock import later, turns, until
 
@@ -953,3 +955,29 @@ async def test_what_was_said_becomes_a_file_once_and_the_events_go_though_the_wo
     state = await one.idle()
     assert (state.worker_restarts, state.dead) == (1, 0)
     assert (len(scan(one.repo).memories), one.metrics.captures_finished, one.rows()) == (4, 4, [])
+
+
+# --- what counts ----------------------------------------------------------------------------------------
+
+
+async def test_no_file_is_put_in_place_before_it_is_on_record_that_it_is_ours(one):
+    """A daemon that is killed in between would else leave a memory of its own that it withholds."""
+    event = await in_hand(one, one.durable())
+    one.trust.fails = "disk full"
+    one.worker.says(Decided(event.id, (one.document(), one.document("Tests run first.", "mem_2"))))
+    await until(lambda: not one.in_hand)
+    assert not any(isinstance(task, Link) for task in one.worker.given)
+    assert one.state.last_error == "disk full"
+
+    one.trust.fails = ""
+    await later(STORAGE_RETRY_S + 1)
+    await until(lambda: isinstance(one.worker.given[-1], Link))
+    assert one.trust.owned == ["mem_1", "mem_2"]
+
+
+async def test_the_worker_is_told_what_does_not_count(one):
+    one.trust.withholds = (Withheld("evil", "/repo/.forge/memory/evil.md", "f00d", "why"),)
+    event = one.event()
+    await one.accepted(event)
+
+    assert (await one.hands_over(event)).withheld == {"/repo/.forge/memory/evil.md"}

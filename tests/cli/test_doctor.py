@@ -85,7 +85,10 @@ def test_a_wrong_setting_or_missing_key_is_exit_code_78_and_no_key_is_shown(
     ("settings", "told"),
     [
         ({}, "builtin:rules; no endpoint is asked"),
-        ({"LLM__MODEL": "m", "LLM__BASE_URL": "http://localhost:1/v1"}, "m at http://localhost:1/v1 (`forgectl"),
+        (
+            {"LLM__MODEL": "m", "LLM__BASE_URL": "http://localhost:1/v1"},
+            "m at http://localhost:1/v1 (`forgectl",
+        ),
         ({"MEMORY__CLASSIFIER_MODEL": "builtin:rules", "LLM__MODEL": "m"}, "builtin:rules; no endpoint is"),
         ({"CAPTURE__ENABLED": "false", "LLM__MODEL": "m"}, "none: capture.enabled is false"),
     ],

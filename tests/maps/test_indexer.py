@@ -17,8 +17,13 @@ from forged.maps.indexer import UNLOAD_AFTER_S, Indexer, retry_after
 from forged.memory import Scope
 from forged.models import Health
 from forged.scopes import FileRoots
+from forged.state import State
 from forged.text.everyday import MESSAGES
+from forged.trust import Trust
+from forged.trust.identity import identify
 from tests.data.memories import memory, put
+from tests.state.conftest import a_governor
+from tests.state.conftest import opened as state_in
 from tests.support.clock import PATIENCE_S, turns, until
 from tests.support.provider import FakeEmbedder
 
@@ -729,7 +734,26 @@ async def test_closing_ends_the_learning(root, model):
 # --- what does not count --------------------------------------------------------------------------------
 
 
-async def test_withheld_memories_are_counted_and_not_shown(root):
-    async with indexing(admit=lambda _, each: each.id != "m1") as indexer:
+async def test_withheld_memories_are_counted_and_not_shown(root, tmp_path):
+    async with state_in(tmp_path / "state") as state, indexing(trust=Trust(state)) as indexer:
         index = await opened(indexer, root)
-        assert (index.builder.withheld, [each.id for each in index.map.memories]) == (1, ["m0"])
+        (m0, m1) = index.builder.withheld
+        assert ([m0.id, m1.id], index.map.memories) == (["m0", "m1"], ())
+        await state.trust.approve(identify(root.top).own, [m0.sha256])
+        await built(index)
+        assert ([each.id for each in index.map.memories], index.builder.withheld) == (["m0"], (m1,))
+
+
+async def test_the_first_build_waits_until_it_is_known_who_is_trusted(root, tmp_path):
+    async with state_in(tmp_path / "state") as earlier:
+        await Trust(earlier).trust(root.top)
+    state = State(str(tmp_path / "state"), a_governor())
+    async with indexing(trust=Trust(state)) as indexer:
+        index = indexer.open(root)
+        await turns(50)
+        assert (index.map, index.builder.snapshot) == (None, None)
+        keeping = asyncio.create_task(state.run())
+        await index.until_ended(0, soon())
+        assert [each.id for each in index.map.memories] == ["m0", "m1"]
+        keeping.cancel()
+        await state.close()

@@ -12,6 +12,7 @@ from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
+from forged.daemon.handlers.notices import Notices
 from forged.files import Watcher
 from forged.maps import Indexer, Writer
 from forged.models import Governor, Health
@@ -63,6 +64,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     resolver: Resolver
     writer: Writer
     trust: Trust
+    notices: Notices = msgspec.field(default_factory=Notices)
     capture: Pipeline
     governor: Governor
     healths: tuple[Health, ...] = ()

@@ -19,6 +19,7 @@ from forged.daemon.handlers import capture, endpoints
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
+from forged.daemon.handlers.trust import in_status
 from forged.maps import BuildEvent, RootIndex
 from forged.scopes import View
 from forged_client import protocol as wire
@@ -56,7 +57,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         if not daemon.disabled and not place.off:
             for root in place.roots:
                 daemon.indexer.open(root)
-    reports = tuple(_report(context, index) for index in daemon.indexer.indexes())
+    reports = tuple([await _report(context, index) for index in daemon.indexer.indexes()])
     captured = capture.report(context)
     return wire.StatusReport(
         reason=daemon.disabled,
@@ -103,8 +104,9 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
-def _report(context: Context, index: RootIndex) -> wire.RootReport:
+async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     progress, problems, cut = index.progress, index.builder.problems, index.builder.cut
+    trust, notice = await in_status(context, index)
     return wire.RootReport(
         root=index.root.top,
         scope=index.root.scope,
@@ -123,6 +125,9 @@ def _report(context: Context, index: RootIndex) -> wire.RootReport:
         watches=context.daemon.watcher.watch_count_of(index.root.top),
         cut=len(cut),
         cut_ids=cut[:_CUT_SHOWN],
+        withheld=len(index.builder.withheld),
+        trust=trust,
+        notice=notice,
     )
 
 
@@ -152,7 +157,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
     reply = wire.Rebuilt(
         status="error" if request.wait and failed else "ok" if done else "not_ready",
         reason=(failed or held) if request.wait else "" if done else "the build is running",
-        roots=tuple(_report(context, index) for index in indexes),
+        roots=tuple([await _report(context, index) for index in indexes]),
     )
     return reply, max(goals)
 
