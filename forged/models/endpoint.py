@@ -48,7 +48,6 @@ logging.getLogger("httpcore").setLevel(logging.WARNING)
 _ERROR_REPLY_BYTES = 64 << 10
 _CONNECT_S = 5.0
 _KEEP_ALIVE_S = 50.0  # a TLS handshake is a large part of a 2 s budget
-_HURRY_S = 20.0  # with less time than this an agent waits: 2 s, and 15 s that a late retrieval runs on
 _LONGEST_PAUSE_S = 8.0
 _LOOK_S = 0.05
 # More than the calls of late pipelines and of builds together: a new turn finds one that is free.
@@ -92,7 +91,7 @@ class _Request(msgspec.Struct, frozen=True):
 class Endpoint:
     """One base URL with its key: a connection that retries what may pass and never outstays a deadline.
 
-    `retries` is how often at most, for a caller that counts its attempts; None goes by the time there is.
+    `retries` is how often at most; a caller that counts its attempts wants none.
     `health` is that of the one model that is asked here, shared with whoever else asks it.
     """
 
@@ -104,7 +103,7 @@ class Endpoint:
         door: Door,
         health: Health | None = None,
         backoff_s: float = 0.5,
-        retries: int | None = None,
+        retries: int = 1,
     ) -> None:
         """Take the URL as it is, without a guess at `/v1`. Raises ConfigError if it is not one."""
         if not is_usable_url(base_url):
@@ -146,13 +145,11 @@ class Endpoint:
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
         self._admit(call.purpose)
-        fitting_retries = 1 if left < _HURRY_S else 2
         try:
             async with asyncio.timeout(left):
                 sent = await self._door.cleared(call.purpose, call.texts)
                 request = _Request(call, call.body(sent), sent)
-                retries = fitting_retries if self._retries is None else self._retries
-                return await self._retrying(request, read, retries)
+                return await self._retrying(request, read)
         except TimeoutError as error:
             raise _late(where) from error
 
@@ -164,7 +161,7 @@ class Endpoint:
         if not (purpose.suspect or purpose.name == "doctor"):
             self._health.admit(purpose.waiting)
 
-    async def _retrying(self, request: _Request, read: Callable[[bytes], R], retries: int) -> R:
+    async def _retrying(self, request: _Request, read: Callable[[bytes], R]) -> R:
         call, attempt = request.call, 0
         while True:
             with self._counted(call) as counted:
@@ -176,7 +173,7 @@ class Endpoint:
                 if not call.purpose.suspect:
                     counted.failed(reply.error())
             pause = self._pause(reply, attempt)
-            if attempt == retries or not self._may_retry(call, reply, time.monotonic() + pause):
+            if attempt == self._retries or not self._may_retry(call, reply, time.monotonic() + pause):
                 raise reply.error()
             logger.debug("retry host=%s status=%d pause_s=%.2f", self.host, reply.status, pause)
             await asyncio.sleep(pause)
