@@ -35,6 +35,7 @@ CODES = (
     "not_permitted",
     "storage_error",
     "internal",
+    "secret",
 )
 
 
@@ -72,7 +73,11 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class MemoryRecord(msgspec.Struct, frozen=True):
-    """One memory with all its fields; times are RFC 3339 text as in the file."""
+    """One memory with all its fields; times are RFC 3339 text as in the file.
+
+    `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
+    `redacted` are the secrets that its file holds and that are not in `content`, by name.
+    """
 
     id: str
     scope: str
@@ -87,6 +92,8 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     supersedes: str | None = None
     related: tuple[Edge, ...] = ()
     is_head: bool = True
+    origin: str = ""
+    redacted: tuple[str, ...] = ()
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -560,7 +567,11 @@ class Why(Request[Explained], frozen=True, tag="why"):
 
 
 class Remember(Request[Remembered], frozen=True, tag="remember"):
-    """Write one memory durably; the reply comes after fsync."""
+    """Write one memory durably; the reply comes after fsync.
+
+    A text with a secret is refused with the code `secret`, unless `allow_secret`. `origin`: `agent`, or
+    `explicit` where a person gave the text.
+    """
 
     repeatable: ClassVar[bool] = False
 
@@ -571,6 +582,8 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     supersedes: str = ""
     related: tuple[Edge, ...] = ()
     session_id: str = ""
+    allow_secret: bool = False
+    origin: str = "agent"
 
 
 class Capture(Request[Captured], frozen=True, tag="capture"):

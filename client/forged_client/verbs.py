@@ -119,8 +119,12 @@ class Verbs(Shell):
         supersedes: str = "",
         related: Iterable[Edge] = (),
         session_id: str = "",
+        allow_secret: bool = False,
     ) -> Remembered:
-        """Write one memory; the reply comes when it is safe on disk."""
+        """Write one memory; the reply comes when it is safe on disk.
+
+        A text with a password or key in it is refused, unless `allow_secret`: agents will see it.
+        """
         request = Remember(
             workspace=workspace,
             content=content,
@@ -129,6 +133,7 @@ class Verbs(Shell):
             supersedes=supersedes,
             related=tuple(related),
             session_id=session_id,
+            allow_secret=allow_secret,
         )
         return self.ask(request)
 

@@ -24,10 +24,11 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from forged.files import File, Root, Snapshot, files_of, one_per_id
-from forged.memory import Memory, Scope, utc_now
-from forged.state import RootRecord, TrustRecords
+from forged.memory import Memory, Problem, Scope, utc_now
+from forged.state import OwnFile, RootRecord, TrustRecords
 from forged.trust.brought import Candidate, Judged, Repository
 from forged.trust.identity import identify
+from forged.trust.presenting import Presented, presented
 
 PINNED = "it is not what was accepted; this repository is pinned"
 FOREIGN = "forged did not write it, and this repository was never trusted"
@@ -45,14 +46,17 @@ class Withheld(msgspec.Struct, frozen=True):
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """What counts of a snapshot, sorted by id, and what does not, sorted by path.
+    """What counts of a snapshot, as it is shown, sorted by id, and what does not, sorted by path.
 
-    `passes`: some of that may be different in a moment, look again.
+    `passes`: some of that may be different in a moment, look again. `insisted`: ids of memories that are
+    shown with a secret. `problems`: what cannot be shown without one.
     """
 
     memories: tuple[Memory, ...]
     withheld: tuple[Withheld, ...] = ()
     passes: bool = False
+    insisted: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -79,17 +83,18 @@ class Admission:
         self._repositories: dict[str, Repository] = {}
         self._found_roots: dict[str, RootRecord] = {}
         self._found_files: dict[str, set[str]] = {}
+        self._presented: dict[Root, Presented] = {}
 
     def admit(self, root: Root, snapshot: Snapshot) -> Admitted:
         """Decide on all files of a root."""
-        if root.scope is Scope.USER:
-            return Admitted(snapshot.memories)
         standing = self.standing(root.top)
+        if root.scope is Scope.USER:
+            return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         on_record = self._on_record(standing)
         if standing.record is None:
             standing = self._first_seen(root, snapshot, standing)
         if not set(snapshot.hashes).difference(*on_record):
-            return Admitted(snapshot.memories)
+            return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         return self._sorted_out(root, snapshot, standing, on_record)
 
     def standing(self, top: str) -> Standing:
@@ -154,7 +159,24 @@ class Admission:
             if file.sha256 not in judged.accepted
         )
         listed = tuple(sorted(withheld, key=lambda each: each.path))
-        return Admitted(one_per_id(counting), listed, judged.passes)
+        chosen = one_per_id(counting)
+        memories, hashes = tuple(file.memory for file in chosen), tuple(file.sha256 for file in chosen)
+        admitted = self._shown(root, standing, memories, hashes)
+        return msgspec.structs.replace(admitted, withheld=listed, passes=judged.passes)
+
+    def _shown(
+        self, root: Root, standing: Standing, memories: tuple[Memory, ...], hashes: Sequence[str]
+    ) -> Admitted:
+        """What counts, without the secrets in it and with the origin that is believed."""
+        records = [self._records.own(each) for each in standing.identities]
+
+        def own(memory_id: str) -> OwnFile | None:
+            return next(filter(None, (record.get(memory_id) for record in records)), None)
+
+        before = self._presented.get(root, Presented())
+        shown = presented(memories, hashes, own, before, is_sure=not self._records.doubt())
+        self._presented[root] = shown
+        return Admitted(shown.memories, insisted=shown.insisted, problems=shown.problems)
 
     def _is_own(self, root: Root, file: File, standing: Standing) -> bool:
         """Whether this is a later edit of a file that this daemon wrote, where nothing foreign ever was."""

@@ -47,10 +47,10 @@ class KnownRoot(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def own_file(root: Root, memory: Memory, origin: str = "", *, insisted: bool = False) -> OwnFile:
+def own_file(root: Root, memory: Memory, *, insisted: bool = False) -> OwnFile:
     """The record of the file that a memory of ours is written to."""
     sha256 = hashlib.sha256(MemoryStore(root).rendered(memory)).hexdigest()
-    return OwnFile(memory.id, sha256, origin, insisted)
+    return OwnFile(memory.id, sha256, memory.origin, insisted)
 
 
 class Trust:

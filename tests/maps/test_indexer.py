@@ -321,8 +321,8 @@ class Limiting(FakeEmbedder):
 
     asked_s: float | None = 120.0
 
-    def __init__(self, dimension: int = 8) -> None:
-        super().__init__(dimension)
+    def __init__(self, **options) -> None:
+        super().__init__(**options)
         self.health = Health()
 
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):

@@ -5,23 +5,25 @@ Raises InvalidRequest, saying what to change, for a field that means nothing her
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from forged import memory
-from forged.conversation import Utterance
+from forged.conversation import Speaker, Utterance
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import Root
 from forged.map import VectorMap
-from forged.memory import Category, Memory, Related, Relationship, Trigger
+from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger
 from forged.scopes import Ranked
 from forged.text.private import open_before, without_private
 from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
+# What a client may say of a text's origin; the rest only this daemon knows.
+_CLAIMED = (Origin.AGENT, Origin.EXPLICIT)
 
 
 def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance, ...]:
@@ -35,15 +37,13 @@ def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance,
     first = start if start in range(len(messages) + 1) else 0
     found = []
     for message, open_spans in zip(messages[first:], spans[first:], strict=True):
-        if message.role not in {"user", "assistant"}:
+        if message.role not in {"user", "assistant"} or (open_spans and message.role == "assistant"):
             continue
-        if open_spans and message.role == "assistant":
-            continue
+        speaker: Speaker = "user" if message.role == "user" else "assistant"
         text = without_private(_text(message), open_spans)
-        if "<" in text:
-            text = without_tool_text(text)
+        text = without_tool_text(text, speaker)
         if text.strip():
-            found.append(Utterance("user" if message.role == "user" else "assistant", text))
+            found.append(Utterance(speaker, text))
     return tuple(found)
 
 
@@ -73,6 +73,7 @@ def draft(request: wire.Remember, root: Root) -> Memory:
     if not request.content.strip():
         raise InvalidRequest("the content is blank; say what to remember")
     _check("category", request.category, Category)
+    _check("origin", request.origin, _CLAIMED)
     for edge in request.related:
         _check("relationship", edge.relationship, Relationship)
     now = memory.utc_now()
@@ -88,10 +89,11 @@ def draft(request: wire.Remember, root: Root) -> Memory:
         trigger=Trigger.EXPLICIT,
         supersedes=request.supersedes or None,
         related=tuple(Related(edge.id, edge.relationship) for edge in request.related),
+        origin=request.origin,
     )
 
 
-def _check(field: str, value: str, allowed: type[Category | Relationship]) -> None:
+def _check(field: str, value: str, allowed: Iterable[str]) -> None:
     if value not in list(allowed):
         raise InvalidRequest(f"unknown {field} {value[:64]!r}; use one of {', '.join(allowed)}")
 
@@ -132,6 +134,8 @@ def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
         supersedes=found.supersedes,
         related=tuple(wire.Edge(edge.id, edge.relationship) for edge in found.related),
         is_head=home.chains.is_head(found.id),
+        origin=found.origin or Origin.FILE,
+        redacted=found.redacted,
     )
 
 
