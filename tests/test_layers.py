@@ -33,7 +33,7 @@ CLOSED = {
         *("forged", "forged.config", "forged.errors", "forged.files=", "forged.memory", "forged_client"),
     },
     "forged.map": {"forged", "forged.memory", "forged.models=", "forged.text"},
-    "forged.text": set[str](),
+    "forged.text": {"forged_client"},
     "forged_client": set[str](),
 }
 # From outside of a package only what its __init__ lists in __all__ may be imported. The modules of a shelf
@@ -54,7 +54,7 @@ HOMES = {
     "click": {"forged.cli"},
     "argparse": {"forged.__main__"},
     "forged_client": {
-        *("forged.daemon", "forged.cli", "forged.evaluation", "forged.models.outbound", "forged_client"),
+        *("forged.text.private", "forged.daemon", "forged.cli", "forged.evaluation", "forged_client"),
     },
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandvars", "home"}

@@ -1,20 +1,19 @@
-r"""From an agent's own message objects to what of them may leave the agent.
+"""From an agent's own message objects to what of them may leave the agent.
 
 Agents hold dicts in OpenAI or Anthropic form, SDK objects, or ours. All are read, none is an error: a
 message that cannot be read becomes an empty one. The list keeps its length, so that `last_summary_index`
 stays true, but only messages of the window keep their text (user and assistant, after the last summary, the
 newest that fit): tool output and system prompts are never read by the daemon and are most of the bytes.
 
-What stands between `<private>` and `</private>` is cut here, because every conversation passes here. Spans
-nest, and one that is never closed reaches to the end of its message: a typing slip may lose text, never give
-it away. Tags inside quoted JSON (`<\/private>`, `\u003cprivate\u003e`) count too.
+What stands between `<private>` and `</private>` is cut here, because every conversation passes here; by
+which rule is said in private.py.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
+from forged_client.private import open_before, without_private
 from forged_client.protocol import Capture, Message, Part
 
 # Below the frame limits of a retrieve and a capture, with room for the other fields.
@@ -27,16 +26,8 @@ _TOLD_APART_BY = 4096
 # Characters; without a blank in so many, all of them go where a text is cut.
 _LONGEST_SECRET = 16_000
 
-# A text without any of them has no private span.
-PRIVATE_WORDS = ("private", "Private", "PRIVATE")
-_TAG = re.compile(
-    r"(?:<|\\u003[cC])(?P<close>\\*/)?(?:private|Private|PRIVATE)(?:\s[^<>]{0,200})?(?:>|\\u003[eE])"
-)
-
 _READ_ROLES = ("user", "assistant")
 _TEXT_TYPES = ("text", "input_text", "output_text")
-
-Content = str | tuple[Part, ...] | None
 
 
 def window(
@@ -45,10 +36,11 @@ def window(
     """As many messages as were given; text only in those that the daemon reads. Never raises."""
     given = listed(messages)
     start = _start(given, last_summary_index)
-    room = limit_bytes
+    room, open_spans = limit_bytes, _open_spans(given)
     newest_first: list[Message] = []
     for position in range(len(given) - 1, -1, -1):
-        message, size = _read(given[position]) if position >= start and room > 0 else (None, 0)
+        readable = position >= start and room > 0
+        message, size = _read(given[position], open_spans[position]) if readable else (None, 0)
         if message is None:
             message = Message(role=_role(given[position]))
         elif size > room:
@@ -92,36 +84,30 @@ def window_id_of(messages: Iterable[object] | None, last_summary_index: int) -> 
 
     given = listed(messages)
     start = _start(given, last_summary_index)
-    first = _first_text(given[start:]).encode()
+    first = _first_text(given[start:], _open_spans(given)[start:]).encode()
     return f"{start}-{zlib.crc32(first):08x}{zlib.adler32(first):08x}"
 
 
-def without_private(text: str, depth: int = 0) -> tuple[str, int]:
-    """The text outside private spans, and how many spans are still open at its end.
-
-    `depth` is the number of spans already open, for a message that comes in several parts.
-    """
-    if not depth and not any(word in text for word in PRIVATE_WORDS):
-        return text, 0
-    kept: list[str] = []
-    start = 0
-    for tag in _TAG.finditer(text):
-        if not depth:
-            kept.append(text[start : tag.start()])
-        depth = max(depth - 1, 0) if tag["close"] else depth + 1
-        start = tag.end()
-    if not depth:
-        kept.append(text[start:])
-    return "".join(kept), depth
+def public(text: str) -> str:
+    """A query or hypothesis as it may leave the agent; what is no text is left to the wire to refuse."""
+    return without_private(text)[0] if isinstance(text, str) else text
 
 
-def _first_text(given: tuple[object, ...]) -> str:
+def _open_spans(given: tuple[object, ...]) -> list[int]:
+    """How many private spans are open before each message."""
+    said = ((_role(each), each) for each in given)
+    return open_before(
+        (role, (text for _, text in _texts(each)) if role == "user" else ()) for role, each in said
+    )
+
+
+def _first_text(given: tuple[object, ...], open_spans: list[int]) -> str:
     """Role and text of the first message that the daemon reads and that has any.
 
     A system prompt is passed over: many agents put the injection there, so it differs from turn to turn.
     """
-    for each in given:
-        message, size = _read(each)
+    for each, depth in zip(given, open_spans, strict=True):
+        message, size = _read(each, depth)
         if message is not None and size:
             return f"{message.role}\n{_text(message)[:_TOLD_APART_BY]}"
     return ""
@@ -149,37 +135,37 @@ def _role(given: object) -> str:
     return role if isinstance(role, str) and role.isascii() else ""
 
 
-def _read(given: object) -> tuple[Message | None, int]:
+def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
     """The message with its text and the text's bytes; None for one the daemon does not read."""
-    try:
-        role = _role(given)
-        if role not in _READ_ROLES:
-            return None, 0
-        sized = tuple(_sized_parts(_field(given, "content")))
-    except Exception:  # noqa: BLE001 - as above
+    role, parts, size = _role(given), list[Part](), 0
+    if role not in _READ_ROLES:
         return None, 0
-    return Message(role=role, content=_content(tuple(part for part, _ in sized))), sum(n for _, n in sized)
+    if role == "assistant" and open_spans:
+        return Message(role=role), 0
+    for kind, text in _texts(given):
+        public, open_spans = without_private(text, open_spans)
+        encodable, taken = _encodable(public)
+        parts.append(Part(type=kind, text=encodable))
+        size += taken
+    return Message(role=role, content=parts[0].text if len(parts) == 1 else tuple(parts) or None), size
 
 
-def _content(parts: tuple[Part, ...]) -> Content:
-    if len(parts) == 1:
-        return parts[0].text
-    return parts or None
+def _texts(given: object) -> tuple[tuple[str, str], ...]:
+    """Kind and text of the text parts of a message; none of one that cannot be read."""
+    try:
+        return tuple(_text_parts(_field(given, "content")))
+    except Exception:  # noqa: BLE001 - as above
+        return ()
 
 
-def _sized_parts(content: object) -> Iterable[tuple[Part, int]]:
-    """Text parts only, with their bytes; private spans are cut also where they reach over several."""
-    depth = 0
+def _text_parts(content: object) -> Iterable[tuple[str, str]]:
     for part in content if isinstance(content, (list, tuple)) else (content,):
         if isinstance(part, str):
-            kind: object = "text"
-            text: object = part
-        else:
-            kind, text = _field(part, "type") or "text", _field(part, "text")
+            yield "text", part
+            continue
+        kind, text = _field(part, "type") or "text", _field(part, "text")
         if isinstance(text, str) and kind in _TEXT_TYPES:
-            public, depth = without_private(text, depth)
-            encodable, size = _encodable(public)
-            yield Part(type=str(kind), text=encodable), size
+            yield str(kind), text
 
 
 def _field(given: object, name: str) -> object:

@@ -153,7 +153,12 @@ class FileProblem(msgspec.Struct, frozen=True):
 
 
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one root. `state`: loading, building, ready, failed, or paused (no text may leave)."""
+    """State of one root. `state`: loading, building, ready, failed, or paused (no text may leave).
+
+    Of `cut` memories only the beginning was embedded, as the model takes no more; `cut_ids` names some.
+    `withheld` counts files that are not used until a person says so; `notice` is the sentence about them,
+    with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
+    """
 
     root: str
     scope: str
@@ -170,6 +175,11 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str = ""
     watch: str = ""
     watches: int = 0
+    cut: int = 0
+    cut_ids: tuple[str, ...] = ()
+    withheld: int = 0
+    trust: str = ""
+    notice: str = ""
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,6 +263,8 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     """`text` is the injection: empty unless status is ok (and not `unchanged`).
 
     `partial` says why it rests on fewer hypotheses than the model was about to write, or nothing.
+    `notice` is a sentence for the person and never for the model: what is withheld here, and the one command
+    that mends it. A session gets it once for each root, a request without a session each time.
     """
 
     text: str = ""
@@ -267,13 +279,17 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     cached: bool = False
     elapsed_ms: float = 0.0
     partial: str = ""
+    notice: str = ""
 
 
 class Found(Reply, frozen=True, tag="found"):
+    """`notice` is a sentence for the person about what is withheld."""
+
     memories: tuple[Hit, ...] = ()
     legs: tuple[str, ...] = ()
     generation: str = ""
     elapsed_ms: float = 0.0
+    notice: str = ""
 
 
 class Explained(Reply, frozen=True, tag="explained"):
@@ -281,6 +297,7 @@ class Explained(Reply, frozen=True, tag="explained"):
 
     `omitted_ids` did not fit the budget; `far_ids` were left out as far below the best, and are no part of
     `memories`. `partial` says why a model's hypotheses are fewer than it was about to write, or nothing.
+    `notice` is a sentence for the person about what is withheld.
     """
 
     session_id: str = ""
@@ -296,6 +313,7 @@ class Explained(Reply, frozen=True, tag="explained"):
     generation: str = ""
     elapsed_ms: float = 0.0
     partial: str = ""
+    notice: str = ""
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):
@@ -312,10 +330,13 @@ class Captured(Reply, frozen=True, tag="captured"):
 
 
 class Memories(Reply, frozen=True, tag="memories"):
+    """`notice` is a sentence for the person about what is withheld."""
+
     memories: tuple[MemoryRecord, ...] = ()
     total: int = 0
     missing: tuple[str, ...] = ()
     generation: str = ""
+    notice: str = ""
 
 
 class Chain(Reply, frozen=True, tag="chain"):
@@ -410,6 +431,57 @@ class Progress(Reply, frozen=True, tag="progress"):
     done: int = 0
     total: int = 0
     generation: str = ""
+
+
+class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory file of a repository that is not used.
+
+    `sha256` is of its bytes, `why` it is withheld, `effect` what it would do if it were accepted: replace, be
+    linked, or stand by itself. `text` (its memory) comes as far as the reply has room.
+    """
+
+    id: str
+    path: str
+    sha256: str
+    why: str = ""
+    effect: str = ""
+    category: str = ""
+    created_at: str = ""
+    bytes: int = 0
+    text: str = ""
+
+
+class RootTrust(msgspec.Struct, frozen=True, kw_only=True):
+    """How a root stands. `state`: unknown (never asked about), own (nothing foreign ever was there), trusted.
+
+    `accepted` and `withheld` count its memories; `shown` stands for exactly those that are withheld, and a
+    `Trust` that names it does nothing if they have changed. `sample` are a few of them.
+    """
+
+    root: str
+    state: str = "unknown"
+    mode: str = ""
+    branch: str = ""
+    trusted_at: str = ""
+    accepted: int = 0
+    withheld: int = 0
+    shown: str = ""
+    sample: tuple[WithheldFile, ...] = ()
+    reason: str = ""
+
+
+class Trusted(Reply, frozen=True, tag="trusted"):
+    """The roots that an action was about, as they stand now."""
+
+    roots: tuple[RootTrust, ...] = ()
+
+
+class Reviewed(Reply, frozen=True, tag="reviewed"):
+    """What is withheld of a root (still, after something was accepted), and the ids that were accepted."""
+
+    root: RootTrust | None = None
+    files: tuple[WithheldFile, ...] = ()
+    accepted: tuple[str, ...] = ()
 
 
 # --- requests ----------------------------------------------------------------------------------------
@@ -628,6 +700,33 @@ class Events(Request[Progress], frozen=True, tag="events"):
     """Stream `progress` replies with this request's id until the connection closes."""
 
     workspace: str = ""
+
+
+class Trust(Request[Trusted], frozen=True, tag="trust"):
+    """Say whether the memories that lie in a repository may be used.
+
+    `action`: show (the workspace's root), trust, revoke, under (every root with memories below the directory
+    `workspace`), list (every root that was ever seen). `mode` is follow or pin, "" what the configuration
+    says. With `shown`, of a `RootTrust`, a root is trusted only if just that is still withheld.
+    """
+
+    workspace: str = ""
+    action: str = "show"
+    mode: str = ""
+    shown: str = ""
+
+
+class Review(Request[Reviewed], frozen=True, tag="review"):
+    """List what is withheld of the workspace's root, and accept some of it.
+
+    `accept` are ids, or beginnings (from eight characters) of SHA-256 sums; `everything` accepts all that is
+    there now, with `shown` only if it is just that.
+    """
+
+    workspace: str
+    accept: tuple[str, ...] = ()
+    everything: bool = False
+    shown: str = ""
 
 
 REQUESTS = tuple(Request.__subclasses__())

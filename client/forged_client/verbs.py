@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from forged_client.messages import RETRIEVE_BYTES, capture_request, window
+from forged_client.messages import RETRIEVE_BYTES, capture_request, public, window
 from forged_client.protocol import (
     Captured,
     Chain,
@@ -38,9 +38,13 @@ from forged_client.protocol import (
     Request,
     Retrieve,
     Retrieved,
+    Review,
+    Reviewed,
     Search,
     Status,
     StatusReport,
+    Trust,
+    Trusted,
     Undo,
     Undone,
     Why,
@@ -88,7 +92,7 @@ class Verbs(Shell):
             turn_id=turn_id,
             messages=window(messages, last_summary_index, RETRIEVE_BYTES),
             last_summary_index=last_summary_index,
-            hypotheses=tuple(hypotheses),
+            hypotheses=tuple(map(public, hypotheses)),
             token_budget=token_budget,
             timeout_s=timeout_s,
             min_generation=min_generation,
@@ -98,12 +102,12 @@ class Verbs(Shell):
 
     def search(self, workspace: str, query: str, *, limit: int = 10, min_generation: str = "") -> Found:
         """Ranked memories for a query text."""
-        request = Search(workspace=workspace, query=query, limit=limit, min_generation=min_generation)
+        request = Search(workspace=workspace, query=public(query), limit=limit, min_generation=min_generation)
         return self.ask(request)
 
     def why(self, workspace: str = "", *, session_id: str = "", query: str = "") -> Explained:
         """How the last injection of a session came about, or what a query would find now."""
-        return self.ask(Why(workspace=workspace, session_id=session_id, query=query))
+        return self.ask(Why(workspace=workspace, session_id=session_id, query=public(query)))
 
     def remember(
         self,
@@ -208,6 +212,17 @@ class Verbs(Shell):
     def cost(self, *, days: int = 7) -> Costs:
         """What model calls have cost."""
         return self.ask(Cost(days=days))
+
+    def trust(self, workspace: str = "", *, action: str = "show", mode: str = "", shown: str = "") -> Trusted:
+        """Show how roots stand, trust one, or trust it no longer; see `protocol.Trust`."""
+        return self.ask(Trust(workspace=workspace, action=action, mode=mode, shown=shown))
+
+    def review(
+        self, workspace: str, accept: Iterable[str] = (), *, everything: bool = False, shown: str = ""
+    ) -> Reviewed:
+        """What is withheld of a repository; accept some of it."""
+        request = Review(workspace=workspace, accept=tuple(accept), everything=everything, shown=shown)
+        return self.ask(request)
 
     def rebuild(
         self,

@@ -178,12 +178,12 @@ class Dispatcher:
             answer = await self._ask(Classify(event, self._unwanted(), known, attempts, paths))
             if not isinstance(answer, Decided):
                 return self._failed(waiting, answer)
-            documents = self._decided(answer)
+            documents, waiting.cut = self._decided(answer), answer.cut
             if not documents:
-                self._done(Done(event.id))
-                return None
+                return self._done(waiting, Done(event.id))
             self._events.decided(event.id, documents)
-        if not self._events.is_journalled(event.id):
+        # What is not all that there was is not what a later daemon should leave it at.
+        if not (waiting.cut or self._events.is_journalled(event.id)):
             try:
                 await self._events.journal(event.id)
             except StoreError as error:
@@ -203,8 +203,7 @@ class Dispatcher:
         answer = await self._ask(Link(event.id, documents))
         if not isinstance(answer, Done):
             return self._failed(waiting, answer)
-        self._done(answer)
-        return None
+        return self._done(waiting, answer)
 
     async def _own(self, documents: Sequence[Document]) -> None:
         """Put on record what the worker is about to write: a file without a record would not count."""
@@ -295,11 +294,18 @@ class Dispatcher:
         self._metrics.secrets_redacted += report.tally.secrets
         return self._still_wanted(report.documents)
 
-    def _done(self, report: Done) -> None:
-        self._metrics.captures_finished += 1
+    def _done(self, waiting: Waiting, report: Done) -> float | None:
+        """Take note that all is in place; None if the event is done with that, else a delay."""
         self._metrics.captured += report.written
+        if waiting.cut:
+            self._metrics.capture_failures += 1
+            self.last_error = waiting.cut
+            waiting.cut_short(report.written)
+            return 0.0
+        self._metrics.captures_finished += 1
         self.last_success = utc_now()
         self.last_error = f"not written: {', '.join(report.failed)}" if report.failed else ""
+        return None
 
     def _failed(self, waiting: Waiting, answer: _Answer) -> float:
         """Take note of a failure or of a death; seconds until the next attempt."""
@@ -327,7 +333,7 @@ class Dispatcher:
         """
         if self._keeps:
             try:
-                await self._events.give_up(waiting.event, waiting.given_up)
+                await self._events.give_up(waiting.event, waiting.given_up, is_decided=not waiting.cut)
             except StoreError as error:
                 logger.warning("cannot give up event=%s error=%s", waiting.event.id, error)
                 return _GIVE_UP_RETRY_S

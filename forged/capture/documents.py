@@ -21,9 +21,9 @@ from forged.files import Root
 from forged.map import link
 from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger, new_id
 from forged.state import Document, Event, digest
+from forged.text.private import without_private
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import Texts, content_words
-from forged_client.messages import without_private
 
 MOST_RELATED = 8
 
@@ -112,7 +112,7 @@ class _Deciding:
         content = content.encode("utf-8", "replace").decode().strip()
         if len(content.encode()) > MAX_CONTENT_BYTES:
             return ""
-        redacted = redact(without_private(content)[0])
+        redacted = redact(without_private(content))
         self.secrets += redacted.count
         content = redacted.text.strip()
         return "" if PLACEHOLDER in content and _says_nothing(content) else content

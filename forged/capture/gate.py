@@ -1,15 +1,16 @@
 """Whether the next event may cost a model call now: not while the endpoint fails, nor beyond a limit.
 
-The breaker and the governor each say when another call may go; the gate asks them, remembers the answer until
-then, and tells them what a call came to. It stands before events that need a call: not before the built-in
-rules, nor before what was decided already. The governor is asked again every minute at the latest: seconds on
-a clock that stands still in a suspended machine say little about midnight.
+The model's health and the governor each say when another call may go; the gate asks both, remembers what the
+governor answered until then, and tells both what a call came to. It stands before events that need a call:
+not before the built-in rules, nor before what was decided already. The governor is asked again every minute
+at the latest: seconds on a clock that stands still in a suspended machine say little about midnight.
 """
 
 from __future__ import annotations
 
 from forged.capture.values import Failed, Usage
-from forged.models import Breaker, Governor
+from forged.errors import ProviderError
+from forged.models import Attempt, Governor, Health
 from forged.state import Event
 from forged.text.tokens import BYTES_PER_TOKEN
 
@@ -21,27 +22,30 @@ _NO_CALL_FAILED = frozenset({"storage", "internal"})
 
 
 class Gate:
-    """One for the daemon. `now` is in the seconds of the breaker's clock."""
+    """One for the daemon. `now` is in the seconds of the health's clock."""
 
-    def __init__(self, governor: Governor, breaker: Breaker) -> None:
+    def __init__(self, governor: Governor, health: Health) -> None:
         self._governor = governor
-        self._breaker = breaker
+        self._health = health
+        self._attempt = Attempt(health)
         self._until = 0.0
-        self._why = self._failure = ""
+        self._why = ""
 
     @property
     def attempts(self) -> int:
         """How many calls an event may cost that passes now: one, if it only tries the endpoint."""
-        return 1 if self._breaker.is_probe else _ATTEMPTS
+        return 1 if self._health.is_open else _ATTEMPTS
 
     def wait_s(self, now: float) -> float:
         """Seconds until it is worth another question, 0 if it is now."""
-        return max(self._breaker.wait_s(now), self._until - now, 0.0)
+        trouble = self._health.trouble()
+        return max(trouble.wait_s if trouble is not None else 0.0, self._until - now, 0.0)
 
     def why(self, now: float) -> str:
         """Why nothing passes, or nothing."""
-        if wait_s := self._breaker.wait_s(now):
-            return f"calls fail, next attempt in {wait_s:.0f} s: {self._failure}"
+        trouble = self._health.trouble()
+        if trouble is not None and trouble.wait_s:
+            return f"calls fail, next attempt in {trouble.wait_s:.0f} s: {trouble.message}"
         return self._why if self.wait_s(now) else ""
 
     def admits(self, event: Event, now: float) -> bool:
@@ -50,6 +54,8 @@ class Gate:
             return False
         refusal = self._governor.admit(_estimate(event))
         if refusal is None:
+            self._attempt.abandoned()  # one that was admitted and came to no call
+            self._attempt = self._health.begin()
             return True
         self._until, self._why = now + min(refusal.wait_s, _LOOK_AGAIN_S), refusal.message
         return False
@@ -58,20 +64,29 @@ class Gate:
         """The model was asked, if `usage` says so, and answered."""
         if usage.calls:
             self._spend(usage, failed=0)
-            self._breaker.succeeded()
+            self._health.made(usage.calls - 1)
+            self._attempt.succeeded()
+        self._attempt.abandoned()
 
     def failed(self, event: Event, report: Failed) -> None:
-        """It was not found out what an event comes to; the report says whether calls are to blame."""
+        """It was not found out what an event comes to; the report says whether calls are to blame.
+
+        A model whose answer is of no use is alive: its event waits or is given up by its own attempts.
+        """
+        self._attempt.abandoned()
         if report.reason in _NO_CALL_FAILED:
             return
         unsaid = report.reason == "timeout" and not report.usage.calls
         usage = _guessed(event) if unsaid else report.usage
         self._spend(usage, failed=usage.calls)
-        self._failure = report.message
-        self._breaker.failed(report.reason, report.retry_after_s)
+        self._health.made(usage.calls - 1)
+        error = ProviderError(report.message, reason=report.reason, retry_after_s=report.retry_after_s)
+        for _ in range(max(usage.calls, 1)):
+            self._health.failed(error)
 
     def lost(self, event: Event) -> None:
         """A worker died that may have been waiting for the model: the call counts by its estimate."""
+        self._attempt.abandoned()
         self._spend(_guessed(event), failed=1)
 
     def _spend(self, usage: Usage, *, failed: int) -> None:

@@ -1,8 +1,13 @@
 """The classifier that asks a chat model.
 
 It counts its own attempts instead of leaving them to the endpoint, because each of them costs and the
-daemon's limits are kept in calls and tokens. A second attempt is made only for what may pass by itself, or
-with half of the window for a model that says it cannot take it all; a refused key is not tried twice.
+daemon's limits are kept in calls and tokens. A second attempt is made only for what may pass by itself, for a
+reply that was cut at its length limit, or with half of the window for a model that says it cannot take it
+all; a refused key is not tried twice.
+
+A reply that is no answer (refused, filtered, empty, without JSON) is a failure like a call that did not go
+through, with its own word: an event is finished only by a model that says what is to be kept, be it nothing.
+Of a reply that is cut twice the whole memories are kept, and the answer says that there may have been more.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ import random
 import re
 import time
 from collections.abc import Sequence
+
+import msgspec
 
 from forged import conversation
 from forged.capture import reply
@@ -31,9 +38,17 @@ logger = logging.getLogger(__name__)
 _EXAMPLE = frozenset(proposal.content for proposal in reply.read(SYSTEM.partition("Example:")[2]).proposals)
 _CODE = re.compile(r"`([^`]+)`")
 
-_PASSING = frozenset({"timeout", "unreachable", "server"})
+_PASSING = frozenset({"timeout", "unreachable", "server", "cut"})
 # What was turned away at the door has cost no tokens; what got lost inside may have.
 _WORKED_ON = frozenset({"timeout", "server", "bad_reply"})
+
+
+class _CutShort(CallFailed):
+    """The reply was cut at its length limit; `found` is what stood whole in it."""
+
+    def __init__(self, error: ProviderError, found: Classified) -> None:
+        super().__init__(error, found.usage)
+        self.found = found
 
 
 class LlmClassifier:
@@ -54,15 +69,19 @@ class LlmClassifier:
         if not event.window:
             return Classified()
         window, schema, spent, left = event.window, self._schema, Usage(), attempts
+        was_cut = False
         if time.monotonic() >= deadline:
             raise CallFailed(_late(), spent)
         while True:
             user, left = user_prompt(window, known), left - 1
             try:
                 prompt = Prompt(SYSTEM, user, Purpose("capture", event.tops), schema)
-                completion = await self._ask(prompt, deadline)
+                found = await self._ask(event, prompt, deadline)
             except ProviderError as error:
                 spent += _spent_on(error, user)
+                if was_cut and isinstance(error, _CutShort) and error.found.proposals:
+                    return msgspec.structs.replace(error.found, usage=spent, cut=str(error))
+                was_cut = isinstance(error, _CutShort)
                 halve = isinstance(error, SizeRefused) and window is event.window
                 pause_s = 0.0 if halve else self._pause_s(error)
                 if left < 1 or pause_s is None or time.monotonic() + pause_s >= deadline:
@@ -71,17 +90,18 @@ class LlmClassifier:
                 schema = None if error.status == 500 and not halve else schema
             else:
                 self._schema = schema
-                return _classified(event, completion, spent)
+                return msgspec.structs.replace(found, usage=spent + found.usage)
             logger.debug("retry event=%s halved=%s pause_s=%.2f", event.id, halve, pause_s)
             window = _newer_half(window) if halve else window
             await asyncio.sleep(pause_s)
 
-    async def _ask(self, prompt: Prompt, deadline: float) -> Completion:
+    async def _ask(self, event: Event, prompt: Prompt, deadline: float) -> Classified:
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
-                return await self._model.complete(prompt, deadline=deadline)
+                completion = await self._model.complete(prompt, deadline=deadline)
         except TimeoutError as error:
             raise _late() from error
+        return _classified(event, completion)
 
     def _pause_s(self, error: ProviderError) -> float | None:
         """Return after how many seconds another attempt may help, None if it would not.
@@ -100,20 +120,45 @@ def _late() -> ProviderError:
     return ProviderError("the classifier model gave no answer in time", reason="timeout")
 
 
-def _classified(event: Event, completion: Completion, spent: Usage) -> Classified:
-    answer = reply.read(completion.text)
-    said = conversation.as_text(event.window)
-    proposals = tuple(proposal for proposal in answer.proposals if not _is_copied(proposal.content, said))
-    malformed = answer.malformed + len(answer.proposals) - len(proposals)
-    usage = spent + Usage(1, completion.prompt_tokens, completion.completion_tokens)
+def _classified(event: Event, completion: Completion) -> Classified:
+    """Return what a completion says is to be kept. Raises CallFailed with its cost if it does not say."""
+    usage = Usage(1, completion.prompt_tokens, completion.completion_tokens)
+    if completion.flaw == "cut":
+        is_whole_in_part = reply.begins_with_json(completion.text)
+        found = _read(event, completion.text if is_whole_in_part else "", usage)
+        raise _CutShort(completion.error(), found)
+    if completion.flaw:
+        raise CallFailed(completion.error(), usage)
+    found = _read(event, completion.text, usage)
+    if not found.is_answer:
+        raise CallFailed(_unreadable(found.malformed), usage)
     logger.debug(
         "classified event=%s proposals=%d malformed=%d tokens=%d",
         event.id,
-        len(proposals),
-        malformed,
+        len(found.proposals),
+        found.malformed,
         usage.tokens,
     )
-    return Classified(proposals, usage, malformed)
+    return found
+
+
+def _read(event: Event, text: str, usage: Usage) -> Classified:
+    answer, said = reply.read(text), conversation.as_text(event.window)
+    proposals = tuple(proposal for proposal in answer.proposals if not _is_copied(proposal.content, said))
+    malformed = answer.malformed + len(answer.proposals) - len(proposals)
+    return Classified(proposals, usage, malformed, answer.is_answer)
+
+
+def _unreadable(malformed: int) -> ProviderError:
+    """Nothing of the reply is quoted: it may hold anything that was said."""
+    if malformed:
+        return ProviderError(
+            f"the classifier model's reply held {malformed} elements, none of them a memory",
+            reason="unreadable",
+        )
+    return ProviderError(
+        "the classifier model's reply holds no JSON; one that keeps nothing says []", reason="unreadable"
+    )
 
 
 def _is_copied(content: str, said: str) -> bool:
@@ -122,7 +167,9 @@ def _is_copied(content: str, said: str) -> bool:
 
 
 def _spent_on(error: ProviderError, user: str) -> Usage:
-    """Return what a failed attempt cost; no endpoint says, so the prompt is estimated."""
+    """Return what a failed attempt cost; where no endpoint says, the prompt is estimated."""
+    if isinstance(error, CallFailed):
+        return error.usage
     return Usage(1, estimate(SYSTEM, user) if error.reason in _WORKED_ON else 0)
 
 

@@ -40,7 +40,8 @@ _COVERS_TURNS = frozenset({"turn", "session_end", "compaction"})
 class Waiting(msgspec.Struct, eq=False):
     """An event in the line, and how the attempts at it went. Times are seconds of the caller's clock.
 
-    `given_up` is why it is to be buried, or nothing; it waits then only because that did not work.
+    `given_up` is why it is to be buried, or nothing; it waits then only because that did not work. `cut` is
+    why what was decided about it may be less than there was, `trouble` why the last attempt failed.
     `is_cancelled` is set when its text was forgotten: what is under way may end, but is not tried again.
 
     The last three are of the attempt under way: how many documents are in place, of which the best attempt so
@@ -60,6 +61,8 @@ class Waiting(msgspec.Struct, eq=False):
     taken_at: float = 0.0
     has_progress: bool = False
     linked: int = 0
+    cut: str = ""
+    trouble: str = ""
 
     def __post_init__(self) -> None:
         # Both are asked for at every addition and cost a walk through the event.
@@ -87,8 +90,13 @@ class Waiting(msgspec.Struct, eq=False):
         if self.kills >= MOST_KILLS:
             self.given_up = f"the worker died {MOST_KILLS} times over it: {reason}"
 
+    def cut_short(self, kept: int) -> None:
+        """What was decided is in place and less than there was; a person may have it asked about again."""
+        self.given_up = f"{self.cut}; memories of it that were kept: {kept}"
+
     def failed(self, report: Failed) -> float:
         """It was not finished; return the seconds that it has to wait."""
+        self.trouble = report.message
         if report.reason == "storage":
             return STORAGE_RETRY_S
         self.failures += report.reason not in _NOT_ITS_FAULT
@@ -134,6 +142,11 @@ class CaptureQueue:
     def bytes(self) -> int:
         """Estimated size of all events that only memory holds."""
         return sum(waiting.size for waiting in self._line if not waiting.on_disk)
+
+    @property
+    def trouble(self) -> str:
+        """Why the first of those that failed did, or nothing."""
+        return next((waiting.trouble for waiting in self._line if waiting.trouble), "")
 
     def events(self) -> tuple[Event, ...]:
         """All events, the one in hand among them, in order."""

@@ -3,8 +3,9 @@
 `read` takes any text and raises nothing. Models fence, explain, wrap, think aloud, leave commas behind and
 stop in the middle. So the first array of memories is found by decoding JSON from every bracket on, never by a
 pattern over the text, which brackets inside strings would deceive. Where the array as a whole is broken, the
-objects in it are taken one by one, and a bad one costs only itself. What is no JSON is an answer that keeps
-nothing. The reply is untrusted: its length, its depth and the number of tries are bounded.
+objects in it are taken one by one, and a bad one costs only itself. A reply that keeps nothing has to say so
+in JSON: prose, be it a refusal, or nothing but what is no memory, is no answer. The reply is untrusted: its
+length, its depth and the number of tries are bounded.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ _DEEPEST = 8
 _DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings
 # Only where JSON may begin, since a link or a checkbox is no try; a run of brackets is a single one.
 _OPENING = re.compile(r'\[+(?=\s*["\[\]{\dntfNI-])|\{(?=\s*["}])')
+# An empty array that stands alone; within prose `[ ]` is a checkbox.
+_NOTHING = re.compile(r"\s*(?:```(?:json)?\s*)?(?:\[\s*\]|\{\s*\}|null)\s*(?:```\s*)?", re.IGNORECASE)
+_CHECKBOX = "[ ]"
 _BEGUN_MEMORY = re.compile(r'\{\s*"(?:content|scope|category|supersedes|related)"\s*:')
 # A string as a whole, ended or not, or a comma that nothing follows. Possessive, hence linear.
 _STRING_OR_LOOSE_COMMA = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|,(?=\s*+[\]}])', re.DOTALL)
+_JSON_BEGINS = ("[", "{", "`")
 # An object with one of these was meant to be a memory; an edge has none of them.
 _FIELDS = frozenset({"content", "scope", "category"})
 
@@ -46,16 +51,25 @@ def read(text: str) -> Classified:
     return better if len(better.proposals) > len(reply.proposals) else reply
 
 
+def begins_with_json(text: str) -> bool:
+    """Whether a text that was cut cannot be a thought with a draft in it, of which the end was not seen."""
+    return _answer(text).lstrip()[:1] in _JSON_BEGINS
+
+
 def _read(text: str) -> Classified:
-    elements, broken = _elements(text)
+    elements, broken, is_nothing = _elements(text)
     judged = [_proposal(element) for element in elements]
     proposals = tuple(proposal for proposal in judged if proposal is not None)
-    return Classified(proposals[:MOST_DOCUMENTS], malformed=broken + len(judged) - len(proposals))
+    is_nothing = is_nothing or _NOTHING.fullmatch(text) is not None
+    malformed = broken + len(judged) - len(proposals)
+    return Classified(
+        proposals[:MOST_DOCUMENTS], malformed=malformed, is_answer=bool(proposals) or is_nothing
+    )
 
 
 def _answer(text: str) -> str:
     """Cut thoughts off, unless JSON comes first: a memory may well speak of think tags."""
-    return text if text.lstrip()[:1] in ("[", "{", "`") else without_thoughts(text)
+    return text if text.lstrip()[:1] in _JSON_BEGINS else without_thoughts(text)
 
 
 def _without_loose_commas(text: str) -> str:
@@ -67,8 +81,8 @@ def _without_loose_commas(text: str) -> str:
 # --- finding ------------------------------------------------------------------------------------------
 
 
-def _elements(text: str) -> tuple[list[object], int]:
-    """Return what the first array of memories holds, and how many memories were begun in vain."""
+def _elements(text: str) -> tuple[list[object], int, bool]:
+    """Return what the first array of memories holds, how many were begun in vain, and whether it is empty."""
     alone: list[object] = []  # without an array, or in one that is broken
     others: list[object] = []
     broken = 0
@@ -80,10 +94,10 @@ def _elements(text: str) -> tuple[list[object], int]:
         elif (array := _array(value)) is not None:
             # Behind something broken an array is a part of it, such as its edges, unless it says otherwise.
             if not alone and (not broken or any(map(_is_memory, array))):
-                return array, broken
+                return array, broken, not array
         elif isinstance(value, list) and any(isinstance(item, str) for item in value):
             others = others or value
-    return (alone, broken) if alone or broken else (others, 0)
+    return (alone, broken, False) if alone or broken else (others, 0, False)
 
 
 def _values(text: str) -> Iterator[object]:
@@ -103,7 +117,8 @@ def _values(text: str) -> Iterator[object]:
                 yield None
             at = opening.end()
         else:
-            yield value
+            if text[opening.start() : at] != _CHECKBOX:
+                yield value
 
 
 def _array(value: object, depth: int = 0) -> list[object] | None:

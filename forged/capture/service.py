@@ -22,7 +22,7 @@ from forged.capture.supervisor import Supervisor
 from forged.capture.values import WorkerSettings
 from forged.counters import Metrics
 from forged.errors import StoreError
-from forged.models import Breaker, Governor
+from forged.models import Governor, Health
 from forged.state import Event, State, Unwanted, texts_of
 from forged.trust import Trust
 
@@ -74,6 +74,7 @@ class Pipeline:
         coalesce: bool = True,
         off: str = "",
         problem: str = "",
+        health: Health | None = None,
         supervisor: MakeSupervisor = Supervisor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -93,7 +94,7 @@ class Pipeline:
             settings=settings,
             queue=self._queue,
             state=state,
-            gate=Gate(governor, Breaker(clock)) if settings.classifier else None,
+            gate=Gate(governor, health or Health(clock=clock)) if settings.classifier else None,
             metrics=metrics,
             rank=rank,
             written=written,
@@ -226,7 +227,7 @@ class Pipeline:
         if self._queue.in_hand is not None:
             return "busy", ""
         if len(self._queue):
-            return "waiting", self._dispatcher.waits_for or self._last_error
+            return "waiting", self._dispatcher.waits_for or self._queue.trouble or self._last_error
         return "idle", ""
 
     # --- life -----------------------------------------------------------------------------------------

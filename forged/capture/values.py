@@ -56,14 +56,18 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Classified(msgspec.Struct, frozen=True):
-    """A classifier's answer. `malformed` counts elements of the reply that were no memory at all.
+    """A classifier's answer.
 
-    `author` says whose words the proposals are: a model's, or those that were typed.
+    `malformed` counts elements of the reply that were no memory at all; a reply `is_answer` if it says what
+    is to be kept, be it nothing. `cut` is why there may have been more, as a sentence, or nothing. `author`
+    says whose words the proposals are: a model's, or those that were typed.
     """
 
     proposals: tuple[Proposal, ...] = ()
     usage: Usage = Usage()
     malformed: int = 0
+    is_answer: bool = True
+    cut: str = ""
     author: Origin = Origin.MODEL
 
 
@@ -118,12 +122,16 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Decided(msgspec.Struct, frozen=True, tag="decided"):
-    """What an event comes to, which is mostly nothing, and what finding out has cost."""
+    """What an event comes to, which is mostly nothing, and what finding out has cost.
+
+    `cut` says why there may have been more: the event is not done when these documents are in place.
+    """
 
     event_id: str
     documents: tuple[Document, ...] = ()
     usage: Usage = Usage()
     tally: Tally = Tally()
+    cut: str = ""
 
 
 class Linked(msgspec.Struct, frozen=True, tag="linked"):
@@ -162,13 +170,16 @@ Report = Ready | Decided | Linked | Done | Failed
 class WorkerSettings(msgspec.Struct, frozen=True):
     """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged.
 
-    `classifier` is the model that decides what is kept; where none is named, the built-in rules do.
+    `classifier` is the model that decides what is kept; where none is named, the built-in rules do. The last
+    two are those of `[network]`.
     """
 
     classifier: str = ""
     base_url: str = ""
     key: str = ""
     timeout_s: float = 60.0
+    proxy: str = ""
+    plain_http_hosts: str = ""
 
     def __repr__(self) -> str:
         return f"WorkerSettings(classifier={self.classifier!r})"

@@ -101,12 +101,14 @@ def _classifier(settings: WorkerSettings, existing: Existing) -> tuple[Classifie
 
             return RuleClassifier(existing.heads), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
+        from forged.config import NetworkConfig  # noqa: PLC0415
         from forged.models import Door  # noqa: PLC0415
         from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
         # Retries are the classifier's own affair: it counts calls.
+        door = Door(NetworkConfig(settings.proxy, settings.plain_http_hosts))
         model = OpenAICompatibleChat(
-            settings.base_url, settings.classifier, settings.key, door=Door(), retries=0
+            settings.base_url, settings.classifier, settings.key, door=door, retries=0
         )
         return LlmClassifier(model), ""
     except ConfigError as error:
@@ -177,7 +179,7 @@ class Worker:
         answer = await self._classify(task)
         existing = {root: self._existing.memories(root) for root in task.event.roots}
         documents, tally = decide(task.event, answer, existing, task.forgotten, utc_now())
-        return Decided(task.event.id, documents, answer.usage, tally)
+        return Decided(task.event.id, documents, answer.usage, tally, answer.cut)
 
     async def _classify(self, task: Classify) -> Classified:
         if self._classifier is None:

@@ -21,7 +21,7 @@ from forged.cli.terminal import Painter, say, say_json, tell
 from forged.errors import ConfigError
 from forged_client import errors
 from forged_client.client import Client
-from forged_client.protocol import DeadEvents, Memories, R, Reply, Request
+from forged_client.protocol import DeadEvents, Explained, Found, Memories, R, Reply, Request, Retrieved
 
 _WORDS: tuple[tuple[type[errors.ClientError], str], ...] = (
     (errors.AddressError, "configuration"),
@@ -164,6 +164,12 @@ def show(call: Invocation, value: msgspec.Struct | Mapping[str, object], lines: 
         say_json(value)
     elif text := "\n".join(lines):
         say(text)
+
+
+def tell_notice(call: Invocation, reply: Retrieved | Found | Explained | Memories) -> None:
+    """What the reply has to say to the person beside the data; in JSON it is a field."""
+    if reply.notice and not call.as_json:
+        tell(f"forgectl: {reply.notice}")
 
 
 def show_found(call: Invocation, found: Memories | DeadEvents, pages: Sequence[str], missing: str) -> None:

@@ -35,6 +35,8 @@ VERBS = {
     "list": ("memories", "List memories, newest first."),
     "show": ("memories", "Print memories whole."),
     "history": ("memories", "Show the versions of a memory, oldest first."),
+    "trust": ("trusting", "Let the memories that lie in a repository be used."),
+    "review": ("trusting", "Print what is withheld of a repository, and accept it."),
     "undo": ("capturing", "Take back what was captured last."),
     "pause": ("capturing", "Stop capture and injection, here or everywhere."),
     "resume": ("capturing", "End a pause."),

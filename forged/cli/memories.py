@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found
+from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found, tell_notice
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.listing import chain_table, memory_page, memory_table
@@ -30,6 +30,7 @@ def list_command(call: Invocation, **fields: Any) -> None:
     request = wire.ListMemories(workspace=call.workspace, **fields)
     found = ask(call, request)
     show(call, found, memory_table(found.memories))
+    tell_notice(call, found)
     if call.as_json or found.status == "disabled":
         return
     left = found.total - request.offset - len(found.memories)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from forged.cli.call import Invocation, ask, check_read, daemon, show
+from forged.cli.call import Invocation, ask, check_read, daemon, show, tell_notice
 from forged.cli.status import status_lines
 from forged.cli.terminal import say_exactly, say_json
 from forged_client.protocol import Message, Ping, Status
@@ -37,6 +37,7 @@ def retrieve(call: Invocation, messages: tuple[Message, ...], **options: Any) ->
         say_json(reply)
     elif reply.text:
         say_exactly(reply.text)
+    tell_notice(call, reply)
 
 
 def user_message(text: str) -> tuple[Message, ...]:

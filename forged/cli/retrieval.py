@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from forged.cli import plain_verbs
-from forged.cli.call import Invocation, ask, check_read, daemon, show
+from forged.cli.call import Invocation, ask, check_read, daemon, show, tell_notice
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.exits import Stop
 from forged.cli.listing import explanation, hit_lines
@@ -28,6 +28,7 @@ def search_command(call: Invocation, **fields: Any) -> None:
     """Find memories by text, best first."""
     found = ask(call, Search(workspace=call.workspace, **fields))
     show(call, found, hit_lines(found.memories, call.paint))
+    tell_notice(call, found)
     if not (call.as_json or found.memories or found.reason):
         tell("nothing found")
 
@@ -76,6 +77,7 @@ def why_command(call: Invocation, *, query: str, session: str) -> None:
     if call.as_json or not found.at:
         check_read(found)
     show(call, found, explanation(found, query, call.paint) if found.at else ())
+    tell_notice(call, found)
 
 
 def _messages(message: str | None, stdin_json: bool) -> tuple[Message, ...]:

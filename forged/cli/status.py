@@ -54,11 +54,17 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
     if root.state != "ready":
         yield f"  {_answering(root)}"
     yield f"  {_watching(root)}"
+    if root.notice:
+        yield f"  {paint('bad', 'WITHHELD:')} {escape_line(root.notice)}"
     if root.last_error:
         yield f"  {paint('bad', 'last error:')} {escape_line(root.last_error)}"
     if root.quarantined:
         texts = counted(root.quarantined, "text")
         yield f"  {paint('warn', 'quarantined:')} {texts} that the embedding model refuses"
+    if root.cut:
+        some = ", ".join(map(escape_line, root.cut_ids)) + (", ..." if root.cut > len(root.cut_ids) else "")
+        count = counted(root.cut, "text was", "texts were")
+        yield f"  {count} cut to fit the embedding model, words find the rest: {some}"
     yield from _problems(root, paint)
 
 

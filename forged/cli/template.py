@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from forged.config import CaptureConfig, LlmConfig, MemoryConfig
+from forged.config import CaptureConfig, LlmConfig, MemoryConfig, NetworkConfig
 
 _HEAD = """\
 # Configuration of forged. A line that starts with # is off; what it shows is the default.
@@ -25,7 +25,7 @@ MEANINGS = {
     "memory.embedding_model": '"" switches retrieval off, "builtin:lexical" needs no model',
     "memory.embedding_model_dir": 'folder of a "fastembed:NAME" model; "" is models/NAME among your data',
     "memory.embedding_base_url": "OpenAI-compatible endpoint for embeddings",
-    "memory.embedding_api_key": "key of that endpoint; a loopback endpoint needs none",
+    "memory.embedding_api_key": 'key of that endpoint; "auto": the one that the environment has for its host',
     "memory.query_prefix": "words before a query, for models that want them; known models bring their own",
     "memory.passage_prefix": "words before a memory, likewise",
     "memory.retrieval_model": "chat model that writes hypotheses; needed for the strategy hyde",
@@ -42,17 +42,24 @@ MEANINGS = {
     "memory.daily_token_limit": "of all chat models together; 0 is no limit",
     "llm.model": "chat model for whatever names none of its own",
     "llm.base_url": "OpenAI-compatible endpoint for chat models",
-    "llm.api_key": "key of that endpoint",
+    "llm.api_key": "key of that endpoint, likewise",
     "llm.calls_per_minute": "calls of a minute after which capture waits; 0 is no limit",
     "capture.enabled": "false: finished turns are not turned into memories",
     "capture.spool": "false: what waits is in memory only, and nothing is acknowledged as durable",
     "capture.coalesce": "false: every turn is classified, also one that a newer one contains",
+    "network.proxy": "URL of a proxy that https endpoints are called through, by CONNECT",
+    "network.plain_http_hosts": "hosts that may be sent a key over plain http; names, by blanks or commas",
 }
 
 
 def template() -> str:
     """The file's text: valid TOML in which only the section headers are not comments."""
-    sections = (("memory", MemoryConfig()), ("llm", LlmConfig()), ("capture", CaptureConfig()))
+    sections = (
+        ("memory", MemoryConfig()),
+        ("llm", LlmConfig()),
+        ("capture", CaptureConfig()),
+        ("network", NetworkConfig()),
+    )
     return _HEAD + "".join("\n".join(("", *_section(name, values), "")) for name, values in sections)
 
 

@@ -1,13 +1,14 @@
 """What the user has set, and of each value where it came from.
 
-`load` gives a checked `Loaded`, `resolve_key` the key that a reference stands for, `missing` what a model
+`load` gives a checked `Loaded`, `endpoint_key` the key that goes to an endpoint, `missing` what a model
 lacks that runs in process, `repo_overrides` the little that a repository may set. A value that cannot be used
 raises ConfigError. Outside this package, `address` and `__main__`, nothing reads the environment;
 pydantic-settings would do the layering but costs 180 ms of start-up.
 """
 
+from forged.config.endpoints import KeyName, endpoint_key, key_reference, proxy_for
 from forged.config.installed import Missing, missing, model_folder
-from forged.config.keys import resolve_key, shown_url
+from forged.config.keys import shown_url
 from forged.config.known_models import (
     BUILTIN_LEXICAL,
     BUILTIN_RULES,
@@ -26,6 +27,7 @@ from forged.config.values import (
     LlmConfig,
     Loaded,
     MemoryConfig,
+    NetworkConfig,
     Setting,
     TrustConfig,
     is_loopback,
@@ -39,25 +41,29 @@ __all__ = [
     "LOCAL",
     "CaptureConfig",
     "Config",
+    "KeyName",
     "LlmConfig",
     "Loaded",
     "MemoryConfig",
     "Missing",
+    "NetworkConfig",
     "RepoConfig",
     "Setting",
     "TrustConfig",
     "apply",
     "bare_name",
     "config_path",
+    "endpoint_key",
     "is_loopback",
     "is_usable_url",
+    "key_reference",
     "known_model",
     "load",
     "missing",
     "model_folder",
+    "proxy_for",
     "repo_identity",
     "repo_overrides",
-    "resolve_key",
     "runs_in_process",
     "shown_url",
     "unusable",

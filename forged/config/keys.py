@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 
 from forged.errors import ConfigError
 
+# In place of a reference: the key that the environment has for this very host.
+OWN_KEY = "auto"
 _MAX_KEY_BYTES = 16 * 1024
 _FORMS = ("env:", "file:", "cmd:")
 
@@ -119,7 +121,8 @@ def shown_key(reference: str) -> str:
     if reference.startswith("cmd:"):
         name, _, arguments = reference.removeprefix("cmd:").strip().partition(" ")
         return f"cmd:{name}{' ...' if arguments else ''}"
-    return reference if is_reference(reference) or not reference else "********"
+    plain = is_reference(reference) or reference in {"", OWN_KEY}
+    return reference if plain else "********"
 
 
 def shown_url(url: str) -> str:

@@ -19,11 +19,13 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from forged.config.keys import is_reference
+from forged.config.endpoints import KEY_NAMES, endpoint_url, is_listed, key_reference
+from forged.config.keys import OWN_KEY, is_reference, shown_url
 from forged.config.known_models import LOCAL, known_model, unusable
 from forged.config.values import (
     Config,
     Loaded,
+    NetworkConfig,
     Setting,
     is_loopback,
     is_usable_url,
@@ -62,9 +64,7 @@ _MODEL_KEYS = {
 # Shared variables in the order in which they are looked at.
 _SHARED = {
     "memory.embedding_base_url": ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
-    "memory.embedding_api_key": ("EMBEDDING_API_KEY", "OPENAI_API_KEY"),
     "llm.base_url": ("OPENAI_BASE_URL",),
-    "llm.api_key": ("OPENAI_API_KEY",),
 }
 
 
@@ -95,7 +95,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     settings = (Setting(key, shown(key, value), given[key].origin) for key, value in values.items())
     return Loaded(
         config=config,
-        settings=tuple(_come_to(each, config) for each in settings),
+        settings=tuple(_come_to(each, config, env) for each in settings),
         warnings=(*warnings, *_remarks(config, given)),
     )
 
@@ -139,8 +139,7 @@ def _from_shared(env: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
     for key, names in _SHARED.items():
         name = next((name for name in names if env.get(name)), None)
         if name is not None:
-            value = f"env:{name}" if key.endswith("api_key") else env[name]
-            yield key, _Given(value, f"environment {name}", is_shared=True)
+            yield key, _Given(env[name], f"environment {name}", is_shared=True)
 
 
 def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _Given]]:
@@ -163,7 +162,7 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
         if not (name.startswith("FORGED_") and separator) or section in _LATER_SECTIONS:
             continue
         value = env[name]
-        if key.endswith("api_key") and value and not is_reference(value):
+        if key.endswith("api_key") and _is_literal(value):
             value = f"env:{name}"  # the key itself stays where it is
         yield f"{section}.{key}", _Given(value, f"environment {name}", is_text=True)
 
@@ -241,17 +240,44 @@ def _checked(key: str, kind: object, found: _Given) -> object:
         raise _refusal(key, found, _allowed(msgspec.inspect.type_info(kind)))
     if key.endswith("base_url") and not found.is_shared and not is_usable_url(str(value)):
         raise _refusal(key, found, "a URL such as http://localhost:11434/v1")
+    if key == "network.proxy" and value and not is_usable_url(str(value)):
+        raise _refusal(key, found, "a URL such as http://proxy.example:3128")
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
         raise _refusal(key, found, "an absolute path or start with ~/")
     return value
 
 
-def _come_to(setting: Setting, config: Config) -> Setting:
+def _come_to(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
     """The setting with the value that holds, where the default is a matter of other keys."""
+    if setting.value == OWN_KEY and setting.key in KEY_NAMES:
+        return _own(setting, config, env)
     if setting.key != "memory.retrieval_min_score" or config.memory.retrieval_min_score is not None:
         return setting
     why = f"as {config.ungated}" if config.ungated else f"for {config.embedder}"
     return Setting(setting.key, shown(setting.key, config.min_score), f"default, {why}")
+
+
+def _own(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
+    """The key that the environment has for the host of this endpoint."""
+    name = next(name for name in KEY_NAMES if name == setting.key)
+    try:
+        found = key_reference(name, config, env)
+    except ConfigError:
+        found = ""
+    return Setting(name, found, f"{setting.origin}, for {shown_url(endpoint_url(name, config))}")
+
+
+def _is_literal(value: str) -> bool:
+    """Whether this is a key itself."""
+    return value not in {"", OWN_KEY} and not is_reference(value)
+
+
+def _in_clear(url: str, network: NetworkConfig) -> Iterator[str]:
+    """What plain http to another machine comes to."""
+    allowed = is_listed(url, network)
+    yield "key and text can be read on the way" if allowed else "text can be read on the way, no key is sent"
+    if network.proxy:
+        yield "network.proxy is not used for it"
 
 
 def _refusal(key: str, found: _Given, allowed: str) -> ConfigError:
@@ -278,11 +304,11 @@ def _remarks(config: Config, given: Mapping[str, _Given]) -> Iterator[str]:
     """Yield what works but is probably not meant."""
     for key, found in given.items():
         value = str(found.value)
-        if key.endswith("api_key") and value and not is_reference(value):
+        if key.endswith("api_key") and _is_literal(value):
             yield f"{key} ({found.origin}) is the key itself; env:NAME, file:PATH and cmd:... are safer"
         if key.endswith("base_url") and not is_usable_url(value):
             yield f"{key} ({found.origin}) is not an http or https URL"
         elif key.endswith("base_url") and value.startswith("http:") and not is_loopback(value):
-            yield f"{key} ({found.origin}) is plain http: key and text can be read on the way"
+            yield f"{key} ({found.origin}) is plain http: {'; '.join(_in_clear(value, config.network))}"
     if config.memory.retrieval_strategy == "hyde" and not config.memory.retrieval_model:
         yield "memory.retrieval_strategy is hyde but memory.retrieval_model is not set: nothing is retrieved"

@@ -13,12 +13,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from forged.config.installed import chosen
-from forged.config.keys import shown_key, shown_url
+from forged.config.keys import OWN_KEY, shown_key, shown_url
 from forged.config.known_models import BUILTIN_RULES, DEFAULT_MIN_SCORE, is_known
 
 OPENAI_URL = "https://api.openai.com/v1"
-# A reference as default: what is missing then has a name, and an explicit "" can mean "no key is needed".
-_OPENAI_KEY = "env:OPENAI_API_KEY"
 
 TopK = Annotated[int, msgspec.Meta(ge=1, le=100)]
 HopDepth = Annotated[int, msgspec.Meta(ge=0, le=3)]
@@ -40,7 +38,7 @@ class MemoryConfig(Section, frozen=True):
     embedding_model: str = "auto"
     embedding_model_dir: str = ""
     embedding_base_url: str = OPENAI_URL
-    embedding_api_key: str = _OPENAI_KEY
+    embedding_api_key: str = OWN_KEY
     query_prefix: str = ""
     passage_prefix: str = ""
     retrieval_model: str = ""
@@ -62,7 +60,7 @@ class LlmConfig(Section, frozen=True):
 
     model: str = ""
     base_url: str = OPENAI_URL
-    api_key: str = _OPENAI_KEY
+    api_key: str = OWN_KEY
     calls_per_minute: Annotated[int, msgspec.Meta(ge=0)] = 60
 
 
@@ -80,11 +78,19 @@ class TrustConfig(Section, frozen=True):
     mode: Literal["follow", "pin"] = "follow"
 
 
+class NetworkConfig(Section, frozen=True):
+    """`[network]`: by what way endpoints are called. `plain_http_hosts`: names, by blanks or commas."""
+
+    proxy: str = ""
+    plain_http_hosts: str = ""
+
+
 class Config(msgspec.Struct, frozen=True):
     memory: MemoryConfig = MemoryConfig()
     llm: LlmConfig = LlmConfig()
     capture: CaptureConfig = CaptureConfig()
     trust: TrustConfig = TrustConfig()
+    network: NetworkConfig = NetworkConfig()
 
     @property
     def embedder(self) -> str:
@@ -163,7 +169,7 @@ def shown(key: str, value: object) -> str:
     """Return a value as it may be displayed: no key, no URL user, no long text."""
     if key.endswith("api_key"):
         return shown_key(value) if isinstance(value, str) else "********"
-    if key.endswith("base_url") and isinstance(value, str):
+    if key.endswith(("base_url", "proxy")) and value and isinstance(value, str):
         return shown_url(value)
     if isinstance(value, bool):
         return str(value).lower()

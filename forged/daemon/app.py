@@ -30,6 +30,7 @@ from forged.daemon.handlers import Dispatcher
 from forged.daemon.server import Server
 from forged.errors import ForgedError
 from forged.files import Root, atomic
+from forged.maps import Remembered
 from forged.memory import Scope
 from forged_client import address
 
@@ -55,10 +56,11 @@ async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = 
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     next_config: Loaded | None = loaded
     listening_socket: Socket | None = None
+    remembered = Remembered()
     try:
         while next_config is not None and not ended.is_set():
             chosen = models or choose_models(next_config, env)
-            one = DaemonRun(next_config, env, chosen, reloads=models is None)
+            one = DaemonRun(next_config, env, chosen, reloads=models is None, remembered=remembered)
             next_config, listening_socket = await one.run(ended, listening_socket)
     finally:
         if listening_socket is not None:
@@ -69,7 +71,15 @@ async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = 
 class DaemonRun:
     """One run of the daemon, with one configuration."""
 
-    def __init__(self, loaded: Loaded, env: Mapping[str, str], models: Models, *, reloads: bool) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        env: Mapping[str, str],
+        models: Models,
+        *,
+        reloads: bool,
+        remembered: Remembered,
+    ) -> None:
         self._loaded = loaded
         self._embedder = loaded.config.embedder  # `auto` may mean another one once an extra is installed
         self._reloads = reloads
@@ -87,6 +97,7 @@ class DaemonRun:
             models,
             connections=lambda: len(self._server.connections),
             reload=self._reload,
+            remembered=remembered,
         )
         self._server = Server(Dispatcher(self._daemon), self._daemon.metrics)
 

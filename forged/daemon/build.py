@@ -20,18 +20,21 @@ from forged.counters import Metrics
 from forged.daemon import known_memories
 from forged.daemon.handlers import About, Daemon
 from forged.files import Root, Watcher
-from forged.maps import Indexer, Writer
+from forged.maps import Indexer, Remembered, Writer
 from forged.models import (
     ChatModel,
     Door,
     Embedder,
     GovernedChat,
     Governor,
+    Health,
+    Healths,
     classifier_key,
     make_chat_model,
     make_embedder,
+    make_healths,
 )
-from forged.retrieval import Retriever, Tuning
+from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
 from forged.trust import Trust
@@ -42,7 +45,8 @@ class Models(msgspec.Struct, frozen=True):
     """The models in use and why one of them is missing; a test brings its own.
 
     `worker` is what the capture worker is told; `no_classifier` says why the model that was asked for cannot
-    decide what is kept. `door` is what the texts of all of them leave by.
+    decide what is kept. `door` is what the texts of all of them leave by, `healths` is how those fare that
+    are asked over HTTP.
     """
 
     embedder: Embedder | None
@@ -51,21 +55,22 @@ class Models(msgspec.Struct, frozen=True):
     worker: WorkerSettings = WorkerSettings()
     no_classifier: str = ""
     door: Door = msgspec.field(default_factory=Door)
+    healths: Healths = Healths()
 
 
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
     memory = loaded.config.memory
-    door = Door()
-    embedding = make_embedder(loaded.config, env, door)
-    chat = make_chat_model(loaded.config, env, door)
+    door, healths = Door(loaded.config.network), make_healths(loaded.config)
+    embedding = make_embedder(loaded.config, env, door, healths.embedding)
+    chat = make_chat_model(loaded.config, env, door, healths.hyde)
     reasons = []
     if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
         reasons.append(f"no dense leg: {embedding.reason}")
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
     worker, no_classifier = _worker_settings(loaded.config, env)
-    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier, door)
+    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier, door, healths)
 
 
 def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
@@ -74,8 +79,11 @@ def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSett
     if config.classifier == BUILTIN_RULES:
         return WorkerSettings(timeout_s=timeout_s), ""
     key, lacking = classifier_key(config, env)
-    base_url = "" if lacking else config.llm.base_url
-    return WorkerSettings(config.classifier, base_url, key, timeout_s), "" if capture_off(config) else lacking
+    base_url, network = "" if lacking else config.llm.base_url, config.network
+    settings = WorkerSettings(
+        config.classifier, base_url, key, timeout_s, network.proxy, network.plain_http_hosts
+    )
+    return settings, "" if capture_off(config) else lacking
 
 
 def build(
@@ -85,8 +93,12 @@ def build(
     *,
     connections: Callable[[], int],
     reload: Callable[[], Awaitable[bool]],
+    remembered: Remembered | None = None,
 ) -> Daemon:
-    """The parts of one daemon. `connections` counts those of its server, `reload` starts over if need be."""
+    """The parts of one daemon. `connections` counts those of its server, `reload` starts over if need be.
+
+    `remembered` is what an earlier daemon of this process knew of models.
+    """
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     governor = Governor(
         daily_token_limit=config.memory.daily_token_limit, calls_per_minute=config.llm.calls_per_minute
@@ -94,7 +106,7 @@ def build(
     retriever = _retriever(config, models, metrics, governor)
     state = State(address.state_dir(env), governor)
     trust = Trust(state, mode=config.trust.mode)
-    indexer, watcher = _maps(config, models, metrics, trust, off=off)
+    indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
     trust.join(indexer.follow, indexer.snapshot)
     models.door.guard(partial(_refusal, state), metrics)
     return Daemon(
@@ -121,8 +133,10 @@ def build(
             coalesce=config.capture.coalesce,
             off=capture_off(config),
             problem=models.no_classifier,
+            health=models.healths.capture,
         ),
         governor=governor,
+        healths=models.healths.each,
         state=state,
         connections=connections,
         reload=reload,
@@ -152,7 +166,14 @@ def _about(loaded: Loaded, env: Mapping[str, str], models: Models) -> About:
 
 
 def _maps(
-    config: Config, models: Models, metrics: Metrics, trust: Trust, *, off: str
+    config: Config,
+    models: Models,
+    metrics: Metrics,
+    governor: Governor,
+    *,
+    remembered: Remembered | None,
+    trust: Trust,
+    off: str,
 ) -> tuple[Indexer, Watcher]:
     """The maps, and what tells them of changes; each knows the other."""
 
@@ -166,6 +187,9 @@ def _maps(
         metrics=metrics,
         gated=config.min_score > 0,
         on_roots=watch,
+        health=models.healths.embedding,
+        remembered=remembered,
+        affords=governor.beyond_today,
         trust=trust,
     )
     watcher = Watcher(indexer.mark)
@@ -176,8 +200,12 @@ def _retriever(config: Config, models: Models, metrics: Metrics, governor: Gover
     settings = config.memory
     chat = models.chat if settings.retrieval_strategy != "direct" else None
     return Retriever(
-        embedder=models.embedder,
-        chat=GovernedChat(chat, governor, "hyde") if chat is not None else None,
+        models=ModelsInUse(
+            embedder=models.embedder,
+            chat=GovernedChat(chat, governor, "hyde") if chat is not None else None,
+            embedding_health=models.healths.embedding or Health(),
+            hyde_health=models.healths.hyde or Health(),
+        ),
         tuning=Tuning(
             strategy=settings.retrieval_strategy,
             hypothesis_count=settings.retrieval_hypothesis_count,

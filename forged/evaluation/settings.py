@@ -95,6 +95,7 @@ def _environment(subject: Subject, env: Mapping[str, str]) -> dict[str, str]:
         "FORGED_CAPTURE__ENABLED": "false",
         **_variables("memory", memory),
         **_variables("llm", llm),
+        **(_network(env) if llm or "embedding_base_url" in memory else {}),
     }
 
 
@@ -102,11 +103,17 @@ def _variables(section: str, values: Mapping[str, str]) -> dict[str, str]:
     return {f"FORGED_{section}__{key}".upper(): value for key, value in values.items()}
 
 
+def _network(env: Mapping[str, str]) -> dict[str, str]:
+    """By what way the user's endpoints are called."""
+    return _variables("network", msgspec.structs.asdict(config.load(env).config.network))
+
+
 def _embedding_endpoint(subject: Subject, env: Mapping[str, str]) -> dict[str, str]:
-    mine = config.load(env, _flags(subject)).config.memory
+    loaded = config.load(env, _flags(subject)).config
+    mine = loaded.memory
     found = {
         "embedding_base_url": mine.embedding_base_url,
-        "embedding_api_key": _key(mine.embedding_base_url, mine.embedding_api_key, env),
+        "embedding_api_key": config.endpoint_key("memory.embedding_api_key", loaded, env),
     }
     if subject.model == mine.embedding_model:  # of another model they would be the wrong ones
         found |= {"query_prefix": mine.query_prefix, "passage_prefix": mine.passage_prefix}
@@ -124,22 +131,12 @@ def _chat_endpoint(subject: Subject, env: Mapping[str, str]) -> tuple[str, dict[
     mine = config.load(env, _flags(subject)).config
     if not mine.memory.retrieval_model:
         raise ConfigError("memory.retrieval_model is not set: the strategy hyde has no model to ask")
-    endpoint = {"base_url": mine.llm.base_url, "api_key": _key(mine.llm.base_url, mine.llm.api_key, env)}
+    endpoint = {"base_url": mine.llm.base_url, "api_key": config.endpoint_key("llm.api_key", mine, env)}
     return mine.memory.retrieval_model, endpoint
 
 
 def _flags(subject: Subject) -> dict[str, str]:
     return {f"memory.{key}": value for key, value in subject.changes}
-
-
-def _key(url: str, reference: str, env: Mapping[str, str]) -> str:
-    """The key itself; on this machine a missing one is no obstacle."""
-    try:
-        return config.resolve_key(reference, env)
-    except ConfigError:
-        if config.is_loopback(url):
-            return ""
-        raise
 
 
 def _check(subject: Subject) -> None:

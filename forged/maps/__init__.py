@@ -5,6 +5,7 @@ The `Indexer` has all roots in use: it opens them, builds their maps and is told
 """
 
 from forged.maps.builder import Admit, Builder, Draft
+from forged.maps.identity import Remembered
 from forged.maps.indexer import BuildEvent, Indexer
 from forged.maps.root_index import Generations, Progress, RootIndex
 from forged.maps.writer import Gone, Writer, Written
@@ -18,6 +19,7 @@ __all__ = [
     "Gone",
     "Indexer",
     "Progress",
+    "Remembered",
     "RootIndex",
     "Writer",
     "Written",

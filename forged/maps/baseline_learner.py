@@ -1,7 +1,8 @@
 """Embeds the everyday messages once for each model, beside other work: the baseline that the gate needs.
 
-Until it is known, because it is being learned or the endpoint refused, the gate uses the lexical score alone;
-the next build that embeds tries again, or the next scan.
+A model is known by its identity, so neither a full rebuild nor a new configuration asks for them again.
+Until the baseline is known, because it is being learned or the endpoint refused, the gate uses the lexical
+score alone; the next build that embeds tries again, or the next scan.
 """
 
 from __future__ import annotations
@@ -12,27 +13,26 @@ import logging
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.map import LEAST_DIMENSION, Baseline, DenseLeg
-from forged.maps.endpoint_pause import EndpointPause
-from forged.models import Embedder, Purpose
+from forged.map import LEAST_DIMENSION, Baseline
+from forged.maps.identity import Identity
+from forged.models import Health, Kind, Purpose, Vectors
 from forged.text.everyday import MESSAGES
 
 logger = logging.getLogger(__name__)
 
 _GATE = Purpose("gate")
 # In parts, so that a query that comes meanwhile waits for one of them and not for all.
-_PARTS = tuple(list(MESSAGES[at : at + 4]) for at in range(0, len(MESSAGES), 4))
+_PART = 32
 
 
 class BaselineLearner:
-    """Learns one baseline for all roots; `baseline` is None until it is known."""
+    """Learns one baseline for all roots; `baseline` is None until one is known, maybe of a model before."""
 
-    def __init__(self, embedder: Embedder | None, pause: EndpointPause, *, needed: bool) -> None:
+    def __init__(self, identity: Identity | None, health: Health, *, needed: bool) -> None:
         self.baseline: Baseline | None = None
-        self._embedder = embedder
-        self._pause = pause
+        self._identity = identity
+        self._health = health
         self._needed = needed
-        self._outdated = False  # to be learned again; until then the old one serves
         self._learning: asyncio.Task[None] | None = None
         self._problem = ""
 
@@ -41,39 +41,46 @@ class BaselineLearner:
         """By what requests are judged: off, words, learning, vectors or failing; and why it is failing."""
         if not self._needed:
             return "off", ""
-        if self.baseline is not None:
+        if self._is_known:
             return "vectors", ""
         if self._learning is None:
             return "words", ""
         return ("failing", self._problem) if self._learning.done() else ("learning", "")
 
-    def renew(self) -> None:
-        """Learn it again when texts are next embedded: the model may be another one."""
-        self._outdated = True
+    @property
+    def is_wanting(self) -> bool:
+        """Whether vectors say nothing yet of what concerns a message, as the yardstick is missing."""
+        return self._needed and self._identity is not None and not self._is_known
 
-    def check(self, leg: DenseLeg) -> None:
-        """Learn it again at once if a leg shows that the model was replaced behind its name."""
-        if self.baseline is not None and not self.baseline.fits(leg):
-            self._outdated = True
-            self.learn()
+    @property
+    def _is_known(self) -> bool:
+        return (
+            self.baseline is not None
+            and self._identity is not None
+            and self.baseline.key == self._identity.key
+        )
 
     def learn(self) -> None:
-        """Start to learn what is not known, unless that is under way or the endpoint asked for patience."""
-        known = self.baseline is not None and not self._outdated
-        if not self._needed or known or self._embedder is None or self._pause.refusal() is not None:
+        """Start to learn what is not known, unless that is under way or the endpoint fails."""
+        trouble = self._health.trouble()
+        if not self.is_wanting or self._identity is None or (trouble is not None and trouble.wait_s > 0):
             return
         if self._learning is None or self._learning.done():
-            self._learning = asyncio.create_task(self._learn(self._embedder), name="baseline")
+            self._learning = asyncio.create_task(self._learn(self._identity), name="baseline")
 
     async def close(self) -> None:
         if self._learning is not None:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)
 
-    async def _learn(self, embedder: Embedder) -> None:
+    async def _learn(self, identity: Identity) -> None:
         try:
-            queries = [await embedder.embed(part, "query", purpose=_GATE) for part in _PARTS]
-            passages = [await embedder.embed(part, purpose=_GATE) for part in _PARTS]
+            await identity.begin()
+            key = identity.key
+            if (known := identity.remembered.baselines.get(key)) is not None:
+                self.baseline = known
+                return
+            queries, passages = await _embedded(identity, "query"), await _embedded(identity, "passage")
         except ProviderError as error:
             if error.reason == "paused":  # no failure: asked again with the next texts that may leave
                 self._learning = None
@@ -81,12 +88,15 @@ class BaselineLearner:
             if error.reason != self._problem:  # once per change, not once per retry
                 logger.warning("background not embedded, the gate goes by words reason=%s", error.reason)
             self._problem = error.reason
-            self._pause.observe(error)
             return
-        self._outdated, self._problem = False, ""
-        if queries[0].shape[1] < LEAST_DIMENSION:
+        self._problem = ""
+        if queries.shape[1] < LEAST_DIMENSION:
             self._needed = False  # there is nothing to learn, however often it is tried
             return
-        self.baseline = await asyncio.to_thread(
-            Baseline.of, embedder.key, np.concatenate(queries), np.concatenate(passages)
-        )
+        self.baseline = await asyncio.to_thread(Baseline.of, key, queries, passages)
+        identity.remembered.baselines[key] = self.baseline
+
+
+async def _embedded(identity: Identity, kind: Kind) -> Vectors:
+    parts = (list(MESSAGES[at : at + _PART]) for at in range(0, len(MESSAGES), _PART))
+    return np.concatenate([await identity.embedder.embed(part, kind, purpose=_GATE) for part in parts])

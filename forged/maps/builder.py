@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from forged.errors import ProviderError
 from forged.files import MemoryStore, Pace, Root, Snapshot, scan
 from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Traits, VectorMap, link
+from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
-from forged.models import Embedder, cleaned
+from forged.models import cleaned
 from forged.text.terms import Terms, terms
 from forged.trust import Admitted, Withheld
 
@@ -74,7 +75,7 @@ class Builder:
     def __init__(
         self,
         store: MemoryStore,
-        embedder: Embedder | None,
+        identity: Identity | None,
         *,
         lexical: bool,
         admit: Admit | None = None,
@@ -87,10 +88,10 @@ class Builder:
         self._unshown: tuple[Problem, ...] = ()
         self._insisted = frozenset[str]()  # ids of memories with a secret, which is not embedded
         self._passes = False
-        self._embedder = embedder
+        self._identity = identity
         self._lexical = lexical
         self._admit = admit
-        self._vectors = KnownVectors(embedder, store.root.top) if embedder is not None else None
+        self._vectors = KnownVectors(identity, store.root.top) if identity is not None else None
         self._map: VectorMap | None = None
         self._hashes: tuple[bytes, ...] = ()
         self._renew = self._retry = False  # asked for, and done by the next draft
@@ -99,6 +100,15 @@ class Builder:
     def unsettled(self) -> bool:
         """Whether the last look met a file in the middle of something: look again soon."""
         return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
+
+    @property
+    def cut(self) -> tuple[str, ...]:
+        """Ids of memories of which only the beginning fits into the model."""
+        held = self._vectors.cut if self._vectors is not None else frozenset[bytes]()
+        if self._map is None or not held:
+            return ()
+        pairs = zip(self._map.memories, self._hashes, strict=False)  # as below
+        return tuple(memory.id for memory, key in pairs if key in held)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -118,8 +128,6 @@ class Builder:
     def forget_vectors(self) -> None:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
         self._renew = True
-        if self._embedder is not None:
-            self._embedder.reset_dimension()
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
@@ -144,10 +152,9 @@ class Builder:
 
     def _apply_pending_requests(self) -> None:
         """What was asked for since the last draft; not sooner, as a build may have been under way."""
-        if self._renew:
+        if self._vectors is not None and (self._renew or self._vectors.are_outdated):
             self.complete = False
-            if self._vectors is not None:
-                self._vectors.renew()
+            self._vectors.renew()
         now = time.monotonic()
         held = {} if self._retry else {k: v for k, v in self.quarantined.items() if v[1] > now}
         if len(held) < len(self.quarantined):
@@ -178,7 +185,7 @@ class Builder:
         )
 
     def _hash(self, memories: Sequence[Memory], changes: Changes) -> tuple[bytes, ...]:
-        if self._embedder is None:
+        if self._vectors is None:
             return (b"",) * len(memories)
         hashes = np.full(len(memories), b"", object)
         hashes[changes.kept_new] = np.array(self._hashes, object)[changes.kept_old]
@@ -236,19 +243,26 @@ class Builder:
         return cleaned(memory.content) if memory.id in self._insisted else memory.content
 
     async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
-        """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same."""
+        """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same.
+
+        When another model turns out to answer, nothing is taken and the map stays incomplete.
+        """
         assert self._vectors is not None, "without an embedder nothing is missing"
+        assert self._identity is not None, "as above"
         run = self._vectors.begin(progress)
         try:
-            await run.run(draft.missing)
+            await self._identity.begin()
+            if not self._vectors.are_outdated and self._identity.refusal is None:
+                await run.run(draft.missing)
+        except ModelReplacedError:
+            pass
         except ProviderError as error:
             return error
         finally:
+            self._vectors.take(run)
             until = time.monotonic() + _QUARANTINE_S
             self.quarantined = self.quarantined | {k: (why, until) for k, why in run.culprits.items()}
-        replaced = self._vectors.dimension_changed()
-        self._renew = self._renew or replaced is not None
-        return replaced
+        return self._identity.refusal
 
     def finish(self, draft: Draft, generation: int, baseline: Baseline | None = None) -> VectorMap | None:
         """Freeze the next map from a draft and the vectors known by now. Runs in a thread.

@@ -22,9 +22,10 @@ from forged.files import MemoryStore, Root, Snapshot
 from forged.maps import malloc_trim
 from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.builder import Builder, Draft
-from forged.maps.endpoint_pause import MOST_S, EndpointPause
+from forged.maps.identity import Identity, Remembered
 from forged.maps.root_index import RootIndex
-from forged.models import Embedder
+from forged.models import LONGEST_ASKED_S, Embedder, Health
+from forged.text.tokens import estimate
 from forged.trust import Trust
 
 logger = logging.getLogger(__name__)
@@ -61,13 +62,19 @@ class Indexer:
         metrics: Metrics,
         on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
         gated: bool = False,
+        health: Health | None = None,
+        remembered: Remembered | None = None,
+        affords: Callable[[int], str] = lambda _: "",
         trust: Trust | None = None,
         reconcile_s: float = RECONCILE_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched.
 
         `on_roots` is told of all roots when one comes or goes. `gated`: somebody needs the baseline of the
-        embedder's model. `trust` says what of a root counts; without it everything does.
+        embedder's model. `trust` says what of a root counts; without it everything does. `remembered` is
+        what an earlier indexer of this process knew of models; `affords` says why so many tokens may not be
+        embedded now, or nothing. `health` is that of the endpoint that embeds.
         """
         self._embedder = embedder
         self._lexical = lexical
@@ -78,8 +85,24 @@ class Indexer:
         self._roots: dict[Root, RootIndex] = {}
         self._counter = 0
         self._listeners: set[Callable[[BuildEvent], None]] = set()
-        self.pause = EndpointPause()
-        self.learner = BaselineLearner(embedder, self.pause, needed=gated)
+        self._health = health or Health()
+        self._affords = affords
+        self.identity = self._identified(embedder, remembered, clock) if embedder is not None else None
+        self.learner = BaselineLearner(self.identity, self._health, needed=gated)
+
+    def _identified(
+        self, embedder: Embedder, remembered: Remembered | None, clock: Callable[[], float]
+    ) -> Identity:
+        return Identity(embedder, remembered, clock=clock, obstacle=self._obstacle, on_change=self._mark_all)
+
+    def _obstacle(self) -> str:
+        """Why not all that is in use may be embedded anew now, or nothing."""
+        maps = (index.map for index in self._roots.values() if index.map is not None)
+        return self._affords(estimate(*(memory.content for each in maps for memory in each.memories)))
+
+    def _mark_all(self) -> None:
+        for index in self._roots.values():
+            index.mark()
 
     def open(self, root: Root) -> RootIndex:
         """The index of a root; the first call starts its first build, and nobody waits for it here."""
@@ -87,7 +110,7 @@ class Indexer:
         if index is None:
             store = MemoryStore(root)
             admit = self._trust.admit if self._trust is not None else None
-            builder = Builder(store, self._embedder, lexical=self._lexical, admit=admit)
+            builder = Builder(store, self.identity, lexical=self._lexical, admit=admit)
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
             index.task = asyncio.create_task(self._keep_current(index), name=f"build {root.scope}")
@@ -95,9 +118,10 @@ class Indexer:
         return index
 
     def forget_vectors(self, index: RootIndex) -> None:
-        """The next build of this root embeds everything anew, everyday messages as well: `rebuild --full`."""
+        """The next build of this root embeds everything anew, by whatever model answers: `rebuild --full`."""
         index.builder.forget_vectors()
-        self.learner.renew()
+        if self.identity is not None:
+            self.identity.renew()
 
     def mark(self, top: str, files: frozenset[str] = frozenset()) -> None:
         """Something under this top may have changed: these files, or anything."""
@@ -121,11 +145,15 @@ class Indexer:
                     await self._unload(root)
                 else:
                     index.mark()
+            if self.identity is not None:
+                self.identity.tick()
             if any(index.map is not None and index.map.dense is not None for index in self._roots.values()):
                 self.learner.learn()  # where the endpoint refused them at first
 
     async def close(self) -> None:
         await self.learner.close()
+        if self.identity is not None:
+            await self.identity.close()
         for root in list(self._roots):
             await self._unload(root)
 
@@ -250,9 +278,10 @@ class Indexer:
     async def _embed_and_swap(self, index: RootIndex, draft: Draft) -> None:
         goal = index.generations.building
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
-        if (refusal := self.pause.refusal()) is not None:
+        trouble = self._health.trouble()
+        if trouble is not None and trouble.wait_s:
             await self._swap(index, draft)
-            raise refusal
+            raise trouble.error()
 
         def progressed(count: int) -> None:
             index.progress.embedded += count
@@ -279,7 +308,6 @@ class Indexer:
             run.cancel()
         await self._swap(index, draft)
         if error is not None:
-            self.pause.observe(error)
             raise error
         if not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.generations.building = goal
@@ -305,8 +333,6 @@ class Indexer:
         if new is None:
             return
         index.map = new
-        if new.dense is not None:
-            self.learner.check(new.dense)
         index.progress.built_at = time.monotonic()
         self._shown_by_words(index)
         self._metrics.rebuilds += 1
@@ -328,7 +354,7 @@ def retry_after(error: Exception, before: float | None) -> float:
     """Seconds until the next attempt: what the endpoint asks for, else twice as long as `before`."""
     asked = error.retry_after_s if isinstance(error, ProviderError) else None
     if asked is not None:
-        return min(max(asked, _RETRY_S), MOST_S)
+        return min(max(asked, _RETRY_S), LONGEST_ASKED_S)
     return min((before or _RETRY_S / 2) * 2, _RETRY_MOST_S)
 
 

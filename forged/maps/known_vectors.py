@@ -1,8 +1,8 @@
 """Vectors of one root's texts, from one build to the next, and the dense leg that is laid out from them.
 
 A text's vector is known from the current map, from a map before it, or from the run that is embedding now.
-After `renew` the old ones serve until the last text is embedded anew: all vectors of a map are of one time.
-To be used by one build at a time.
+After `renew` the old ones serve until the last text is embedded anew: all vectors of a map are of one model
+and one time. To be used by one build at a time.
 """
 
 from __future__ import annotations
@@ -12,23 +12,27 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.errors import ProviderError
 from forged.map import Baseline, DenseLeg, carried
 from forged.maps.embed_batches import EmbeddingRun
+from forged.maps.identity import Identity
 from forged.maps.vector_cache import VectorCache
-from forged.models import Embedder, Purpose, Vectors
+from forged.models import Purpose, Vectors
 
 Known = Callable[[bytes], Vectors | None]
 
 
 class KnownVectors:
-    """Vectors of one embedder by text hash; b"" stands for a text that has none."""
+    """Vectors of one model by text hash; b"" stands for a text that has none.
 
-    def __init__(self, embedder: Embedder, top: str) -> None:
-        """Take what embeds, and the top of the root that the texts are from."""
-        self._embedder = embedder
+    `cut` are hashes of texts of which only the beginning was embedded.
+    """
+
+    def __init__(self, identity: Identity, top: str) -> None:
+        """Take the model, and the top of the root that the texts are from."""
+        self.cut = frozenset[bytes]()
+        self._identity = identity
         self._purpose = Purpose("build", (top,))
-        self._cache = VectorCache()
+        self._cache = VectorCache(identity.kept)
         self._older: VectorCache | None = None
         self._run: EmbeddingRun | None = None
 
@@ -42,26 +46,28 @@ class KnownVectors:
         rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
 
+    @property
+    def are_outdated(self) -> bool:
+        """Whether another model is to make the vectors of maps now."""
+        return self._cache.key != self._identity.kept
+
     def renew(self) -> None:
         """Know nothing; what was known serves on until all texts of a map are embedded anew."""
-        self._older, self._cache, self._run = self._older or self._cache, VectorCache(), None
+        self._older, self._run = self._older or self._cache, None
+        self._cache, self.cut = VectorCache(self._identity.kept), frozenset()
 
     def begin(self, progress: Callable[[int], None]) -> EmbeddingRun:
         """A new run, with what got through before an outage."""
-        before, self._run = self._run, EmbeddingRun(self._embedder, self._purpose, progress)
+        before, self._run = self._run, EmbeddingRun(self._identity, self._purpose, progress)
         if before is not None:
             self._run.vectors.update(before.vectors)
+            self._run.cut |= before.cut
         return self._run
 
-    def dimension_changed(self) -> ProviderError | None:
-        """Why all has to be embedded anew after a run: the model was replaced behind its name. Else None."""
-        vectors = self._run.vectors if self._run is not None else {}
-        fresh, dimension = next(iter(vectors.values()), None), self._cache.dimension
-        if fresh is None or dimension in {0, len(fresh)}:
-            return None
-        vectors.clear()  # never two dimensions in one map
-        message = f"vectors have {len(fresh)} numbers after {dimension}; all texts are embedded anew"
-        return ProviderError(message, reason="bad_reply")
+    def take(self, run: EmbeddingRun) -> None:
+        """Keep in mind what a run, which may have been given up, found out of its texts."""
+        if run is self._run:
+            self.cut |= run.cut
 
     def of_one_time(self, *, all_new: bool) -> Known:
         """What to ask for the vectors of the next map: the old ones until the last new one is there."""
@@ -100,4 +106,4 @@ class KnownVectors:
             return None
         rows = np.zeros((len(hashes), dimension), np.float32)
         rows[list(fresh)] = list(fresh.values())
-        return DenseLeg.build(self._embedder.key, rows)
+        return DenseLeg.build(cache.key, rows)

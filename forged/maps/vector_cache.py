@@ -27,12 +27,13 @@ def text_hash(text: str) -> bytes:
 
 
 class VectorCache:
-    """Rows of one root for one embedder key: live ones by reference, retired ones by copy.
+    """Rows of one root by one model, `key`: live ones by reference, retired ones by copy.
 
     `live` is the leg whose rows `places` tells of.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, key: str = "") -> None:
+        self.key = key
         self.live: DenseLeg | None = None
         self._row_of: dict[bytes, int] = {}
         self._retired: OrderedDict[bytes, Vectors] = OrderedDict()

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from forged import door
 from forged.errors import ProviderError
+from forged.models.health import LONGEST_ASKED_S, Attempt, Condition, Health, Trouble, Waiting
 from forged.models.texts import sendable
 
 if TYPE_CHECKING:
-    from forged.models.budget import Breaker, GovernedChat, Governor
-    from forged.models.factory import classifier_key, make_chat_model, make_embedder
+    from forged.models.budget import GovernedChat, Governor
+    from forged.models.factory import Healths, classifier_key, make_chat_model, make_embedder, make_healths
     from forged.models.outbound import Door, cleaned
 
 Kind = Literal["query", "passage"]
@@ -28,29 +29,36 @@ Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]
 
 __all__ = [
-    "Breaker",
+    "LONGEST_ASKED_S",
+    "Attempt",
     "ChatModel",
     "Completion",
+    "Condition",
     "Door",
     "Embedder",
     "Enough",
     "GovernedChat",
     "Governor",
+    "Health",
+    "Healths",
     "Kind",
     "Prompt",
     "Purpose",
+    "Trouble",
     "Vectors",
+    "Waiting",
     "classifier_key",
     "cleaned",
     "make_chat_model",
     "make_embedder",
+    "make_healths",
     "sendable",
 ]
 
 __getattr__ = door(
     __name__,
-    budget=("Breaker", "GovernedChat", "Governor"),
-    factory=("classifier_key", "make_chat_model", "make_embedder"),
+    budget=("GovernedChat", "Governor"),
+    factory=("Healths", "classifier_key", "make_chat_model", "make_embedder", "make_healths"),
     outbound=("Door", "cleaned"),
 )
 
@@ -60,10 +68,15 @@ class Purpose(msgspec.Struct, frozen=True):
 
     name: "query", "build", "gate", "identity", "hyde", "capture" or "doctor".
     tops: of the roots whose memories or conversation it comes from; none for texts that are our own.
+    waiting: the agent that waits for what comes of it, if one does: then no call is made that is not worth
+        the wait.
+    suspect: one of the texts may be at fault: what fails is no word about the endpoint, nor kept from it.
     """
 
     name: str
     tops: tuple[str, ...] = ()
+    waiting: Waiting | None = None
+    suspect: bool = False
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -112,7 +125,12 @@ class Embedder(Protocol):
 
     @property
     def key(self) -> str:
-        """What the vectors depend on: endpoint, model and passage prefix. Equal keys, equal vectors."""
+        """What the vectors depend on: endpoint, model and prefixes. Equal keys, equal vectors."""
+        ...
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether another model may come to answer behind the key: an endpoint tells nobody."""
         ...
 
     @property
@@ -136,8 +154,8 @@ class Embedder(Protocol):
         """
         ...
 
-    def reset_dimension(self) -> None:
-        """Accept vectors of another dimension from now on: `rebuild --full`."""
+    def is_cut(self, text: str) -> bool:
+        """Whether only the beginning of this passage, which was embedded, fits into the model."""
         ...
 
     async def aclose(self) -> None: ...

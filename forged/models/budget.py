@@ -1,4 +1,4 @@
-"""What model calls cost, and when the next one has to wait: limits, accounts by day, and a breaker.
+"""What model calls cost, and when the next one has to wait: limits, and accounts by day.
 
 One Governor counts for the whole daemon, because a limit that each part keeps for itself is no limit. Days
 are UTC. It decides before a call on an estimate and counts after it what was really used; a call that fails
@@ -25,9 +25,6 @@ from forged.text.tokens import estimate
 _DAY_S, _MINUTE_S = 86_400, 60.0
 _DAYS_KEPT = 90
 _MOST_TOKENS = 10**9  # of one call: an endpoint may claim anything
-_FAILURES_TO_OPEN = 5
-_PROBE_AFTER_S, _DOUBLINGS = 15.0, 2
-_LONGEST_ASKED_S = 300.0
 # Failures of a call that nobody read and so nobody charged for.
 _UNREAD = frozenset({"unreachable", "auth", "rate_limited", "paused"})
 _WITHOUT_CALL = frozenset({"limit", "paused", "storage", "internal"})
@@ -148,6 +145,11 @@ class Governor:
         chosen = sorted((day for day in self._days.values() if day.day >= since), key=lambda day: day.purpose)
         return tuple(sorted(chosen, key=lambda day: day.day, reverse=True))
 
+    def beyond_today(self, tokens: int) -> str:
+        """Why so many tokens more would be too many for today, or nothing; no call is meant yet."""
+        refusal = self._beyond_day(tokens)
+        return refusal.message if refusal is not None else ""
+
     def _beyond_day(self, tokens: int) -> Refusal | None:
         used = self.tokens_today + self._under_way
         if not self._token_limit or used + tokens <= self._token_limit:
@@ -200,42 +202,6 @@ class GovernedChat:
 
     async def aclose(self) -> None:
         await self._model.aclose()
-
-
-class Breaker:
-    """Keeps calls from an endpoint that fails: after five failures in a row only a probe now and then.
-
-    In a row, over however long a time: failures that are time-outs of a minute each never come close
-    together, and they are the dearest. A probe goes after 15 s, then 30, then every 60; one success closes.
-    A Retry-After is waited for in any case. `clock` gives seconds that never go back.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._failures = 0
-        self._until = 0.0
-
-    def failed(self, reason: str, retry_after_s: float | None = None) -> None:
-        """An attempt came to nothing; `reason` is a ProviderError's. Without a call it says nothing here."""
-        if reason in _WITHOUT_CALL:
-            return
-        self._failures += 1
-        doublings = min(self._failures - _FAILURES_TO_OPEN, _DOUBLINGS)
-        pause_s = _PROBE_AFTER_S * 2.0**doublings if self.is_probe else 0.0
-        asked_s = min(retry_after_s or 0.0, _LONGEST_ASKED_S)
-        self._until = max(self._until, self._clock() + max(pause_s, asked_s))
-
-    def succeeded(self) -> None:
-        self._failures, self._until = 0, 0.0
-
-    def wait_s(self, now: float) -> float:
-        """Seconds from `now`, on the same clock, until the next call may go; 0 if it may."""
-        return max(self._until - now, 0.0)
-
-    @property
-    def is_probe(self) -> bool:
-        """Whether the next call only tries if the endpoint is back, and should be a single one."""
-        return self._failures >= _FAILURES_TO_OPEN
 
 
 def _plausible(tokens: int) -> int:

@@ -1,13 +1,17 @@
 """One base URL that is called under a deadline; the only module that knows httpx.
 
-Goes in: a `Call`, which is texts, how a body is made of them, and limits. Comes out: the bytes of a reply
-that is no failure; everything else raises ProviderError, and a URL that cannot be called ConfigError. The
-body is made of what the door (`outbound`) has let through, and of nothing else.
+Goes in: a `Call`, which is texts, how a body is made of them, how the reply is read, and limits. Comes out:
+what was read of a reply that is no failure; everything else raises ProviderError, and a URL that cannot be
+called ConfigError. The body is made of what the door (`outbound`) has let through, and of nothing else.
+
+How each attempt went is told to the model's `Health`, which is asked before each call: one that is not worth
+a call is not called, and nothing is made once more that an agent would wait for past its deadline.
 
 One client per endpoint, kept connected. A call has one deadline over connecting, every attempt and the last
 byte, because httpx's own time-out is per read: a server that drips bytes never meets it. Replies are read as
 a stream under a cap and inflated under the same cap: 194 KB of gzip were seen to become 200 MB. Redirects
-are not followed and proxies not taken from the environment, so a key goes where the user sent it.
+are not followed and no proxy is taken from the environment: a key goes where the user sent it, through a
+proxy of the configuration by CONNECT alone.
 
 Importing this module costs the import of httpx (80-100 ms); `factory` does so only when an endpoint is used.
 """
@@ -20,8 +24,9 @@ import logging
 import random
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
@@ -31,6 +36,7 @@ from forged.config import is_usable_url, shown_url
 from forged.errors import ConfigError, ProviderError
 from forged.models import Purpose, streams
 from forged.models.failures import Fault, fault_of, quotable
+from forged.models.health import Attempt, Health
 from forged.models.outbound import Door
 
 logger = logging.getLogger(__name__)
@@ -44,6 +50,14 @@ _KEEP_ALIVE_S = 50.0  # a TLS handshake is a large part of a 2 s budget
 _HURRY_S = 20.0  # with less time than this an agent waits: 2 s, and 15 s that a late retrieval runs on
 _LONGEST_PAUSE_S = 8.0
 _LOOK_S = 0.05
+# More than the calls of late pipelines and of builds together: a new turn finds one that is free.
+_CONNECTIONS = 32
+# What agents ask: how long it takes tells whether the model is fast enough for them.
+_TIMED = frozenset({"query", "hyde"})
+# Tried again by whoever builds, after a look whether the endpoint or a text is at fault.
+_TRIED_ONCE = frozenset({"build", "identity"})
+
+R = TypeVar("R")
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -78,10 +92,18 @@ class Endpoint:
     """One base URL with its key: a connection that retries what may pass and never outstays a deadline.
 
     `retries` is how often at most, for a caller that counts its attempts; None goes by the time there is.
+    `health` is that of the one model that is asked here, shared with whoever else asks it.
     """
 
     def __init__(
-        self, base_url: str, key: str = "", *, door: Door, backoff_s: float = 0.5, retries: int | None = None
+        self,
+        base_url: str,
+        key: str = "",
+        *,
+        door: Door,
+        health: Health | None = None,
+        backoff_s: float = 0.5,
+        retries: int | None = None,
     ) -> None:
         """Take the URL as it is, without a guess at `/v1`. Raises ConfigError if it is not one."""
         if not is_usable_url(base_url):
@@ -92,6 +114,7 @@ class Endpoint:
             raise ConfigError(f"{shown_url(base_url)} is not a URL that can be called") from error
         parts = urlsplit(base_url)
         user, _, host = parts.netloc.rpartition("@")
+        self._proxy = door.proxy_for(base_url, key)
         self._parts = parts._replace(netloc=host, path=parts.path.rstrip("/"), fragment="")
         self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
         basic = base64.b64encode(unquote(user).encode()).decode()
@@ -101,6 +124,7 @@ class Endpoint:
             self._headers["authorization"] = f"Basic {basic}"
         self._secrets = tuple(filter(None, (key, unquote(user), basic, parts.query)))
         self._door = door
+        self._health = health or Health(self.host)
         self._backoff_s = backoff_s
         self._retries = retries
         self._client: httpx.AsyncClient | None = None
@@ -112,38 +136,81 @@ class Endpoint:
     def shown(self, path: str = "") -> str:
         return shown_url(self.url(path))
 
-    async def post(self, call: Call) -> bytes:
-        """Return the body of a successful reply. Raises ProviderError; SizeRefused if less may pass."""
+    async def post(self, call: Call, read: Callable[[bytes], R]) -> R:
+        """Return what `read` makes of a successful reply. Raises ProviderError; SizeRefused if less may pass.
+
+        A reply that `read` refuses by ProviderError is a failure like any other.
+        """
         where, left = self.shown(call.path), call.deadline - time.monotonic()
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
+        self._admit(call.purpose)
         fitting_retries = 1 if left < _HURRY_S else 2
         try:
             async with asyncio.timeout(left):
                 sent = await self._door.cleared(call.purpose, call.texts)
                 request = _Request(call, call.body(sent), sent)
                 retries = fitting_retries if self._retries is None else self._retries
-                return await self._retrying(request, retries)
+                return await self._retrying(request, read, retries)
         except TimeoutError as error:
-            raise ProviderError(f"{where} gave no answer in time", reason="timeout") from error
+            raise _late(where) from error
 
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _retrying(self, request: _Request, retries: int) -> bytes:
+    def _admit(self, purpose: Purpose) -> None:
+        if not (purpose.suspect or purpose.name == "doctor"):
+            self._health.admit(purpose.waiting)
+
+    async def _retrying(self, request: _Request, read: Callable[[bytes], R], retries: int) -> R:
         call, attempt = request.call, 0
         while True:
-            reply = await self._once(request)
-            if isinstance(reply, bytes):
-                return reply
+            with self._counted(call) as counted:
+                reply = await self._once(request)
+                if isinstance(reply, bytes):
+                    answer = read(reply)
+                    counted.succeeded()
+                    return answer
+                if not call.purpose.suspect:
+                    counted.failed(reply.error())
             pause = self._pause(reply, attempt)
-            in_time = time.monotonic() + pause < call.deadline
-            if attempt == retries or not in_time or not reply.retry or reply.status == call.never_retried:
+            if attempt == retries or not self._may_retry(call, reply, time.monotonic() + pause):
                 raise reply.error()
             logger.debug("retry host=%s status=%d pause_s=%.2f", self.host, reply.status, pause)
             await asyncio.sleep(pause)
             attempt += 1
+
+    def _may_retry(self, call: Call, fault: Fault, at: float) -> bool:
+        """Whether the same once more, at that time, may help and is not too late."""
+        waiting = call.purpose.waiting
+        in_vain = not fault.retry or fault.status == call.never_retried or self._health.is_open
+        if in_vain or at >= call.deadline or call.purpose.name in _TRIED_ONCE:
+            return False
+        return waiting is None or waiting.take_retry(at)
+
+    @contextmanager
+    def _counted(self, call: Call) -> Iterator[Attempt]:
+        """One attempt, as its model's health hears of it; what it did not come to is made out here."""
+        waiting = call.purpose.waiting
+        attempt, late = self._health.begin(waiting, timed=call.purpose.name in _TIMED), None
+        if waiting is not None:
+            left = max(waiting.until - time.monotonic(), 0.0)
+            late = asyncio.get_running_loop().call_later(left, attempt.outlived)
+        try:
+            yield attempt
+        except ProviderError as error:
+            if not call.purpose.suspect:
+                attempt.failed(error)
+            raise
+        except asyncio.CancelledError:
+            if time.monotonic() >= call.deadline and not call.purpose.suspect:
+                attempt.failed(_late(self.shown(call.path)))
+            raise
+        finally:
+            if late is not None:
+                late.cancel()
+            attempt.abandoned()
 
     def _pause(self, fault: Fault, attempt: int) -> float:
         if fault.retry_after_s is not None:
@@ -185,11 +252,16 @@ class Endpoint:
             self._client = httpx.AsyncClient(
                 verify=context,
                 trust_env=False,
+                proxy=self._proxy or None,
                 follow_redirects=False,
                 timeout=httpx.Timeout(None, connect=_CONNECT_S),
-                limits=httpx.Limits(max_connections=16, keepalive_expiry=_KEEP_ALIVE_S),
+                limits=httpx.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S),
             )
         return self._client
+
+
+def _late(where: str) -> ProviderError:
+    return ProviderError(f"{where} gave no answer in time", reason="timeout")
 
 
 async def _read(response: httpx.Response, cap: int, seen: streams.Watch | None = None) -> bytes | None:

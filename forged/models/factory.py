@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,18 +17,48 @@ from forged.config import (
     BUILTIN_RULES,
     LOCAL,
     Config,
-    is_loopback,
+    endpoint_key,
     is_usable_url,
     missing,
     model_folder,
-    resolve_key,
     runs_in_process,
-    shown_url,
 )
 from forged.errors import ConfigError
-from forged.models import ChatModel, Door, Embedder
+from forged.models import ChatModel, Door, Embedder, Health
 
 _M = TypeVar("_M")
+
+
+class Healths(msgspec.Struct, frozen=True):
+    """How each model fares that a configuration asks over HTTP; one that is asked for two things is one."""
+
+    embedding: Health | None = None
+    hyde: Health | None = None
+    capture: Health | None = None
+
+    @property
+    def each(self) -> tuple[Health, ...]:
+        all_ = (self.embedding, self.hyde, self.capture)
+        return tuple({id(health): health for health in all_ if health is not None}.values())
+
+
+def make_healths(config: Config) -> Healths:
+    """Return a health for each endpoint's model in use, of which nothing is known yet."""
+    memory, llm = config.memory, config.llm.base_url
+    known: dict[tuple[str, str], Health] = {}
+
+    def of(url: str, model: str, use: str) -> Health | None:
+        if model in {"", BUILTIN_LEXICAL, BUILTIN_RULES} or runs_in_process(model) or not is_usable_url(url):
+            return None
+        health = known.setdefault((url, model), Health(urlsplit(url).netloc.rpartition("@")[2], model))
+        health.use(use)
+        return health
+
+    return Healths(
+        embedding=of(memory.embedding_base_url, config.embedder, "embeddings"),
+        hyde=of(llm, memory.retrieval_model if memory.retrieval_strategy != "direct" else "", "HyDE"),
+        capture=of(llm, config.classifier if config.capture.enabled else "", "capture"),
+    )
 
 
 class Choice(msgspec.Struct, Generic[_M], frozen=True):
@@ -37,7 +68,9 @@ class Choice(msgspec.Struct, Generic[_M], frozen=True):
     reason: str = ""
 
 
-def make_embedder(config: Config, env: Mapping[str, str], door: Door) -> Choice[Embedder]:
+def make_embedder(
+    config: Config, env: Mapping[str, str], door: Door, health: Health | None = None
+) -> Choice[Embedder]:
     """Return the model that embeds. Blocks up to 5 s when the key comes from a command.
 
     Texts leave by `door`. A model that runs in process is loaded with the first text, not here.
@@ -49,22 +82,24 @@ def make_embedder(config: Config, env: Mapping[str, str], door: Door) -> Choice[
         return Choice(reason="the built-in lexical model is used")
     if runs_in_process(name):
         return _in_process(config, env)
-    key, reason = _key_for(memory.embedding_base_url, memory.embedding_api_key, env)
-    if reason:
-        return Choice(reason=reason)
-    # Imported here: httpx costs 80-100 ms of start-up, and the built-in model never needs it.
-    from forged.models.openai_compatible import OpenAICompatibleEmbedder  # noqa: PLC0415
+    try:
+        key = endpoint_key("memory.embedding_api_key", config, env)
+        # Imported here: httpx costs 80-100 ms of start-up, and the built-in model never needs it.
+        from forged.models.openai_compatible import OpenAICompatibleEmbedder  # noqa: PLC0415
 
-    return Choice(
-        OpenAICompatibleEmbedder(
-            memory.embedding_base_url,
-            name,
-            key,
-            door=door,
-            query_prefix=memory.query_prefix,
-            passage_prefix=memory.passage_prefix,
+        return Choice(
+            OpenAICompatibleEmbedder(
+                memory.embedding_base_url,
+                name,
+                key,
+                door=door,
+                health=health,
+                query_prefix=memory.query_prefix,
+                passage_prefix=memory.passage_prefix,
+            )
         )
-    )
+    except ConfigError as error:
+        return Choice(reason=str(error))
 
 
 def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
@@ -85,7 +120,9 @@ def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
     )
 
 
-def make_chat_model(config: Config, env: Mapping[str, str], door: Door) -> Choice[ChatModel]:
+def make_chat_model(
+    config: Config, env: Mapping[str, str], door: Door, health: Health | None = None
+) -> Choice[ChatModel]:
     """Return the model that writes hypotheses, `memory.retrieval_model` at the endpoint of `[llm]`.
 
     Blocks as `make_embedder` does.
@@ -93,12 +130,13 @@ def make_chat_model(config: Config, env: Mapping[str, str], door: Door) -> Choic
     name = config.memory.retrieval_model
     if not name:
         return Choice(reason="memory.retrieval_model is empty")
-    key, reason = _key_for(config.llm.base_url, config.llm.api_key, env)
-    if reason:
-        return Choice(reason=reason)
-    from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
+    try:
+        key = endpoint_key("llm.api_key", config, env)
+        from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-    return Choice(OpenAICompatibleChat(config.llm.base_url, name, key, door=door))
+        return Choice(OpenAICompatibleChat(config.llm.base_url, name, key, door=door, health=health))
+    except ConfigError as error:
+        return Choice(reason=str(error))
 
 
 def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:
@@ -109,14 +147,7 @@ def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:
     """
     if config.classifier == BUILTIN_RULES:
         return "", f"{BUILTIN_RULES} is used"
-    return _key_for(config.llm.base_url, config.llm.api_key, env)
-
-
-def _key_for(url: str, reference: str, env: Mapping[str, str]) -> tuple[str, str]:
-    """Return the key, or why the endpoint cannot be used. On this machine a missing key is no obstacle."""
-    if not is_usable_url(url):
-        return "", f"{shown_url(url)} is not an http or https URL"
     try:
-        return resolve_key(reference, env), ""
+        return endpoint_key("llm.api_key", config, env), ""
     except ConfigError as error:
-        return ("", "") if is_loopback(url) else ("", f"{shown_url(url)}: {error}")
+        return "", str(error)

@@ -35,7 +35,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Kind, Purpose, Vectors
-from forged.models.texts import fitting, ready
+from forged.models.texts import exceeds, fitting, ready
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class InProcessEmbedder:
     """
 
     chunk = 8  # about a second of a core
+    replaceable = False
 
     def __init__(
         self, key: str, load: Callable[[], Encode], *, query_prefix: str = "", passage_prefix: str = ""
@@ -114,8 +115,8 @@ class InProcessEmbedder:
             raise ProviderError("the model gave no answer in time", reason="timeout") from error
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
-    def reset_dimension(self) -> None:
-        """Do nothing: a model in this process cannot be replaced behind its name."""
+    def is_cut(self, text: str) -> bool:
+        return exceeds(text, self._prefixes["passage"], _TEXT_TOKENS["passage"])
 
     async def aclose(self) -> None:
         """Drop what waits. The call under way ends by itself; nobody waits for it here."""

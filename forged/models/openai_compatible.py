@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models import Completion, Door, Enough, Kind, Prompt, Purpose, Vectors, streams
+from forged.models import Completion, Door, Enough, Health, Kind, Prompt, Purpose, Vectors, streams
 from forged.models.endings import without_doubt
 from forged.models.endpoint import Call, Endpoint
 from forged.models.replies import completion_of, read_vectors
-from forged.models.texts import fitting, ready, sendable
+from forged.models.texts import exceeds, fitting, ready, sendable
 from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
@@ -51,11 +51,10 @@ class OpenAICompatibleEmbedder:
     is cut to the longest beginning, of a half, a quarter and so on, that is taken: llama.cpp takes 512 tokens
     as it comes. A call succeeds as a whole or raises on the first batch that cannot be done: whoever embeds
     a store bisects (bad_input is the fault of a text).
-    A reply of another dimension than the one before is a bad_reply, once: the model was replaced behind its
-    name, and whoever holds vectors has to get them anew.
     """
 
     chunk = 64
+    replaceable = True
 
     def __init__(
         self,
@@ -64,16 +63,17 @@ class OpenAICompatibleEmbedder:
         key: str = "",
         *,
         door: Door,
+        health: Health | None = None,
         query_prefix: str = "",
         passage_prefix: str = "",
         backoff_s: float = 0.5,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s)
+        self._endpoint = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
-        self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}"
+        self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}\n{query_prefix}"
         self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
-        self._dimension = 0
+        self._cut: set[int] = set()  # hashes of texts of which only a beginning was taken
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
@@ -104,10 +104,13 @@ class OpenAICompatibleEmbedder:
         # long texts do too, hence the floor.
         if growth == 1:
             self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
-        return np.concatenate(done) if done else np.zeros((0, self._dimension), dtype=np.float32)
+        if len({rows.shape[1] for rows in done}) > 1:
+            where = self._endpoint.shown()
+            raise ProviderError(f"{where} sent vectors of several lengths", reason="bad_reply")
+        return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
-    def reset_dimension(self) -> None:
-        self._dimension = 0
+    def is_cut(self, text: str) -> bool:
+        return hash(text) in self._cut or exceeds(text, self._prefixes["passage"], _MAX_TEXT_TOKENS)
 
     async def aclose(self) -> None:
         await self._endpoint.aclose()
@@ -125,15 +128,9 @@ class OpenAICompatibleEmbedder:
             return msgspec.json.encode({"model": self._model, "input": inputs})
 
         cap = _VECTOR_BYTES * (len(batch) + 4)
-        content = await self._endpoint.post(Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap))
-        rows = read_vectors(self._endpoint.shown(_EMBEDDINGS), content, len(batch))
-        before, self._dimension = self._dimension, rows.shape[1]
-        if before not in (0, self._dimension):
-            raise ProviderError(
-                f"{self._endpoint.shown()} sent vectors of {self._dimension} numbers after {before}",
-                reason="bad_reply",
-            )
-        return rows
+        call = Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap)
+        where = self._endpoint.shown(_EMBEDDINGS)
+        return await self._endpoint.post(call, lambda content: read_vectors(where, content, len(batch)))
 
     async def _embed_cut(
         self, text: str, kind: Kind, purpose: Purpose, deadline: float, refusal: SizeRefused
@@ -147,6 +144,7 @@ class OpenAICompatibleEmbedder:
                 refusal, tokens = error, tokens // 2
             else:
                 logger.info("text cut host=%s tokens=%d", self._endpoint.host, tokens)
+                self._cut.add(hash(text))
                 return row
         raise refusal
 
@@ -180,10 +178,13 @@ class OpenAICompatibleChat:
         key: str = "",
         *,
         door: Door,
+        health: Health | None = None,
         backoff_s: float = 0.5,
         retries: int | None = None,
     ) -> None:
-        self._endpoint = Endpoint(base_url, key, door=door, backoff_s=backoff_s, retries=retries)
+        self._endpoint = Endpoint(
+            base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries
+        )
         self._model = model
         self._refused = frozenset[str]()
         self._begins_in_thought: bool | None = None
@@ -210,27 +211,29 @@ class OpenAICompatibleChat:
 
     async def _ask(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
         texts, clear = (prompt.system, prompt.user), self._clear(prompt)
-        reply = await self._endpoint.post(
-            Call(
-                _CHAT,
-                texts,
-                partial(self._body, wishes),
-                prompt.purpose,
-                deadline,
-                cap=_CHAT_REPLY_BYTES,
-                never_retried=500 if "response_format" in wishes else None,
-                watch=partial(streams.Watch, prompt.enough, clear) if prompt.enough else None,
-            )
-        )
         where = self._endpoint.shown(_CHAT)
-        if "stream" in wishes and not reply.strip():
-            raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
-        said = streams.said(where, reply)
-        if said.whole and said.content:
-            self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
-        if prompt.enough is not None:
-            said = without_doubt(said, clear)
-        return completion_of(where, said, tuple(map(sendable, texts)))
+
+        def read(reply: bytes) -> Completion:
+            if "stream" in wishes and not reply.strip():
+                raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
+            said = streams.said(where, reply)
+            if said.whole and said.content:
+                self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
+            if prompt.enough is not None:
+                said = without_doubt(said, clear)
+            return completion_of(where, said, tuple(map(sendable, texts)))
+
+        call = Call(
+            _CHAT,
+            texts,
+            partial(self._body, wishes),
+            prompt.purpose,
+            deadline,
+            cap=_CHAT_REPLY_BYTES,
+            never_retried=500 if "response_format" in wishes else None,
+            watch=partial(streams.Watch, prompt.enough, clear) if prompt.enough else None,
+        )
+        return await self._endpoint.post(call, read)
 
     def _clear(self, prompt: Prompt) -> Enough:
         """What tells whether a text that is not whole can be no thought."""

@@ -14,26 +14,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from forged.config import NetworkConfig, proxy_for
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Purpose
+from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, PLACEHOLDER, redact
-from forged_client.messages import without_private
 
 Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
 """Why nothing that comes from roots at these tops may leave, or nothing; waits until that is known."""
+
+_DIRECT = NetworkConfig()
 
 
 class Door:
     """One for all endpoints of a process. `metrics` counts the secrets that were cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: NetworkConfig = _DIRECT) -> None:
+        self._network = network
         self.metrics = Metrics()
         self._refusal: Refusal = _open
 
     def guard(self, refusal: Refusal, metrics: Metrics) -> None:
         """Ask `refusal` before each request from now on, and count in `metrics`."""
         self._refusal, self.metrics = refusal, metrics
+
+    def proxy_for(self, url: str, key: str) -> str:
+        """The proxy by which this URL is called, "" for none. Raises ConfigError: a key would go in clear."""
+        return proxy_for(url, key, self._network)
 
     async def cleared(self, purpose: Purpose, texts: Sequence[str]) -> tuple[str, ...]:
         """The texts as they may leave, in their order. Raises ProviderError, `paused`."""
@@ -55,8 +63,7 @@ def cleaned(text: str) -> str:
 def _cleaned(texts: Sequence[str]) -> list[tuple[str, int]]:
     found = []
     for text in texts:
-        public, _ = without_private(text)
-        clean = redact(public)
+        clean = redact(without_private(text))
         blank = not clean.text.strip() and bool(text.strip())
         found.append((PLACEHOLDER if blank else clean.text, clean.count))
     return found

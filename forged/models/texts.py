@@ -18,6 +18,15 @@ def ready(text: str, prefix: str, tokens: int) -> str:
     return clipped(f"{prefix}{text}", tokens)
 
 
+def exceeds(text: str, prefix: str, tokens: int) -> bool:
+    """Return whether `ready` cuts a text."""
+    most = BYTES_PER_TOKEN * tokens
+    # A character is four bytes at most.
+    if 4 * (len(prefix) + len(text)) <= most:
+        return False
+    return len(f"{prefix}{sendable(text).strip()}".encode()) > most
+
+
 def sendable(text: str) -> str:
     """Replace what JSON or a tokenizer cannot take: lone surrogates and NUL, by U+FFFD."""
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

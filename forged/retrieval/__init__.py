@@ -4,8 +4,19 @@
 a list; `turns` is what is kept.
 """
 
-from forged.retrieval.retriever import FIRST_BUILD, Retriever, Tuning
+from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Tuning
+from forged.retrieval.retriever import Retriever
 from forged.retrieval.turns import Injected, Turns
 from forged.retrieval.values import Answer, Ask, Sources
 
-__all__ = ["FIRST_BUILD", "Answer", "Ask", "Injected", "Retriever", "Sources", "Tuning", "Turns"]
+__all__ = [
+    "FIRST_BUILD",
+    "Answer",
+    "Ask",
+    "Injected",
+    "ModelsInUse",
+    "Retriever",
+    "Sources",
+    "Tuning",
+    "Turns",
+]

@@ -1,7 +1,8 @@
 """What is kept of turns, in memory only: answers, pipelines under way, and what each session last got.
 
 One turn asks several times, so a good answer stays for its turn, and whoever asks while it is being found
-shares the one pipeline. A failure or a fallback stays for 5 s: a hiccup neither mutes a long turn nor turns
+shares the one pipeline. Four that are late run on for whoever asks again, no more: they hold connections
+that a new turn needs. A failure or a fallback stays for 5 s: a hiccup neither mutes a long turn nor turns
 into a storm of calls. An answer that is older than the generation asked for is a miss. One daemon serves many
 agents, so the key of a turn holds the session, the roots, the turn and a digest of the request.
 
@@ -19,11 +20,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from forged.models import Waiting
 from forged.retrieval.values import Answer, Ask
 
 ANSWERS = 512
 SESSIONS = 256
 FAILURE_TTL_S = 5.0
+LATE_AT_ONCE = 4
 
 TurnKey = tuple[str, tuple[str, ...], str, bytes]
 
@@ -36,14 +39,20 @@ def turn_key(ask: Ask, tops: tuple[str, ...]) -> TurnKey:
     return ask.session_id, tops, ask.turn_id, digest
 
 
-class HypothesisDeadline:
-    """When the hypotheses that a model has written so far have to do, because somebody's deadline is near.
+class Course:
+    """What a pipeline and those who wait for it know of each other.
 
-    Just before it, so that there is time left to embed them, and not after: who is late anyway waits for all
-    of them, for the sake of the next one who asks.
+    `waiting` is whoever it was begun for, None if nobody waits for it; `embeds` says that its queries have
+    been given to the embedding model.
+
+    It also knows when the hypotheses that a model has written so far have to do, because somebody's deadline
+    is near: just before it, so that there is time left to embed them, and not after. Who is late anyway waits
+    for all of them, for the sake of the next one who asks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, waiting: Waiting | None = None) -> None:
+        self.waiting = waiting
+        self.embeds = False
         self._windows: list[tuple[float, float]] = []
 
     def join(self, near: float, deadline: float) -> None:
@@ -55,11 +64,12 @@ class HypothesisDeadline:
         return any(near <= now < deadline for near, deadline in self._windows)
 
 
-class Flight(msgspec.Struct, frozen=True):
-    """The one pipeline of a turn, and the deadlines of those who share it."""
+class Flight(msgspec.Struct, eq=False):
+    """The one pipeline of a turn, and how many wait for it just now."""
 
     task: asyncio.Task[Answer]
-    deadline: HypothesisDeadline
+    course: Course
+    waiters: int = 0
 
 
 class Injected(msgspec.Struct, frozen=True):
@@ -81,6 +91,8 @@ class Turns:
         self._answers: OrderedDict[TurnKey, tuple[Answer, float]] = OrderedDict()
         self._flights: dict[tuple[TurnKey, int], Flight] = {}
         self._running: set[asyncio.Task[Answer]] = set()
+        self._late: list[Flight] = []
+        self._beside: dict[asyncio.Task[Answer], TurnKey] = {}
         self._last: OrderedDict[str, Injected] = OrderedDict()
 
     def get(self, key: TurnKey, min_generation: int) -> Answer | None:
@@ -99,7 +111,7 @@ class Turns:
 
         Those never replace a good one, which still serves whoever asks for no newer generation.
         """
-        lasting = answer.status in {"ok", "empty"} and not answer.degraded
+        lasting = _is_lasting(answer)
         if not lasting and self._answers.get(key, (answer, 0.0))[1] == float("inf"):
             return
         self._answers[key] = (answer, float("inf") if lasting else self._clock() + FAILURE_TTL_S)
@@ -126,6 +138,31 @@ class Turns:
 
         flight.task.add_done_callback(landed)
 
+    def fill(self, key: TurnKey, task: asyncio.Task[Answer]) -> None:
+        """Keep what this finds for the turn, if it is better than a stopgap; nobody waits for it."""
+        self._running.add(task)
+        self._beside[task] = key
+
+        def landed(task: asyncio.Task[Answer]) -> None:
+            self._running.discard(task)
+            wanted = self._beside.pop(task, None) is not None
+            if wanted and not task.cancelled() and task.exception() is None and _is_lasting(task.result()):
+                self.put(key, task.result())
+
+        task.add_done_callback(landed)
+
+    def left(self, flight: Flight) -> None:
+        """The last who waited for a flight has an answer without it: the newest few of such fly on."""
+        kept = [one for one in self._late if not (one.task.done() or one.waiters or one is flight)]
+        self._late = [*kept, flight]
+        for one in self._late[:-LATE_AT_ONCE]:
+            self.abandon(one)
+
+    def abandon(self, flight: Flight) -> None:
+        """End a flight that nobody waits for; whoever asks now begins another."""
+        self._flights = {key: each for key, each in self._flights.items() if each is not flight}
+        flight.task.cancel()
+
     def note(self, session_id: str, turn_id: str, roots: tuple[str, ...], answer: Answer) -> None:
         """Remember what a session was answered."""
         self._last[session_id] = Injected(session_id, turn_id, roots, time.time(), answer)
@@ -151,9 +188,14 @@ class Turns:
         """Drop everything. Who waits for a pipeline still gets its answer, but nobody joins or keeps it."""
         self._answers.clear()
         self._flights.clear()
+        self._beside.clear()
         self._last.clear()
 
     def close(self) -> None:
         """End what runs late."""
         for task in self._running:
             task.cancel()
+
+
+def _is_lasting(answer: Answer) -> bool:
+    return answer.status in {"ok", "empty"} and not answer.degraded

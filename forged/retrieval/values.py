@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from forged.conversation import Utterance
 from forged.scopes import Ranked, Source, View
+
+# The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
+_RESERVE, _RESERVE_S = 0.25, 0.5
+# Of that part, before the deadline, from when on the hypotheses and sources that are there have to do.
+_NEAR = 1.5
 
 See = Callable[[float], Awaitable[View]]
 """Yields what is visible of the file roots, after waiting for it until `time.monotonic()` is the argument."""
@@ -68,3 +74,17 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     degraded: bool = False
     partial: str = ""
+
+
+def near(deadline: float) -> float:
+    """From when on a deadline is near: what is not there then is done without."""
+    return deadline - _NEAR * reserve(deadline)
+
+
+def reserve(deadline: float) -> float:
+    """Seconds before a deadline that are kept for the next best answer."""
+    return min(_RESERVE * left(deadline), _RESERVE_S)
+
+
+def left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.0)

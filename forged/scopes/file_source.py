@@ -9,7 +9,7 @@ that is long runs in the thread that is given, so that other requests are answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 
 import msgspec
@@ -28,13 +28,19 @@ Key = tuple[int, str]
 """A memory of a view: the place of its map, and its id there."""
 
 
+def _nobody(_: int) -> None:
+    """Without a model nobody asks what its vectors are like."""
+
+
 class View(msgspec.Struct, frozen=True, eq=False):
     """Maps that a request may use.
 
     `generation` orders what is visible. `waiting` is true while a root has nothing to search before a build
-    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two,
-    `held` why texts of a root may not leave for their vectors.
-    `baseline` is that of the model of the dense legs, None while it is not known.
+    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two.
+    `baseline` is that of the model of the dense legs, None while it is not known, and `is_uncalibrated` tells
+    that one is wanted. `key` names the model that answers now, whose vectors alone can be compared with those
+    of a query; `used` is told of how many numbers these are. `unembedded` says why a map has no dense leg
+    although its build is over, `held` why texts of a root may not leave for vectors.
     """
 
     maps: tuple[VectorMap, ...]
@@ -43,6 +49,10 @@ class View(msgspec.Struct, frozen=True, eq=False):
     problem: str = ""
     baseline: Baseline | None = None
     held: str = ""
+    unembedded: str = ""
+    is_uncalibrated: bool = False
+    key: str | None = None
+    used: Callable[[int], None] = _nobody
 
     @property
     def legs(self) -> tuple[str, ...]:
@@ -94,6 +104,7 @@ class FileRoots:
             while index.generations.tried < (goal := _goal(index, generation)):
                 if not await index.until_tried(goal, deadline):
                     break
+        identity = self._indexer.identity
         return View(
             maps=tuple(index.map for index in indexes if index.map is not None),
             generation=_shown_by_all(indexes),
@@ -101,6 +112,10 @@ class FileRoots:
             problem=_problem(indexes, generation),
             baseline=self._indexer.learner.baseline,
             held=next((index.progress.held for index in indexes if index.progress.held), ""),
+            unembedded=_unembedded(indexes),
+            is_uncalibrated=self._indexer.learner.is_wanting,
+            key=identity.key if identity is not None else None,
+            used=identity.used if identity is not None else _nobody,
         )
 
 
@@ -128,16 +143,23 @@ def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
     return ""
 
 
+def _unembedded(indexes: Sequence[RootIndex]) -> str:
+    """What the last build failed of, of a root whose memories have no vectors; else nothing."""
+    for index in indexes:
+        if index.map is not None and index.map.memories and index.map.dense is None and index.progress.error:
+            return index.progress.error
+    return ""
+
+
 class FileSource:
     """A view as a source; `name` is "files"."""
 
     name = "files"
 
-    def __init__(self, view: View, *, lexical_weight: float, key: str | None, thread: Executor) -> None:
-        """`lexical_weight` is the share of words in a score, `key` the embedder that makes query vectors."""
+    def __init__(self, view: View, *, lexical_weight: float, thread: Executor) -> None:
+        """`lexical_weight` is the share of words in a score."""
         self._view = view
         self._lexical_weight = lexical_weight
-        self._key = key
         self._thread = thread
 
     async def search(self, question: Question) -> Rows:
@@ -172,7 +194,7 @@ class FileSource:
             vectors=question.vectors,
             lexical_weight=self._lexical_weight,
             message=texts.index(message) if message in texts else None,
-            key=self._key,
+            key=self._view.key,
         )
 
     def _widened(self, found: Found, question: Question) -> tuple[list[Candidate], tuple[Ranked, ...]]:

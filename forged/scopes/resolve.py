@@ -62,7 +62,7 @@ class Resolver:
         self, home: str, user: Config, indexer: Indexer, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`home` is the user's directory, `user` the configuration; a repository may set four keys of it."""
-        self._home = home
+        self.home = home
         self._user = user
         self._indexer = indexer
         self._clock = clock
@@ -79,7 +79,7 @@ class Resolver:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _place(self, workspace: str) -> tuple[Workplace, float]:
-        found = await self._in_thread(partial(resolve, workspace, self._home))
+        found = await self._in_thread(partial(resolve, workspace, self.home))
         top = next((root.top for root in found if root.scope is Scope.REPO), None)
         if top is None:
             return self._workplace(found, self._user.memory, ()), self._clock() + KEPT_S

@@ -175,9 +175,13 @@ class Events:
 
     # --- events that were given up --------------------------------------------------------------------
 
-    async def give_up(self, event: Event, reason: str) -> None:
-        """Move an event, which need not be on disk, to the dead with what was decided about it."""
-        row = event_rows.dead_row(event, reason[:_REASON_LENGTH], utc_now(), self._documents.get(event.id))
+    async def give_up(self, event: Event, reason: str, *, is_decided: bool = True) -> None:
+        """Move an event, which need not be on disk, to the dead: with what was decided about it, if anything.
+
+        Unless it `is_decided` it will be found out anew what it comes to.
+        """
+        documents = self._documents.get(event.id) if is_decided else None
+        row = event_rows.dead_row(event, reason[:_REASON_LENGTH], utc_now(), documents)
         self.dead_count = await self._run(partial(_give_up, row, self._max_dead_bytes))
         self._gone(event.id)
 

@@ -92,7 +92,7 @@ class Admission:
             return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         on_record = self._on_record(standing)
         if standing.record is None:
-            standing = self._first_seen(root, snapshot, standing, on_record)
+            standing = self._first_seen(root, snapshot, standing)
         if not set(snapshot.hashes).difference(*on_record):
             return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         return self._sorted_out(root, snapshot, standing, on_record)
@@ -130,14 +130,13 @@ class Admission:
             hashes += [self._found_files.get(each, set()) for each in standing.identities]
         return hashes
 
-    def _first_seen(
-        self, root: Root, snapshot: Snapshot, standing: Standing, on_record: Sequence[AbstractSet[str]]
-    ) -> Standing:
+    def _first_seen(self, root: Root, snapshot: Snapshot, standing: Standing) -> Standing:
         """Remember whether anything foreign was there at the first look, be it readable or not."""
         if self._records.doubt() or not standing.identity:
             return standing
         listed = {seen.sha256 for listing in snapshot.listings for seen in listing.files.values()}
-        was_empty = not listed.difference(*on_record)
+        own = {file.sha256 for each in standing.identities for file in self._records.own(each).values()}
+        was_empty = own.issuperset(listed)
         record = RootRecord(root.top, standing.identity, utc_now(), was_empty)
         self._found_roots[record.key] = record
         return msgspec.structs.replace(standing, record=record)

@@ -18,8 +18,8 @@ import msgspec
 
 from forged.memory import Memory, Problem
 from forged.state import OwnFile
+from forged.text.private import without_private
 from forged.text.redaction import redact, shapes_in
-from forged_client.messages import without_private
 
 PRIVATE = "private span"
 
@@ -84,7 +84,7 @@ def _alike(some: Iterable[Memory], others: Iterable[Memory], most: int) -> int:
 
 
 def _shown(source: Memory, sha256: str, own: Own) -> Shown:
-    public, _ = without_private(source.content)
+    public = without_private(source.content)
     edges = (text for edge in source.related for text in (edge.id, edge.relationship))
     beside = (source.category, source.session_id, source.trigger, source.created_at, source.updated_at)
     found = shapes_in("\n\n".join((public, source.id, source.supersedes or "", *beside, *edges)))

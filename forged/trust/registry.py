@@ -135,6 +135,11 @@ class Trust:
         standing = await asyncio.to_thread(self._admission.standing, top)
         return _described(top, standing, admitted, self._records.doubt())
 
+    async def stands(self, top: str) -> KnownRoot:
+        """The same without a look at the files: nothing is counted."""
+        standing = await asyncio.to_thread(self._admission.standing, top)
+        return _described(top, standing, Admitted(()), self._records.doubt())
+
     async def known(self) -> tuple[KnownRoot, ...]:
         """Every root that was ever seen and is still there."""
         tops = sorted({record.top for record in self._records.roots()})

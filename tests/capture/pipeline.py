@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from sqlite3 import Connection
 from types import MappingProxyType
@@ -30,11 +30,14 @@ from forged.capture.values import (
 )
 from forged.conversation import Utterance
 from forged.counters import Metrics
+from forged.errors import StoreError
+from forged.files import Root
 from forged.memory import Memory
 from forged.models.budget import Governor
-from forged.state import Document, Event, State, tables
+from forged.state import Document, Event, OwnFile, State, tables
 from forged.state.database import connect, transaction
 from forged.state.event_values import encoded
+from forged.trust import Withheld
 from tests.state.flaky import FlakyDatabase
 from tests.support.clock import turns, until
 from tests.support.worker import roots_in
@@ -102,6 +105,23 @@ async def nothing_known(_: Event) -> tuple[KnownMemory, ...]:
     return ()
 
 
+class StandInTrust:
+    """Says that these files are withheld; `owned` are ids of what was put on record, in order."""
+
+    def __init__(self) -> None:
+        self.owned: list[str] = []
+        self.withholds: tuple[Withheld, ...] = ()
+        self.fails = ""
+
+    async def withheld(self, roots: Iterable[Root]) -> tuple[Withheld, ...]:
+        return self.withholds
+
+    async def own(self, root: Root, files: Iterable[OwnFile]) -> None:
+        if self.fails:
+            raise StoreError(self.fails)
+        self.owned += [file.id for file in files]
+
+
 class Capture:
     """A pipeline at work and all around it."""
 
@@ -117,6 +137,7 @@ class Capture:
         self.events, self.pauses = self.daemon_state.events, self.daemon_state.pauses
         self.metrics = Metrics()
         self.written: list[tuple[str, frozenset[str]]] = []
+        self.trust = StandInTrust()
         self.pipeline = Pipeline(
             settings=WorkerSettings(classifier="m" if model else "", timeout_s=7.0),
             state=self.daemon_state,
@@ -125,7 +146,7 @@ class Capture:
             rank=rank,
             written=lambda top, files: self.written.append((top, files)),
             clock=asyncio.get_running_loop().time,
-            **{"supervisor": self._supervisor, **options},
+            **{"supervisor": self._supervisor, "trust": self.trust, **options},
         )
         self._is_closed = False
         self._continued: list[Task] = []

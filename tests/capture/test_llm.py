@@ -15,7 +15,7 @@ from forged.capture.llm import LlmClassifier
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import Classified, KnownMemory, Usage
 from forged.conversation import Utterance
-from forged.errors import ProviderError
+from forged.errors import ANSWERED, ProviderError
 from forged.memory import Related
 from forged.models import Completion, Door
 from forged.models.openai_compatible import OpenAICompatibleChat
@@ -127,9 +127,7 @@ def test_an_empty_window_asks_nobody(provider):
 
 BROKEN = f'[{json.dumps(A)}, {{"content": oops}}, 7, {json.dumps(B)},]'
 ANSWERS: dict[str, tuple[Answer, list[str], int]] = {
-    "nothing": (completion(""), [], 0),
-    "prose": (completion("Nothing worth remembering here."), [], 0),
-    "prose with brackets": (completion("I cannot help with [that]."), [], 0),
+    "nothing, in prose": (completion("Nothing worth remembering here: []"), [], 0),
     "one bad element in fenced prose": (
         completion(f"<think>[] or so?</think>Here it is: ```json {BROKEN} ``` Bye [1]."),
         [A["content"], B["content"]],
@@ -147,6 +145,88 @@ def test_of_an_answer_what_is_no_memory_is_dropped_and_is_no_error(provider, ans
     found = classify(provider)
 
     assert (contents(found), found.malformed, found.usage.calls) == (kept, malformed, 1)
+
+
+def ending(finish: str, content: object = None, **message: object) -> Answer:
+    choice = {"finish_reason": finish, "message": {"content": content, **message}}
+    return Answer({"choices": [choice], "usage": {"prompt_tokens": 900, "completion_tokens": 70}})
+
+
+NO_ANSWERS: dict[str, tuple[Answer, str, str]] = {
+    "a refusal": (ending("stop", refusal="I'm sorry, Ann."), "refused", "refused to answer"),
+    "a refusal by its end": (ending("refusal", "I'm sorry, Ann."), "refused", "refused to answer"),
+    "a refusal in prose": (ending("stop", "I'm sorry, Ann, I can't."), "unreadable", "holds no JSON"),
+    "prose": (ending("stop", "Nothing worth remembering, Ann."), "unreadable", "holds no JSON"),
+    "prose with brackets": (ending("stop", "I cannot help with [that], Ann."), "unreadable", "no JSON"),
+    "half a wrapper": (ending("stop", '{"a":'), "unreadable", "holds no JSON"),
+    "no memories": (ending("stop", '["Ann", "Bob"]'), "unreadable", "2 elements, none of them a memory"),
+    "a filter": (ending("content_filter"), "filtered", "held the answer back"),
+    "a filter in mid-answer": (
+        ending("content_filter", f"[{json.dumps(A)}, "),
+        "filtered",
+        "held the answer",
+    ),
+    "nothing": (ending("stop", ""), "empty", "is empty"),
+    "null": (ending("stop"), "empty", "is empty"),
+    "a call of a tool": (ending("tool_calls", tool_calls=[{"id": "Ann"}]), "empty", "called a tool"),
+    "a thought that never ended": (
+        ending("stop", "<think>Ann said []"),
+        "empty",
+        "did not come to an answer",
+    ),
+}
+
+
+@pytest.mark.parametrize(("answer", "reason", "told"), NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
+def test_a_reply_that_does_not_say_what_to_keep_is_a_failure_with_its_reason(provider, answer, reason, told):
+    """It is asked about once, costs what the endpoint counted, and is not quoted."""
+    provider.chat = answer
+
+    error = failed(provider)
+
+    assert (error.reason, error.usage) == (reason, Usage(1, 900, 70))
+    assert told in str(error)
+    assert "Ann" not in str(error)
+    assert reason in ANSWERED
+
+
+CUT = ending("length", f'[{json.dumps(A)}, {{"content": "Migra')
+
+
+def test_a_reply_that_was_cut_is_asked_for_once_more(provider):
+    provider.chat = [CUT, answering(A, B, prompt_tokens=900, completion_tokens=90)]
+
+    found = classify(provider)
+
+    assert (contents(found), found.cut) == ([A["content"], B["content"]], "")
+    assert found.usage == Usage(2, 1800, 160)
+
+
+def test_of_a_reply_that_was_cut_twice_the_whole_memories_are_kept_and_it_is_said(provider):
+    provider.chat = CUT
+
+    found = classify(provider)
+
+    assert contents(found) == [A["content"]]
+    assert found.cut.endswith("the reply was cut at its length limit")
+    assert (found.usage, len(provider.requests())) == (Usage(2, 1800, 140), 2)
+
+
+@pytest.mark.parametrize(
+    "text", ["", '[{"content": "Migra', f"Hm, [{json.dumps(A)}] or", f"<think>[{json.dumps(A)}]"]
+)
+def test_a_cut_reply_without_a_whole_memory_or_that_may_be_a_thought_is_a_failure(provider, text):
+    provider.chat = ending("length", text)
+
+    error = failed(provider)
+
+    assert (error.reason, error.usage.calls) == ("cut", 2)
+
+
+def test_nothing_is_kept_of_a_cut_reply_that_could_not_be_asked_for_again(provider):
+    provider.chat = CUT
+
+    assert failed(provider, attempts=1).reason == "cut"
 
 
 def test_a_user_who_says_what_the_example_says_is_heard(provider):

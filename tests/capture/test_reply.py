@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.reply import MAX_CONTENT_BYTES, MOST_DOCUMENTS, read
+from forged.capture.reply import MAX_CONTENT_BYTES, MOST_DOCUMENTS, begins_with_json, read
 from forged.capture.values import Classified, Proposal
 from forged.memory import Related
 
@@ -143,6 +143,66 @@ REPLIES: dict[str, tuple[str, list[str], int]] = {
     "an object 100,000 deep": ('{"a":' * 100_000 + "1" + "}" * 100_000, [], 0),
     "a memory with a deep field": (f'[{{"content": {"[" * 100_000}, {B_JSON}]', [TWO[1]], 1),
 }
+
+
+# Replies without a memory that say, in JSON, that there is none.
+NOTHING = {
+    "empty array",
+    "empty wrapper",
+    "empty object",
+    "null",
+    "empty array, then talk of others",
+}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_reply_that_keeps_nothing_says_so_in_json_or_is_no_answer(name):
+    text, kept, _ = REPLIES[name]
+
+    assert read(text).is_answer == (bool(kept) or name in NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_answer"),
+    [
+        ("[]", True),
+        ("[ ]", True),
+        ("[\n]", True),
+        ("```json\n[]\n```", True),
+        ("```\n{}\n```\n", True),
+        ("Nothing here is worth remembering: []", True),
+        (
+            'There is nothing to keep.\n\n```json\n{"memories": []}\n```\nTell me if I should look again.',
+            True,
+        ),
+        ('<think>[{"content": 1}]?</think>[]', True),
+        ("I'm sorry, I can't help with that.", False),
+        ("- [ ] I cannot help with this.", False),
+        ("null and void", False),
+        ('{"refusal": "I cannot keep this."}', False),
+        ("NONE", False),
+        ("<think>[]", False),
+    ],
+)
+def test_prose_is_no_answer_whatever_it_says(text, is_answer):
+    reply = read(text)
+
+    assert (reply.is_answer, reply.proposals) == (is_answer, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        (f"[{A_JSON}, ", True),
+        (f"```json\n[{A_JSON}, ", True),
+        (f"<think>hm</think>\n[{A_JSON}", True),
+        (f"Perhaps [{A_JSON}] or ", False),
+        (f"<think>[{A_JSON}], ", False),
+        ("", False),
+    ],
+)
+def test_a_text_that_was_cut_may_be_a_thought_unless_it_begins_with_json(text, begins):
+    assert begins_with_json(text) == begins
 
 
 @pytest.mark.parametrize(("text", "expected", "malformed"), REPLIES.values(), ids=REPLIES.keys())

@@ -10,11 +10,13 @@ from functools import partial
 
 import pytest
 
+from forged.capture.queue import STORAGE_RETRY_S
 from forged.capture.supervisor import Patience, Supervisor
-from forged.capture.values import Decided, KnownMemory, Link, Tally, Usage
-from forged.errors import ProviderError, StoreError
+from forged.capture.values import Classify, Decided, KnownMemory, Link, Tally, Usage
+from forged.errors import ANSWERED, ProviderError, StoreError
 from forged.files.scan import scan
 from forged.state import Event, digest
+from forged.trust import Withheld
 from tests.capture.pipeline import ONE_CALL, Capture, captured
 from tests.support.clock import later, turns, until
 
@@ -482,6 +484,63 @@ async def test_failed_event_waits_longer_each_time_but_for_a_full_disk_and_lets_
     await one.finished(other)
 
 
+@options(model=True)
+async def test_event_whose_answer_was_cut_is_among_the_dead_with_what_was_kept_and_is_asked_about_anew(one):
+    event = await in_hand(one, one.durable())
+    await one.decides(event, usage=ONE_CALL, cut="the reply was cut")
+    assert one.rows() == [f"{event.id}.events"]  # a daemon that is killed now asks again
+    one.links(event)
+    one.done(event, written=1)
+    state = await one.idle()
+
+    assert (state.dead, state.spooled, state.last_error) == (1, 0, "the reply was cut")
+    counts = one.metrics
+    assert (counts.captured, counts.captures_finished, counts.capture_failures) == (1, 0, 1)
+    (dead,) = await one.events.dead()
+    assert dead.reason == "the reply was cut; memories of it that were kept: 1"
+    assert await one.pipeline.retry(event.id)
+    assert isinstance(await one.hands_over(event, 2), Classify)
+
+
+@options(model=True)
+async def test_event_whose_answer_was_cut_and_held_nothing_new_is_among_the_dead(one):
+    event = await in_hand(one, one.durable())
+    one.worker.says(Decided(event.id, usage=ONE_CALL, cut="the reply was cut"))
+
+    assert (await one.idle()).dead == 1
+
+
+@options(model=True)
+async def test_why_an_event_waits_is_told_when_another_has_gone_through_meanwhile(one):
+    event = await in_hand(one, one.durable())
+    await one.fails(event, "refused", usage=ONE_CALL)
+    other = one.durable(session="t")
+    await one.accepted(other)
+    await one.finished(other)
+
+    assert (one.state.state, one.state.reason) == ("waiting", "it is refused")
+
+
+@pytest.mark.parametrize("reason", sorted(ANSWERED))
+@options(model=True)
+async def test_answers_of_no_use_keep_no_other_event_from_the_model_and_give_up_their_own(one, reason):
+    """The endpoint is alive, however many of them come in a row."""
+    event = await in_hand(one, one.durable())
+    for attempt in range(1, 6):
+        await one.hands_over(event, attempt)
+        await one.fails(event, reason, usage=ONE_CALL)
+        if attempt < 5:
+            await later(60)
+    state = await one.idle()
+
+    assert (state.dead, state.last_error) == (1, f"it is {reason}")
+    (day,) = one.governor.days(1)
+    assert (day.calls, day.failed, day.tokens) == (5, 5, 550)
+    other = await in_hand(one, one.event(session="t"))
+    assert one.given[-1].event_id == other.id
+    assert one.given[-1].attempts == 2  # no probe
+
+
 MODEL = {"model": True}
 ANY_WOULD_MEET = ["unreachable", "rate_limited", "auth", "limit", "storage"]
 
@@ -895,3 +954,29 @@ async def test_what_was_said_becomes_a_file_once_and_the_events_go_though_the_wo
     state = await one.idle()
     assert (state.worker_restarts, state.dead) == (1, 0)
     assert (len(scan(one.repo).memories), one.metrics.captures_finished, one.rows()) == (4, 4, [])
+
+
+# --- what counts ----------------------------------------------------------------------------------------
+
+
+async def test_no_file_is_put_in_place_before_it_is_on_record_that_it_is_ours(one):
+    """A daemon that is killed in between would else leave a memory of its own that it withholds."""
+    event = await in_hand(one, one.durable())
+    one.trust.fails = "disk full"
+    one.worker.says(Decided(event.id, (one.document(), one.document("Tests run first.", "mem_2"))))
+    await until(lambda: not one.in_hand)
+    assert not any(isinstance(task, Link) for task in one.worker.given)
+    assert one.state.last_error == "disk full"
+
+    one.trust.fails = ""
+    await later(STORAGE_RETRY_S + 1)
+    await until(lambda: isinstance(one.worker.given[-1], Link))
+    assert one.trust.owned == ["mem_1", "mem_2"]
+
+
+async def test_the_worker_is_told_what_does_not_count(one):
+    one.trust.withholds = (Withheld("evil", "/repo/.forge/memory/evil.md", "f00d", "why"),)
+    event = one.event()
+    await one.accepted(event)
+
+    assert (await one.hands_over(event)).withheld == {"/repo/.forge/memory/evil.md"}

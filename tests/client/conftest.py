@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -73,10 +73,14 @@ def ask(request: pytest.FixtureRequest, socket_file: str) -> Ask:
     """`ask("search", "/w", "query", timeout_s=0.3)` over either client, ended by the margin at the latest."""
     once = _ask_blocking if request.param == "blocking" else _ask_asyncio
 
-    def ended(verb: str, *args: object, timeout_s: float = 5.0, strict: bool = False) -> Reply:
+    def ended(
+        verb: str, *args: object, timeout_s: float = 5.0, strict: bool = False, **named: object
+    ) -> Reply:
         pool = ThreadPoolExecutor(1)
         try:
-            call = pool.submit(once, socket_file, verb, args, timeout_s, strict)
+            call = pool.submit(
+                once, socket_file, timeout_s, strict, lambda client: getattr(client, verb)(*args, **named)
+            )
             return call.result(MARGIN_S + (max(0, timeout_s)))
         finally:
             pool.shutdown(wait=False)
@@ -84,14 +88,14 @@ def ask(request: pytest.FixtureRequest, socket_file: str) -> Ask:
     return ended
 
 
-def _ask_blocking(path: str, verb: str, args: tuple[object, ...], timeout_s: float, strict: bool) -> Reply:
+def _ask_blocking(path: str, timeout_s: float, strict: bool, call: Callable[..., Reply]) -> Reply:
     with Client(path, timeout_s=timeout_s, strict=strict) as client:
-        return getattr(client, verb)(*args)
+        return call(client)
 
 
-def _ask_asyncio(path: str, verb: str, args: tuple[object, ...], timeout_s: float, strict: bool) -> Reply:
+def _ask_asyncio(path: str, timeout_s: float, strict: bool, call: Callable[..., Awaitable[Reply]]) -> Reply:
     async def once() -> Reply:
         async with AsyncClient(path, timeout_s=timeout_s, strict=strict) as client:
-            return await getattr(client, verb)(*args)
+            return await call(client)
 
     return asyncio.run(once())

@@ -211,3 +211,35 @@ def test_a_window_without_text_or_with_an_index_outside_has_a_name():
     assert named(Message("user", "a"), last_summary_index=7) == named(Message("user", "a"))
     for messages in ((None,), (Explodes(),), ({"role": "user"},)):
         assert named(*messages) == named()
+
+
+def texts(conversation):
+    return [message.content for message in window(conversation, 0, 1 << 20)]
+
+
+def conversation(*said):
+    roles = {"u": "user", "a": "assistant", "t": "tool"}
+    return [{"role": roles[each[0]], "content": each[2:]} for each in said]
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        (("u:a <private>b", "a:b", "t:b", "u:b</private> c", "a:d"), ["a ", None, None, " c", "d"]),
+        (("u:a &lt;private&gt;b", "a:b", "u:b", "a:b"), ["a ", None, "", None]),
+        (("u:<private><private>b", "u:b</private>b", "u:b</private> c"), ["", "", " c"]),
+        # Only a person opens a span over messages, and only a person closes it.
+        (("a:a <private>b", "u:c"), ["a ", "c"]),
+        (("u:a <private>b", "a:b</private>b", "u:b"), ["a ", None, ""]),
+        (("u:a `<private>` tag", "a:c"), ["a `<private>` tag", "c"]),
+    ],
+)
+def test_a_private_span_reaches_over_messages_until_a_person_closes_it(said, left):
+    assert texts(conversation(*said)) == left
+
+
+def test_a_private_span_that_was_opened_before_the_summary_is_private_after_it():
+    said = conversation("u:<private>b", "a:b", "u:b</private> c")
+
+    assert [each.content for each in window(said, 2, 1 << 20)] == [None, None, " c"]
+    assert window_id_of(said, 2) == window_id_of(window(said, 2, 1 << 20), 2)

@@ -18,6 +18,7 @@ from forged.config import (
     LlmConfig,
     Loaded,
     MemoryConfig,
+    NetworkConfig,
     RepoConfig,
     TrustConfig,
     apply,
@@ -27,9 +28,9 @@ from forged.config import (
     missing,
     model_folder,
     repo_overrides,
-    resolve_key,
     shown_url,
 )
+from forged.config.keys import resolve_key
 from forged.config.known_models import known_model
 from forged.errors import ConfigError
 from tests.support.provider import fill, hide, plant
@@ -105,7 +106,7 @@ def test_a_later_source_wins_and_each_value_says_where_it_came_from(user):
 def test_every_key_is_listed_once(user):
     keys = [each.key for each in user.load().settings]
 
-    sections = (MemoryConfig, LlmConfig, CaptureConfig, TrustConfig)
+    sections = (MemoryConfig, LlmConfig, CaptureConfig, TrustConfig, NetworkConfig)
     assert len(keys) == len(set(keys)) == sum(len(section.__struct_fields__) for section in sections)
 
 
@@ -193,9 +194,10 @@ def test_the_endpoint_falls_back_to_what_other_tools_use(user, file, env, url, w
 @pytest.mark.parametrize(
     ("file", "env", "reference"),
     [
-        ("", {}, "env:OPENAI_API_KEY"),
-        ("", {"OPENAI_API_KEY": SECRET}, "env:OPENAI_API_KEY"),
-        ("", {"OPENAI_API_KEY": "x", "EMBEDDING_API_KEY": SECRET}, "env:EMBEDDING_API_KEY"),
+        ("", {}, "auto"),
+        ("", {"OPENAI_API_KEY": SECRET}, "auto"),
+        ("", {"OPENAI_API_KEY": "x", "EMBEDDING_API_KEY": SECRET}, "auto"),
+        ("", {"FORGED_MEMORY__EMBEDDING_API_KEY": "auto"}, "auto"),
         ("embedding_api_key = 'env:MINE'", {"OPENAI_API_KEY": SECRET}, "env:MINE"),
         ("embedding_api_key = ''", {"OPENAI_API_KEY": SECRET}, ""),
         ("", {"FORGED_MEMORY__EMBEDDING_API_KEY": "file:/k"}, "file:/k"),

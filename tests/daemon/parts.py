@@ -22,7 +22,7 @@ from forged.maps.writer import Writer
 from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
-from forged.retrieval.retriever import Retriever, Tuning
+from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
 from forged.trust import Trust
@@ -69,8 +69,7 @@ class Parts:
         self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics, trust=self.trust)
         self.trust.join(self.indexer.follow, self.indexer.snapshot)
         self.retriever = Retriever(
-            embedder=embedder,
-            chat=None,
+            models=ModelsInUse(embedder=embedder),
             tuning=Tuning(
                 strategy="auto",
                 hypothesis_count=5,

@@ -152,7 +152,7 @@ async def test_thousands_are_looked_through_beside_the_loop(roots, home, repo):
 
     class Indexer:
         def __init__(self, indexer):
-            self.learner, self._indexer = indexer.learner, indexer
+            self.learner, self.identity, self._indexer = indexer.learner, indexer.identity, indexer
 
         def open(self, root):
             index = self._indexer.open(root)

@@ -62,6 +62,29 @@ _DEAD = p.DeadEvent(
     bytes=700,
     text="user: q",
 )
+_WITHHELD = p.WithheldFile(
+    id="mem_a",
+    path="/r/.forge/memory/mem_a.md",
+    sha256="0123456789abcdef",
+    why="never trusted",
+    effect="replaces mem_b",
+    category="patterns",
+    created_at="2026-01-02T03:04:05Z",
+    bytes=700,
+    text="text",
+)
+_TRUST = p.RootTrust(
+    root="/r",
+    state="trusted",
+    mode="follow",
+    branch="refs/heads/main",
+    trusted_at="2026-01-02T03:04:05Z",
+    accepted=3,
+    withheld=1,
+    shown="d",
+    sample=(_WITHHELD,),
+    reason="why",
+)
 _MESSAGES = (p.Message("user", "q"), p.Message("assistant", (p.Part(text="a"),)), p.Message("tool"))
 
 EXAMPLES: tuple[p.Request | p.Reply, ...] = (
@@ -95,6 +118,8 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Pause(id=16, workspace="/w", everywhere=True, paused=False),
     p.Dead(id=17, action="retry", ids=("ev_1",)),
     p.Cost(id=18, days=3),
+    p.Trust(id=19, workspace="/w", action="trust", mode="pin", shown="d"),
+    p.Review(id=20, workspace="/w", accept=("mem_a", "01234567"), shown="d"),
     p.Failed(id=2, code="invalid", message="no"),
     p.Welcome(id=1, protocol=1, version="0.1.0", pid=43, epoch="e"),
     p.Pong(id=2),
@@ -120,6 +145,8 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         calls_per_minute=60,
         resets_at="2026-01-03T00:00:00Z",
     ),
+    p.Trusted(id=19, roots=(_TRUST,)),
+    p.Reviewed(id=20, root=_TRUST, files=(_WITHHELD,), accepted=("mem_b",)),
 )
 
 LATER: dict[str, p.Request | p.Reply] = {
@@ -139,6 +166,14 @@ LATER: dict[str, p.Request | p.Reply] = {
             tokens_today=9,
             paused=("/r",),
         ),
+    ),
+    "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),
+    "request-history+scope": p.History(id=11, workspace="/w", memory_id="mem_a", scope="user"),
+    "request-forget+scope": p.Forget(id=12, workspace="/w", memory_id="mem_a", scope="repo"),
+    "reply-retrieved+notice": p.Retrieved(id=4, notice="withheld"),
+    "reply-status_report+trust": p.StatusReport(
+        id=3,
+        roots=(p.RootReport(root="/r", scope="repo", state="ready", withheld=2, trust="pin", notice="n"),),
     ),
 }
 

@@ -1,6 +1,7 @@
 import pytest
 
 from forged import config
+from forged.config.keys import resolve_key
 from forged.errors import ConfigError
 from forged.evaluation import settings
 from forged.evaluation.settings import Subject
@@ -83,7 +84,7 @@ def test_of_a_configured_endpoint_url_key_and_prefixes_are_taken(mine):
     assert "s3cret" not in repr(prepared), "no traceback shows the key"
     assert prepared.subject.model == found.embedding_model == "fine-e5-large"
     assert found.embedding_base_url == "http://localhost:9/v1"
-    assert config.resolve_key(found.embedding_api_key, prepared.variables) == "s3cret"
+    assert resolve_key(found.embedding_api_key, prepared.variables) == "s3cret"
     assert found.passage_prefix == "mine: "
     assert (found.retrieval_top_k, found.retrieval_lexical_weight) == (20, 0.3)
     assert found.retrieval_model == ""
@@ -101,7 +102,7 @@ def test_hyde_takes_the_configured_chat_model_and_its_endpoint(mine):
 
     assert (found.memory.retrieval_strategy, found.memory.retrieval_model) == ("hyde", "writer")
     assert found.llm.base_url == "http://localhost:8/v1"
-    assert config.resolve_key(found.llm.api_key, prepared.variables) == "s3cret"
+    assert resolve_key(found.llm.api_key, prepared.variables) == "s3cret"
 
 
 def test_an_endpoint_on_this_machine_needs_no_key(mine):
@@ -109,7 +110,7 @@ def test_an_endpoint_on_this_machine_needs_no_key(mine):
 
     found = loaded(settings.prepare(Subject("bge-m3", "direct"), env)).memory
 
-    assert config.resolve_key(found.embedding_api_key, {}) == ""
+    assert resolve_key(found.embedding_api_key, {}) == ""
 
 
 def test_the_folder_of_a_fastembed_model_is_the_users_own(mine, tmp_path):
@@ -135,7 +136,7 @@ def test_a_changed_key_reference_means_what_it_means_to_the_user(mine, tmp_path)
     prepared = settings.prepare(Subject("configured", "direct", changes), mine(ENDPOINT))
 
     found = loaded(prepared).memory.embedding_api_key
-    assert config.resolve_key(found, prepared.variables) == "from-file"
+    assert resolve_key(found, prepared.variables) == "from-file"
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def _blocked(directory: Path) -> None:
     directory.write_text("in the way")
 
 
-@pytest.mark.parametrize("text", ["[]", "", "I found nothing worth remembering, sorry.", '{"a":'])
-def test_an_answer_of_nothing_or_that_is_not_json_writes_nothing_and_is_no_error(stage, repo, text):
+@pytest.mark.parametrize("text", ["[]", '{"memories": []}', "Nothing is worth remembering here.\n\n[]"])
+def test_an_answer_of_nothing_writes_nothing_and_is_no_error(stage, repo, text):
     """Nor does it cost a rebuild."""
     stage.load(repo)
     before, built = stage.state, _rebuilds(stage)
@@ -41,6 +41,64 @@ def test_an_answer_of_nothing_or_that_is_not_json_writes_nothing_and_is_no_error
     after = stage.state
     assert (after.finished - before.finished, after.failures - before.failures) == (1, 0)
     assert (_rebuilds(stage), len(stage.chats), after.last_error) == (built, 1, "")
+
+
+def _ending(finish: str, content: object = None, **message: object) -> Answer:
+    return Answer({"choices": [{"finish_reason": finish, "message": {"content": content, **message}}]})
+
+
+NO_ANSWERS = {
+    "refused": (_ending("stop", refusal="I'm sorry, Ann."), "the model refused to answer"),
+    "refused in prose": (_ending("stop", "I'm sorry, Ann, but I can't."), "holds no JSON"),
+    "filtered": (_ending("content_filter"), "a filter of the endpoint held the answer back"),
+    "empty": (_ending("stop"), "the reply is empty"),
+    "a tool": (
+        _ending("tool_calls", tool_calls=[{"id": "c"}]),
+        "the model called a tool instead of answering",
+    ),
+    "an unclosed thought": (_ending("stop", "<think>Ann said []"), "did not come to an answer"),
+    "cut": (_ending("length", '[{"content": "Ann'), "the reply was cut at its length limit"),
+}
+
+
+@pytest.mark.parametrize("name", NO_ANSWERS)
+def test_eight_compactions_that_a_model_does_not_answer_are_failures_in_status_and_wait(alone, repo, name):
+    """None of them is lost: they are remembered once the model does what it is asked for."""
+    alone.provider.chat, told = NO_ANSWERS[name]
+    texts = [f"the harbour is closed on day {number}" for number in range(8)]
+    for number, text in enumerate(texts):
+        assert alone.capture(repo, text, session=f"s{number}", kind="compaction").outcome == "durable"
+    state = alone.until(lambda now: now.failures >= 8)
+
+    assert (state.state, state.spooled + state.dead, state.finished) == ("waiting", 8, 0)
+    assert told in state.reason
+    assert told in state.last_error
+    assert "Ann" not in state.last_error
+    assert told in alone.forgectl("status").stdout
+
+    alone.provider.chat = lambda _, request: reply(
+        *(proposal(text) for text in texts if text in request.json["messages"][-1]["content"])
+    )
+    assert alone.settle(60).dead == 0
+    assert contents(on_disk(repo)) == sorted(texts)
+
+
+def test_of_a_reply_that_is_always_cut_the_whole_memories_are_kept_and_the_event_is_among_the_dead(
+    alone, repo
+):
+    whole = json.dumps(proposal("Kept."))
+    alone.provider.chat = _ending("length", f'[{whole}, {{"content": "half')
+
+    assert contents(alone.captured(repo, "hello", kind="compaction")) == ["Kept."]
+    (dead,) = alone.client.dead().events
+    assert "cut at its length limit; memories of it that were kept: 1" in dead.reason
+    assert alone.state.dead == 1
+    assert len(alone.chats) == 2
+
+    alone.provider.chat = reply(proposal("Kept."), proposal("And this."))
+    alone.client.retry_dead(dead.id)
+    alone.settle()
+    assert contents(on_disk(repo)) == ["And this.", "Kept."]
 
 
 GOOD = json.dumps(proposal("Kept."))

@@ -15,7 +15,9 @@ from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
 from forged.maps import builder
 from forged.maps.builder import Builder
+from forged.maps.identity import Identity
 from forged.memory import Scope
+from forged.trust import Admitted, Withheld
 from tests.data.maps import rows_of
 from tests.data.memories import memory, put
 from tests.support.clock import run
@@ -24,13 +26,25 @@ from tests.support.provider import FakeEmbedder, vector
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
 
 
+def only(counts):
+    """A decision for a builder: by memory."""
+
+    def admit(_, snapshot):
+        files = zip(snapshot.memories, snapshot.paths, snapshot.hashes, strict=True)
+        withheld = tuple(Withheld(each.id, path, sha, "") for each, path, sha in files if not counts(each))
+        return Admitted(tuple(filter(counts, snapshot.memories)), withheld)
+
+    return admit
+
+
 class Bench:
     """A builder over real files, driven one build at a time as the indexer does."""
 
-    def __init__(self, top, embedder, *, lexical=True, accepts=None):
+    def __init__(self, top, embedder, *, lexical=True, admit=None):
         self.top, self.embedder = top, embedder
         store = MemoryStore(Root(str(top), Scope.REPO))
-        self.builder = Builder(store, embedder, lexical=lexical, accepts=accepts)
+        self.identity = Identity(embedder) if embedder is not None else None
+        self.builder = Builder(store, self.identity, lexical=lexical, admit=admit)
         self.map, self.error = None, None
 
     def build(self):
@@ -334,9 +348,10 @@ def test_what_came_before_an_outage_is_not_asked_for_again(repo, embedder, lexic
     """A first build that is cut off again and again must still get done."""
     bench = Bench(repo, embedder, lexical=lexical)
     fill(repo, 300)
-    embedder.failures = ["", "", "unreachable"]
+    embedder.failures = ["", "", *["unreachable"] * 12]
     bench.build()
     assert bench.error is not None
+    embedder.failures = []
 
     asked = bench.build()
 
@@ -509,18 +524,18 @@ def test_other_threads_may_look_at_problems_during_builds(repo, bench, embedder)
 
 
 def test_a_memory_that_is_not_accepted_is_neither_shown_nor_embedded_and_is_counted(repo, embedder):
-    bench = Bench(repo, embedder, accepts=lambda path, each: each.id != "m001" and path.endswith(".md"))
+    bench = Bench(repo, embedder, admit=only(lambda each: each.id != "m001"))
     fill(repo, 3)
 
     assert sorted(bench.build()) == ["text 0", "text 2"]
     assert sorted(bench.shown) == ["m000", "m002"]
-    assert bench.builder.withheld == 1
+    assert [each.id for each in bench.builder.withheld] == ["m001"]
 
 
 @pytest.mark.parametrize("order", ["then", "no longer"])
 def test_what_is_accepted_later_or_no_longer_needs_no_change_of_a_file(repo, embedder, order):
     accepted = {"m000"} if order == "then" else {"m000", "m001"}
-    bench = Bench(repo, embedder, accepts=lambda _, each: each.id in accepted)
+    bench = Bench(repo, embedder, admit=only(lambda each: each.id in accepted))
     fill(repo, 2)
     bench.build()
     before = set(bench.shown)
@@ -532,7 +547,7 @@ def test_what_is_accepted_later_or_no_longer_needs_no_change_of_a_file(repo, emb
 
 
 def test_a_memory_that_is_not_accepted_leads_no_chain(repo, embedder):
-    bench = Bench(repo, embedder, accepts=lambda _, each: each.id != "evil")
+    bench = Bench(repo, embedder, admit=only(lambda each: each.id != "evil"))
     put(repo, memory("m0", "of ours"), memory("evil", "of theirs", supersedes="m0", version=2))
     bench.build()
 

@@ -9,6 +9,7 @@ import pytest
 
 from forged.errors import ProviderError
 from forged.maps.embed_batches import EmbeddingRun
+from forged.maps.identity import Identity
 from forged.models import Purpose
 from tests.support.clock import run, turns, until
 from tests.support.provider import FakeEmbedder, vector
@@ -32,7 +33,7 @@ def poisoned(numbers, reason="bad_input"):
 def embedded(embedder, texts):
     """A finished run over `texts`, and the error that it ended with."""
     counted = []
-    work = EmbeddingRun(embedder, BUILD, counted.append)
+    work = EmbeddingRun(Identity(embedder), BUILD, counted.append)
 
     async def body():
         try:
@@ -65,7 +66,9 @@ def test_no_text_costs_no_call():
 async def test_at_most_four_chunks_are_out_at_once_after_the_first():
     embedder = FakeEmbedder()
     embedder.hold = asyncio.Event()
-    task = asyncio.create_task(EmbeddingRun(embedder, BUILD, lambda _: None).run(texts_of(CHUNK * 9)))
+    task = asyncio.create_task(
+        EmbeddingRun(Identity(embedder), BUILD, lambda _: None).run(texts_of(CHUNK * 9))
+    )
     await embedder.called.wait()
     first = len(embedder.calls)
     embedder.hold.set()
@@ -172,7 +175,7 @@ async def test_cancelling_a_run_leaves_no_task_behind():
     embedder = FakeEmbedder()
     embedder.hold = asyncio.Event()
     embedder.hold.set()
-    task = asyncio.create_task(EmbeddingRun(embedder, BUILD, lambda _: None).run(texts_of()))
+    task = asyncio.create_task(EmbeddingRun(Identity(embedder), BUILD, lambda _: None).run(texts_of()))
     await embedder.called.wait()
     embedder.hold = asyncio.Event()
     await until(lambda: len(embedder.calls) >= 5)

@@ -12,11 +12,18 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.files.roots import Root
 from forged.map import relevance
+from forged.maps.identity import Remembered
 from forged.maps.indexer import UNLOAD_AFTER_S, Indexer, retry_after
 from forged.memory import Scope
+from forged.models import Health
 from forged.scopes import FileRoots
+from forged.state import State
 from forged.text.everyday import MESSAGES
+from forged.trust import Trust
+from forged.trust.identity import identify
 from tests.data.memories import memory, put
+from tests.state.conftest import a_governor
+from tests.state.conftest import opened as state_in
 from tests.support.clock import PATIENCE_S, turns, until
 from tests.support.provider import FakeEmbedder
 
@@ -314,11 +321,17 @@ class Limiting(FakeEmbedder):
 
     asked_s: float | None = 120.0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.health = Health()
+
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):
         if self.asked_s is None:
             return await super().embed(texts, kind, purpose=purpose)
         self.calls.append(tuple(texts))
-        raise ProviderError("too many", reason="rate_limited", status=429, retry_after_s=self.asked_s)
+        error = ProviderError("too many", reason="rate_limited", status=429, retry_after_s=self.asked_s)
+        self.health.failed(error)
+        raise error
 
 
 def limited(asked_s):
@@ -350,7 +363,7 @@ async def test_an_endpoint_that_asks_for_patience_is_left_alone_whatever_happens
 ):
     """An edit, a scan and another root come sooner than its time is up."""
     limiting = Limiting()
-    async with indexing(limiting, lexical=lexical) as indexer:
+    async with indexing(limiting, lexical=lexical, health=limiting.health) as indexer:
         index = await opened(indexer, root)
         edit(repo)
         await built(index)
@@ -366,11 +379,11 @@ async def test_an_endpoint_that_asks_for_patience_is_left_alone_whatever_happens
 async def test_when_its_time_is_up_or_a_person_rebuilds_an_endpoint_is_asked_again(root, ended):
     limiting = Limiting()
     limiting.asked_s = 0.001 if ended == "by its own word" else 120.0
-    async with indexing(limiting) as indexer:
+    async with indexing(limiting, health=limiting.health) as indexer:
         index = await opened(indexer, root)
         limiting.asked_s = None
         if ended == "by a person":
-            indexer.pause.end()
+            limiting.health.ask_again()
             await built(index)
         else:
             await until(lambda: index.progress.state == "ready")
@@ -558,7 +571,7 @@ async def test_everyday_messages_are_embedded_on_both_sides_beside_the_first_tex
         assert everyday(model) == 128
         assert sorted(set(model.texts) - set(MESSAGES)) == ["text 0", "text 1"]
         assert background.key == "fake"
-        assert max(map(len, model.calls)) == 4
+        assert len([call for call in model.calls if call[0] in MESSAGES]) == 4
 
 
 async def test_it_is_told_by_what_requests_are_judged(repo, root, model):
@@ -595,7 +608,7 @@ async def test_everyday_messages_are_not_sent_to_an_endpoint_that_asks_for_patie
             await until(lambda: count(indexer, "scanning") > before + 3)
         edit(repo)
         await built(index)
-        assert everyday(picky) == 4
+        assert everyday(picky) == 32
         assert "edited" not in picky.texts
         assert indexer.learner.state == ("failing", "rate_limited")
 
@@ -666,9 +679,32 @@ async def test_a_model_replaced_behind_its_name_is_learned_anew(repo, root, mode
         assert (index.progress.error, everyday(model)) == ("", 256)
 
 
-async def test_a_full_rebuild_learns_the_background_anew_and_serves_the_old_one_until_then(root, model):
+async def test_a_full_rebuild_of_the_same_model_embeds_no_everyday_message_again(root, model):
     async with learning(model, root) as (indexer, index):
         before = await learned(indexer, root)
+        indexer.forget_vectors(index)
+        await built(index)
+        await turns()
+        assert model.texts.count("text 0") == 2
+        assert await learned(indexer, root) is before
+        assert everyday(model) == 128
+
+
+async def test_a_new_configuration_of_the_same_model_embeds_no_everyday_message_again(root, model):
+    remembered = Remembered()
+    async with learning(model, root, remembered=remembered) as (indexer, _):
+        before = await learned(indexer, root)
+    async with learning(model, root, remembered=remembered) as (indexer, _):
+        assert await learned(indexer, root) is before
+        assert everyday(model) == 128
+
+
+async def test_a_full_rebuild_by_another_model_learns_the_background_anew_and_serves_the_old_one_until_then(
+    root, model
+):
+    async with learning(model, root) as (indexer, index):
+        before = await learned(indexer, root)
+        model.model = "other"
         indexer.forget_vectors(index)
         model.hold, model.called = asyncio.Event(), asyncio.Event()
         index.mark()
@@ -698,7 +734,26 @@ async def test_closing_ends_the_learning(root, model):
 # --- what does not count --------------------------------------------------------------------------------
 
 
-async def test_withheld_memories_are_counted_and_not_shown(root):
-    async with indexing(admit=lambda _, each: each.id != "m1") as indexer:
+async def test_withheld_memories_are_counted_and_not_shown(root, tmp_path):
+    async with state_in(tmp_path / "state") as state, indexing(trust=Trust(state)) as indexer:
         index = await opened(indexer, root)
-        assert (index.builder.withheld, [each.id for each in index.map.memories]) == (1, ["m0"])
+        (m0, m1) = index.builder.withheld
+        assert ([m0.id, m1.id], index.map.memories) == (["m0", "m1"], ())
+        await state.trust.approve(identify(root.top).own, [m0.sha256])
+        await built(index)
+        assert ([each.id for each in index.map.memories], index.builder.withheld) == (["m0"], (m1,))
+
+
+async def test_the_first_build_waits_until_it_is_known_who_is_trusted(root, tmp_path):
+    async with state_in(tmp_path / "state") as earlier:
+        await Trust(earlier).trust(root.top)
+    state = State(str(tmp_path / "state"), a_governor())
+    async with indexing(trust=Trust(state)) as indexer:
+        index = indexer.open(root)
+        await turns(50)
+        assert (index.map, index.builder.snapshot) == (None, None)
+        keeping = asyncio.create_task(state.run())
+        await index.until_ended(0, soon())
+        assert [each.id for each in index.map.memories] == ["m0", "m1"]
+        keeping.cancel()
+        await state.close()

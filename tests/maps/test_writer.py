@@ -15,7 +15,9 @@ from forged.files.roots import Root
 from forged.maps.indexer import Indexer
 from forged.maps.writer import TRASH_S, Writer
 from forged.memory import Scope
+from forged.trust import Trust
 from tests.data.memories import memory, put
+from tests.state.conftest import opened as state_in
 from tests.support.clock import PATIENCE_S
 from tests.support.provider import FakeEmbedder
 
@@ -26,8 +28,17 @@ def trash(tmp_path):
 
 
 @pytest.fixture
-def writer(trash):
-    return Writer(str(trash))
+def writer(trash, repo):
+    """A writer in a daemon that trusts the repository."""
+
+    @contextlib.asynccontextmanager
+    async def trusting():
+        async with state_in(trash.parent) as state:
+            trust = Trust(state)
+            await trust.trust(str(repo))
+            yield Writer(str(trash), trust)
+
+    return trusting()
 
 
 @contextlib.asynccontextmanager
@@ -202,11 +213,11 @@ async def test_the_trash_is_emptied_after_seven_days(repo, writer, trash):
     assert list(trash.iterdir()) == []
 
 
-def test_a_trash_that_never_was_is_empty(writer):
+async def test_a_trash_that_never_was_is_empty(writer):
     writer.empty_trash(time.time())
 
 
-def test_emptying_the_trash_follows_no_link(writer, trash, tmp_path):
+async def test_emptying_the_trash_follows_no_link(writer, trash, tmp_path):
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").write_text("keep")

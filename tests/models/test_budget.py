@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from forged.errors import ProviderError
 from forged.models import Completion, Prompt
-from forged.models.budget import Breaker, Day, GovernedChat, Governor
+from forged.models.budget import Day, GovernedChat, Governor
 from tests.support.clock import run, turns
 from tests.support.provider.embedders import QUERY
 
@@ -252,84 +252,3 @@ def test_calls_side_by_side_do_not_pass_the_daily_limit_together_and_cost_their_
     assert (asked, ended.count(asyncio.CancelledError)) == (2, 2)
     assert counting.days(1) == (Day("2026-05-01", "hyde", 2, 2, 22, 0),)
     assert counting.admit(3) is None  # 22 are spent now, and none is under way
-
-
-# --- the breaker --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def breaker(clock):
-    return Breaker(clock)
-
-
-def fail(breaker, times=5):
-    for _ in range(times):
-        breaker.failed("unreachable")
-
-
-def test_five_failures_in_a_row_open_it_however_slowly_they_came(breaker, clock):
-    for _ in range(4):
-        clock.now += 600
-        breaker.failed("timeout")
-    assert (breaker.wait_s(clock.now), breaker.is_probe) == (0, False)
-
-    clock.now += 600
-    breaker.failed("timeout")
-
-    assert (breaker.wait_s(clock.now), breaker.is_probe) == (15, True)
-
-
-def test_a_success_in_between_starts_the_count_anew(breaker):
-    fail(breaker, 4)
-    breaker.succeeded()
-    fail(breaker, 4)
-
-    assert not breaker.is_probe
-
-
-def test_probes_are_15_30_and_then_60_seconds_apart_until_one_succeeds(breaker, clock):
-    fail(breaker)
-    waits = []
-    for _ in range(5):
-        waits.append(breaker.wait_s(clock.now))
-        clock.now += waits[-1]
-        assert breaker.wait_s(clock.now) == 0
-        breaker.failed("unreachable")
-
-    assert waits == [15, 30, 60, 60, 60]
-    breaker.succeeded()
-    assert (breaker.wait_s(clock.now), breaker.is_probe) == (0, False)
-
-
-def test_what_was_no_call_says_nothing_about_the_endpoint(breaker, clock):
-    for reason in ("limit", "storage", "internal") * 9:
-        breaker.failed(reason, 30)
-
-    assert (breaker.wait_s(clock.now), breaker.is_probe) == (0, False)
-
-
-@pytest.mark.parametrize(("asked_s", "waited_s"), [(20, 20), (1000, 300), (None, 0)])
-def test_a_retry_after_is_waited_for_but_not_for_ever(breaker, clock, asked_s, waited_s):
-    breaker.failed("rate_limited", asked_s)
-
-    assert (breaker.wait_s(clock.now), breaker.is_probe) == (waited_s, False)
-
-
-def test_a_short_retry_after_brings_no_probe_forward(breaker, clock):
-    fail(breaker)
-    breaker.failed("rate_limited", 1)
-
-    assert breaker.wait_s(clock.now) == 30
-
-
-@pytest.mark.parametrize("call_s", [0.0, 0.5, 3.0, 10.0])
-def test_in_a_minute_of_failing_calls_there_are_at_most_twelve(breaker, clock, call_s):
-    made = []
-    while clock.now <= NOON + 600:
-        clock.now += breaker.wait_s(clock.now)
-        for _ in range(1 if breaker.is_probe else 2):
-            made.append(clock.now)
-            clock.now += call_s
-        breaker.failed("unreachable")
-
-    assert max(sum(start <= at < start + 60 for at in made) for start in made) <= 12

@@ -124,7 +124,7 @@ def test_redirects_are_not_followed(provider):
         assert elsewhere.requests() == []
 
 
-def test_prefixes_belong_to_the_kind_and_the_passage_prefix_to_the_key(provider):
+def test_prefixes_belong_to_the_kind_and_to_the_key(provider):
     async def both(model: OpenAICompatibleEmbedder) -> None:
         await model.embed(["a"], "query", purpose=QUERY)
         await model.embed(["b"], "passage", purpose=QUERY)
@@ -133,7 +133,8 @@ def test_prefixes_belong_to_the_kind_and_the_passage_prefix_to_the_key(provider)
     using(model, both)
 
     assert [request.inputs for request in provider.wait_for(2)] == [["Q: a"], ["P: b"]]
-    assert model.key == embedder(provider, query_prefix="other", passage_prefix="P: ").key
+    assert model.key == embedder(provider, query_prefix="Q: ", passage_prefix="P: ").key
+    assert model.key != embedder(provider, query_prefix="other", passage_prefix="P: ").key
     assert model.key != embedder(provider, query_prefix="Q: ", passage_prefix="other").key
 
 
@@ -520,12 +521,14 @@ def test_a_refusal_of_what_a_text_holds_is_no_word_about_size(provider, said):
 # --- dimension, concurrency ---
 
 
-def test_another_dimension_later_names_both_numbers(provider):
+def test_vectors_of_several_lengths_in_one_call_are_a_bad_reply_and_of_two_calls_are_not(provider):
     async def two(model: OpenAICompatibleEmbedder) -> None:
         await model.embed(["a"], purpose=QUERY)
         provider.embeddings = with_vectors([1, 0, 0, 0, 0])
-        with pytest.raises(ProviderError, match="5 numbers after 3") as caught:
-            await model.embed(["a"], purpose=QUERY)
+        assert (await model.embed(["a"], purpose=QUERY)).shape == (1, 5)
+        provider.embeddings = [with_vectors(*[[1, 0, 0]] * 96), with_vectors([1, 0])]
+        with pytest.raises(ProviderError, match="several lengths") as caught:
+            await model.embed(["a"] * 97, purpose=QUERY)
         assert caught.value.reason == "bad_reply"
 
     using(embedder(provider), two)

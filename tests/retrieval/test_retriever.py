@@ -14,8 +14,8 @@ from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import Baseline
-from forged.models import Completion
-from forged.retrieval.retriever import Retriever, Tuning
+from forged.models import Completion, Health
+from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.retrieval.turns import turn_key
 from forged.retrieval.values import Answer, Ask, Sources
 from forged.scopes import Question, Ranked, Rows, View
@@ -108,9 +108,11 @@ def retriever(
     strategy: str = "auto",
     weight: float = 0.3,
     min_score: float = 0.0,
+    **healths: Health,
 ) -> Retriever:
     tuning = Tuning(strategy=strategy, hypothesis_count=5, lexical_weight=weight, min_score=min_score)
-    return Retriever(embedder=embedder, chat=chat, tuning=tuning, metrics=Metrics())
+    models = ModelsInUse(embedder=embedder, chat=chat, **healths)
+    return Retriever(models=models, tuning=tuning, metrics=Metrics())
 
 
 def retrieve(of: Retriever, view: View, **options) -> Answer:
@@ -152,7 +154,7 @@ FAINT = said(f"{TRADES} and a walrus")
 BOTH_LEGS, BY_WORDS = ("lexical", "dense"), ("lexical",)
 AUTH, ON_THEIR_WAY = "provider: auth", "vectors are on their way; answered by words"
 NO_KEY, FIRST = "auth: no key", "first build is running"
-ANOTHER = "vectors of another dimension; forgectl rebuild --full embeds anew"
+ANOTHER = "the embedding model has become another one; answered by words"
 ODD = vector_map([memory("a", "x")], {"a": (1.0, 0.0)}, lexical=False)
 FULL, READ, NOTHING = View((BOTH,)), View((WORDS,)), View((EMPTY,), generation=1)
 GATED = {"min_score": 0.95}

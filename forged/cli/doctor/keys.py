@@ -31,16 +31,16 @@ def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
-    memory, llm = chosen.memory, chosen.llm
+    memory = chosen.memory
     if not needs_endpoint(memory.embedding_model):
         yield _embedding_here(chosen, environ)
     else:
         detail = f"{memory.embedding_model} at {config.shown_url(memory.embedding_base_url)}"
         yield Check("embedding", OK, f"{detail} (not tried here)")
-        yield _key("embedding key", memory.embedding_api_key, memory.embedding_base_url, environ)
+        yield _key("embedding key", "memory.embedding_api_key", chosen, environ)
     yield _classifier(chosen)
     if asks_chat(chosen):
-        yield _key("llm key", llm.api_key, llm.base_url, environ)
+        yield _key("llm key", "llm.api_key", chosen, environ)
 
 
 def _embedding_here(chosen: config.Config, environ: Mapping[str, str]) -> Check:
@@ -80,15 +80,15 @@ def needs_endpoint(model: str) -> bool:
     return named and not config.runs_in_process(model)
 
 
-def _key(name: str, reference: str, url: str, environ: Mapping[str, str]) -> Check:
-    if config.is_loopback(url):
-        return Check(name, OK, f"none is needed for {config.shown_url(url)}")
+def _key(label: str, name: config.KeyName, chosen: config.Config, environ: Mapping[str, str]) -> Check:
     try:
-        config.resolve_key(reference, environ)
+        found = config.endpoint_key(name, chosen, environ)
+        form, _, target = config.key_reference(name, chosen, environ).partition(":")
     except ConfigError as error:
-        return Check(name, FAIL, str(error), "set it, or refer to it by file:PATH or cmd:COMMAND")
-    form, _, target = reference.partition(":")
+        return Check(label, FAIL, str(error), "set it, or refer to it by file:PATH or cmd:COMMAND")
+    if not found:
+        return Check(label, OK, "none is sent")
     if form == "env" and not target.startswith(("FORGED_", "XDG_")):
         detail = f"{target} is set in this shell, and a daemon that starts by itself does not see it"
-        return Check(name, WARN, detail, "refer to the key by file:PATH or cmd:COMMAND")
-    return Check(name, OK, f"resolves ({form}:)" if form in {"env", "file", "cmd"} else "is set")
+        return Check(label, WARN, detail, "refer to the key by file:PATH or cmd:COMMAND")
+    return Check(label, OK, f"resolves ({form}:)" if form in {"env", "file", "cmd"} else "is set")

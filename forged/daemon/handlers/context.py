@@ -12,9 +12,10 @@ from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
+from forged.daemon.handlers.notices import Notices
 from forged.files import Watcher
 from forged.maps import Indexer, Writer
-from forged.models import Governor
+from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.scopes import Resolver, View, Workplace
 from forged.state import State
@@ -56,8 +57,10 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     resolver: Resolver
     writer: Writer
     trust: Trust
+    notices: Notices = msgspec.field(default_factory=Notices)
     capture: Pipeline
     governor: Governor
+    healths: tuple[Health, ...] = ()
     state: State
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]

@@ -17,9 +17,9 @@ from forged.files import Root
 from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger
 from forged.scopes import Ranked
+from forged.text.private import open_before, without_private
 from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
-from forged_client.messages import PRIVATE_WORDS, without_private
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 # What a client may say of a text's origin; the rest only this daemon knows.
@@ -33,13 +33,15 @@ def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance,
     spans already, but not every client is ours. A `start` that is no place in `messages` means all of them,
     as it does in the client's window.
     """
+    spans = open_before((message.role, (_text(message),)) for message in messages)
+    first = start if start in range(len(messages) + 1) else 0
     found = []
-    for message in messages[start:] if start in range(len(messages) + 1) else messages:
+    for message, open_spans in zip(messages[first:], spans[first:], strict=True):
         if message.role not in {"user", "assistant"}:
             continue
-        text = _text(message)
-        if any(word in text for word in PRIVATE_WORDS):
-            text, _ = without_private(text)
+        if open_spans and message.role == "assistant":
+            continue
+        text = without_private(_text(message), open_spans)
         if "<" in text:
             text = without_tool_text(text)
         if text.strip():

@@ -18,11 +18,13 @@ from forged.daemon.handlers import capture
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
+from forged.daemon.handlers.trust import in_status
 from forged.maps import BuildEvent, RootIndex
 from forged.scopes import View
 from forged_client import protocol as wire
 
 _PROBLEMS_SHOWN = 1000
+_CUT_SHOWN = 10
 _REBUILD_PATIENCE_S = 600.0
 _EVENTS_WAITING = 1024
 
@@ -40,7 +42,10 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
+    identity = daemon.indexer.identity
     warnings = about.warnings + daemon.state.warnings
+    if identity is not None and identity.told:
+        warnings += (identity.told,)
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings += place.warnings
@@ -51,7 +56,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         if not daemon.disabled and not place.off:
             for root in place.roots:
                 daemon.indexer.open(root)
-    reports = tuple(_report(context, index) for index in daemon.indexer.indexes())
+    reports = tuple([await _report(context, index) for index in daemon.indexer.indexes()])
     captured = capture.report(context)
     return wire.StatusReport(
         reason=daemon.disabled,
@@ -83,13 +88,16 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     if daemon.disabled:
         return "disabled"
     broken = any(report.last_error or report.problems for report in reports)
+    identity = daemon.indexer.identity
+    broken = broken or (identity is not None and identity.refusal is not None)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
     broken = broken or stuck or bool(captured.last_error or captured.dead)
     return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
-def _report(context: Context, index: RootIndex) -> wire.RootReport:
-    progress, problems = index.progress, index.builder.problems
+async def _report(context: Context, index: RootIndex) -> wire.RootReport:
+    progress, problems, cut = index.progress, index.builder.problems, index.builder.cut
+    trust, notice = await in_status(context, index)
     return wire.RootReport(
         root=index.root.top,
         scope=index.root.scope,
@@ -106,6 +114,11 @@ def _report(context: Context, index: RootIndex) -> wire.RootReport:
         last_error=progress.error,
         watch=context.daemon.watcher.state,
         watches=context.daemon.watcher.watch_count_of(index.root.top),
+        cut=len(cut),
+        cut_ids=cut[:_CUT_SHOWN],
+        withheld=len(index.builder.withheld),
+        trust=trust,
+        notice=notice,
     )
 
 
@@ -117,7 +130,9 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
     if place.off:
         raise Disabled(place.off)
     indexes = [context.daemon.indexer.open(root) for root in place.roots]
-    context.daemon.indexer.pause.end()
+    for health in context.daemon.healths:
+        health.ask_again()
+    context.daemon.capture.resumed()
     for index in indexes:
         if request.full:
             context.daemon.indexer.forget_vectors(index)
@@ -133,7 +148,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
     reply = wire.Rebuilt(
         status="error" if request.wait and failed else "ok" if done else "not_ready",
         reason=(failed or held) if request.wait else "" if done else "the build is running",
-        roots=tuple(_report(context, index) for index in indexes),
+        roots=tuple([await _report(context, index) for index in indexes]),
     )
     return reply, max(goals)
 

@@ -19,6 +19,7 @@ from forged import memory
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import draft, fitting, record
 from forged.daemon.handlers.refusals import InvalidRequest, NotReady, SecretFound
+from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound
 from forged.files import Root
 from forged.map import VectorMap
@@ -26,10 +27,10 @@ from forged.maps import Gone, RootIndex
 from forged.memory import Memory, Scope
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
+from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.text.same_text import normalised
 from forged_client import protocol as wire
-from forged_client.messages import without_private
 
 _MOST_IN_REPLY = 1000
 
@@ -42,7 +43,7 @@ async def remember(context: Context, place: Workplace, request: wire.Remember) -
     Private spans are left out. Raises SecretFound for a secret that nobody insisted on, before anything is
     written or sent.
     """
-    content, _ = without_private(request.content)
+    content = without_private(request.content)
     secrets = await _secrets(content, request)
     if secrets and not request.allow_secret:
         raise SecretFound(
@@ -206,6 +207,7 @@ async def list_page(
         reason=FIRST_BUILD if view.waiting else view.problem,
         memories=page,
         total=len(chosen),
+        notice=await in_reply(context, place),
     )
     return reply, view.generation
 

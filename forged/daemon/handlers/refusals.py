@@ -23,5 +23,11 @@ class NotReady(ForgedError):  # noqa: N818
     code = "busy"
 
 
+class Changed(ForgedError):  # noqa: N818
+    """What a person was shown is not what is there now."""
+
+    code = "conflict"
+
+
 class Disabled(ForgedError):  # noqa: N818
     """Memory is off here. No failure: the reply says so in its `status`, with the message as `reason`."""

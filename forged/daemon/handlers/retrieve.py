@@ -6,13 +6,17 @@ import math
 import time
 from functools import partial
 
+from msgspec.structs import replace
+
 from forged import memory
 from forged.conversation import last_user_text
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, utterances
 from forged.daemon.handlers.refusals import InvalidRequest
+from forged.daemon.handlers.trust import in_reply
 from forged.retrieval import Answer, Ask, Sources
 from forged.scopes import Workplace
+from forged.text.private import without_private
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -42,6 +46,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         cached=cached,
         elapsed_ms=_elapsed_ms(context),
         partial=answer.partial,
+        notice=await in_reply(context, place, request.session_id),
     )
     return reply, answer.generation
 
@@ -57,7 +62,9 @@ def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> Ask:
         turn_id=request.turn_id,
         window=window,
         message=last_user_text(window),
-        hypotheses=tuple(text for text in request.hypotheses if text.strip())[:_MOST_HYPOTHESES],
+        hypotheses=tuple(text for each in request.hypotheses if (text := without_private(each)).strip())[
+            :_MOST_HYPOTHESES
+        ],
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
         budget_tokens=min(budget, _MOST_TOKENS) if budget > 0 else _MOST_TOKENS,
@@ -83,9 +90,9 @@ def _count(context: Context, answer: Answer, *, cached: bool) -> None:
 
 async def search(context: Context, place: Workplace, request: wire.Search) -> tuple[wire.Found, int]:
     """Ranked memories for a text."""
-    if not request.query.strip():
+    if not (query := without_private(request.query)).strip():
         raise InvalidRequest("the query is empty; say what to look for")
-    ask = _question(context, place, request.query, top_k=request.limit, token=request.min_generation)
+    ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
     answer = await context.daemon.retriever.search(ask, _sources(place, ask))
     reply = wire.Found(
         status=answer.status,
@@ -93,6 +100,7 @@ async def search(context: Context, place: Workplace, request: wire.Search) -> tu
         memories=fitting([hit(ranked) for ranked in answer.ranked if ranked.via == "search"]),
         legs=answer.legs,
         elapsed_ms=_elapsed_ms(context),
+        notice=await in_reply(context, place),
     )
     return reply, answer.generation
 
@@ -115,26 +123,23 @@ async def why(
     context: Context, place: Workplace, request: wire.Why
 ) -> wire.Explained | tuple[wire.Explained, int]:
     """The last injection of a session, or what a query would find now."""
-    if request.query.strip():
+    notice = await in_reply(context, place)
+    if (query := without_private(request.query)).strip():
         top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
-        ask = _question(context, place, request.query, top_k=top_k, budget=budget)
+        ask = _question(context, place, query, top_k=top_k, budget=budget)
         answer = await context.daemon.retriever.search(ask, _sources(place, ask), inject=True)
-        return _explained(answer, at=memory.utc_now())
+        return _explained(answer, at=memory.utc_now(), notice=notice)
     found = context.daemon.retriever.turns.last(request.session_id, place.tops)
     if found is None:
-        return wire.Explained(status="empty", reason="no injection is on record")
-    at = memory.utc(found.at)
-    return _explained(found.answer, at=at, session_id=found.session_id, turn_id=found.turn_id)
+        return wire.Explained(status="empty", reason="no injection is on record", notice=notice)
+    reply, generation = _explained(found.answer, at=memory.utc(found.at), notice=notice)
+    return replace(reply, session_id=found.session_id, turn_id=found.turn_id), generation
 
 
-def _explained(
-    answer: Answer, *, at: str, session_id: str = "", turn_id: str = ""
-) -> tuple[wire.Explained, int]:
+def _explained(answer: Answer, *, at: str, notice: str) -> tuple[wire.Explained, int]:
     reply = wire.Explained(
         status=answer.status,
         reason=answer.reason,
-        session_id=session_id,
-        turn_id=turn_id,
         at=at,
         strategy=answer.strategy,
         legs=answer.legs,
@@ -144,6 +149,7 @@ def _explained(
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),
         far_ids=answer.far,
         partial=answer.partial,
+        notice=notice,
     )
     return reply, answer.generation
 

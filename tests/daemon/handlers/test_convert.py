@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.conversation import Utterance
@@ -99,6 +101,26 @@ def test_of_every_form_only_what_was_said_is_read(form, sent):
 
     assert HIDDEN not in read
     assert SAID in read
+
+
+PIECES = st.sampled_from(
+    [
+        *("<private>", "</private>", "< private >", "&lt;private&gt;", "&lt;/private&gt;", r"<\/private>"),
+        *(r"\u003cprivate\u003e", "`<private>`", "`</private>`", "said ", "`", "\n", "é"),
+    ]
+)
+SAYINGS = st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.lists(PIECES, max_size=6).map("".join))
+
+
+@given(st.lists(SAYINGS, max_size=6), st.integers(0, 6))
+def test_client_and_daemon_cut_private_spans_by_one_rule(said, start):
+    form = [{"role": role, "content": text} for role, text in said]
+
+    read = utterances(from_a_raw_client(form), start)
+
+    assert utterances(window(form, start, CAPTURE_BYTES), start) == read
+    again = [wire.Message(each.role, each.text) for each in read]
+    assert utterances(again, 0) == read
 
 
 @pytest.mark.parametrize("text", ["<tool>x</tool>", " <private>x", "<tool_result>x</tool_result>\n"])

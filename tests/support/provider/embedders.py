@@ -18,11 +18,14 @@ class FakeEmbedder:
 
     `poison` maps a text to the reason for which any call that holds it fails; `down` is a reason for which
     every call fails; `failures` are reasons for the next calls, one each; `hold`, when set, keeps every call
-    waiting; `called` is set by every call; `purposes` are those of the calls.
+    waiting; `called` is set by every call; `purposes` are those of the calls. Looks at the model's identity
+    fail as calls do, but are counted in `looks` alone. `model` stands for what answers behind the name;
+    `cut` are texts that do not fit whole.
     """
 
     key = "fake"
     chunk = 64
+    replaceable = True
 
     def __init__(self, dimension: int = 8) -> None:
         self.dimension = dimension
@@ -34,7 +37,9 @@ class FakeEmbedder:
         self.hold: asyncio.Event | None = None
         self.called = asyncio.Event()
         self.closed = False
-        self.forgotten = 0
+        self.looks = 0
+        self.model = ""
+        self.cut: set[str] = set()
 
     @property
     def texts(self) -> list[str]:
@@ -44,24 +49,30 @@ class FakeEmbedder:
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
+        if purpose.name == "identity":
+            self.looks += 1
+        else:
+            await self._note(texts, purpose)
+        reason = self._reason(texts)
+        await asyncio.sleep(0)  # a real endpoint never answers within the same turn of the loop
+        if reason:
+            raise ProviderError(f"scripted {reason}", reason=reason)
+        return np.stack([vector(self.model + text, self.dimension) for text in texts])
+
+    async def _note(self, texts: list[str], purpose: Purpose) -> None:
         self.calls.append(tuple(texts))
         self.purposes.append(purpose)
         self.called.set()
         if self.hold is not None:
             await self.hold.wait()
-        reason = self._reason(texts)
-        await asyncio.sleep(0)  # a real endpoint never answers within the same turn of the loop
-        if reason:
-            raise ProviderError(f"scripted {reason}", reason=reason)
-        return np.stack([vector(text, self.dimension) for text in texts])
 
     def _reason(self, texts: list[str]) -> str:
         if self.failures:
             return self.failures.pop(0)
         return self.down or next((self.poison[text] for text in texts if text in self.poison), "")
 
-    def reset_dimension(self) -> None:
-        self.forgotten += 1
+    def is_cut(self, text: str) -> bool:
+        return text in self.cut
 
     async def aclose(self) -> None:
         self.closed = True

@@ -110,13 +110,13 @@ class ScriptedProvider:
         self._changed = threading.Condition()
         self.stopping = threading.Event()
         self._open: set[socket.socket] = set()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.provider = self
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self.server = _Server(("127.0.0.1", 0), _Handler)
+        self.server.provider = self
+        self._thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self.server.server_address[1]}/v1"
 
     embeddings = property(None, lambda self, script: self.script(EMBEDDINGS, script))
     chat = property(None, lambda self, script: self.script(CHAT, script))
@@ -165,14 +165,14 @@ class ScriptedProvider:
 
     def __exit__(self, *_: object) -> None:
         self.stopping.set()
-        self._server.shutdown()
+        self.server.shutdown()
         self._thread.join(5)
         with self._changed:
             still_open = list(self._open)
         for connection in still_open:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        self._server.server_close()  # joins the handlers
+        self.server.server_close()  # joins the handlers
 
     # --- called by handler threads ---
 

@@ -1,0 +1,62 @@
+r"""What stands between `<private>` and `</private>` is cut: here, before anything leaves the agent.
+
+The daemon cuts by this module too, for clients that are not ours. Spans nest. One that is never closed
+reaches to the end, from a user's message over all that follow until a user closes it: a typing slip may lose
+text, never give it away. Only a user's span goes on so; one of the assistant ends with its message.
+Tags count also with blanks (`< private >`), in JSON (`<\/private>`, `\u003cprivate\u003e`) and in HTML
+(`&lt;private&gt;`). A tag between backticks with no closer behind it is talk about tags.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False  # `typing` itself costs more than all this; see __init__.py
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# A text without any of them has no private span.
+_WORDS = ("private", "Private", "PRIVATE")
+_TAG = re.compile(
+    r"(?:<|\\u003[cC]|&(?:amp;){0,4}(?:lt|LT|\#0{0,5}60|\#[xX]0{0,4}3[cC]);)\s{0,9}(?P<close>\\{0,9}/)?\s{0,9}"
+    r"(?:private|Private|PRIVATE)(?:\s[^<>]{0,200}?)?"
+    r"(?P<end>>|\\u003[eE]|&(?:amp;){0,4}(?:gt|GT|\#0{0,5}62|\#[xX]0{0,4}3[eE]);)"
+)
+
+
+def without_private(text: str, depth: int = 0) -> tuple[str, int]:
+    """The text outside private spans, and how many spans are still open at its end.
+
+    `depth` is the number of spans already open, for a message that comes in several parts.
+    """
+    if not depth and not any(word in text for word in _WORDS):
+        return text, 0
+    tags = tuple(_TAG.finditer(text))
+    last_closer = max((tag.start() for tag in tags if tag["close"]), default=-1)
+    kept: list[str] = []
+    start = 0
+    for tag in tags:
+        if not depth:
+            if _is_quoted(text, tag) and (tag["close"] or tag.start() > last_closer):
+                continue
+            kept.append(text[start : tag.start()])
+        depth = max(depth - 1, 0) if tag["close"] else depth + 1
+        start = tag.end()
+    if not depth:
+        kept.append(text[start:])
+    return "".join(kept), depth
+
+
+def open_before(said: Iterable[tuple[str, Iterable[str]]]) -> list[int]:
+    """How many private spans are open before each message of a conversation, told as role and texts."""
+    depth, found = 0, list[int]()
+    for role, texts in said:
+        found.append(depth)
+        if role == "user":
+            for text in texts:
+                _, depth = without_private(text, depth)
+    return found
+
+
+def _is_quoted(text: str, tag: re.Match[str]) -> bool:
+    return text[tag.start() - 1 : tag.start()] == "`" == text[tag.end() : tag.end() + 1]

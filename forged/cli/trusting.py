@@ -1,0 +1,217 @@
+"""`forgectl trust` and `review`: which repositories' memories may be used, and what is withheld until then.
+
+What a repository brought is foreign text: each line of it stands behind a bar, escaped, so that it can pass
+for nothing that forgectl says. Nothing is trusted that was not shown first: what has changed meanwhile is
+refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+import click
+
+from forged.cli.call import Invocation, ask, check_done, daemon, show
+from forged.cli.commands import asks
+from forged.cli.confirm import confirm, require_answer, yes_option
+from forged.cli.exits import Stop
+from forged.cli.terminal import Painter, columns, counted, escape, escape_line, tell
+from forged_client import errors
+from forged_client import protocol as wire
+from forged_client.client import Client
+
+_STATES = {
+    "unknown": "never asked about",
+    "own": "forged's own from the start",
+    "trusted": "trusted",
+}
+_HASH_CHARS = 12
+_GIST_CHARS = 72
+
+
+@click.command("trust")
+@click.argument("directory", required=False, metavar="[DIR]")
+@click.option(
+    "--under", default="", metavar="DIR", help="Every repository with memories below DIR, as it is now."
+)
+@click.option(
+    "--list", "listing", is_flag=True, help="List the repositories that were seen, and how they stand."
+)
+@click.option("--revoke", is_flag=True, help="Trust the repository no longer.")
+@click.option("--follow", "mode", flag_value="follow", help="Also what is merged into its branch later.")
+@click.option(
+    "--pin", "mode", flag_value="pin", help="Only what is there now; every change waits for `review`."
+)
+@yes_option
+@asks
+def trust_command(
+    call: Invocation,
+    *,
+    directory: str | None,
+    under: str,
+    listing: bool,
+    revoke: bool,
+    mode: str | None,
+    yes: bool,
+) -> None:
+    """Let the memories that lie in a repository be used: shows what is there and asks once."""
+    if sum((bool(under), listing, revoke)) > 1 or (directory and (under or listing)):
+        raise Stop("usage", "say one of DIR, --under DIR, --list and --revoke [DIR]")
+    if mode and (listing or revoke):
+        raise Stop("usage", "--follow and --pin say how to trust; they go with DIR or --under DIR")
+    place = os.path.join(call.workspace, under or directory or "")
+    if listing:
+        found = ask(call, wire.Trust(action="list"))
+        show(call, found, columns(map(_row, found.roots)))
+    elif revoke:
+        done = ask(call, wire.Trust(workspace=place, action="revoke"), check_done)
+        show(call, done, map(_revoked, done.roots))
+    else:
+        if not yes:
+            require_answer(call, "trust")
+        _trust(call, wire.Trust(workspace=place, action="under" if under else "show"), mode or "", yes)
+
+
+@click.command("review")
+@click.argument("directory", required=False, metavar="[DIR]")
+@click.option(
+    "--accept", multiple=True, metavar="ID", help="Use this one; an id or a hash as shown. Repeatable."
+)
+@click.option("--accept-all", "everything", is_flag=True, help="Use all that is withheld now.")
+@asks
+def review_command(
+    call: Invocation, *, directory: str | None, accept: tuple[str, ...], everything: bool
+) -> None:
+    """Print what is withheld of a repository's memories, with what it would do; accept some of it."""
+    if accept and everything:
+        raise Stop("usage", "give --accept or --accept-all, not both")
+    place = os.path.join(call.workspace, directory or "")
+    found = ask(call, wire.Review(workspace=place, accept=accept, everything=everything), check_done)
+    deciding = bool(accept) or everything
+    show(call, found, _accepted(found) if deciding else _pages(found.files, call.paint))
+    if call.as_json or found.root is None:
+        return
+    left = found.root.withheld
+    if not left:
+        tell(f"nothing is withheld in {found.root.root}")
+    elif deciding:
+        tell(f"{counted(left, 'memory', 'memories')} still withheld; `forgectl review` shows them")
+    else:
+        if left > len(found.files):
+            tell(f"and {left - len(found.files):,} more, shown when some of these are accepted")
+        tell(
+            "`forgectl review --accept ID` uses one of them, --accept-all all; what you leave stays withheld"
+        )
+
+
+# --- trust -----------------------------------------------------------------------------------------------
+
+
+def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
+    """Show what is there, ask once, and trust exactly that."""
+    with daemon(call) as client:
+        found = client.ask(look)
+        wanted = [root for root in found.roots if root.withheld or look.action == "show"]
+        settled = [root for root in wanted if not root.withheld and root.mode and mode in ("", root.mode)]
+        if len(settled) == len(wanted):
+            if not call.as_json:
+                tell("nothing is withheld here" if wanted else f"nothing is withheld below {look.workspace}")
+            show(call, found, map(_standing, found.roots))
+            return
+        if not yes:
+            confirm(_shown(wanted), _question(wanted), declined="nothing was trusted")
+        done, refused = _each(client, wanted, mode)
+    show(call, wire.Trusted(roots=tuple(done)), map(_standing, done))
+    if refused:
+        raise Stop("conflict", "; ".join(refused))
+
+
+def _each(
+    client: Client, wanted: Iterable[wire.RootTrust], mode: str
+) -> tuple[list[wire.RootTrust], list[str]]:
+    """Trust these roots as they were shown; those that changed meanwhile are named and left."""
+    done: list[wire.RootTrust] = []
+    refused: list[str] = []
+    for root in wanted:
+        try:
+            reply = client.ask(wire.Trust(workspace=root.root, action="trust", mode=mode, shown=root.shown))
+        except errors.RequestFailed as error:
+            refused.append(f"{root.root}: {error.message}")
+        else:
+            check_done(reply)
+            done += reply.roots
+    return done, refused
+
+
+def _question(wanted: Sequence[wire.RootTrust]) -> str:
+    withheld = sum(root.withheld for root in wanted)
+    count = counted(withheld, "memory", "memories")
+    if not withheld:
+        return "Trust this repository, and what is merged or accepted in it later?"
+    if len(wanted) == 1:
+        return f"Trust this repository, with {count} that forged did not write?"
+    return (
+        f"Trust these {len(wanted):,} repositories as they are now, with {count} that forged did not write?"
+    )
+
+
+def _shown(roots: Iterable[wire.RootTrust]) -> Iterator[str]:
+    for root in roots:
+        yield _standing(root)
+        for each in root.sample:
+            yield f"  {_head(each)}"
+            yield f"    | {_gist(each.text)}"
+        if root.withheld > len(root.sample):
+            yield f"  and {root.withheld - len(root.sample):,} more; `forgectl review` prints all, whole"
+
+
+def _standing(root: wire.RootTrust) -> str:
+    reason = f" ({escape_line(root.reason)})" if root.reason else ""
+    counts = f"{root.accepted:,} used, {root.withheld:,} withheld"
+    return f"{escape_line(root.root)}: {_state(root)}, {counts}{reason}"
+
+
+def _state(root: wire.RootTrust) -> str:
+    told = _STATES.get(root.state, escape_line(root.state))
+    branch = root.branch.removeprefix("refs/heads/")
+    return ", ".join(filter(None, (told, escape_line(root.mode), branch and f"branch {escape_line(branch)}")))
+
+
+def _row(root: wire.RootTrust) -> tuple[str, ...]:
+    return _state(root), f"{root.accepted:,} used", f"{root.withheld:,} withheld", escape_line(root.root)
+
+
+def _revoked(root: wire.RootTrust) -> str:
+    return f"no longer trusted: {_standing(root)}"
+
+
+# --- review ----------------------------------------------------------------------------------------------
+
+
+def _pages(files: Iterable[wire.WithheldFile], paint: Painter) -> Iterator[str]:
+    for each in files:
+        yield f"{paint('strong', escape_line(each.id))}  {escape_line(each.sha256[:_HASH_CHARS])}"
+        yield f"  {escape_line(each.path)}, {counted(each.bytes, 'byte')}, {escape_line(each.category)}"
+        yield f"  withheld, as {escape_line(each.why)}"
+        yield f"  accepted, it would {escape_line(each.effect)}"
+        yield from (f"  | {line}" for line in _lines(each.text))
+        yield ""
+
+
+def _lines(text: str) -> list[str]:
+    """A foreign text in lines, escaped; nothing but a newline ends one."""
+    return escape(text.strip("\n")).split("\n")
+
+
+def _head(file: wire.WithheldFile) -> str:
+    return f"{escape_line(file.id)}: would {escape_line(file.effect)}"
+
+
+def _gist(text: str) -> str:
+    line = escape_line(text.strip().split("\n", 1)[0])
+    return line if len(line) <= _GIST_CHARS else line[: _GIST_CHARS - 3] + "..."
+
+
+def _accepted(found: wire.Reviewed) -> Iterator[str]:
+    yield from (f"accepted {escape_line(each)}" for each in found.accepted)

@@ -1,0 +1,209 @@
+"""`trust` and `review`: what of a repository is withheld, what it would do, and what a person says to that.
+
+What is accepted or trusted is in force in every map when the reply comes. Raised are WorkspaceError,
+InvalidRequest, MemoryNotFound, StoreError, and Changed where a person was shown something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.notices import sentence
+from forged.daemon.handlers.refusals import Changed, InvalidRequest
+from forged.errors import MemoryNotFound
+from forged.files import Root, Snapshot, files_of
+from forged.maps import RootIndex
+from forged.memory import Memory, Scope
+from forged.scopes import Workplace
+from forged.trust import MODES, Admitted, KnownRoot, Withheld
+from forged_client import protocol as wire
+
+_ACTIONS = ("show", "trust", "revoke", "under", "list")
+_SAMPLE, _SAMPLE_CHARS, _GIST_CHARS = 5, 200, 80
+# As git does it, a hash may be named by its beginning.
+_SHORTEST_HASH = 8
+
+
+async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
+    """Tell how roots stand, trust one, or trust it no longer."""
+    if request.action not in _ACTIONS:
+        raise InvalidRequest(f"unknown action {request.action[:64]!r}; use {', '.join(_ACTIONS)}")
+    if request.mode not in ("", *MODES):
+        raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use {' or '.join(MODES)}")
+    await context.daemon.trust.opened()
+    found = [await _told(context, each) for each in await _meant(context, request)]
+    return wire.Trusted(status="ok" if found else "empty", roots=fitting(found))
+
+
+async def _meant(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
+    known, resolver = context.daemon.trust, context.daemon.resolver
+    if request.action == "list":
+        return await known.known()
+    if request.action == "under":
+        return await known.under(request.workspace, resolver.home)
+    root = await _root(context, request.workspace)
+    if request.action == "trust":
+        return [await _trusted(context, root, request)]
+    if request.action == "revoke":
+        return [_in_turns_too(context, await known.revoke(root.top))]
+    return [await known.describe(root.top)]
+
+
+async def _trusted(context: Context, root: Root, request: wire.Trust) -> KnownRoot:
+    """Trust exactly what was shown, or without that what is there now; in the mode that it has, if any."""
+    known = context.daemon.trust
+    snapshot, admitted = await known.look(root)
+    _check_shown(request.shown, admitted.withheld)
+    mode = request.mode or (await known.stands(root.top)).mode
+    there = {file.sha256 for file in files_of(snapshot)}
+    return _in_turns_too(context, await known.trust(root.top, mode, there))
+
+
+async def review(context: Context, request: wire.Review) -> wire.Reviewed:
+    """List what is withheld of a root, after accepting what the request names."""
+    known = context.daemon.trust
+    await known.opened()
+    root = await _root(context, request.workspace)
+    _, admitted = await known.look(root)
+    _check_shown(request.shown, admitted.withheld)
+    chosen = admitted.withheld if request.everything else _chosen(admitted.withheld, request.accept)
+    if chosen:
+        _in_turns_too(context, await known.approve(root.top, {each.sha256 for each in chosen}))
+    files = _files(*await known.look(root))
+    return wire.Reviewed(
+        root=await _told(context, await known.describe(root.top)),
+        files=fitting(files),
+        accepted=tuple(dict.fromkeys(each.id for each in chosen)),
+    )
+
+
+async def _root(context: Context, workspace: str) -> Root:
+    place = await context.daemon.resolver.resolve(workspace)
+    for root in place.roots:
+        if root.scope is Scope.REPO:
+            return root
+    raise InvalidRequest("this directory belongs to no repository; your own memories need no trust")
+
+
+def _in_turns_too(context: Context, known: KnownRoot) -> KnownRoot:
+    """No turn is answered as before something was decided."""
+    context.daemon.retriever.turns.purge()
+    return known
+
+
+def _chosen(withheld: Sequence[Withheld], names: Collection[str]) -> list[Withheld]:
+    """What `names`, ids or beginnings of hashes, stand for. Raises MemoryNotFound."""
+    chosen: list[Withheld] = []
+    for name in names:
+        found = [each for each in withheld if name == each.id or _is_hash(name, each.sha256)]
+        if not found:
+            raise MemoryNotFound(f"nothing {name[:80]!r} is withheld here; `forgectl review` shows what is")
+        chosen += found
+    return chosen
+
+
+def _is_hash(name: str, sha256: str) -> bool:
+    return len(name) >= _SHORTEST_HASH and sha256.startswith(name)
+
+
+async def in_reply(context: Context, place: Workplace, session_id: str = "") -> str:
+    """The sentence about what is withheld in a workspace, or nothing; a session gets it once for each root.
+
+    Nobody waits for a scan: what the first one has not found yet is told by a later reply.
+    """
+    for root in place.roots:
+        index = context.daemon.indexer.open(root)
+        if index.builder.withheld and context.daemon.notices.is_first(session_id, root.top):
+            _, notice = await in_status(context, index)
+            return notice
+    return ""
+
+
+async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
+    """How a root stands in a word (of a trusted one its mode), and the sentence about it or nothing."""
+    if index.root.scope is Scope.USER:
+        return "", ""
+    known = await context.daemon.trust.stands(index.root.top)
+    count = len(index.builder.withheld)
+    return known.mode or known.state, sentence(known, count) if count else ""
+
+
+# --- as a person is told of it ------------------------------------------------------------------------
+
+
+async def _told(context: Context, known: KnownRoot) -> wire.RootTrust:
+    files = _files(*await context.daemon.trust.look(Root(known.top, Scope.REPO)))
+    return wire.RootTrust(
+        root=known.top,
+        state=known.state,
+        mode=known.mode,
+        branch=known.branch,
+        trusted_at=known.trusted_at,
+        accepted=known.accepted,
+        withheld=len(known.withheld),
+        shown=_shown(known.withheld),
+        sample=tuple(
+            msgspec.structs.replace(each, text=each.text[:_SAMPLE_CHARS]) for each in files[:_SAMPLE]
+        ),
+        reason=known.reason,
+    )
+
+
+def _shown(withheld: Iterable[Withheld]) -> str:
+    """A short text for exactly these files in this form."""
+    listed = "\n".join(f"{each.sha256} {each.path}" for each in withheld)
+    return hashlib.sha256(listed.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+def _check_shown(shown: str, withheld: Iterable[Withheld]) -> None:
+    if shown and shown != _shown(withheld):
+        raise Changed("the files have changed since they were shown; nothing was accepted, look again")
+
+
+def _files(snapshot: Snapshot, admitted: Admitted) -> list[wire.WithheldFile]:
+    """What is withheld, in the order of the paths, with what each would do."""
+    counting = {memory.id: memory for memory in admitted.memories}
+    memories = {file.path: file.memory for file in files_of(snapshot)}
+    sizes = {
+        f"{listing.path}/{name}": seen.key[1]
+        for listing in snapshot.listings
+        for name, seen in listing.files.items()
+    }
+    return [
+        wire.WithheldFile(
+            id=each.id,
+            path=each.path,
+            sha256=each.sha256,
+            why=each.why,
+            effect=_effect(memories[each.path], counting),
+            category=memories[each.path].category,
+            created_at=memories[each.path].created_at,
+            bytes=sizes[each.path],
+            text=memories[each.path].content,
+        )
+        for each in admitted.withheld
+    ]
+
+
+def _effect(memory: Memory, counting: dict[str, Memory]) -> str:
+    """What accepting a memory would do to those that count."""
+    told = []
+    if memory.id in counting:
+        told.append("take the place of the memory of the same id, if it is newer")
+    if memory.supersedes in counting:
+        told.append(f"replace {_named(counting[memory.supersedes])}")
+    elif memory.supersedes:
+        told.append(f"replace {memory.supersedes}, which is not here")
+    if linked := [edge.id for edge in memory.related if edge.id in counting]:
+        told.append(f"be linked to {', '.join(linked)}")
+    return "; ".join(told) or "stand by itself"
+
+
+def _named(memory: Memory) -> str:
+    gist = memory.first_line
+    return f"{memory.id} ({gist if len(gist) <= _GIST_CHARS else gist[: _GIST_CHARS - 3] + '...'})"

@@ -1,0 +1,233 @@
+"""Whether the model that answers behind a name is still the one that made the vectors in memory.
+
+Three fixed public sentences are embedded when the endpoint is used anyway, at most every ten minutes, and
+compared with what was seen first. Another dimension is another model at once; other vectors are one when all
+three sentences moved, and had also moved a minute before. A model that was seen before is known again.
+
+`key` names the model that answers now, `kept` the one whose vectors maps are to hold. They differ while a
+replaced model may not embed everything by itself: that is done once a day, and within the limit of tokens.
+The vectors of two models are never compared, and never in one map. The same sentences decide, while texts
+fail, whether the endpoint is at fault: they harm no model, and are nobody's secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from forged.errors import ProviderError
+from forged.map import Baseline
+from forged.models import Embedder, Purpose, Vectors
+
+logger = logging.getLogger(__name__)
+
+# Whole sentences: some servers answer 500 to very short texts.
+SENTENCES = (
+    "The quick brown fox jumps over the lazy dog.",
+    "Water boils at one hundred degrees Celsius at sea level.",
+    "Paris is the capital of France.",
+)
+_PURPOSE = Purpose("identity")
+_EVERY_S, _AGAIN_S = 600.0, 60.0
+_A_DAY_S = 24 * 3600.0
+_PATIENCE_S = 30.0  # a server may have to load its model first
+_LEAST_COSINE = 0.99
+_MOST_REMEMBERED = 8
+
+
+class ModelReplacedError(ProviderError):
+    """Another model answers behind the name: what it has embedded so far belongs to no map."""
+
+
+class Remembered:
+    """What is known of models while the process lives, whatever the configuration becomes.
+
+    By the key of an embedder what its models made of the sentences, and when the last one was allowed to
+    embed everything anew; by the key of a model what it makes of everyday messages.
+    """
+
+    def __init__(self) -> None:
+        self.models: dict[str, dict[int, Vectors]] = {}
+        self.renewed_at: dict[str, float] = {}
+        self.baselines: dict[str, Baseline] = {}
+
+
+class Identity:
+    """The model behind one embedder. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        remembered: Remembered | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        obstacle: Callable[[], str] = lambda: "",
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`obstacle` says why not all may be embedded anew now; `on_change` hears of a new `kept`."""
+        self.embedder = embedder
+        self.remembered = remembered or Remembered()
+        self.told = ""
+        self._clock = clock
+        self._obstacle = obstacle
+        self._on_change = on_change
+        self._seen = self.remembered.models.setdefault(embedder.key, {})
+        self._number = self._kept = 0
+        self._looked_at: float | None = None
+        self._doubted_at: float | None = None
+        self._known = False  # what answers now was looked at, and not only remembered
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def key(self) -> str:
+        """What vectors that are made now depend on."""
+        return self._key(self._number)
+
+    @property
+    def kept(self) -> str:
+        """What the vectors of maps depend on, or will when they are embedded anew."""
+        return self._key(self._kept)
+
+    @property
+    def dimension(self) -> int:
+        """Of the vectors that are made now; 0 while that is not known."""
+        return self._seen[self._number].shape[1] if self._known else 0
+
+    @property
+    def refusal(self) -> ProviderError | None:
+        """Why no text may be embedded for a map now: its vectors are of a model that answers no more."""
+        return ProviderError(self.told, reason="limit") if self._number != self._kept else None
+
+    async def begin(self) -> None:
+        """Look if that is due, before texts are embedded. Raises ProviderError when the endpoint fails."""
+        if self.embedder.replaceable and self._is_due:
+            await asyncio.shield(self._start())
+
+    async def look(self) -> None:
+        """Look now, whenever the last time was. Raises ProviderError when the endpoint fails."""
+        began = self._clock()
+        try:
+            rows = await self.embedder.embed(
+                list(SENTENCES), purpose=_PURPOSE, deadline=time.monotonic() + _PATIENCE_S
+            )
+        except ProviderError:
+            self._looked_at = None
+            raise
+        self._looked_at = began
+        self._judge(rows)
+
+    def used(self, dimension: int) -> None:
+        """A query came back with a vector of so many numbers: a reason to look, now or when it is time."""
+        odd = dimension != self.dimension and self._looked_before(_AGAIN_S)
+        if self.embedder.replaceable and self._known and (odd or self._is_due):
+            self._start()
+
+    def tick(self) -> None:
+        """Some time has passed: a doubt is settled a minute later, and what was refused may be allowed."""
+        if self._doubted_at is not None and self._is_due:
+            self._start()
+        if self._number != self._kept and not self._reason_to_wait():
+            self._keep()
+
+    def renew(self) -> None:
+        """Take whatever answers for the model from now on, and ask nobody: `rebuild --full`."""
+        self._known, self._looked_at, self._doubted_at = False, None, None
+        self._kept, self.told = self._number, ""
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    # --- looking --------------------------------------------------------------------------------------
+
+    @property
+    def _is_due(self) -> bool:
+        return self._looked_before(_EVERY_S if self._doubted_at is None else _AGAIN_S)
+
+    def _looked_before(self, ago_s: float) -> bool:
+        return self._looked_at is None or self._clock() - self._looked_at >= ago_s
+
+    def _start(self) -> asyncio.Task[None]:
+        """The look that is under way, beginning it if there is none."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self.look(), name="identity")
+            self._looking.add_done_callback(_forget_failure)
+        return self._looking
+
+    def _judge(self, rows: Vectors) -> None:
+        if not self._known:
+            self._known, self._number = True, self._recognised(rows)
+            self._keep(told=False)
+        elif _alike(self._seen[self._number], rows):
+            self._doubted_at = None
+        elif rows.shape[1] != self.dimension or self._was_doubted():
+            self._replace(rows)
+        elif self._doubted_at is None:
+            self._doubted_at = self._clock()
+
+    def _was_doubted(self) -> bool:
+        return self._doubted_at is not None and self._clock() - self._doubted_at >= _AGAIN_S
+
+    def _replace(self, rows: Vectors) -> None:
+        self._doubted_at, self._number = None, self._recognised(rows)
+        logger.warning("another model answers model=%s numbers=%d", self._named, self.dimension)
+        if self._number == self._kept:
+            self.told = ""
+        elif reason := self._reason_to_wait():
+            self.told = (
+                f"another model answers behind {self._named}, and {reason}; words answer until it is back or "
+                "`forgectl rebuild --full` embeds all memories anew"
+            )
+        else:
+            self._keep()
+
+    def _reason_to_wait(self) -> str:
+        renewed = self.remembered.renewed_at.get(self.embedder.key)
+        if renewed is not None and self._clock() - renewed < _A_DAY_S:
+            return "all memories were embedded anew for such a change within a day"
+        return self._obstacle()
+
+    def _keep(self, *, told: bool = True) -> None:
+        """Have the vectors of all maps made by the model that answers now."""
+        changed, self._kept = self._kept != self._number, self._number
+        if told:
+            self.remembered.renewed_at[self.embedder.key] = self._clock()
+            self.told = f"another model answers behind {self._named}: all memories were embedded anew by it"
+        if changed:
+            self._on_change()
+
+    def _recognised(self, rows: Vectors) -> int:
+        """The number of the model that makes such vectors, a new one if it was never seen."""
+        for number, seen in self._seen.items():
+            if _alike(seen, rows):
+                return number
+        number = max(self._seen, default=-1) + 1
+        self._seen[number] = rows
+        for old in [each for each in self._seen if each not in {number, self._number, self._kept}]:
+            if len(self._seen) > _MOST_REMEMBERED:
+                del self._seen[old]
+        return number
+
+    def _key(self, number: int) -> str:
+        return f"{self.embedder.key}\n#{number}" if number else self.embedder.key
+
+    @property
+    def _named(self) -> str:
+        return " ".join(self.embedder.key.split("\n")[:2])
+
+
+def _alike(before: Vectors, rows: Vectors) -> bool:
+    """Whether one model made both: another one moves all of the sentences."""
+    if before.shape != rows.shape:
+        return False
+    return bool((np.einsum("ij,ij->i", before, rows) >= _LEAST_COSINE).any())
+
+
+def _forget_failure(looking: asyncio.Task[None]) -> None:
+    if not looking.cancelled():
+        looking.exception()

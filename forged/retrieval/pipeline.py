@@ -1,0 +1,298 @@
+"""One retrieval from its queries to its answer: hypotheses, vectors, search, and what does without them.
+
+In goes an `Ask` and the sources that may be searched, out comes an `Answer`; nothing is raised for a model or
+an endpoint that fails. This is the one place that degrades: explicit `hyde` answers with nothing, `auto`
+falls back to the direct strategy and then to words alone, and the answer says what happened. A model that is
+not worth the wait is skipped at once, as its `Health` says. Vectors are asked for once: after a failure of
+the embedding model, words decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from forged import conversation
+from forged.counters import Metrics
+from forged.errors import ProviderError
+from forged.map import threshold
+from forged.models import ChatModel, Embedder, Health, Purpose, Vectors
+from forged.retrieval import hyde, injection
+from forged.retrieval.rank import search_all
+from forged.retrieval.turns import Course
+from forged.retrieval.values import Answer, Ask, Sources, near
+from forged.scopes import FileSource, Question, View
+
+logger = logging.getLogger(__name__)
+
+LATE_S = 15.0
+# A root that is found empty shows what changed in it within such a moment, and no model is asked for nothing.
+_MOMENT_S = 0.05
+# What the direct strategy may take in place of hypotheses that came to nothing late.
+_DIRECT_S = 0.5
+FIRST_BUILD = "first build is running"
+NO_MEMORIES = "no memories yet"
+BESIDE_THE_POINT = "nothing here is about this message"
+WORDS_ONLY = "vectors are on their way; answered by words"
+OTHER_MODEL = "the embedding model has become another one; answered by words"
+UNCALIBRATED = "the gate does not know the embedding model yet; a few memories at most, by words"
+# So many, while vectors say nothing of what concerns a message, and the words of a small store fit any.
+_FEW = 2
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of the configuration that shapes a retrieval.
+
+    `min_score` is the share of unrelated messages that the gate keeps out; 0 or less: there is no gate.
+    """
+
+    strategy: str
+    hypothesis_count: int
+    lexical_weight: float
+    min_score: float
+
+
+class ModelsInUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The models of a retrieval, each None where there is none, and how they fare."""
+
+    embedder: Embedder | None = None
+    chat: ChatModel | None = None
+    embedding_health: Health = msgspec.field(default_factory=Health)
+    hyde_health: Health = msgspec.field(default_factory=Health)
+
+
+class Pipeline:
+    """Carries out asks; one for the daemon."""
+
+    def __init__(self, *, models: ModelsInUse, tuning: Tuning, metrics: Metrics) -> None:
+        self._models = models
+        self._embedder = models.embedder
+        self._chat = models.chat
+        self._tuning = tuning
+        self._metrics = metrics
+        self.falls_back = tuning.strategy == "auto"
+        self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
+
+    def close(self) -> None:
+        self._search_thread.shutdown(wait=False, cancel_futures=True)
+
+    def should_look(self, within_s: float) -> bool:
+        """Whether a model that is skipped may be asked now how it fares, beside who has so many seconds."""
+        models = ((self._chat, self._models.hyde_health), (self._embedder, self._models.embedding_health))
+        troubles = [health.trouble(within_s) for model, health in models if model is not None]
+        return any(trouble is not None and trouble.wait_s <= 0 for trouble in troubles)
+
+    async def run(self, ask: Ask, sources: Sources, course: Course) -> Answer:
+        """Queries, their vectors, the search: until 15 s past the deadline, for who asks again."""
+        limit = ask.deadline + LATE_S
+        try:
+            async with asyncio.timeout_at(limit):
+                view = await sources.see(min(time.monotonic() + _MOMENT_S, ask.deadline))
+                if not sources.others and _holds_nothing(view, ask.min_generation):
+                    return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
+                self._spare_hypotheses(view, course)
+                strategy, queries, partial = await self._queries(ask, sources, limit, course)
+                if not queries:
+                    return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
+                view = await sources.see(limit)
+                learning = self._is_learning(view)
+                vectors = None if learning else await self.embed(sources, view, queries, limit, course)
+                answer = await self.search(ask, sources, view, queries, vectors, strategy=strategy)
+                return msgspec.structs.replace(answer, partial=partial)
+        except (ProviderError, TimeoutError) as error:
+            reason = reason_of(error)
+            logger.debug("retrieval failed reason=%s", reason)
+            fallback = await self.next_best(ask, sources, reason, course) if self.falls_back else None
+            return fallback or Answer(status="error", reason=f"provider: {reason}")
+
+    def _spare_hypotheses(self, view: View, course: Course) -> None:
+        """Ask nobody for hypotheses that could not be embedded. Raises ProviderError."""
+        if course.waiting is not None and self._embedder is not None and "dense" in view.legs:
+            course.embeds = True
+            self._models.embedding_health.admit(course.waiting)
+            course.embeds = False
+
+    async def _queries(
+        self, ask: Ask, sources: Sources, limit: float, course: Course
+    ) -> tuple[str, tuple[str, ...], str]:
+        """The strategy's name, its query texts, and why there are fewer of a model's than it could write."""
+        # The message is one more query: hypotheses of a weak model alone lose recall.
+        message = _plain_queries(ask)
+        if ask.hypotheses:
+            return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message))), ""
+        if self._chat is None:
+            return "direct", message, ""
+        self._models.hyde_health.admit(course.waiting)
+        found = await hyde.hypotheses(
+            self._chat,
+            conversation.window(ask.window),
+            Purpose("hyde", sources.tops, course.waiting),
+            count=self._tuning.hypothesis_count,
+            deadline=limit,
+            is_late=course.is_near,
+        )
+        if not found.texts and self.falls_back:
+            raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
+        return "hyde", (*found.texts, *message) if found.texts else (), found.partial
+
+    async def next_best(self, ask: Ask, sources: Sources, reason: str, course: Course) -> Answer | None:
+        """`auto` without what failed: the direct strategy if HyDE was in the way, else words alone."""
+        self._metrics.retrieve_fallbacks += 1
+        if self._chat is None or ask.hypotheses or course.embeds:
+            return await self.by_words(ask, sources, reason)
+        deadline = max(ask.deadline, time.monotonic() + _DIRECT_S)
+        queries, because = _plain_queries(ask), f"hyde: {reason}"
+        try:
+            async with asyncio.timeout_at(deadline):
+                view = await sources.see(deadline)
+                vectors = await self.embed(sources, view, queries, deadline, course)
+            return await self.search(ask, sources, view, queries, vectors, because=because)
+        except (ProviderError, TimeoutError) as error:
+            return await self.by_words(ask, sources, reason_of(error))
+
+    async def by_words(self, ask: Ask, sources: Sources, reason: str) -> Answer | None:
+        """The answer of the lexical leg, which needs nobody; None if there is no such leg."""
+        view = await sources.see(ask.deadline)
+        if "lexical" not in view.legs:
+            return None
+        return await self.search(ask, sources, view, _plain_queries(ask), None, because=f"provider: {reason}")
+
+    async def embed(
+        self, sources: Sources, view: View, queries: Sequence[str], limit: float, course: Course
+    ) -> Vectors | None:
+        """Vectors of the queries, or None where no map has any to compare them with (yet)."""
+        if self._embedder is None or "dense" not in view.legs:
+            return None
+        course.embeds = True
+        self._models.embedding_health.admit(course.waiting)
+        purpose = Purpose("query", sources.tops, course.waiting)
+        vectors = await self._embedder.embed(list(queries), "query", purpose=purpose, deadline=limit)
+        view.used(vectors.shape[1])
+        return vectors
+
+    async def search(
+        self,
+        ask: Ask,
+        sources: Sources,
+        view: View,
+        queries: tuple[str, ...],
+        vectors: Vectors | None,
+        *,
+        strategy: str = "direct",
+        because: str = "",
+        inject: bool = True,
+    ) -> Answer:
+        """Search all sources; with `inject` gated and rendered. `because` says why this is a fallback.
+
+        What a fallback found, or lacks a root or a source, is not kept for the turn.
+        """
+        gated = inject and self._tuning.min_score > 0
+        learning = inject and self._is_learning(view)
+        vectors = None if learning else vectors
+        question = Question(
+            texts=queries,
+            message=ask.message,
+            vectors=vectors,
+            top_k=min(ask.top_k, _FEW) if learning else ask.top_k,
+            hop_depth=0 if learning else ask.hop_depth,
+            deadline=near(ask.deadline),
+            least_evidence=threshold(self._tuning.min_score) if gated else float("-inf"),
+            near_best=gated,
+        )
+        files, late = self._files(view), tuple[str, ...]()
+        if sources.others:
+            rows, late = await search_all(files, sources.others, question)
+        else:
+            rows = await files.search(question)
+        missing = FIRST_BUILD if view.waiting else view.problem
+        lacking = missing or self._dense_problem(view, vectors) or (UNCALIBRATED if learning else "")
+        held_back = self._held_back(rows.evidence, question.least_evidence)
+        # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
+        if not rows.ranked and (missing or (lacking == OTHER_MODEL and not held_back)):
+            return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
+        nothing = "" if rows.ranked else held_back or ("no memory matches" if len(view) else NO_MEMORIES)
+        answer = Answer(
+            status="ok" if rows.ranked else "empty",
+            reason="; ".join(filter(None, (because or lacking or nothing, *late))),
+            ranked=rows.ranked,
+            far=rows.far,
+            strategy=strategy,
+            legs=tuple(leg for leg in view.legs if leg == "lexical" or question.vectors is not None),
+            hypotheses=queries if strategy != "direct" else (),
+            generation=view.generation,
+            degraded=bool(because or lacking or late),
+        )
+        return _rendered(answer, ask.budget_tokens) if inject else answer
+
+    def _files(self, view: View) -> FileSource:
+        return FileSource(view, lexical_weight=self._tuning.lexical_weight, thread=self._search_thread)
+
+    def _is_learning(self, view: View) -> bool:
+        """Whether only words can tell what concerns a message, where it is not said that they shall not."""
+        tuning = self._tuning
+        gated = tuning.min_score > 0 and tuning.lexical_weight > 0 and tuning.strategy != "hyde"
+        return gated and view.is_uncalibrated
+
+    def _dense_problem(self, view: View, vectors: Vectors | None) -> str:
+        """Why the dense leg could not take part as it should, or nothing."""
+        if vectors is None:
+            lacks = self._embedder is not None and len(view) and "dense" not in view.legs
+            return (view.held or self._no_vectors(view)) if lacks else ""
+        # A model was replaced behind its name: some map cannot be compared with the queries.
+        legs = [each.dense for each in view.maps if each.dense is not None]
+        compared = all(leg.dimension == vectors.shape[1] and view.key in {None, leg.key} for leg in legs)
+        return "" if compared else OTHER_MODEL
+
+    def _no_vectors(self, view: View) -> str:
+        """Whether vectors are on their way, or what is in their way."""
+        if view.held:
+            return view.held
+        failing = self._models.embedding_health.condition()
+        why = view.unembedded or (failing.message if failing.state == "failing" else "")
+        return f"no vectors ({why}); answered by words" if why else WORDS_ONLY
+
+    def _held_back(self, evidence: float, needed: float) -> str:
+        """Why the gate lets nothing through, or nothing."""
+        if evidence >= needed:
+            return ""
+        return (
+            f"{BESIDE_THE_POINT} (evidence {evidence:.2f}, needed {needed:.2f}: memory.retrieval_min_score)"
+        )
+
+
+def _rendered(answer: Answer, budget_tokens: int) -> Answer:
+    """With the text of what fits into the budget."""
+    block = injection.render(answer.ranked, budget_tokens)
+    return msgspec.structs.replace(
+        answer,
+        status="ok" if block.text else "empty",
+        reason=answer.reason or ("nothing fits the token budget" if block.omitted and not block.text else ""),
+        text=block.text,
+        digest=block.digest,
+        included=block.included,
+        omitted=block.omitted,
+    )
+
+
+def _plain_queries(ask: Ask) -> tuple[str, ...]:
+    """What is looked for without a model's help: the message, else the caller's own hypotheses."""
+    return (ask.message,) if ask.message.strip() else ask.hypotheses
+
+
+def _holds_nothing(view: View, min_generation: int) -> bool:
+    """Whether every root is known to be empty: then neither a model nor an endpoint is asked."""
+    return not (len(view) or view.waiting or view.problem) and view.generation >= min_generation
+
+
+def held_by(error: ProviderError | TimeoutError) -> str:
+    """Why no text may leave, if that is what stands in the way: somebody's wish, and no failure."""
+    return str(error) if reason_of(error) == "paused" else ""
+
+
+def reason_of(error: ProviderError | TimeoutError) -> str:
+    return error.reason if isinstance(error, ProviderError) else "timeout"

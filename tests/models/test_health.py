@@ -1,0 +1,310 @@
+"""Whether an endpoint's model is worth a call: what opens it, who may ask meanwhile, what is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.errors import ProviderError, SizeRefused
+from forged.models.health import Health, Trouble, Waiting
+
+DOWN = ProviderError("nobody listens", reason="unreachable")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def health(clock) -> Health:
+    return Health("there", "m", clock)
+
+
+def call(health: Health, error: ProviderError | None = DOWN) -> None:
+    attempt = health.begin()
+    if error is None:
+        attempt.succeeded()
+    else:
+        attempt.failed(error)
+
+
+def fail(health: Health, times: int = 2) -> None:
+    for _ in range(times):
+        call(health)
+
+
+def agent(clock: Clock, within_s: float = 2.0) -> Waiting:
+    return Waiting(clock.now + within_s)
+
+
+def is_admitted(health: Health, waiting: Waiting | None = None) -> bool:
+    try:
+        health.admit(waiting)
+    except ProviderError:
+        return False
+    return True
+
+
+def timed(health: Health, clock: Clock, took_s: float, within_s: float = 2.0) -> None:
+    """One call of an agent, which goes when its time is up."""
+    attempt = health.begin(agent(clock, within_s), timed=True)
+    if took_s > within_s:
+        clock.now += within_s
+        attempt.outlived()
+    clock.now += max(took_s - within_s, 0.0) if took_s > within_s else took_s
+    attempt.succeeded()
+
+
+# --- what opens it, and what closes it ----------------------------------------------------------------
+
+
+def test_two_failures_in_a_row_open_it_however_far_apart_and_one_success_closes_it(health, clock):
+    fail(health, 1)
+    assert health.trouble() is None
+    clock.now += 86_400
+
+    fail(health, 1)
+
+    assert health.trouble() == Trouble("unreachable", "nobody listens", 30.0)
+    call(health, None)
+    assert (health.trouble(), health.is_open) == (None, False)
+
+
+def test_a_success_in_between_starts_the_count_anew(health):
+    fail(health, 1)
+    call(health, None)
+    fail(health, 1)
+
+    assert health.trouble() is None
+
+
+@pytest.mark.parametrize("reason", ["limit", "paused", "storage", "internal", "slow"])
+def test_what_was_no_call_says_nothing_about_the_endpoint(health, reason):
+    for _ in range(9):
+        health.failed(ProviderError("no", reason=reason, retry_after_s=30))
+
+    assert (health.trouble(), health.condition().state) == (None, "untried")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [ProviderError("what is this", reason="bad_input"), SizeRefused("too long", reason="rate_limited")],
+)
+def test_a_refused_text_is_shown_and_keeps_nobody_away(health, refused):
+    fail(health)
+    for _ in range(5):
+        call(health, refused)
+
+    assert health.trouble() is None
+    assert (health.condition().state, health.condition().message) == ("failing", str(refused))
+
+
+def test_a_person_who_says_so_has_it_asked_at_once_and_it_is_shown_as_failing_until_it_answers(health):
+    call(health, ProviderError("slower", reason="rate_limited", retry_after_s=60))
+    fail(health)
+
+    health.ask_again()
+
+    assert (health.trouble(), health.condition().state) == (None, "failing")
+
+
+# --- who may ask meanwhile ----------------------------------------------------------------------------
+
+
+def test_while_it_is_open_nobody_waits_for_a_call_even_where_one_may_go(health, clock):
+    fail(health)
+    clock.now += 60
+
+    assert health.trouble().wait_s == 0
+    assert is_admitted(health)
+    assert not is_admitted(health, agent(clock))
+
+
+def test_one_call_at_a_time_looks_whether_it_is_back(health, clock):
+    fail(health)
+    clock.now += 60
+    looking = health.begin()
+    clock.now += 45
+
+    assert not is_admitted(health)
+    looking.abandoned()
+    assert is_admitted(health)
+
+
+def test_the_first_call_after_a_good_one_may_be_waited_for(health, clock):
+    fail(health)
+    clock.now += 60
+    health.begin().succeeded()
+
+    assert is_admitted(health, agent(clock))
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 40), st.booleans(), st.floats(0, 70)), min_size=1, max_size=60),
+)
+def test_of_a_dead_endpoint_at_most_two_calls_go_in_any_minute(steps):
+    clock = Clock()
+    health, made = Health(clock=clock), []
+    for pause_s, hurry, call_s in steps:
+        clock.now += pause_s
+        if is_admitted(health, agent(clock) if hurry else None):
+            made.append(clock.now)
+            attempt = health.begin()
+            clock.now += call_s
+            attempt.failed(DOWN)
+
+    assert max((sum(start <= at < start + 60 for at in made) for start in made), default=0) <= 2
+
+
+def test_calls_made_elsewhere_count_as_its_own(health, clock):
+    health.made(2)
+    fail_elsewhere = ProviderError("boom", reason="server")
+    health.failed(fail_elsewhere)
+    health.failed(fail_elsewhere)
+
+    assert health.trouble().wait_s == 60
+
+
+# --- Retry-After --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked_s", "waited_s"), [(20, 20), (1000, 300)])
+def test_a_retry_after_holds_for_all_and_not_for_ever(health, clock, asked_s, waited_s):
+    call(health, ProviderError("slower", reason="rate_limited", retry_after_s=asked_s))
+
+    assert health.trouble() == Trouble("rate_limited", "slower", waited_s)
+    assert not is_admitted(health)
+    clock.now += waited_s
+    assert is_admitted(health, agent(clock))
+
+
+def test_a_short_retry_after_brings_no_call_forward(health):
+    fail(health)
+    call(health, ProviderError("slower", reason="rate_limited", retry_after_s=1))
+
+    assert health.trouble().wait_s == 60
+
+
+# --- too slow for an agent ----------------------------------------------------------------------------
+
+
+def test_a_model_whose_last_two_answers_did_not_fit_is_skipped_by_agents_and_by_nobody_else(health, clock):
+    timed(health, clock, 20)
+    assert health.trouble(2.0) is None
+
+    timed(health, clock, 20)
+
+    assert health.trouble(2.0).reason == "slow"
+    assert (health.trouble(), health.trouble(30.0)) == (None, None)
+    assert not is_admitted(health, agent(clock))
+
+
+def test_what_is_still_under_way_when_two_agents_have_gone_is_skipped_as_well(health, clock):
+    waiting = agent(clock)
+    first, second = health.begin(waiting, timed=True), health.begin(waiting, timed=True)
+    clock.now += 2
+    first.outlived()
+    second.outlived()
+
+    assert not is_admitted(health, agent(clock))
+
+
+def test_a_model_that_was_merely_cold_is_used_by_the_next_turn(health, clock):
+    timed(health, clock, 12)
+    timed(health, clock, 0.3)
+    timed(health, clock, 0.3)
+
+    assert is_admitted(health, agent(clock))
+    assert health.condition().state == "ok"
+
+
+def test_a_slow_model_is_used_again_once_an_answer_came_in_time(health, clock):
+    timed(health, clock, 20)
+    timed(health, clock, 20)
+    clock.now += 60
+    looking = health.begin(timed=True)
+    clock.now += 0.5
+    looking.succeeded()
+
+    assert is_admitted(health, agent(clock))
+
+
+def test_a_slow_model_stays_out_while_its_answers_take_too_long(health, clock):
+    timed(health, clock, 20)
+    timed(health, clock, 20)
+    clock.now += 60
+    looking = health.begin(timed=True)
+    clock.now += 5
+    looking.succeeded()
+
+    assert not is_admitted(health, agent(clock))
+    assert health.condition().state == "slow"
+
+
+def test_what_a_hurried_agent_had_no_time_for_is_in_time_for_others(health, clock):
+    timed(health, clock, 0.3, within_s=0.1)
+    timed(health, clock, 0.3, within_s=0.1)
+
+    assert not is_admitted(health, agent(clock, 0.1))
+    assert is_admitted(health, agent(clock))
+
+
+# --- the retry of a turn ------------------------------------------------------------------------------
+
+
+def test_a_turn_has_one_retry_for_all_of_its_calls_and_none_past_its_deadline():
+    assert not Waiting(10.0).take_retry(10.0)
+    waiting = Waiting(10.0)
+    assert [waiting.take_retry(9.0) for _ in range(3)] == [True, False, False]
+
+
+# --- what is told -------------------------------------------------------------------------------------
+
+
+def test_a_person_is_told_since_when_it_fails_why_and_when_it_is_asked_next(health, clock):
+    assert health.condition().state == "untried"
+    call(health, None)
+    clock.now += 10
+    fail(health)
+    clock.now += 5
+
+    told = health.condition()
+
+    assert (told.state, told.last_success_s, told.failing_s) == ("failing", 15, 5)
+    assert (told.reason, told.message, told.next_s) == ("unreachable", "nobody listens", 55)
+
+
+def test_one_failure_is_shown_until_the_next_success(health):
+    fail(health, 1)
+    assert health.condition().state == "failing"
+    call(health, None)
+    assert (health.condition().state, health.condition().message) == ("ok", "")
+
+
+def test_a_model_that_is_late_is_shown_as_slow_in_its_own_words(health, clock):
+    attempt = health.begin(agent(clock), timed=True)
+    clock.now += 2
+    attempt.outlived()
+
+    told = health.condition()
+
+    assert (told.state, told.reason) == ("slow", "slow")
+    assert told.message == "m at there took longer for its last answer than an agent's 2.0 s"
+
+
+def test_what_it_is_asked_for_is_named_once():
+    health = Health()
+    for use in ("hyde", "capture", "hyde"):
+        health.use(use)
+
+    assert health.uses == ("hyde", "capture")
