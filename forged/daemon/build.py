@@ -190,6 +190,7 @@ def _maps(
         health=models.healths.embedding,
         remembered=remembered,
         affords=governor.beyond_today,
+        refusal=models.door.refusal,
         trust=trust,
     )
     watcher = Watcher(indexer.mark)

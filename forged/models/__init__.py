@@ -165,7 +165,10 @@ class ChatModel(Protocol):
     """One completion of a prompt."""
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Return the reply; `deadline` is absolute `time.monotonic()` seconds. Raises ProviderError."""
+        """Return the reply; `deadline` is absolute `time.monotonic()` seconds. Raises ProviderError.
+
+        Of a prompt that is watched also for a reply that was refused, filtered or cut with nothing to read.
+        """
         ...
 
     async def aclose(self) -> None: ...

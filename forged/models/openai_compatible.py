@@ -180,7 +180,7 @@ class OpenAICompatibleChat:
         door: Door,
         health: Health | None = None,
         backoff_s: float = 0.5,
-        retries: int | None = None,
+        retries: int = 1,
     ) -> None:
         self._endpoint = Endpoint(
             base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries
@@ -215,13 +215,16 @@ class OpenAICompatibleChat:
 
         def read(reply: bytes) -> Completion:
             if "stream" in wishes and not reply.strip():
-                raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
+                raise EmptyStream(f"{where} sent a stream of nothing", reason="empty", status=200)
             said = streams.said(where, reply)
             if said.whole and said.content:
                 self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
-            if prompt.enough is not None:
-                said = without_doubt(said, clear)
-            return completion_of(where, said, tuple(map(sendable, texts)))
+            if prompt.enough is None:
+                return completion_of(where, said, tuple(map(sendable, texts)))
+            done = completion_of(where, without_doubt(said, clear), tuple(map(sendable, texts)))
+            if done.flaw and not done.text and done.flaw != "empty":
+                raise done.error()  # here, so that the model's health hears of it
+            return done
 
         call = Call(
             _CHAT,

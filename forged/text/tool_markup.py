@@ -1,13 +1,15 @@
-"""Cuts tool markup out of text that is otherwise prose: calls, results, and what a harness puts between tags.
+"""Cuts out of a text what stands in it and was not said: tool content, thoughts, what a harness put there.
 
-Structured messages keep tool content in parts of its own, which nobody reads here. Some agents write it into
-the text itself, as `<tool>...</tool>` (the Forge agent) or in a dozen other spellings; what stands there is a
-file's content or a command's output, nothing that was said. A pattern from opener to closer is not enough,
-for arguments hold closers and openers, and people write about tags. So:
+Structured messages keep tool content in parts of its own, which nobody reads here. But agents write calls
+into the text itself, and harnesses their state, command output and attached files into a person's message; in
+which forms is data, `harnesses.toml`. A pattern from opener to closer is not enough, for arguments hold
+closers and openers, and people write about tags. So:
 
 - An element ends where its name's openers and closers balance; CDATA inside it is opaque. One that never ends
-  reaches to the end of the text: a slip may lose text, never give it away.
-- A closer too many takes with it all that follows the element it seems to belong to.
+  reaches to the end of the text: a slip may lose text, never give it away. Of a tag that is no tool's this
+  holds where it begins a line, as harnesses write it; elsewhere it is talk.
+- A closer too many takes with it all that follows the element it seems to belong to; one of a thought, whose
+  opener chat templates put into the prompt, all before it.
 - Tags in code spans and closed code blocks are prose, unless an element that begins there ends outside.
 - `Vec<Tool>` is a type, unless it turns out to be closed or to hold markup.
 """
@@ -16,21 +18,26 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
-_NAME = (
-    r"(?:antml:[\w.:-]+|tool(?:[_-](?:call|use|result|response|output)s?)?"
-    r"|function[_-](?:call|result|response|output)s?|invoke|system-reminder)"
-)
+from forged.text import harnesses
+from forged.text.harnesses import Kind, Span, Speaker
+
+# In this order, because a name may be in several.
+_NAMES: dict[Kind, re.Pattern[str]] = {
+    kind: re.compile(harnesses.tags(kind)) for kind in ("thinking", "tools", "own", "pasted")
+}
+_NAME = harnesses.tags(*_NAMES)
 # A CDATA section that begins with one backtick is a person's `<![CDATA[`.
 _MARK = re.compile(
-    rf"<(?:/\s*(?P<closer>{_NAME})\s*>"
+    rf"<(?=[/!\w])(?:/\s*(?P<closer>{_NAME})\s*>"
     rf"|(?P<opener>{_NAME})(?=[\s/>]|\Z)(?P<empty>[^<>]*/>)?"
-    r"|(?P<cdata>!\[CDATA\[(?!`[^`])))",
-    re.IGNORECASE,
+    r"|(?P<cdata>!\[(?i:CDATA)\[(?!`[^`])))"
 )
+_CLOSER = re.compile(rf"</\s*({_NAME})\s*>")
 _CODE = re.compile(
     r"^(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*(?P<fence>`{3,20}|~{3,20})[^`\n]*(?=\n)"
     r"|(?<![\w`])(?P<ticks>`{1,8})(?!`)",
@@ -45,19 +52,32 @@ _CLOSING = {
 _CLOSING_TICKS = {"`" * n: re.compile(rf"(?<!`)`{{{n}}}(?!`)(?P<glued>\w)?|\n") for n in range(1, 9)}
 
 
-class _Tag(msgspec.Struct):
+_BEGINNINGS = {
+    span: (re.compile(span.begins or re.escape(span.mark)), re.compile(span.ends, re.MULTILINE))
+    for span in harnesses.SPANS
+}
+
+
+class _Tag(msgspec.Struct, gc=False):
     """An opener, with the closer it balances with (None: none does), or a closer."""
 
     name: str
     start: int
     end: int
+    kind: Kind = "tools"
     opens: bool = False
     closer: _Tag | None = None
 
 
-def without_tool_text(text: str) -> str:
-    """Return `text` without tool markup and all that it encloses; the time taken is linear in its length."""
-    if "<" not in text or not (tags := _tags(text)):
+def without_tool_text(text: str, speaker: Speaker = "user") -> str:
+    """Return what was said; thoughts are looked for in an assistant's text alone.
+
+    The time taken is linear in the length of the text, and next to none where an element never ends.
+    """
+    tags = _tags(text, speaker) if "<" in text else []
+    if spans := [*_spans(text, speaker)]:
+        tags = sorted((*tags, *spans), key=lambda tag: tag.start)
+    if not tags:
         return text
     kept, position = [], 0
     for start, end in _cuts(text, tags):
@@ -66,32 +86,79 @@ def without_tool_text(text: str) -> str:
     return "".join([*kept, text[position:]])
 
 
-def _tags(text: str) -> list[_Tag]:
+def _tags(text: str, speaker: Speaker) -> list[_Tag]:
     tags: list[_Tag] = []
     waiting: defaultdict[str, list[_Tag]] = defaultdict(list)
-    position = depth = 0
-    while mark := _MARK.search(text, position):
-        position = mark.end()
-        if mark["cdata"]:
-            position = _end_of_cdata(text, position) if depth else position
+    closed, no_code = None, _before_any_code(text)
+    opaque = depth = 0
+    for mark in _MARK.finditer(text):
+        if mark.start() < opaque:
             continue
-        tag = _tag(mark)
+        if mark.lastgroup == "cdata":
+            opaque = _end_of_cdata(text, mark.end()) if depth else opaque
+            continue
+        if (tag := _tag(mark, speaker)) is None:
+            continue
         tags.append(tag)
         if tag.opens and tag.closer is None:
             waiting[tag.name].append(tag)
             depth += 1
+            if tag.start < no_code and not _is_talk(text, tag):
+                closed = (
+                    {_known(name, speaker)[0] for name in _CLOSER.findall(text)} if closed is None else closed
+                )
+                if tag.name not in closed:
+                    break  # it reaches to the end, whatever follows
         elif not tag.opens and waiting[tag.name]:
             waiting[tag.name].pop().closer = tag
             depth -= 1
     return tags
 
 
-def _tag(mark: re.Match[str]) -> _Tag:
-    name = (mark["opener"] or mark["closer"]).lower().removeprefix("antml:")
-    tag = _Tag(name, mark.start(), mark.end(), opens=bool(mark["opener"]))
-    if mark["empty"]:
+def _before_any_code(text: str) -> int:
+    """Where the first code span or block may begin."""
+    return min((at for sign in ("`", "~~~") if (at := text.find(sign)) >= 0), default=len(text))
+
+
+def _tag(mark: re.Match[str], speaker: Speaker) -> _Tag | None:
+    """None: it is no tag in this speaker's mouth."""
+    opens = mark.lastgroup != "closer"
+    name, kind = _known(mark["opener" if opens else "closer"], speaker)
+    if kind is None:
+        return None
+    tag = _Tag(name, mark.start(), mark.end(), kind, opens)
+    if mark.lastgroup == "empty":
         tag.closer = tag
     return tag
+
+
+@lru_cache(1024)
+def _known(written: str, speaker: Speaker) -> tuple[str, Kind | None]:
+    kinds = (kind for kind, names in _NAMES.items() if names.fullmatch(written))
+    kind = next((kind for kind in kinds if speaker == "assistant" or kind != "thinking"), None)
+    return written.lower().removeprefix("antml:").replace("-", "_"), kind
+
+
+def _spans(text: str, speaker: Speaker) -> Iterator[_Tag]:
+    """What has no tags, as elements that have both."""
+    for span, (begins, ends) in _BEGINNINGS.items():
+        if span.mark not in text or span.of not in ("", speaker) or not _has_what_it_needs(text, span):
+            continue
+        at = text.find(span.mark)
+        while at >= 0:
+            line = text.rfind("\n", 0, at) + 1
+            start = at - len(text[line:at].lstrip(" \t>"))
+            behind = text.find("\n", at)
+            if begins.match(text, start) and not (span.first and text[:start].strip()):
+                last = ends.search(text, at + len(span.mark)) if span.ends else None
+                behind = last.end() if last else len(text)
+                # An opener in code and its end outside of it do not make that code into none.
+                yield _Tag("", start, start, opens=True, closer=_Tag("", start, behind))
+            at = text.find(span.mark, behind) if behind >= 0 else -1
+
+
+def _has_what_it_needs(text: str, span: Span) -> bool:
+    return not span.needs or any(word in text for word in span.needs)
 
 
 def _end_of_cdata(text: str, start: int) -> int:
@@ -103,31 +170,36 @@ def _cuts(text: str, tags: Sequence[_Tag]) -> list[tuple[int, int]]:
     """Ranges to leave out, in order."""
     cuts: list[tuple[int, int]] = []
     begins: dict[str, int] = {}  # where the newest cut element of each name starts
-    code = _Code(text, tags)
+    code, no_code = _Code(text, tags), _before_any_code(text)
     position = 0
     for place, tag in enumerate(tags):
         if tag.start < position:
             continue
-        if code_end := code.end_around(place, position):
+        if tag.start > no_code and (code_end := code.end_around(place, position)):
             position = code_end
             continue
         position = tag.end
-        if tag.opens and tag.closer is None and _is_type(text, tag):
+        if tag.opens and tag.closer is None and _is_talk(text, tag):
             continue
         start = tag.start
         if tag.opens:
             position = len(text) if tag.closer is None else tag.closer.end
             begins[tag.name] = start
         else:
-            start = begins.get(tag.name, start)
+            start = begins.get(tag.name, 0 if tag.kind == "thinking" else start)
         while cuts and cuts[-1][0] >= start:
             cuts.pop()
         cuts.append((start, position))
     return cuts
 
 
-def _is_type(text: str, tag: _Tag) -> bool:
-    """Whether it is `List<Tool>`: glued to a word, and no markup follows."""
+def _is_talk(text: str, tag: _Tag) -> bool:
+    """Whether an opener that nothing closes is only mentioned.
+
+    `List<Tool>` is glued to a word, and no markup follows; what is no tool stands within a line.
+    """
+    if tag.kind != "tools":
+        return bool(text[max(tag.start - 80, 0) : tag.start].rpartition("\n")[2].strip(" \t>"))
     if not tag.start or not text[tag.start - 1].isalnum():
         return False
     return not text[tag.end : tag.end + 80].lstrip("> \t\r\n").startswith("<")

@@ -321,8 +321,8 @@ class Limiting(FakeEmbedder):
 
     asked_s: float | None = 120.0
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **options) -> None:
+        super().__init__(**options)
         self.health = Health()
 
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):
@@ -601,7 +601,7 @@ async def test_everyday_messages_are_not_sent_to_an_endpoint_that_asks_for_patie
             return await super().embed(texts, kind, purpose=purpose)
 
     picky = Picky(dimension=64)
-    async with learning(picky, root, reconcile_s=0.001) as (indexer, index):
+    async with learning(picky, root, health=picky.health, reconcile_s=0.001) as (indexer, index):
         await until(indexer.learner._learning.done)
         async with scanning(indexer):
             before = count(indexer, "scanning")

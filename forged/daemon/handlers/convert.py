@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from forged import memory
-from forged.conversation import Utterance
+from forged.conversation import Speaker, Utterance
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import Root
 from forged.map import VectorMap
@@ -37,15 +37,13 @@ def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance,
     first = start if start in range(len(messages) + 1) else 0
     found = []
     for message, open_spans in zip(messages[first:], spans[first:], strict=True):
-        if message.role not in {"user", "assistant"}:
+        if message.role not in {"user", "assistant"} or (open_spans and message.role == "assistant"):
             continue
-        if open_spans and message.role == "assistant":
-            continue
+        speaker: Speaker = "user" if message.role == "user" else "assistant"
         text = without_private(_text(message), open_spans)
-        if "<" in text:
-            text = without_tool_text(text)
+        text = without_tool_text(text, speaker)
         if text.strip():
-            found.append(Utterance("user" if message.role == "user" else "assistant", text))
+            found.append(Utterance(speaker, text))
     return tuple(found)
 
 

@@ -1,0 +1,75 @@
+"""What the harnesses of agents put into a conversation that nobody said: the rows of `harnesses.toml`.
+
+What a row's fields mean is told there. The file is read when this module is imported; a row with a wrong
+field is msgspec.ValidationError.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+Speaker = Literal["user", "assistant"]
+Kind = Literal["own", "pasted", "tools", "thinking"]
+
+
+class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A form of text without tags."""
+
+    mark: str
+    begins: str = ""
+    ends: str = ""
+    first: bool = False
+    of: Speaker | Literal[""] = ""
+    needs: tuple[str, ...] = ()
+
+
+class Harness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One row."""
+
+    name: str
+    own: tuple[str, ...] = ()
+    pasted: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    thinking: tuple[str, ...] = ()
+    escapes: tuple[Literal["html", "json"], ...] = ()
+    spans: tuple[Span, ...] = ()
+    roles: dict[str, Speaker] = {}
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    harness: tuple[Harness, ...]
+
+
+def _rows() -> tuple[Harness, ...]:
+    with open(os.path.join(os.path.dirname(__file__), "harnesses.toml"), "rb") as file:
+        return msgspec.convert(tomllib.load(file), _File).harness
+
+
+ROWS = _rows()
+SPANS = tuple(dict.fromkeys(span for row in ROWS for span in row.spans))
+ROLES: dict[str, Speaker] = {theirs: ours for row in ROWS for theirs, ours in row.roles.items()}
+
+
+def tags(*kinds: Kind) -> str:
+    """A pattern for the names of tags of these kinds, of all rows, in upper and lower case.
+
+    Sorted by first letters, because a text full of other tags is looked through at one letter each.
+    """
+    by_letter: dict[str, list[str]] = {}
+    for name in dict.fromkeys(_named(kinds)):
+        by_letter.setdefault(name[0].lower(), []).append(re.sub(r"(?<=\w)[-_](?=\w)", "[-_]", name[1:]))
+    letters = "".join(by_letter)
+    branches = (f"[{first}{first.upper()}](?i:{'|'.join(rest)})" for first, rest in by_letter.items())
+    return f"(?=[{letters}{letters.upper()}])(?:{'|'.join(branches)})"
+
+
+def _named(kinds: tuple[Kind, ...]) -> Iterator[str]:
+    for row in ROWS:
+        for kind in kinds:
+            yield from getattr(row, kind)
