@@ -166,12 +166,10 @@ def _record(state: State, governor: Governor, departure: Departure) -> None:
     """Count what left, and what it cost where nobody else does."""
     state.outbound.add(departure)
     if departure.purpose not in GOVERNED:
-        governor.spend(
-            departure.purpose,
-            calls=departure.calls,
-            failed=departure.failed,
-            prompt_tokens=departure.tokens,
-        )
+        counts = {"calls": departure.calls, "failed": departure.failed}
+        governor.spend(departure.purpose, **counts, prompt_tokens=departure.tokens)
+    elif departure.tokens:  # of vectors that a person had tried; of chats whoever makes them counts
+        governor.spend(departure.purpose, prompt_tokens=departure.tokens)
 
 
 def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
