@@ -26,6 +26,7 @@ import msgspec
 from forged.files import File, Root, Snapshot, files_of, one_per_id
 from forged.memory import Memory, Problem, Scope, utc_now
 from forged.state import OwnFile, RootRecord, TrustRecords
+from forged.text.redaction import redact
 from forged.trust.brought import Candidate, Judged, Repository
 from forged.trust.identity import identify
 from forged.trust.presenting import Presented, presented
@@ -49,13 +50,15 @@ class Withheld(msgspec.Struct, frozen=True):
 class Admitted(msgspec.Struct, frozen=True):
     """What counts of a snapshot, as it is shown, sorted by id, and what does not, sorted by path.
 
-    `passes`: some of that may be different in a moment, look again. `insisted`: ids of memories that are
-    shown with a secret. `problems`: what cannot be shown without one.
+    `passes`: some of that may be different in a moment, look again. `redacted`: ids of memories that are
+    shown without a secret in their file; `insisted`, of those that are shown with one, as somebody wanted.
+    `problems`: what cannot be shown without one.
     """
 
     memories: tuple[Memory, ...]
     withheld: tuple[Withheld, ...] = ()
     passes: bool = False
+    redacted: tuple[str, ...] = ()
     insisted: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
 
@@ -182,7 +185,15 @@ class Admission:
         before = self._presented.get(root, Presented())
         shown = presented(memories, hashes, own, before, is_sure=not self._records.doubt())
         self._presented[root] = shown
-        return Admitted(shown.memories, insisted=shown.insisted, problems=shown.problems)
+        secret = shown.with_secrets
+        return Admitted(
+            shown.memories,
+            redacted=tuple(source.id for source, row in secret if row.memory and not row.insisted),
+            insisted=frozenset(source.id for source, row in secret if row.insisted),
+            problems=tuple(
+                Problem(redact(source.id).text, row.problem) for source, row in secret if row.problem
+            ),
+        )
 
     def _is_own(self, root: Root, file: File, standing: Standing) -> bool:
         """Whether this is a later edit of a file that this daemon wrote, where nothing foreign ever was."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
+import msgspec
 import pytest
 
 from forged.errors import WorkspaceError
@@ -321,9 +322,11 @@ async def test_a_file_is_on_record_before_it_is_on_disk(tmp_path, monkeypatch):
 
         monkeypatch.setattr(MemoryStore, "write", killed)
         with pytest.raises(SystemExit):
-            await Writer(str(tmp_path / "trash"), trust).add(index, memory("mem_1", "of ours"), insisted=True)
+            await Writer(str(tmp_path / "trash"), trust).add(
+                index, msgspec.structs.replace(memory("mem_1", "of ours"), origin="typed"), insisted=True
+            )
         (found,) = state.trust.own(identify(str(top)).own).values()
-        assert (found.id, found.insisted) == ("mem_1", True)
+        assert (found.id, found.origin, found.insisted) == ("mem_1", "typed", True)
         await indexer.close()
 
 
