@@ -28,7 +28,7 @@ LONGEST_ASKED_S = 300.0
 """Whoever asks for more patience than this is asked again all the same."""
 
 _LAST_S, _BEFORE_S = 30.0, 60.0  # how long ago the last call, and the one before it, must be
-# What is still under way when its agent has gone would have taken longer than that, so much at least.
+# What is still under way when its agent has gone takes longer than the agent had, so much at least.
 _LONGER = 1.1
 # What is refused for what it says, or not brought to an end: the model answers, and may take the next.
 _REFUSED = ANSWERED | {"bad_input"}
@@ -42,9 +42,10 @@ State = Literal["untried", "ok", "slow", "failing"]
 class Waiting:
     """Somebody who waits for what calls bring: until when, and the retry that all calls of a turn share."""
 
-    def __init__(self, until: float, retries: int = 1) -> None:
-        """`until` is `time.monotonic()` seconds."""
+    def __init__(self, until: float, since: float | None = None, retries: int = 1) -> None:
+        """Both are `time.monotonic()` seconds; `since` is now where nothing is said."""
         self.until = until
+        self.budget_s = until - (time.monotonic() if since is None else since)
         self._retries = retries
 
     def take_retry(self, at: float) -> bool:
@@ -94,7 +95,7 @@ class Health:
         self._succeeded_at: float | None = None
         self._failing_since: float | None = None
         self._reason = self._message = ""
-        self._granted_s = 0.0  # the longest that an agent had for an answer
+        self._granted_s = 0.0  # what the last agent had for its whole turn
 
     def use(self, purpose: str) -> None:
         """It is asked for this as well."""
@@ -152,8 +153,8 @@ class Health:
         now = self._clock()
         self._starts.append(now)
         if waiting is not None:
-            self._granted_s = max(self._granted_s, waiting.until - now)
-        attempt = Attempt(self, now, timed=timed)
+            self._granted_s = waiting.budget_s
+        attempt = Attempt(self, now, self._granted_s, timed=timed)
         if self.is_open:
             self._probe = attempt
         return attempt
@@ -211,7 +212,11 @@ class Health:
 class Attempt:
     """One call that is under way; it ends as `succeeded` or `failed`, or else is `abandoned`."""
 
-    def __init__(self, health: Health, began: float = 0.0, *, timed: bool = False) -> None:
+    def __init__(
+        self, health: Health, began: float = 0.0, budget_s: float = 0.0, *, timed: bool = False
+    ) -> None:
+        """`budget_s` is what the agent that waits for it has for its whole turn."""
+        self._budget_s = budget_s
         self.began = began
         self._health = health
         self._timed = timed
@@ -219,8 +224,8 @@ class Attempt:
 
     def outlived(self) -> None:
         """Who waited for it has gone, and it is not over."""
-        if self._timed and self._took is None:
-            self._took = [self._so_far * _LONGER]
+        if self._timed:
+            self._took = [self._budget_s * _LONGER]
             self._health._took.append(self._took)
 
     def succeeded(self) -> None:

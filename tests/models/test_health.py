@@ -44,7 +44,7 @@ def fail(health: Health, times: int = 2) -> None:
 
 
 def agent(clock: Clock, within_s: float = 2.0) -> Waiting:
-    return Waiting(clock.now + within_s)
+    return Waiting(clock.now + within_s, clock.now)
 
 
 def is_admitted(health: Health, waiting: Waiting | None = None) -> bool:
@@ -263,8 +263,8 @@ def test_what_a_hurried_agent_had_no_time_for_is_in_time_for_others(health, cloc
 
 
 def test_a_turn_has_one_retry_for_all_of_its_calls_and_none_past_its_deadline():
-    assert not Waiting(10.0).take_retry(10.0)
-    waiting = Waiting(10.0)
+    assert not Waiting(10.0, 0.0).take_retry(10.0)
+    waiting = Waiting(10.0, 0.0)
     assert [waiting.take_retry(9.0) for _ in range(3)] == [True, False, False]
 
 

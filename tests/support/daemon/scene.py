@@ -89,11 +89,11 @@ class Scene:
 
 
 @contextlib.contextmanager
-def staged(home: Path, *, dimension: int = 3, **settings: object) -> Iterator[Scene]:
-    """A provider and a daemon that is configured to use it."""
+def staged(home: Path, *, dimension: int = 3, clocked: bool = False, **settings: object) -> Iterator[Scene]:
+    """A provider and a daemon that is configured to use it; minutes pass in a `clocked` one."""
     with (
         ScriptedProvider(dimension=dimension) as provider,
-        running(home, config=configuration(provider, **settings)) as daemon,
+        running(home, config=configuration(provider, **settings), clocked=clocked) as daemon,
         daemon.client() as client,
     ):
         yield Scene(provider, daemon, client)
