@@ -158,6 +158,7 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     Of `cut` memories only the beginning was embedded, as the model takes no more; `cut_ids` names some.
     `withheld` counts files that are not used until a person says so; `notice` is the sentence about them,
     with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
+    `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
     """
 
     root: str
@@ -180,6 +181,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     withheld: int = 0
     trust: str = ""
     notice: str = ""
+    redacted: int = 0
+    redacted_ids: tuple[str, ...] = ()
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -590,6 +593,8 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
 class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache."""
 
+    bypassable: ClassVar[bool] = True
+
     workspace: str
     query: str
     limit: int = 10
@@ -598,6 +603,8 @@ class Search(Request[Found], frozen=True, tag="search"):
 
 class Why(Request[Explained], frozen=True, tag="why"):
     """Explain the last injection of a session, or (with `query`) what a retrieval would do now."""
+
+    bypassable: ClassVar[bool] = True
 
     workspace: str = ""
     session_id: str = ""
@@ -612,6 +619,7 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     """
 
     repeatable: ClassVar[bool] = False
+    bypassable: ClassVar[bool] = True
 
     workspace: str
     content: str

@@ -18,6 +18,7 @@ EVERYWHERE = "*"
 """Stands for all repositories in a list of what is paused."""
 
 _PROBLEMS_SHOWN = 10
+_SECRETS_NAMED = 3
 _PLAIN = Painter()
 _COLOUR_OF_STATE = {
     "ok": "good",
@@ -105,6 +106,10 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
         some = ", ".join(map(escape_line, root.cut_ids)) + (", ..." if root.cut > len(root.cut_ids) else "")
         count = counted(root.cut, "text was", "texts were")
         yield f"  {count} cut to fit the embedding model, words find the rest: {some}"
+    if root.redacted:
+        some = " ".join(map(escape_line, root.redacted_ids[:_SECRETS_NAMED]))
+        holds = counted(root.redacted, "memory holds a secret and is", "memories hold a secret and are")
+        yield f"  {paint('warn', 'secrets:')} {holds} shown without it; `forgectl show {some}` says which"
     yield from _problems(root, paint)
 
 

@@ -128,6 +128,8 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         withheld=len(index.builder.withheld),
         trust=trust,
         notice=notice,
+        redacted=len(index.builder.redacted),
+        redacted_ids=index.builder.redacted[:_CUT_SHOWN],
     )
 
 
