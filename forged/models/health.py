@@ -27,7 +27,8 @@ ENOUGH = 2
 LONGEST_ASKED_S = 300.0
 """Whoever asks for more patience than this is asked again all the same."""
 
-_LAST_S, _BEFORE_S = 30.0, 60.0  # how long ago the last call, and the one before it, must be
+# How long ago the last call, and the one before it, must be; with something to spare on the way there.
+_LAST_S, _BEFORE_S = 30.5, 60.5
 # What is still under way when its agent has gone takes longer than the agent had, so much at least.
 _LONGER = 1.1
 # What is refused for what it says, or not brought to an end: the model answers, and may take the next.
@@ -95,6 +96,7 @@ class Health:
         self._succeeded_at: float | None = None
         self._failing_since: float | None = None
         self._reason = self._message = ""
+        self._believed_since = 0.0  # what began before that is no word about now
         self._granted_s = 0.0  # what the last agent had for its whole turn
 
     def use(self, purpose: str) -> None:
@@ -128,9 +130,15 @@ class Health:
         """Whether the next call only looks if the endpoint is back, and should be a single one."""
         return self._failures >= ENOUGH
 
+    @property
+    def is_doubted(self) -> bool:
+        """Whether the last call failed."""
+        return self._failures > 0
+
     def ask_again(self) -> None:
         """Ask at once: a person who says so may have mended the cause."""
         self._failures, self._asked_until = 0, 0.0
+        self._believed_since = self._clock()
         self._took.clear()
 
     def _wait_s(self, now: float) -> float:
@@ -163,6 +171,7 @@ class Health:
         """It answered."""
         self._failures, self._asked_until = 0, 0.0
         self._succeeded_at, self._failing_since = self._clock(), None
+        self._believed_since = self._succeeded_at
         self._reason = self._message = ""
 
     def failed(self, error: ProviderError) -> None:
@@ -237,8 +246,10 @@ class Attempt:
         self._health.succeeded()
 
     def failed(self, error: ProviderError) -> None:
+        """It came to nothing, which is no news if another has succeeded since it began."""
         self._over()
-        self._health.failed(error)
+        if self.began >= self._health._believed_since:
+            self._health.failed(error)
 
     def abandoned(self) -> None:
         """It was given up before its end, which says nothing; after any other end nothing at all."""

@@ -41,8 +41,9 @@ class Scene:
     _turns: Iterator[int] = field(default_factory=itertools.count)
 
     def reset(self) -> None:
-        """Take back every script and forget the log."""
+        """Take back every script and forget the log; whoever rebuilds has endpoints asked again at once."""
         self.provider.embeddings = self.provider.chat = None
+        self.client.rebuild(str(self.daemon.home))
         self.provider.vectors.clear()
         self.provider.chat_lines = ("a hypothesis",)
         self.provider.received.clear()
