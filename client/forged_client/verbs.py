@@ -43,8 +43,10 @@ from forged_client.protocol import (
     Search,
     Status,
     StatusReport,
+    Tried,
     Trust,
     Trusted,
+    Try,
     Undo,
     Undone,
     Why,
@@ -223,6 +225,10 @@ class Verbs(Shell):
         """What is withheld of a repository; accept some of it."""
         request = Review(workspace=workspace, accept=tuple(accept), everything=everything, shown=shown)
         return self.ask(request)
+
+    def try_endpoints(self, *, timeout_s: float = 60.0) -> Tried:
+        """Make one real call to each model that is asked at an endpoint."""
+        return self.ask(Try(), timeout_s=timeout_s)
 
     def rebuild(
         self,

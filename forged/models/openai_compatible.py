@@ -7,6 +7,7 @@ comes back is read by `replies` and `streams`. Raises ProviderError alone.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from functools import partial
 
@@ -31,6 +32,8 @@ _DEFAULT_TIME_S = 60.0
 _MAX_TEXT_TOKENS = 8_000
 _SMALLEST_LEARNED = 4
 _REFUSED = (400, 422)  # statuses of a request that holds what the server does not know
+# Codes of a prompt that a filter refused (Azure, OpenAI, DashScope).
+_SPEAKS_OF_FILTER = re.compile(r"(?i)content_?filter|content_policy|data_?inspection")
 _SMALLEST_CUT = 64  # tokens; no model takes less, so what is refused then is not refused for its length
 # Texts and estimated tokens in one request: what the endpoint allows, where it is known to differ.
 _BATCH = (96, 8_000)
@@ -199,6 +202,8 @@ class OpenAICompatibleChat:
             try:
                 completion = await self._ask(prompt, wishes, deadline)
             except ProviderError as error:
+                if error.status in _REFUSED and _SPEAKS_OF_FILTER.search(str(error)):
+                    raise ProviderError(str(error), reason="filtered", status=error.status) from error
                 if not wishes or not self._is_refusal(error, wishes):
                     raise
                 dropped.add(wishes.popitem()[0])

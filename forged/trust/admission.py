@@ -34,6 +34,7 @@ from forged.trust.presenting import Presented, presented
 PINNED = "it is not what was accepted; this repository is pinned"
 FOREIGN = "forged did not write it, and this repository was never trusted"
 REPLACED = "this is not the repository that was trusted at this path"
+BEFORE_GIT = "git came into this folder after it was trusted"
 UNSURE = "nobody knows for sure what was trusted"
 
 
@@ -76,6 +77,11 @@ class Standing(msgspec.Struct, frozen=True):
     @property
     def is_trusted(self) -> bool:
         return self.record is not None and bool(self.record.trusted_at)
+
+    @property
+    def is_before_git(self) -> bool:
+        """Whether what is on record is of the folder, and git has come into it since."""
+        return self.record is not None and self.record.identity != self.identities[0]
 
 
 class Admission:
@@ -203,6 +209,8 @@ class Admission:
         if record is None or not record.trusted_at:
             why = _why_not(standing, self._records.doubt())
             return Judged(refused={file.path: why for file in files})
+        if standing.is_before_git:
+            return Judged(refused={file.path: BEFORE_GIT for file in files})
         if record.mode == "pin":
             return Judged(refused={file.path: PINNED for file in files})
         keys = {
