@@ -14,6 +14,7 @@ from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, utterances
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.trust import in_reply
+from forged.models import cleaned
 from forged.retrieval import Answer, Ask, Sources
 from forged.scopes import Workplace
 from forged.text.private import without_private
@@ -143,7 +144,7 @@ def _explained(answer: Answer, *, at: str, notice: str) -> tuple[wire.Explained,
         at=at,
         strategy=answer.strategy,
         legs=answer.legs,
-        hypotheses=answer.hypotheses,
+        hypotheses=tuple(map(cleaned, answer.hypotheses)),
         memories=fitting([hit(ranked) for ranked in answer.ranked]),
         included=answer.included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),
