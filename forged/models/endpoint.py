@@ -92,7 +92,8 @@ class Endpoint:
     """One base URL with its key: a connection that retries what may pass and never outstays a deadline.
 
     `retries` is how often at most; a caller that counts its attempts wants none.
-    `health` is that of the one model that is asked here, shared with whoever else asks it.
+    `health` is that of the one model that is asked here, shared with whoever else asks it; without one every
+    call is made, for a process whose calls are let through by another.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class Endpoint:
         self._secrets = tuple(filter(None, (key, unquote(user), basic, parts.query)))
         self._door = door
         self._health = health or Health(self.host)
+        self._is_watched = health is not None
         self._backoff_s = backoff_s
         self._retries = retries
         self._client: httpx.AsyncClient | None = None
@@ -158,7 +160,7 @@ class Endpoint:
             await self._client.aclose()
 
     def _admit(self, purpose: Purpose) -> None:
-        if not (purpose.suspect or purpose.name == "doctor"):
+        if self._is_watched and not (purpose.suspect or purpose.name == "doctor"):
             self._health.admit(purpose.waiting)
 
     async def _retrying(self, request: _Request, read: Callable[[bytes], R]) -> R:
@@ -182,7 +184,11 @@ class Endpoint:
     def _may_retry(self, call: Call, fault: Fault, at: float) -> bool:
         """Whether the same once more, at that time, may help and is not too late."""
         waiting = call.purpose.waiting
-        in_vain = not fault.retry or fault.status == call.never_retried or self._health.is_open
+        in_vain = (
+            not fault.retry
+            or fault.status == call.never_retried
+            or (self._is_watched and self._health.is_open)
+        )
         if in_vain or at >= call.deadline or call.purpose.name in _TRIED_ONCE:
             return False
         return waiting is None or waiting.take_retry(at)
