@@ -147,10 +147,7 @@ class Endpoint:
         return shown_url(self.url(path))
 
     async def post(self, call: Call, read: Callable[[bytes], R]) -> R:
-        """Return what `read` makes of a successful reply. Raises ProviderError; SizeRefused if less may pass.
-
-        A reply that `read` refuses by ProviderError is a failure like any other.
-        """
+        """Return what `read` makes of a successful reply. Raises ProviderError; SizeRefused if less may pass."""
         where, left = self.shown(call.path), call.deadline - time.monotonic()
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
@@ -191,12 +188,9 @@ class Endpoint:
     def _may_retry(self, call: Call, fault: Fault, at: float) -> bool:
         """Whether the same once more, at that time, may help and is not too late."""
         waiting = call.purpose.waiting
-        in_vain = (
-            not fault.retry
-            or fault.status == call.never_retried
-            or (self._is_watched and self._health.is_open)
-        )
-        if in_vain or at >= call.deadline or call.purpose.name in _TRIED_ONCE:
+        if not fault.retry or fault.status == call.never_retried or call.purpose.name in _TRIED_ONCE:
+            return False
+        if at >= call.deadline or (self._is_watched and self._health.is_open):
             return False
         return waiting is None or waiting.take_retry(at)
 
@@ -206,8 +200,8 @@ class Endpoint:
         waiting = call.purpose.waiting
         attempt, late = self._health.begin(waiting, timed=call.purpose.name in _TIMED), None
         if waiting is not None:
-            left = max(waiting.until - time.monotonic(), 0.0)
-            late = asyncio.get_running_loop().call_later(left, attempt.outlived)
+            left = waiting.until - time.monotonic()
+            late = asyncio.get_running_loop().call_later(max(left, 0.0), attempt.outlived)
         try:
             yield attempt
         except ProviderError as error:
