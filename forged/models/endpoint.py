@@ -147,7 +147,7 @@ class Endpoint:
         return shown_url(self.url(path))
 
     async def post(self, call: Call, read: Callable[[bytes], R]) -> R:
-        """Return what `read` makes of a successful reply. Raises ProviderError; SizeRefused if less may pass."""
+        """Return what `read` makes of a good reply. Raises ProviderError; SizeRefused if less may pass."""
         where, left = self.shown(call.path), call.deadline - time.monotonic()
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
