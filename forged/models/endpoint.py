@@ -95,7 +95,8 @@ class Endpoint:
     """One base URL with its key: a connection that retries what may pass and never outstays a deadline.
 
     `retries` is how often at most; a caller that counts its attempts wants none.
-    `health` is that of the one model that is asked here, shared with whoever else asks it.
+    `health` is that of the one model that is asked here, shared with whoever else asks it; without one every
+    call is made, for a process whose calls are let through by another.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Endpoint:
         self._door = door
         self._place = host
         self._health = health or Health(self.host)
+        self._is_watched = health is not None
         self._backoff_s = backoff_s
         self._retries = retries
         self._client: httpx.AsyncClient | None = None
@@ -145,10 +147,7 @@ class Endpoint:
         return shown_url(self.url(path))
 
     async def post(self, call: Call, read: Callable[[bytes], R]) -> R:
-        """Return what `read` makes of a successful reply. Raises ProviderError; SizeRefused if less may pass.
-
-        A reply that `read` refuses by ProviderError is a failure like any other.
-        """
+        """Return what `read` makes of a good reply. Raises ProviderError; SizeRefused if less may pass."""
         where, left = self.shown(call.path), call.deadline - time.monotonic()
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
@@ -166,7 +165,7 @@ class Endpoint:
             await self._client.aclose()
 
     def _admit(self, purpose: Purpose) -> None:
-        if not (purpose.suspect or purpose.name == "doctor"):
+        if self._is_watched and not (purpose.suspect or purpose.name == "doctor"):
             self._health.admit(purpose.waiting)
 
     async def _retrying(self, request: _Request, read: Callable[[bytes], R]) -> R:
@@ -189,8 +188,9 @@ class Endpoint:
     def _may_retry(self, call: Call, fault: Fault, at: float) -> bool:
         """Whether the same once more, at that time, may help and is not too late."""
         waiting = call.purpose.waiting
-        in_vain = not fault.retry or fault.status == call.never_retried or self._health.is_open
-        if in_vain or at >= call.deadline or call.purpose.name in _TRIED_ONCE:
+        if not fault.retry or fault.status == call.never_retried or call.purpose.name in _TRIED_ONCE:
+            return False
+        if at >= call.deadline or (self._is_watched and self._health.is_open):
             return False
         return waiting is None or waiting.take_retry(at)
 
@@ -200,8 +200,8 @@ class Endpoint:
         waiting = call.purpose.waiting
         attempt, late = self._health.begin(waiting, timed=call.purpose.name in _TIMED), None
         if waiting is not None:
-            left = max(waiting.until - time.monotonic(), 0.0)
-            late = asyncio.get_running_loop().call_later(left, attempt.outlived)
+            left = waiting.until - time.monotonic()
+            late = asyncio.get_running_loop().call_later(max(left, 0.0), attempt.outlived)
         try:
             yield attempt
         except ProviderError as error:

@@ -145,7 +145,7 @@ class Health:
         if self._probe is not None and now < self._probe.began + _BEFORE_S:
             return self._probe.began + _BEFORE_S - now
         ago = zip(reversed(self._starts), (_LAST_S, _BEFORE_S), strict=False)
-        return max((start + apart - now for start, apart in ago), default=0.0) if self._starts else 0.0
+        return max((0.0, *(start + apart - now for start, apart in ago)))
 
     def _is_slow(self, within_s: float) -> bool:
         return len(self._took) == ENOUGH and all(took > within_s for (took,) in self._took)

@@ -236,28 +236,22 @@ def test_of_24_agents_at_endpoints_that_hang_none_waits_from_its_second_turn_on(
     scene.provider.chat = scene.provider.embeddings = Answer(hold=go)
     clients = [scene.daemon.client() for _ in range(24)]
 
-    def turns(number: int) -> list[tuple[str, float]]:
+    def turns(number: int) -> list[str]:
         mine = replace(scene, client=clients[number])
-        found = []
-        for turn in range(3):
-            started = time.monotonic()
-            reply = mine.ask(repo, "the walrus", f"{number} {turn}", session_id=f"s{number}", timeout_s=1.0)
-            found.append((reply.reason, time.monotonic() - started))
-        return found
+        session = f"s{number}"
+        return [mine.ask(repo, "the walrus", f"t{turn}", session_id=session).reason for turn in range(3)]
 
     try:
         with ThreadPoolExecutor(24) as threads:
-            asked = list(threads.map(turns, range(24)))
+            reasons = list(threads.map(turns, range(24)))
     finally:
         go.set()
         for client in clients:
             client.close()
-    made = len(scene.provider.requests())
 
-    assert made <= 24 * 2, "only the first turn of each may ask"
-    later = [one for agent in asked for one in agent[1:]]
-    assert {reason for reason, _ in later} <= {"hyde: slow", "provider: slow", "provider: timeout"}
-    assert sorted(took for _, took in later)[len(later) // 2] < 0.5  # and no second of a time limit
+    assert {first for first, *_ in reasons} == {"provider: timeout"}
+    assert {reason for _, *later in reasons for reason in later} == {"provider: slow"}
+    assert max(len(scene.chats), len(scene.embeds)) <= 24, "only the first turn of each may call"
 
 
 def test_a_model_that_thinks_too_long_costs_the_time_limit_twice_and_is_then_skipped(scene, repo):

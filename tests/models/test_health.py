@@ -82,6 +82,13 @@ def test_two_failures_in_a_row_open_it_however_far_apart_and_one_success_closes_
     assert (health.trouble(), health.is_open) == (None, False)
 
 
+def test_failures_of_calls_that_were_not_seen_to_begin_keep_nobody_waiting(health):
+    health.failed(DOWN)
+    health.failed(DOWN)
+
+    assert (health.is_open, health.trouble().wait_s) == (True, 0)
+
+
 def test_a_success_in_between_starts_the_count_anew(health):
     fail(health, 1)
     call(health, None)
@@ -140,7 +147,7 @@ def test_a_person_who_says_so_has_it_asked_at_once_and_it_is_shown_as_failing_un
 
 def test_while_it_is_open_nobody_waits_for_a_call_even_where_one_may_go(health, clock):
     fail(health)
-    clock.now += A_MINUTE_S
+    clock.now += A_MINUTE_S + 5
 
     assert health.trouble().wait_s == 0
     assert is_admitted(health)

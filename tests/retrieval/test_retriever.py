@@ -21,7 +21,7 @@ from forged.retrieval.values import Answer, Ask, Sources
 from forged.scopes import Question, Ranked, Rows, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
-from tests.support.clock import until
+from tests.support.clock import turns, until
 
 X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 REFUSED = ProviderError("no", reason="auth")
@@ -443,6 +443,76 @@ async def test_a_late_flight_is_joined_and_its_answer_kept(chat, of):
 
     assert (late.status, joined.status, kept.status) == ("timeout", "ok", "ok")
     assert (from_cache, kept_from_cache, chat.calls) == (False, True, 1)
+
+
+async def test_of_flights_that_are_late_the_newest_four_run_on(chat, of):
+    for turn in range(6):
+        await of.retrieve(ask(turn_id=f"t{turn}", within=0.02), seeing(FULL))
+    await asyncio.sleep(0)
+
+    assert (chat.calls, chat.cancelled) == (6, 2)
+
+
+async def test_a_flight_ends_with_the_last_agent_that_hangs_up(chat, of):
+    first, second = (asyncio.create_task(of.retrieve(ask(), seeing(FULL))) for _ in range(2))
+    await until(lambda: chat.calls)
+    first.cancel()
+    await turns()
+    assert chat.cancelled == 0
+
+    second.cancel()
+    await turns()
+    assert chat.cancelled == 1
+    chat.answer("h")
+    answer, cached = await of.retrieve(ask(), seeing(FULL))
+    assert (answer.status, cached, chat.calls) == ("ok", False, 2)
+
+
+def failing() -> Health:
+    """A model's health after two failures a moment ago."""
+    health = Health()
+    for _ in range(2):
+        health.begin().failed(REFUSED)
+    return health
+
+
+@pytest.mark.parametrize(
+    ("healths", "reason", "asked"),
+    [
+        (("hyde_health",), "hyde: auth", (0, [["the walrus"]])),
+        (("embedding_health",), "provider: auth", (0, [])),
+        (("hyde_health", "embedding_health"), "provider: auth", (0, [])),
+    ],
+    ids=["hyde", "embeddings", "both"],
+)
+def test_a_model_that_fails_is_skipped_at_once_and_the_answer_says_why(healths, reason, asked):
+    chat, embedder = Chat("h"), Embedder()
+    of = retriever(chat, embedder, **{name: failing() for name in healths})
+
+    answer = retrieve(of, FULL)
+
+    assert (answer.status, answer.reason, answer.degraded) == ("ok", reason, True)
+    assert (chat.calls, embedder.calls) == asked
+
+
+async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody():
+    now = [1_000.0]
+    health = Health(clock=lambda: now[0])
+    for _ in range(2):
+        health.begin().failed(REFUSED)
+    now[0] += 61
+    chat = Chat()
+    of = retriever(chat, Embedder(), hyde_health=health)
+
+    stopgap, _ = await of.retrieve(ask(), seeing(FULL))
+    assert (stopgap.reason, chat.calls) == ("hyde: auth", 1)
+    await of.retrieve(ask(turn_id="other"), seeing(FULL))
+    assert chat.calls == 1  # one look at a time
+    chat.answer("h")
+    found = await until(lambda: (kept := of.turns.get(_key(), 0)) is not None and not kept.degraded and kept)
+
+    assert (found.strategy, found.reason) == ("hyde", "")
+    of.close()
 
 
 @pytest.mark.parametrize("at_once", [True, False])

@@ -10,7 +10,7 @@ from forged.errors import ProviderError
 from forged.models import Health
 from forged_client import protocol as wire
 
-_PATIENCE_S = 30.0
+_LONGEST_S = 30.0
 
 
 def reports(daemon: Daemon) -> tuple[wire.EndpointReport, ...]:
@@ -51,7 +51,7 @@ async def try_all(context: Context, _: wire.Try) -> wire.Tried:
 async def _trial(probe: Probe) -> wire.Trial:
     health, started, failure = probe.health, time.monotonic(), None
     try:
-        await probe.call(started + _PATIENCE_S)
+        await probe.call(started + _LONGEST_S)
     except ProviderError as error:
         failure = error
     return wire.Trial(

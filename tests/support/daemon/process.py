@@ -15,9 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from forged_client import Client
+from tests.support.clock import eventually
 from tests.support.daemon.trusting import trusting
 
 READY_S = 20.0
+_MINUTE_S = 60.0
 CLOCKED = (sys.executable, str(Path(__file__).with_name("clocked.py")))
 # Python's own words in a worker whose daemon was killed while it was being started.
 _UNBORN = re.compile(
@@ -105,9 +107,12 @@ class DaemonProcess:
                 client.trust(str(top), action="trust")
 
     def pass_a_minute(self) -> None:
-        """Put the clock of a `clocked` daemon forward."""
+        """Put the clock of a `clocked` daemon forward, while it has nothing in hand."""
         assert self._command[1] == CLOCKED[1], "this daemon goes by the real clock"
-        os.kill(self.pid, signal.SIGUSR2)
+        with self.client(trusts=False) as client:
+            before = client.status().uptime_s
+            os.kill(self.pid, signal.SIGUSR2)
+            eventually(lambda: client.status().uptime_s > before + _MINUTE_S)
 
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
