@@ -20,6 +20,7 @@ from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
     Classify,
     Decided,
+    Departed,
     Done,
     Failed,
     KnownMemory,
@@ -79,6 +80,7 @@ class Dispatcher:
         self._events = state.events
         self._forgotten = state.forgotten
         self._pauses = state.pauses
+        self._outbound = state.outbound
         self._gate = gate
         self._metrics = metrics
         self._rank = rank
@@ -274,6 +276,9 @@ class Dispatcher:
     def _heard(self, report: Report) -> None:
         if isinstance(report, Ready):
             self.wake()
+            return
+        if isinstance(report, Departed):
+            self._outbound.add(report.departure)
             return
         waiting, answer = self._queue.in_hand, self._answer
         if waiting is None or answer is None or answer.done() or waiting.event.id != report.event_id:
