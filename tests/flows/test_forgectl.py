@@ -100,7 +100,7 @@ def test_text_comes_from_stdin_where_a_dash_stands(shell):
     written = shell.run("remember", "-", "--json", stdin="two\nlines\n").json["memory_id"]
 
     assert shell.run("show", written).out.endswith("\n\ntwo\nlines\n")
-    assert "two\nlines" in shell.run("retrieve", "-", stdin="lines, two of them").out
+    assert "> two\n> lines" in shell.run("retrieve", "-", stdin="lines, two of them").out
 
 
 def test_an_erased_memory_is_not_in_the_trash(shell):
