@@ -43,6 +43,7 @@ class Stage(Scene):
     def reset(self) -> None:
         """As ever; also what an earlier test left to do is done, and the user has no memories."""
         super().reset()
+        self.provider.chat_lines = ("[]",)  # a classifier that keeps nothing
         self.settle()
         if left := list((self.daemon.home / ".forge/memory").glob("*")):
             for path in left:
