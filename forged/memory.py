@@ -53,6 +53,22 @@ class Trigger(StrEnum):
     EXPLICIT = "explicit"
 
 
+class Origin(StrEnum):
+    """Where the text of a memory came from, as far as this daemon knows.
+
+    `typed` by a person in a conversation and kept by rules; `explicit`, given by a person to be kept;
+    `model`, written by a classifier model; `agent`, remembered by a program; `import`; `file`, all that
+    nobody saw being written.
+    """
+
+    TYPED = "typed"
+    EXPLICIT = "explicit"
+    MODEL = "model"
+    AGENT = "agent"
+    IMPORT = "import"
+    FILE = "file"
+
+
 class Related(msgspec.Struct, frozen=True, gc=False):
     """One edge of a memory; neither field is checked on read."""
 
@@ -65,6 +81,8 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
     `content` is the body as text: bytes that are not UTF-8 became U+FFFD. `extra` is the verbatim front
     matter text of keys that forged does not know, each line ended, so that nothing is lost when rendered.
+    `origin` is what the file says; in a map it is what is believed, and empty stands for `file`. `redacted`,
+    in a map only, are the shapes of the secrets that `content` is shown without.
     """
 
     id: str
@@ -79,6 +97,8 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     supersedes: str | None = None
     related: tuple[Related, ...] = ()
     extra: str = ""
+    origin: str = ""
+    redacted: tuple[str, ...] = ()
 
     @property
     def first_line(self) -> str:

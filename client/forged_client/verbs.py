@@ -43,8 +43,10 @@ from forged_client.protocol import (
     Search,
     Status,
     StatusReport,
+    Tried,
     Trust,
     Trusted,
+    Try,
     Undo,
     Undone,
     Why,
@@ -119,8 +121,12 @@ class Verbs(Shell):
         supersedes: str = "",
         related: Iterable[Edge] = (),
         session_id: str = "",
+        allow_secret: bool = False,
     ) -> Remembered:
-        """Write one memory; the reply comes when it is safe on disk."""
+        """Write one memory; the reply comes when it is safe on disk.
+
+        A text with a password or key in it is refused, unless `allow_secret`: agents will see it.
+        """
         request = Remember(
             workspace=workspace,
             content=content,
@@ -129,6 +135,7 @@ class Verbs(Shell):
             supersedes=supersedes,
             related=tuple(related),
             session_id=session_id,
+            allow_secret=allow_secret,
         )
         return self.ask(request)
 
@@ -218,6 +225,10 @@ class Verbs(Shell):
         """What is withheld of a repository; accept some of it."""
         request = Review(workspace=workspace, accept=tuple(accept), everything=everything, shown=shown)
         return self.ask(request)
+
+    def try_endpoints(self, *, timeout_s: float = 60.0) -> Tried:
+        """Make one real call to each model that is asked at an endpoint."""
+        return self.ask(Try(), timeout_s=timeout_s)
 
     def rebuild(
         self,

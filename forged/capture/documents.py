@@ -19,8 +19,9 @@ from functools import cached_property
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Tally
 from forged.files import Root
 from forged.map import link
-from forged.memory import Category, Memory, Related, Relationship, Trigger, new_id
+from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger, new_id
 from forged.state import Document, Event, digest
+from forged.text.private import without_private
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import Texts, content_words
 
@@ -61,7 +62,7 @@ def decide(
     The tally counts each proposal that was left out once, those beyond ten documents as invalid, and all
     secrets that were cut out of proposals, whatever became of these. Raises nothing.
     """
-    deciding = _Deciding(event, existing, forgotten, now)
+    deciding = _Deciding(event, classified.author, existing, forgotten, now)
     for proposal in classified.proposals:
         deciding.judge(proposal)
     tally = Tally(deciding.invalid + classified.malformed, deciding.duplicates, deciding.secrets)
@@ -72,7 +73,12 @@ class _Deciding:
     """One answer being judged. What has been decided counts as existing for the rest of it."""
 
     def __init__(
-        self, event: Event, existing: Mapping[Root, Sequence[Memory]], forgotten: frozenset[str], now: str
+        self,
+        event: Event,
+        author: Origin,
+        existing: Mapping[Root, Sequence[Memory]],
+        forgotten: frozenset[str],
+        now: str,
     ) -> None:
         self.documents: list[Document] = []
         self.invalid = self.duplicates = self.secrets = 0
@@ -80,6 +86,7 @@ class _Deciding:
         self._existing = existing
         self._forgotten = forgotten
         self._now = now
+        self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
 
     def judge(self, proposal: Proposal) -> None:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
@@ -105,7 +112,7 @@ class _Deciding:
         content = content.encode("utf-8", "replace").decode().strip()
         if len(content.encode()) > MAX_CONTENT_BYTES:
             return ""
-        redacted = redact(content)
+        redacted = redact(without_private(content))
         self.secrets += redacted.count
         content = redacted.text.strip()
         return "" if PLACEHOLDER in content and _says_nothing(content) else content
@@ -149,6 +156,7 @@ class _Deciding:
             trigger=_TRIGGERS[self._event.kind],
             supersedes=None if head is None else head.id,
             related=self._edges(root, proposal.related),
+            origin=self._origin,
         )
 
     def _head(self, root: Root, memory_id: str) -> Memory:

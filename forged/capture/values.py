@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forged.memory import Related, Scope
+from forged.memory import Origin, Related, Scope
 from forged.state import Document, Event
 
 # Of one event.
@@ -59,7 +59,8 @@ class Classified(msgspec.Struct, frozen=True):
     """A classifier's answer.
 
     `malformed` counts elements of the reply that were no memory at all; a reply `is_answer` if it says what
-    is to be kept, be it nothing. `cut` is why there may have been more, as a sentence, or nothing.
+    is to be kept, be it nothing. `cut` is why there may have been more, as a sentence, or nothing. `author`
+    says whose words the proposals are: a model's, or those that were typed.
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -67,6 +68,7 @@ class Classified(msgspec.Struct, frozen=True):
     malformed: int = 0
     is_answer: bool = True
     cut: str = ""
+    author: Origin = Origin.MODEL
 
 
 class Tally(msgspec.Struct, frozen=True):

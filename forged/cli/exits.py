@@ -19,7 +19,7 @@ BROKEN_PIPE = 141
 
 EXPLAINED = (
     (OK, "done"),
-    (NOT_DONE, "not done: no such memory, a conflict, or you said no"),
+    (NOT_DONE, "not done: no such memory, a conflict, a secret in the text, or you said no"),
     (USAGE, "wrong usage"),
     (NOT_RUNNING, "the daemon is not running"),
     (UNAVAILABLE, "the daemon or what it needs is unavailable"),
@@ -30,7 +30,7 @@ EXPLAINED = (
 
 _BY_WORD = {
     **dict.fromkeys(("invalid", "usage", "frame_too_large"), USAGE),
-    **dict.fromkeys(("not_found", "conflict", "declined"), NOT_DONE),
+    **dict.fromkeys(("not_found", "conflict", "declined", "secret"), NOT_DONE),
     **dict.fromkeys(("timeout", "not_ready", "busy"), TRY_AGAIN),
     "not_running": NOT_RUNNING,
     "not_permitted": NOT_PERMITTED,

@@ -36,12 +36,15 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
         "updated": memory.updated_at,
         "session": memory.session_id,
         "trigger": memory.trigger,
+        "origin": memory.origin,
         "root": memory.root,
         "supersedes": memory.supersedes or "",
     }
     yield from shown_fields(fields)
     for edge in memory.related:
         yield f"{escape_line(edge.relationship)} {escape_line(edge.id)}"
+    if memory.redacted:
+        yield f"its file holds what looks like a secret ({listed(memory.redacted)}), and is shown without it"
     yield ""
     yield escape(memory.content.rstrip("\n"))
 
@@ -55,6 +58,7 @@ def chain_table(chain: Chain) -> Iterator[str]:
             escape_line(memory.id),
             escape_line(memory.created_at[:19]),
             escape_line(memory.trigger),
+            escape_line(memory.origin),
             _gist(memory.content),
         )
         for memory in chain.memories

@@ -77,12 +77,15 @@ def history_command(call: Invocation, **fields: Any) -> None:
 @click.option("--category", default="user-facts", show_default=True, help="What it is about.")
 @click.option("--supersedes", default="", metavar="ID", help="Memory that this one replaces.")
 @click.option("--related", multiple=True, metavar="ID[:RELATIONSHIP]", help="Link to a memory; repeatable.")
+@click.option("--allow-secret", is_flag=True, help="Keep a text that holds a secret: agents will see it.")
 @asks
 def remember_command(call: Invocation, *, text: str, related: tuple[str, ...], **fields: Any) -> None:
     """Write one memory, durably; `-` reads its text from stdin."""
     content = sys.stdin.read() if text == "-" else text
     edges = tuple(map(_edge, related))
-    request = wire.Remember(workspace=call.workspace, content=content, related=edges, **fields)
+    request = wire.Remember(
+        workspace=call.workspace, content=content, related=edges, origin="explicit", **fields
+    )
     written = ask(call, request, check_done)
     show(call, written, _written(written))
 
@@ -118,6 +121,8 @@ def _written(written: wire.Remembered) -> Iterator[str]:
     yield f"remembered {escape_line(written.memory_id)}, version {written.version}"
     yield f"path {escape_line(written.path)}"
     yield f"generation {escape_line(written.generation)}"
+    if written.reason:
+        yield f"note: {escape_line(written.reason)}"
 
 
 def _confirm(client: Client, request: wire.Forget) -> None:

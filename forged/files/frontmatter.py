@@ -76,6 +76,8 @@ def render(memory: Memory) -> bytes:
         lines.append(f"    - id: {scalar(edge.id)}")
         lines.append(f"      relationship: {scalar(edge.relationship)}")
     lines += [f"session_id: {scalar(memory.session_id)}", f"trigger: {scalar(memory.trigger)}"]
+    if memory.origin:
+        lines.append(f"origin: {scalar(memory.origin)}")
     header = "\n".join(lines)
     return f"{header}\n{memory.extra}---\n{memory.content}".encode("utf-8", "replace")
 
@@ -92,7 +94,7 @@ _WRITTEN_FORM = re.compile(
     rf"---\nid: ({_TEXT})\ncreated_at: ({_TIME})\nupdated_at: ({_TIME})\nversion: ([1-9][0-9]{{0,8}})\n"
     rf"scope: ({_TEXT})\ncategory: ({_TEXT})\n(?:supersedes: ({_TEXT})\n)?"
     rf"(?:related:\n((?:    - id: {_TEXT}\n      relationship: {_TEXT}\n)+))?"
-    rf"session_id: ({_TEXT})\ntrigger: ({_TEXT})\n---\n"
+    rf"session_id: ({_TEXT})\ntrigger: ({_TEXT})\n(?:origin: ({_TEXT})\n)?---\n"
 )
 
 
@@ -109,12 +111,14 @@ def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
     header = match[0]
     if '"' in header or "'" in header:
         parts = tuple(map(_unquoted, parts))
-    id_, created_at, updated_at, version, stated, category, supersedes, edges, session_id, trigger = parts
+    id_, created_at, updated_at, version, stated, category, supersedes, edges, session_id, trigger, origin = (
+        parts
+    )
     if not id_:
         return None
     memory = Memory(
         id_, text[match.end() :], created_at, updated_at, int(version), scope, category, session_id, trigger,
-        supersedes or None, _edges(edges) if edges else (),
+        supersedes or None, _edges(edges) if edges else (), "", origin,
     )  # fmt: skip
     return (
         Reading(memory) if id_ == name and stated == scope else Reading(memory, _notes(memory, stated, name))
@@ -131,7 +135,7 @@ def _unquoted(text: str) -> str:
 
 # Any other form.
 
-_KEYS = frozenset(Memory.__struct_fields__) - {"content", "extra"}
+_KEYS = frozenset(Memory.__struct_fields__) - {"content", "extra", "redacted"}
 _OPENING = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*\n)*---[ \t\r]*(?:\n|\Z)")
 _CLOSING = re.compile(rb"^(?:---|\.\.\.)[ \t\r]*$\n?", re.MULTILINE)
 _ODD_LINE_END = re.compile("[\r\x85\u2028\u2029]")
@@ -197,6 +201,7 @@ def _from_values(header: dict[str, Value], extra: str, body: str, scope: str, na
         supersedes=_text(header, "supersedes", "") or None,
         related=_related(header.get("related")),
         extra=extra,
+        origin=_text(header, "origin", ""),
     )
 
 

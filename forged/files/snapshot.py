@@ -122,12 +122,12 @@ def files_of(snapshot: Snapshot) -> list[File]:
     ]
 
 
-def one_per_id(files: Iterable[File]) -> tuple[Memory, ...]:
-    """The newest memory of each id, sorted by id."""
+def one_per_id(files: Iterable[File]) -> tuple[File, ...]:
+    """The file with the newest memory of each id, sorted by id."""
     newest: dict[str, File] = {}
     for file in files:
         newest[file.memory.id] = min(newest.get(file.memory.id, file), file, key=_newest_first)
-    return tuple(newest[id_].memory for id_ in sorted(newest))
+    return tuple(newest[id_] for id_ in sorted(newest))
 
 
 def printable(path: str) -> str:

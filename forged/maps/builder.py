@@ -25,6 +25,7 @@ from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
+from forged.models import cleaned
 from forged.text.terms import Terms, terms
 from forged.trust import Admitted, Withheld
 
@@ -68,7 +69,8 @@ class Builder:
 
     `snapshot` are the files as last scanned, `complete` says whether the last map shows all that the last
     scan found, but for what is quarantined. `quarantined` are texts that the endpoint refuses, by hash: why,
-    and until when (`time.monotonic()`). `withheld` are memories on disk that do not count.
+    and until when (`time.monotonic()`). `withheld` are memories on disk that do not count,
+    `redacted` ids of those that are shown without a secret in their file.
     """
 
     def __init__(
@@ -84,6 +86,9 @@ class Builder:
         self.complete = False
         self.quarantined: dict[bytes, tuple[str, float]] = {}
         self.withheld: tuple[Withheld, ...] = ()
+        self.redacted: tuple[str, ...] = ()
+        self._unshown: tuple[Problem, ...] = ()
+        self._insisted = frozenset[str]()  # ids of memories with a secret, which is not embedded
         self._passes = False
         self._identity = identity
         self._lexical = lexical
@@ -110,7 +115,7 @@ class Builder:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Files that are not indexed, and memories whose text was refused by the endpoint."""
-        files = self.snapshot.problems if self.snapshot is not None else ()
+        files = self._unshown + (self.snapshot.problems if self.snapshot is not None else ())
         held = self.quarantined  # replaced, never changed, as a build in its thread looks at it too
         if self._map is None or not held:
             return files
@@ -162,6 +167,8 @@ class Builder:
         """The memories that count; the others are on disk as if they were not."""
         admitted = admit(self.store.root, found)
         self.withheld, self._passes = admitted.withheld, admitted.passes
+        self.redacted, self._unshown = admitted.redacted, admitted.problems
+        self._insisted = admitted.insisted
         return admitted.memories
 
     def _shows(self, memories: tuple[Memory, ...]) -> bool:
@@ -187,7 +194,7 @@ class Builder:
         hashes[changes.kept_new] = np.array(self._hashes, object)[changes.kept_old]
         pace = Pace(self._pause)
         for new in changes.added.tolist():
-            text = memories[new].content
+            text = self._embedded(memories[new])
             hashes[new] = text_hash(text) if text.strip() else b""
             pace.yield_if_due()
         return tuple(hashes.tolist())
@@ -231,7 +238,12 @@ class Builder:
         if self._vectors is None:
             return {}
         rows = self._vectors.missing(hashes)
-        return {hashes[row]: memories[row].content for row in rows if hashes[row] not in self.quarantined}
+        wanted = (row for row in rows if hashes[row] not in self.quarantined)
+        return {hashes[row]: self._embedded(memories[row]) for row in wanted}
+
+    def _embedded(self, memory: Memory) -> str:
+        """The text that is embedded, to the letter: a secret leaves for nobody, whoever insisted on it."""
+        return cleaned(memory.content) if memory.id in self._insisted else memory.content
 
     async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
         """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same.

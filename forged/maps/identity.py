@@ -79,6 +79,7 @@ class Identity:
         self._number = self._kept = 0
         self._looked_at: float | None = None
         self._doubted_at: float | None = None
+        self._odd_at: float | None = None  # when a query of another dimension was looked into
         self._known = False  # what answers now was looked at, and not only remembered
         self._looking: asyncio.Task[None] | None = None
 
@@ -122,8 +123,13 @@ class Identity:
 
     def used(self, dimension: int) -> None:
         """A query came back with a vector of so many numbers: a reason to look, now or when it is time."""
-        odd = dimension != self.dimension and self._looked_before(_AGAIN_S)
-        if self.embedder.replaceable and self._known and (odd or self._is_due):
+        if not (self.embedder.replaceable and self._known):
+            return
+        now = self._clock()
+        if dimension != self.dimension and (self._odd_at is None or now - self._odd_at >= _AGAIN_S):
+            self._odd_at = now
+            self._start()
+        elif self._is_due:
             self._start()
 
     def tick(self) -> None:

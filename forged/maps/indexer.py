@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -65,6 +65,7 @@ class Indexer:
         health: Health | None = None,
         remembered: Remembered | None = None,
         affords: Callable[[int], str] = lambda _: "",
+        refusal: Callable[[tuple[str, ...]], Awaitable[str]] | None = None,
         trust: Trust | None = None,
         reconcile_s: float = RECONCILE_S,
         clock: Callable[[], float] = time.monotonic,
@@ -74,7 +75,7 @@ class Indexer:
         `on_roots` is told of all roots when one comes or goes. `gated`: somebody needs the baseline of the
         embedder's model. `trust` says what of a root counts; without it everything does. `remembered` is
         what an earlier indexer of this process knew of models; `affords` says why so many tokens may not be
-        embedded now, or nothing. `health` is that of the endpoint that embeds.
+        embedded now, or nothing. `health` is that of the endpoint that embeds, `refusal` its door's.
         """
         self._embedder = embedder
         self._lexical = lexical
@@ -87,6 +88,7 @@ class Indexer:
         self._listeners: set[Callable[[BuildEvent], None]] = set()
         self._health = health or Health()
         self._affords = affords
+        self._refusal = refusal if embedder is not None and embedder.replaceable else None
         self.identity = self._identified(embedder, remembered, clock) if embedder is not None else None
         self.learner = BaselineLearner(self.identity, self._health, needed=gated)
 
@@ -278,10 +280,9 @@ class Indexer:
     async def _embed_and_swap(self, index: RootIndex, draft: Draft) -> None:
         goal = index.generations.building
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
-        trouble = self._health.trouble()
-        if trouble is not None and trouble.wait_s:
+        if (obstacle := await self._why_not(index)) is not None:
             await self._swap(index, draft)
-            raise trouble.error()
+            raise obstacle
 
         def progressed(count: int) -> None:
             index.progress.embedded += count
@@ -301,7 +302,7 @@ class Indexer:
                 if not run.done():
                     await self._swap(index, draft)
                     index.progress.state = "failed" if index.progress.error else "building"
-            while await _marked_before(run, index):
+            while await index.marked_before(run):
                 draft = await self._follow(index, draft)
             error = await run
         finally:
@@ -312,6 +313,13 @@ class Indexer:
         if not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.generations.building = goal
             index.marked.set()
+
+    async def _why_not(self, index: RootIndex) -> ProviderError | None:
+        """Why nothing is asked for this root's texts now, not even what model answers."""
+        if self._refusal is not None and (why := await self._refusal((index.root.top,))):
+            return ProviderError(why, reason="paused")
+        trouble = self._health.trouble()
+        return trouble.error() if trouble is not None and trouble.wait_s else None
 
     async def _follow(self, index: RootIndex, draft: Draft) -> Draft:
         """Show what changed on disk while texts are on their way, which may take minutes.
@@ -356,13 +364,3 @@ def retry_after(error: Exception, before: float | None) -> float:
     if asked is not None:
         return min(max(asked, _RETRY_S), LONGEST_ASKED_S)
     return min((before or _RETRY_S / 2) * 2, _RETRY_MOST_S)
-
-
-async def _marked_before(run: asyncio.Task[ProviderError | None], index: RootIndex) -> bool:
-    """Whether the root is marked before the run is over."""
-    marked = asyncio.create_task(index.marked.wait())
-    try:
-        await asyncio.wait({run, marked}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        marked.cancel()
-    return not run.done()

@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
 from forged.files import Root
 from forged.map import VectorMap
 from forged.maps.builder import Builder
+
+T = TypeVar("T")
 
 
 class Progress(msgspec.Struct):
@@ -85,6 +88,15 @@ class RootIndex:
         files = frozenset() if self._everything else frozenset(self._files)
         self._everything, self._files = False, set()
         return files
+
+    async def marked_before(self, run: asyncio.Task[T]) -> bool:
+        """Whether the root is marked before a run is over."""
+        marked = asyncio.create_task(self.marked.wait())
+        try:
+            await asyncio.wait({run, marked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            marked.cancel()
+        return not run.done()
 
     def notify_waiters(self) -> None:
         """Wake everyone who waits for this root to come further."""

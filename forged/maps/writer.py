@@ -56,20 +56,18 @@ class Writer:
         self._trust = trust
         self._locks: dict[Root, asyncio.Lock] = {}
 
-    async def add(
-        self, index: RootIndex, draft: Memory, *, origin: str = "", insisted: bool = False
-    ) -> Written:
+    async def add(self, index: RootIndex, draft: Memory, *, insisted: bool = False) -> Written:
         """Write `draft` as a new file, or as the next version of what it supersedes; durable on return.
 
-        Where its text came from, and that a person insisted on a secret in it, goes on record before the file
-        is there. Raises MemoryNotFound for a superseded id that does not count in the same root, StoreError
-        when the file could not be written.
+        Its origin, and that somebody insisted on a secret in it, goes on record before the file is there.
+        Raises MemoryNotFound for a superseded id that does not count in the same root, StoreError when the
+        file could not be written.
         """
         if draft.supersedes is None:
-            return await self._write(index, draft, origin, insisted=insisted)
+            return await self._write(index, draft, insisted=insisted)
         async with self._lock(index.root):
             memory = await self._next_version(index, draft)
-            return await self._write(index, memory, origin, insisted=insisted)
+            return await self._write(index, memory, insisted=insisted)
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
         """Ids of the versions of a memory that count, oldest first; none if it is not in this root.
@@ -123,8 +121,8 @@ class Writer:
         head = current[link(counting.memories).head(wanted)]
         return msgspec.structs.replace(draft, supersedes=head.id, version=head.version + 1)
 
-    async def _write(self, index: RootIndex, memory: Memory, origin: str, *, insisted: bool) -> Written:
-        await self._trust.own(index.root, (own_file(index.root, memory, origin, insisted=insisted),))
+    async def _write(self, index: RootIndex, memory: Memory, *, insisted: bool) -> Written:
+        await self._trust.own(index.root, (own_file(index.root, memory, insisted=insisted),))
         path = await asyncio.to_thread(index.builder.store.write, memory)
         return Written(memory, path, index.mark(frozenset({path})))
 

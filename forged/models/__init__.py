@@ -21,7 +21,14 @@ from forged.models.texts import sendable
 
 if TYPE_CHECKING:
     from forged.models.budget import GovernedChat, Governor
-    from forged.models.factory import Healths, classifier_key, make_chat_model, make_embedder, make_healths
+    from forged.models.factory import (
+        Healths,
+        classifier_key,
+        make_chat_model,
+        make_classifier,
+        make_embedder,
+        make_healths,
+    )
     from forged.models.outbound import Door, cleaned
 
 Kind = Literal["query", "passage"]
@@ -50,6 +57,7 @@ __all__ = [
     "classifier_key",
     "cleaned",
     "make_chat_model",
+    "make_classifier",
     "make_embedder",
     "make_healths",
     "sendable",
@@ -58,7 +66,14 @@ __all__ = [
 __getattr__ = door(
     __name__,
     budget=("GovernedChat", "Governor"),
-    factory=("Healths", "classifier_key", "make_chat_model", "make_embedder", "make_healths"),
+    factory=(
+        "Healths",
+        "classifier_key",
+        "make_chat_model",
+        "make_classifier",
+        "make_embedder",
+        "make_healths",
+    ),
     outbound=("Door", "cleaned"),
 )
 
@@ -165,7 +180,10 @@ class ChatModel(Protocol):
     """One completion of a prompt."""
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Return the reply; `deadline` is absolute `time.monotonic()` seconds. Raises ProviderError."""
+        """Return the reply; `deadline` is absolute `time.monotonic()` seconds. Raises ProviderError.
+
+        Of a prompt that is watched also for a reply that was refused, filtered or cut with nothing to read.
+        """
         ...
 
     async def aclose(self) -> None: ...

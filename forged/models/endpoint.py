@@ -35,9 +35,10 @@ import msgspec
 from forged.config import is_usable_url, shown_url
 from forged.errors import ConfigError, ProviderError
 from forged.models import Purpose, streams
-from forged.models.failures import Fault, fault_of, quotable
+from forged.models.failures import Fault, fault_of
 from forged.models.health import Attempt, Health
 from forged.models.outbound import Door
+from forged.models.quoting import Unsaid, quotable
 
 logger = logging.getLogger(__name__)
 # httpx logs every URL, with its query, at info; a query may hold a key.
@@ -47,7 +48,6 @@ logging.getLogger("httpcore").setLevel(logging.WARNING)
 _ERROR_REPLY_BYTES = 64 << 10
 _CONNECT_S = 5.0
 _KEEP_ALIVE_S = 50.0  # a TLS handshake is a large part of a 2 s budget
-_HURRY_S = 20.0  # with less time than this an agent waits: 2 s, and 15 s that a late retrieval runs on
 _LONGEST_PAUSE_S = 8.0
 _LOOK_S = 0.05
 # More than the calls of late pipelines and of builds together: a new turn finds one that is free.
@@ -91,7 +91,7 @@ class _Request(msgspec.Struct, frozen=True):
 class Endpoint:
     """One base URL with its key: a connection that retries what may pass and never outstays a deadline.
 
-    `retries` is how often at most, for a caller that counts its attempts; None goes by the time there is.
+    `retries` is how often at most; a caller that counts its attempts wants none.
     `health` is that of the one model that is asked here, shared with whoever else asks it.
     """
 
@@ -103,7 +103,7 @@ class Endpoint:
         door: Door,
         health: Health | None = None,
         backoff_s: float = 0.5,
-        retries: int | None = None,
+        retries: int = 1,
     ) -> None:
         """Take the URL as it is, without a guess at `/v1`. Raises ConfigError if it is not one."""
         if not is_usable_url(base_url):
@@ -145,13 +145,11 @@ class Endpoint:
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
         self._admit(call.purpose)
-        fitting_retries = 1 if left < _HURRY_S else 2
         try:
             async with asyncio.timeout(left):
                 sent = await self._door.cleared(call.purpose, call.texts)
                 request = _Request(call, call.body(sent), sent)
-                retries = fitting_retries if self._retries is None else self._retries
-                return await self._retrying(request, read, retries)
+                return await self._retrying(request, read)
         except TimeoutError as error:
             raise _late(where) from error
 
@@ -163,7 +161,7 @@ class Endpoint:
         if not (purpose.suspect or purpose.name == "doctor"):
             self._health.admit(purpose.waiting)
 
-    async def _retrying(self, request: _Request, read: Callable[[bytes], R], retries: int) -> R:
+    async def _retrying(self, request: _Request, read: Callable[[bytes], R]) -> R:
         call, attempt = request.call, 0
         while True:
             with self._counted(call) as counted:
@@ -175,7 +173,7 @@ class Endpoint:
                 if not call.purpose.suspect:
                     counted.failed(reply.error())
             pause = self._pause(reply, attempt)
-            if attempt == retries or not self._may_retry(call, reply, time.monotonic() + pause):
+            if attempt == self._retries or not self._may_retry(call, reply, time.monotonic() + pause):
                 raise reply.error()
             logger.debug("retry host=%s status=%d pause_s=%.2f", self.host, reply.status, pause)
             await asyncio.sleep(pause)
@@ -219,7 +217,7 @@ class Endpoint:
         return min(_LONGEST_PAUSE_S, self._backoff_s * 2.0**attempt) * jitter
 
     async def _once(self, request: _Request) -> bytes | Fault:
-        call, sent = request.call, (*request.sent, *self._secrets)
+        call, unsaid = request.call, Unsaid(request.sent, self._secrets)
         where = self.shown(call.path)
         exchange = self._connected().stream(
             "POST", self.url(call.path), content=request.body, headers=self._headers
@@ -233,13 +231,14 @@ class Endpoint:
                 else:
                     body = await _read(response, _ERROR_REPLY_BYTES)
         except httpx.HTTPError as error:
-            return _transport_fault(where, error, sent)
+            return _transport_fault(where, error, unsaid)
         if body is None and status == 200:
             return Fault("bad_reply", f"{where} sent over {call.cap} bytes or an unknown encoding", 200)
         body = body or b""
         if status == 200 and seen is not None and seen.stands:
             return body
-        fault = fault_of(where, status, headers, streams.error_in(body) or body, sent, now=time.time())
+        told = streams.error_in(body) or body
+        fault = fault_of(where, status, headers, told, unsaid, now=time.time())
         return body if fault is None else fault
 
     def _connected(self) -> httpx.AsyncClient:
@@ -320,8 +319,8 @@ async def _end_when(seen: Callable[[bytes], bool], limit: asyncio.Timeout) -> No
             return
 
 
-def _transport_fault(where: str, error: httpx.HTTPError, sent: tuple[str, ...]) -> Fault:
+def _transport_fault(where: str, error: httpx.HTTPError, unsaid: Unsaid) -> Fault:
     # Something answered, but not in HTTP; a server that went away in between is unreachable.
     garbled = isinstance(error, httpx.RemoteProtocolError) and "disconnected" not in str(error)
-    told = quotable(str(error), sent) or type(error).__name__
+    told = quotable(str(error), unsaid) or type(error).__name__
     return Fault("bad_reply" if garbled else "unreachable", f"{where}: {told}", retry=True)

@@ -2,8 +2,7 @@
 
 Pure functions; None is a reply that is no failure. Every provider words its errors in another shape: `error`
 as object or text, in a list, at top level, as `detail`, or inside a 200. What is kept is the status, the
-provider's code and one cut sentence, and that only when it repeats nothing of what was sent: some echo the
-input, some a part of the key.
+provider's code and one cut sentence, and that only as far as it may be told (`quoting`).
 """
 
 from __future__ import annotations
@@ -16,14 +15,11 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from forged.errors import ProviderError, SizeRefused
+from forged.models.quoting import MAX_TOLD, Unsaid, quotable
 
-_MAX_TOLD = 1_000  # judged by patterns, which take their time over 64 kB
-_MAX_MESSAGE = 200
 _MAX_ERROR_BYTES = 64 << 10  # a longer 200 is an answer, and decoding it twice would cost
 _DEEPEST = 4
 _MAX_RETRY_AFTER_S = 300.0
-_ECHO = 8
-_SHORTEST = 4
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -61,7 +57,6 @@ _SPEAKS_OF_PATH = re.compile(
     r"(?i)^not found\W*$|page not found|unexpected endpoint|invalid url|cannot post"
     r"|(?:unknown|no|no such) (?:route|path|endpoint)\b"
 )
-_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")  # JSON within JSON
 _RETRIED = frozenset({408, 409, 429})
 
 
@@ -75,14 +70,14 @@ class _Complaint(msgspec.Struct, frozen=True):
 
 
 def fault_of(
-    where: str, status: int, headers: Mapping[str, str], body: bytes, sent: tuple[str, ...], *, now: float
+    where: str, status: int, headers: Mapping[str, str], body: bytes, unsaid: Unsaid, *, now: float
 ) -> Fault | None:
     """Return why a reply is no answer, or None if it is one.
 
     Args:
         where: the endpoint as it may be shown.
         headers: of the reply; looked up in lower case.
-        sent: texts and secrets that no message may repeat.
+        unsaid: what no message may repeat.
         now: `time.time()`, for a Retry-After that is a date.
     """
     complaint = _complaint(body) if status != 200 or _holds_error(body) else None
@@ -94,7 +89,7 @@ def fault_of(
     reason, too_large = _judge(status, complaint)
     return Fault(
         reason=reason,
-        message=_sentence(where, status, complaint, sent),
+        message=_sentence(where, status, complaint, unsaid),
         status=status,
         retry=_may_retry(status, headers, too_large=too_large),
         retry_after_s=_retry_after(headers, complaint, now),
@@ -172,7 +167,7 @@ def _complaint(body: bytes) -> _Complaint | None:
     found = document.get("error") or document.get("detail") or _choice_error(document) or document
     found = _first(found)
     if isinstance(found, str):
-        return _Complaint(message=found[:_MAX_TOLD])
+        return _Complaint(message=found[:MAX_TOLD])
     if not isinstance(found, dict) or not ("message" in found or "code" in found or "msg" in found):
         return None
     code = found.get("code")
@@ -203,7 +198,7 @@ def _told(found: dict[str, object]) -> str:
     metadata = found.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     sentence = _words(found.get("message") or found.get("msg"))
-    return (f"{sentence}: {raw}" if isinstance(raw, str) else sentence)[:_MAX_TOLD]
+    return (f"{sentence}: {raw}" if isinstance(raw, str) else sentence)[:MAX_TOLD]
 
 
 def _words(told: object) -> str:
@@ -258,33 +253,12 @@ def _seconds(text: str, *, unit: float = 1.0) -> float | None:
     return min(max(0.0, seconds), _MAX_RETRY_AFTER_S) if math.isfinite(seconds) else None
 
 
-def _sentence(where: str, status: int, complaint: _Complaint, sent: tuple[str, ...]) -> str:
-    code = f" {complaint.code}" if complaint.code and not _repeats(complaint.code, sent) else ""
-    # A refused key is echoed in part by some providers ("Incorrect API key provided: sk-ab**yz").
-    told = "" if status in (401, 403) else quotable(complaint.message, sent)
+def _sentence(where: str, status: int, complaint: _Complaint, unsaid: Unsaid) -> str:
+    is_tellable = quotable(complaint.code, unsaid) == complaint.code
+    code = f" {complaint.code}" if complaint.code and is_tellable else ""
+    # A 401 says what is known, and often with a part of the refused key.
+    told = "" if status == 401 else quotable(complaint.message, unsaid)
     silent = status == 404 and not complaint.message
     wrong_path = silent or (status in (0, 404) and _SPEAKS_OF_PATH.search(complaint.message))
     hint = "; is /v1 missing in the base URL?" if wrong_path else ""
     return f"{where} answered {status or 'an error'}{code}" + (f": {told}" if told else "") + hint
-
-
-def quotable(message: str, sent: tuple[str, ...]) -> str:
-    """Return a provider's sentence, cut and printable, or nothing if it repeats any of `sent`."""
-    printable = "".join(c if c.isprintable() else " " for c in message[:_MAX_TOLD])
-    text = " ".join(printable.split())[:_MAX_MESSAGE]
-    return "" if _repeats(text, sent) else text
-
-
-def _repeats(message: str, sent: tuple[str, ...]) -> bool:
-    """Whether 8 characters of the message, or a shorter text as a whole, come from what was sent.
-
-    A text of one to three characters stands in every sentence and is nobody's secret.
-    """
-    said = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message).casefold()
-    pieces = {said[at : at + _ECHO] for at in range(len(said) - _ECHO + 1)}
-    for text in (" ".join(text.casefold().split()) for text in sent):
-        if _SHORTEST <= len(text) < _ECHO and text in said:
-            return True
-        if any(piece in text for piece in pieces):
-            return True
-    return False

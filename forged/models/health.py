@@ -190,9 +190,7 @@ class Health:
     def condition(self) -> Condition:
         now, state = self._clock(), self._state()
         trouble = self.trouble(self._granted_s or _FOREVER)
-        told = (
-            f"{self._named} took longer for its last answer than the {_seconds(self._granted_s)} of an agent"
-        )
+        told = f"{self._named} took longer for its last answer than an agent's {_seconds(self._granted_s)}"
         return Condition(
             state=state,
             last_success_s=_since(self._succeeded_at, now),

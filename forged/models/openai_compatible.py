@@ -7,6 +7,7 @@ comes back is read by `replies` and `streams`. Raises ProviderError alone.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from functools import partial
 
@@ -31,6 +32,8 @@ _DEFAULT_TIME_S = 60.0
 _MAX_TEXT_TOKENS = 8_000
 _SMALLEST_LEARNED = 4
 _REFUSED = (400, 422)  # statuses of a request that holds what the server does not know
+# Codes of a prompt that a filter refused (Azure, OpenAI, DashScope).
+_SPEAKS_OF_FILTER = re.compile(r"(?i)content_?filter|content_policy|data_?inspection")
 _SMALLEST_CUT = 64  # tokens; no model takes less, so what is refused then is not refused for its length
 # Texts and estimated tokens in one request: what the endpoint allows, where it is known to differ.
 _BATCH = (96, 8_000)
@@ -180,7 +183,7 @@ class OpenAICompatibleChat:
         door: Door,
         health: Health | None = None,
         backoff_s: float = 0.5,
-        retries: int | None = None,
+        retries: int = 1,
     ) -> None:
         self._endpoint = Endpoint(
             base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries
@@ -199,6 +202,8 @@ class OpenAICompatibleChat:
             try:
                 completion = await self._ask(prompt, wishes, deadline)
             except ProviderError as error:
+                if error.status in _REFUSED and _SPEAKS_OF_FILTER.search(str(error)):
+                    raise ProviderError(str(error), reason="filtered", status=error.status) from error
                 if not wishes or not self._is_refusal(error, wishes):
                     raise
                 dropped.add(wishes.popitem()[0])
@@ -215,13 +220,16 @@ class OpenAICompatibleChat:
 
         def read(reply: bytes) -> Completion:
             if "stream" in wishes and not reply.strip():
-                raise EmptyStream(f"{where} sent a stream of nothing", reason="bad_reply", status=200)
+                raise EmptyStream(f"{where} sent a stream of nothing", reason="empty", status=200)
             said = streams.said(where, reply)
             if said.whole and said.content:
                 self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
-            if prompt.enough is not None:
-                said = without_doubt(said, clear)
-            return completion_of(where, said, tuple(map(sendable, texts)))
+            if prompt.enough is None:
+                return completion_of(where, said, tuple(map(sendable, texts)))
+            done = completion_of(where, without_doubt(said, clear), tuple(map(sendable, texts)))
+            if done.flaw and not done.text and done.flaw != "empty":
+                raise done.error()  # here, so that the model's health hears of it
+            return done
 
         call = Call(
             _CHAT,

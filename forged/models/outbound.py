@@ -19,14 +19,12 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Purpose
 from forged.text.private import without_private
-from forged.text.redaction import PLACEHOLDER, redact
+from forged.text.redaction import INLINE_LENGTH, PLACEHOLDER, redact
 
-Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
+Guard = Callable[[tuple[str, ...]], Awaitable[str]]
 """Why nothing that comes from roots at these tops may leave, or nothing; waits until that is known."""
 
 _DIRECT = NetworkConfig()
-# Characters that are looked through on the event loop, about 0.5 ms; more goes to a thread.
-_INLINE_LENGTH = 16_000
 
 
 class Door:
@@ -35,11 +33,15 @@ class Door:
     def __init__(self, network: NetworkConfig = _DIRECT) -> None:
         self._network = network
         self.metrics = Metrics()
-        self._refusal: Refusal = _open
+        self._guard: Guard = _open
 
-    def guard(self, refusal: Refusal, metrics: Metrics) -> None:
-        """Ask `refusal` before each request from now on, and count in `metrics`."""
-        self._refusal, self.metrics = refusal, metrics
+    def guard(self, guard: Guard, metrics: Metrics) -> None:
+        """Ask `guard` before each request from now on, and count in `metrics`."""
+        self._guard, self.metrics = guard, metrics
+
+    async def refusal(self, tops: tuple[str, ...]) -> str:
+        """Why nothing of these roots may leave now, or nothing."""
+        return await self._guard(tops)
 
     def proxy_for(self, url: str, key: str) -> str:
         """The proxy by which this URL is called, "" for none. Raises ConfigError: a key would go in clear."""
@@ -47,9 +49,9 @@ class Door:
 
     async def cleared(self, purpose: Purpose, texts: Sequence[str]) -> tuple[str, ...]:
         """The texts as they may leave, in their order. Raises ProviderError, `paused`."""
-        if reason := await self._refusal(purpose.tops):
+        if reason := await self.refusal(purpose.tops):
             raise ProviderError(reason, reason="paused")
-        if sum(map(len, texts)) < _INLINE_LENGTH:
+        if sum(map(len, texts)) < INLINE_LENGTH:
             clean = _cleaned(texts)
         else:
             clean = await asyncio.to_thread(_cleaned, texts)

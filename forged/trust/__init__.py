@@ -4,6 +4,7 @@
              brought     who brought a file into a trusted repository
              git         git as an instrument that reads
              identity    which directory on which disk a root is
+             presenting  what is shown of a memory: no secret, and the origin that is believed
              walk        roots with memories below a directory that a person named
 
 Records live in `state.db` and are never derived from the bytes of a repository. Git is run in trusted

@@ -24,14 +24,17 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from forged.files import File, Root, Snapshot, files_of, one_per_id
-from forged.memory import Memory, Scope, utc_now
-from forged.state import RootRecord, TrustRecords
+from forged.memory import Memory, Problem, Scope, utc_now
+from forged.state import OwnFile, RootRecord, TrustRecords
+from forged.text.redaction import redact
 from forged.trust.brought import Candidate, Judged, Repository
 from forged.trust.identity import identify
+from forged.trust.presenting import Presented, presented
 
 PINNED = "it is not what was accepted; this repository is pinned"
 FOREIGN = "forged did not write it, and this repository was never trusted"
 REPLACED = "this is not the repository that was trusted at this path"
+BEFORE_GIT = "git came into this folder after it was trusted"
 UNSURE = "nobody knows for sure what was trusted"
 
 
@@ -45,14 +48,19 @@ class Withheld(msgspec.Struct, frozen=True):
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """What counts of a snapshot, sorted by id, and what does not, sorted by path.
+    """What counts of a snapshot, as it is shown, sorted by id, and what does not, sorted by path.
 
-    `passes`: some of that may be different in a moment, look again.
+    `passes`: some of that may be different in a moment, look again. `redacted`: ids of memories that are
+    shown without a secret in their file; `insisted`, of those that are shown with one, as somebody wanted.
+    `problems`: what cannot be shown without one.
     """
 
     memories: tuple[Memory, ...]
     withheld: tuple[Withheld, ...] = ()
     passes: bool = False
+    redacted: tuple[str, ...] = ()
+    insisted: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -70,6 +78,11 @@ class Standing(msgspec.Struct, frozen=True):
     def is_trusted(self) -> bool:
         return self.record is not None and bool(self.record.trusted_at)
 
+    @property
+    def is_before_git(self) -> bool:
+        """Whether what is on record is of the folder, and git has come into it since."""
+        return self.record is not None and self.record.identity != self.identities[0]
+
 
 class Admission:
     """The decision. What it finds out besides waits in `findings` to be written down."""
@@ -79,17 +92,18 @@ class Admission:
         self._repositories: dict[str, Repository] = {}
         self._found_roots: dict[str, RootRecord] = {}
         self._found_files: dict[str, set[str]] = {}
+        self._presented: dict[Root, Presented] = {}
 
     def admit(self, root: Root, snapshot: Snapshot) -> Admitted:
         """Decide on all files of a root."""
-        if root.scope is Scope.USER:
-            return Admitted(snapshot.memories)
         standing = self.standing(root.top)
+        if root.scope is Scope.USER:
+            return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         on_record = self._on_record(standing)
         if standing.record is None:
             standing = self._first_seen(root, snapshot, standing)
         if not set(snapshot.hashes).difference(*on_record):
-            return Admitted(snapshot.memories)
+            return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         return self._sorted_out(root, snapshot, standing, on_record)
 
     def standing(self, top: str) -> Standing:
@@ -154,7 +168,32 @@ class Admission:
             if file.sha256 not in judged.accepted
         )
         listed = tuple(sorted(withheld, key=lambda each: each.path))
-        return Admitted(one_per_id(counting), listed, judged.passes)
+        chosen = one_per_id(counting)
+        memories, hashes = tuple(file.memory for file in chosen), tuple(file.sha256 for file in chosen)
+        admitted = self._shown(root, standing, memories, hashes)
+        return msgspec.structs.replace(admitted, withheld=listed, passes=judged.passes)
+
+    def _shown(
+        self, root: Root, standing: Standing, memories: tuple[Memory, ...], hashes: Sequence[str]
+    ) -> Admitted:
+        """What counts, without the secrets in it and with the origin that is believed."""
+        records = [self._records.own(each) for each in standing.identities]
+
+        def own(memory_id: str) -> OwnFile | None:
+            return next(filter(None, (record.get(memory_id) for record in records)), None)
+
+        before = self._presented.get(root, Presented())
+        shown = presented(memories, hashes, own, before, is_sure=not self._records.doubt())
+        self._presented[root] = shown
+        secret = shown.with_secrets
+        return Admitted(
+            shown.memories,
+            redacted=tuple(source.id for source, row in secret if row.memory and not row.insisted),
+            insisted=frozenset(source.id for source, row in secret if row.insisted),
+            problems=tuple(
+                Problem(redact(source.id).text, row.problem) for source, row in secret if row.problem
+            ),
+        )
 
     def _is_own(self, root: Root, file: File, standing: Standing) -> bool:
         """Whether this is a later edit of a file that this daemon wrote, where nothing foreign ever was."""
@@ -170,6 +209,8 @@ class Admission:
         if record is None or not record.trusted_at:
             why = _why_not(standing, self._records.doubt())
             return Judged(refused={file.path: why for file in files})
+        if standing.is_before_git:
+            return Judged(refused={file.path: BEFORE_GIT for file in files})
         if record.mode == "pin":
             return Judged(refused={file.path: PINNED for file in files})
         keys = {

@@ -47,10 +47,10 @@ class KnownRoot(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def own_file(root: Root, memory: Memory, origin: str = "", *, insisted: bool = False) -> OwnFile:
+def own_file(root: Root, memory: Memory, *, insisted: bool = False) -> OwnFile:
     """The record of the file that a memory of ours is written to."""
     sha256 = hashlib.sha256(MemoryStore(root).rendered(memory)).hexdigest()
-    return OwnFile(memory.id, sha256, origin, insisted)
+    return OwnFile(memory.id, sha256, memory.origin, insisted)
 
 
 class Trust:
@@ -167,6 +167,7 @@ class Trust:
         branch = await asyncio.to_thread(self._admission.repository(top).branch)
         there = {file.sha256 for file in files_of(snapshot)}
         record = standing.record or RootRecord(top, standing.identity, utc_now(), born_empty=False)
+        record = msgspec.structs.replace(record, identity=standing.identities[0])
         await self._records.approve(record.identity, there if hashes is None else there & set(hashes))
         await self._records.put_root(
             msgspec.structs.replace(record, trusted_at=utc_now(), mode=mode or self._mode, branch=branch)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.data.memories import memory, put
 from tests.data.secrets import ALNUM, Draw
-from tests.support.daemon import Stage, contents, on_disk
+from tests.support.daemon import Shell, Stage, contents, on_disk
 from tests.support.provider import Answer, completion, proposal, reply
 
 NOW = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -68,13 +68,13 @@ def test_eight_compactions_that_a_model_does_not_answer_are_failures_in_status_a
     texts = [f"the harbour is closed on day {number}" for number in range(8)]
     for number, text in enumerate(texts):
         assert alone.capture(repo, text, session=f"s{number}", kind="compaction").outcome == "durable"
-    state = alone.until(lambda now: now.failures >= 8)
+    state = alone.until(lambda now: now.failures >= 8 and now.state == "waiting")
 
     assert (state.state, state.spooled + state.dead, state.finished) == ("waiting", 8, 0)
     assert told in state.reason
     assert told in state.last_error
     assert "Ann" not in state.last_error
-    assert told in alone.forgectl("status").stdout
+    assert told in Shell(alone.daemon.home, alone.daemon.socket, repo).run("status").out
 
     alone.provider.chat = lambda _, request: reply(
         *(proposal(text) for text in texts if text in request.json["messages"][-1]["content"])
@@ -96,7 +96,7 @@ def test_of_a_reply_that_is_always_cut_the_whole_memories_are_kept_and_the_event
     assert len(alone.chats) == 2
 
     alone.provider.chat = reply(proposal("Kept."), proposal("And this."))
-    alone.client.retry_dead(dead.id)
+    alone.client.dead("retry")
     alone.settle()
     assert contents(on_disk(repo)) == ["And this.", "Kept."]
 

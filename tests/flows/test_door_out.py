@@ -15,6 +15,7 @@ from tests.support.daemon import Scene, Shell, capturing, staged
 from tests.support.provider import CHAT, proposal, reply
 
 PAUSED = "paused; `forgectl resume` ends it"
+EVERYWHERE = "paused everywhere; `forgectl resume --all` ends it"
 HIDDEN = "the board meets in Lisbon"
 # One of each shape.
 SECRETS = tuple({case.shape: case for case in planted()}.values())
@@ -49,7 +50,7 @@ def paused(scene: Scene, repo: Path) -> None:
 
 
 def test_search_and_why_while_paused_answer_by_words_with_the_reason_and_send_nothing(scene, repo):
-    put(repo, memory("m1", "The harbour opens at noon."))
+    kept = scene.client.remember(str(repo), "The harbour opens at noon.").memory_id
     scene.load(repo)
     paused(scene, repo)
 
@@ -58,7 +59,7 @@ def test_search_and_why_while_paused_answer_by_words_with_the_reason_and_send_no
 
     for answer in (found, told):
         assert (answer.status, answer.reason, answer.legs) == ("ok", PAUSED, ("lexical",))
-        assert [hit.id for hit in answer.memories] == ["m1"]
+        assert [hit.id for hit in answer.memories] == [kept]
     assert scene.ask(repo, "harbour").status == "disabled"
     assert scene.provider.requests() == []
 
@@ -68,11 +69,11 @@ def test_what_is_remembered_while_paused_is_on_disk_and_found_and_leaves_only_af
     paused(scene, repo)
 
     written = scene.client.remember(str(repo), "The harbour opens at noon.")
+    eventually(lambda: scene.report(repo).state == "paused")
     found = scene.client.search(str(repo), "harbour noon", min_generation=written.generation)
 
     assert (written.status, Path(written.path).exists()) == ("ok", True)
     assert ([hit.id for hit in found.memories], found.reason) == ([written.memory_id], PAUSED)
-    assert eventually(lambda: scene.report(repo).state == "paused")
     assert scene.client.rebuild(str(repo), wait=True).reason == PAUSED
     assert scene.provider.requests() == []
 
@@ -85,10 +86,11 @@ def test_what_is_remembered_while_paused_is_on_disk_and_found_and_leaves_only_af
 def test_a_repository_that_is_paused_keeps_no_other_from_its_vectors(scene, repo):
     other = repo.parent / "other"
     (other / ".git").mkdir(parents=True)
-    put(repo, memory("m1", "The harbour opens at noon."))
-    put(other, memory("m2", "Boats are red."))
+    scene.load(repo)
     paused(scene, repo)
+    scene.client.remember(str(repo), "The harbour opens at noon.")
 
+    scene.client.remember(str(other), "Boats are red.")
     scene.load(other)
 
     assert scene.report(other).legs == ("lexical", "dense")
@@ -116,14 +118,17 @@ def test_a_daemon_that_starts_paused_reads_its_state_before_the_first_text_leave
 
 
 def test_a_pause_in_the_middle_of_a_build_lets_no_further_request_go(scene, repo):
-    put(repo, *(memory(f"m{n:04}", f"Memory number {n}. " + "word " * 1500) for n in range(60)))
-    scene.client.rebuild(str(repo))
+    home = scene.daemon.home
+    scene.load(home)
+    scene.provider.received.clear()
+    put(home, *(memory(f"m{n:04}", f"Memory number {n}. " + "word " * 1500) for n in range(60)))
+    scene.client.rebuild(str(home))
     scene.provider.wait_for(1)
-    scene.client.pause(str(repo))
-    eventually(lambda: scene.report(repo).state == "paused")
+    scene.client.pause(everywhere=True)
+    eventually(lambda: scene.report(home).state == "paused")
     sent = len(scene.provider.requests())
 
-    assert scene.client.search(str(repo), "memory number").reason == PAUSED
+    assert scene.client.search(str(repo), "memory number").reason == EVERYWHERE
     assert len(scene.provider.requests()) == sent
     assert sent < 60 * 1500 // 8000
 
@@ -135,8 +140,8 @@ def test_a_pause_in_the_middle_of_a_build_lets_no_further_request_go(scene, repo
 def test_no_secret_and_no_private_span_reaches_a_server_from_a_file_a_query_or_a_hypothesis(
     home, repo, strategy
 ):
-    put(repo, *(memory(f"m{n:03}", f"On the {n}th: {case.text}") for n, case in enumerate(SECRETS)))
-    put(repo, memory("private", f"Known to all. <private>{HIDDEN}</private> And this too."))
+    put(home, *(memory(f"m{n:03}", f"On the {n}th: {case.text}") for n, case in enumerate(SECRETS)))
+    put(home, memory("private", f"Known to all. <private>{HIDDEN}</private> And this too."))
     put(home, memory("open", f"Open to the end <private>{HIDDEN}"))
     model = {"retrieval_model": "m"} if strategy == "hyde" else {}
     with staged(home, retrieval_strategy=strategy, **model) as scene:
@@ -159,11 +164,11 @@ def test_no_secret_and_no_private_span_reaches_a_server_from_a_file_a_query_or_a
 
 
 def test_no_secret_and_no_private_span_of_a_first_line_reaches_a_classifier(home, repo):
-    put(repo, *(memory(f"m{n:03}", f"On the {n}th: {case.text}") for n, case in enumerate(SECRETS)))
-    put(repo, memory("open", f"Open to the end <private>{HIDDEN}"))
+    put(home, *(memory(f"m{n:03}", f"On the {n}th: {case.text}") for n, case in enumerate(SECRETS)))
+    put(home, memory("open", f"Open to the end <private>{HIDDEN}"))
     with capturing(home, classifier_model="m") as stage:
         stage.provider.chat = reply(proposal("We sail on Fridays."))
-        stage.load(repo)
+        stage.load(home)
         stage.captured(repo, "We sail on Fridays.")
         stage.provider.wait_for(1, path=CHAT)
         sent = said_to(stage)

@@ -120,13 +120,14 @@ def with_vectors(scene: Scene) -> None:
     scene.provider.vectors["walrus"] = hashed_vector("walrus", 64)
 
 
-def test_an_endpoint_whose_model_is_not_known_is_sent_nothing_but_memories_and_questions(home, filled):
+def test_an_endpoint_whose_model_is_not_known_is_sent_memories_questions_and_three_sentences(home, filled):
     with staged(home, dimension=64) as scene:
         scene.load(filled)
         reply = scene.ask(filled, BESIDE[0])
 
         assert reply.status == "ok"  # and so nothing is held back
         assert sorted(scene.embedded) == sorted([*FACTS.values(), BESIDE[0]])
+        assert scene.looks == 1
 
 
 def test_a_known_model_is_sent_the_everyday_messages_once_for_all_roots(home, filled, tmp_path):

@@ -163,7 +163,7 @@ async def test_readers_keep_the_view_they_took(repo, root):
         edit(repo)
         await built(indexer.open(root))
         after = await seen(indexer, [root])
-        assert [view.find("m0")[1].content for view in (before, after)] == ["text 0", "edited"]
+        assert [view.find("m0")[0][1].content for view in (before, after)] == ["text 0", "edited"]
 
 
 # --- generations --------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ async def test_a_generation_is_visible_only_by_a_build_that_began_after_its_mark
         view = await seen(indexer, [root], generation)
         await index.until_ended(generation, soon())
         assert not early
-        assert view.find("m1")[1].content == "second edit"
+        assert view.find("m1")[0][1].content == "second edit"
         assert view.generation >= generation
 
 
@@ -321,8 +321,8 @@ class Limiting(FakeEmbedder):
 
     asked_s: float | None = 120.0
 
-    def __init__(self, dimension: int = 8) -> None:
-        super().__init__(dimension)
+    def __init__(self, **options) -> None:
+        super().__init__(**options)
         self.health = Health()
 
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):
@@ -463,7 +463,7 @@ async def test_with_words_what_happens_during_a_long_run_is_visible_at_once_and_
         edit(repo)
         generation = index.mark()
         view = await seen(indexer, [root], generation)
-        assert (view.find("m0")[1].content, index.has_ended(generation)) == ("edited", False)
+        assert (view.find("m0")[0][1].content, index.has_ended(generation)) == ("edited", False)
         embedder.hold.set()
         await index.until_ended(generation, soon())
         assert sorted(embedder.texts) == ["edited", "text 0", "text 1"]
@@ -536,7 +536,7 @@ async def test_named_files_do_not_narrow_a_rescan_of_everything(repo, root):
         index.mark()
         index.mark(frozenset({f"{repo}/.forge/memory/m0.md"}))
         view = await seen(indexer, [root], index.generations.wanted)
-        assert [view.find(each)[1].content for each in ("m0", "m1")] == ["first edit", "second edit"]
+        assert [view.find(each)[0][1].content for each in ("m0", "m1")] == ["first edit", "second edit"]
 
 
 # --- the background of a model (`gate`) ---------------------------------------------------------------

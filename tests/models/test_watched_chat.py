@@ -214,8 +214,9 @@ def test_of_a_thought_that_is_cut_nothing_is_an_answer(provider):
     cut = b'data: {"choices":[{"delta":{},"finish_reason":"length"}]}\n\ndata: [DONE]\n\n'
 
     for answer in (streamed(THOUGHT, end=cut), streamed("", end=THOUGHT_APART + cut)):
-        found = first_reply(provider, answer)
-        assert (found.text, found.flaw) == ("", "cut")
+        with pytest.raises(ProviderError, match="cut at its length limit before an answer came") as caught:
+            first_reply(provider, answer)
+        assert caught.value.reason == "cut"
 
 
 def test_thoughts_that_are_all_there_is_are_an_answer_only_where_they_look_like_one(provider):

@@ -308,6 +308,35 @@ def test_vectors_are_judged_by_the_background_of_the_view():
     assert (asked("stranger").status, asked("stranger").ranked) == ("empty", ())
 
 
+WALRUSES = [memory(name, f"the walrus {name} sings") for name in "abcdefgh"]
+UNKNOWN = View((vector_map(WALRUSES, dict.fromkeys("abcdefgh", (1.0, 0.0, 0.0))),), is_uncalibrated=True)
+
+
+def test_until_the_model_is_known_two_memories_come_at_most_by_words_and_no_question_is_embedded():
+    embedder = Embedder()
+    about, beside = (
+        retrieve(gated(embedder), UNKNOWN, window=window)
+        for window in (said("who sings? the walrus"), BESIDE)
+    )
+
+    assert (about.status, about.legs, len(about.ranked), about.degraded) == ("ok", BY_WORDS, 2, True)
+    assert "does not know the embedding model yet" in about.reason
+    assert (beside.status, beside.ranked) == ("empty", ())
+    assert embedder.calls == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"strategy": "hyde", "min_score": 0.95}, {"weight": 0.0, "min_score": 0.95}, {"min_score": 0.0}],
+    ids=["explicit hyde", "weight 0", "no gate"],
+)
+def test_who_wants_no_words_or_no_gate_is_answered_by_vectors_although_the_model_is_not_known(options):
+    chat = Chat("h") if "strategy" in options else None
+    answer = retrieve(retriever(chat, Embedder(), **options), UNKNOWN, window=RELATED)
+
+    assert (answer.status, len(answer.ranked), "dense" in answer.legs) == ("ok", 8, True)
+
+
 @pytest.mark.parametrize(
     ("hypotheses", "status"),
     [

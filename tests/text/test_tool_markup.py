@@ -263,16 +263,16 @@ def test_hostile_text_takes_linear_time(piece):
     without_tool_text(piece * ((1 << 18) // len(piece)) + "\n```\n</tool>")
 
 
-# Whole ones: what is cut out of the middle of a tag may leave another.
+# Whole ones with blanks between: what is cut out of the middle of a tag, a word or code may leave another.
 PIECES = st.one_of(
     elements(),
-    st.sampled_from(["said ", "\n", "é", "<tool>", "</tool>", "</think>", "<think>", "`<tool>`", "\n```\n"]),
+    st.sampled_from(["said ", "\n", "é", "<tool>", "</tool>", "</think>", "<think>"]),
     st.sampled_from(["\nAction: a\nObservation: x\nThought:", "\n<environment_details>", "</invoke>"]),
 )
 
 
 @pytest.mark.parametrize("speaker", ["user", "assistant"])
-@given(st.lists(PIECES, max_size=8).map("".join))
+@given(st.lists(PIECES, max_size=8).map(" ".join))
 def test_what_was_cut_once_is_left_as_it_is(speaker, text):
     cut = without_tool_text(text, speaker)
 

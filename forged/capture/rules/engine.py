@@ -22,7 +22,7 @@ from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
 from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.files import Root
-from forged.memory import Category, Memory, Scope
+from forged.memory import Category, Memory, Origin, Scope
 from forged.state import Event
 
 # Bytes of the shortest and characters of the longest sentence worth keeping; one that is longer still, even
@@ -61,7 +61,7 @@ class RuleClassifier:
         if any(given_up(proposal.content) for proposal in proposals):
             heads = self._heads(event.roots)
             proposals = [_linked(proposal, heads) for proposal in proposals]
-        return Classified(tuple(proposals))
+        return Classified(tuple(proposals), author=Origin.TYPED)
 
 
 def proposals_in(text: str) -> list[Proposal]:

@@ -11,7 +11,8 @@ import msgspec
 from forged import conversation
 from forged.capture import take_in
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, heard, record, token_of
+from forged.daemon.handlers.convert import fitting, record, token_of
+from forged.daemon.handlers.heard import heard
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
 from forged.map import VectorMap
@@ -20,6 +21,7 @@ from forged.memory import Memory, Scope, Trigger, time_ns
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
 from forged.state import DeadEvent, Event, Kind, new_event_id
+from forged.text.redaction import INLINE_LENGTH
 from forged_client import protocol as wire
 from forged_client.messages import window_id_of
 
@@ -27,8 +29,6 @@ _KINDS: tuple[Kind, ...] = get_args(Kind)
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
 _MOST_DAYS = 90
 _MOST_NAME = 256
-# Characters that are looked through for secrets on the event loop, about 0.5 ms; more goes to a thread.
-_INLINE_LENGTH = 16_000
 
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
@@ -48,7 +48,7 @@ async def _event(context: Context, place: Workplace, request: wire.Capture) -> E
     event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
     said, echoes = msgspec.structs.astuple(await heard(request.messages, request.last_summary_index))
     injected = context.daemon.retriever.turns.injected(request.session_id, place.tops)
-    if sum(len(utterance.text) for utterance in said) < _INLINE_LENGTH:
+    if sum(len(utterance.text) for utterance in said) < INLINE_LENGTH:
         taken = take_in(said, injected)
     else:
         taken = await asyncio.to_thread(take_in, said, injected)

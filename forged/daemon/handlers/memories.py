@@ -1,7 +1,7 @@
 """The verbs about single memories: `remember`, `get`, `list`, `history`, `forget`.
 
 Each returns its reply and the generation that it speaks of: for a write the one that shows it. Raised are
-MemoryNotFound, InvalidRequest, NotReady while a root is read for the first time, and StoreError.
+MemoryNotFound, InvalidRequest, SecretFound, NotReady while a root is read for the first time, and StoreError.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
+import msgspec
+
 from forged import memory
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import draft, fitting, record
-from forged.daemon.handlers.refusals import InvalidRequest, NotReady
+from forged.daemon.handlers.refusals import InvalidRequest, NotReady, SecretFound
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound
 from forged.files import Root
@@ -25,6 +27,8 @@ from forged.maps import Gone, RootIndex
 from forged.memory import Memory, Scope
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
+from forged.text.private import without_private
+from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.text.same_text import normalised
 from forged_client import protocol as wire
 
@@ -34,13 +38,48 @@ _Found = TypeVar("_Found")
 
 
 async def remember(context: Context, place: Workplace, request: wire.Remember) -> tuple[wire.Remembered, int]:
-    """Write one memory; the reply comes after fsync and names the generation that shows it."""
+    """Write one memory; the reply comes after fsync and names the generation that shows it.
+
+    Private spans are left out. Raises SecretFound for a secret that nobody insisted on, before anything is
+    written or sent.
+    """
+    content = without_private(request.content)
+    secrets = await _secrets(content, request)
+    if secrets and not request.allow_secret:
+        raise SecretFound(
+            f"this holds what looks like a secret ({', '.join(secrets)}) and was not written; leave it out, "
+            "or insist with --allow-secret (allow_secret in the client library): agents will see it"
+        )
     index = context.daemon.indexer.open(_root_of_scope(place, request.scope))
     await _check_related(place, request)
-    written = await context.daemon.writer.add(index, draft(request, index.root))
+    new = draft(msgspec.structs.replace(request, content=content), index.root)
+    written = await context.daemon.writer.add(index, new, insisted=bool(secrets))
     context.daemon.metrics.remembered += 1
-    reply = wire.Remembered(memory_id=written.memory.id, version=written.memory.version, path=written.path)
+    reply = wire.Remembered(
+        memory_id=written.memory.id,
+        version=written.memory.version,
+        path=written.path,
+        reason=_noted(secrets, is_cut=content != request.content),
+    )
     return reply, written.generation
+
+
+async def _secrets(content: str, request: wire.Remember) -> tuple[str, ...]:
+    """The shapes of all secrets in what would be written, the fields beside the text as well."""
+    edges = (text for edge in request.related for text in (edge.id, edge.relationship))
+    fields = "\n\n".join((request.category, request.session_id, request.supersedes, *edges))
+    if len(content) + len(fields) < INLINE_LENGTH:
+        found = shapes_in(content) + shapes_in(fields)
+    else:
+        found = await asyncio.to_thread(lambda: shapes_in(content) + shapes_in(fields))
+    return tuple(dict.fromkeys(found))
+
+
+def _noted(secrets: tuple[str, ...], *, is_cut: bool) -> str:
+    notes = ["what is marked private was left out"] if is_cut else []
+    if secrets:
+        notes.append(f"it holds what looks like a secret ({', '.join(secrets)}), and agents will see it")
+    return "; ".join(notes)
 
 
 async def _check_related(place: Workplace, request: wire.Remember) -> None:

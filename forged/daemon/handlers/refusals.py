@@ -11,6 +11,12 @@ class InvalidRequest(ForgedError):  # noqa: N818 - reads as the state it names
     code = "invalid"
 
 
+class SecretFound(ForgedError):  # noqa: N818
+    """What is to be written holds what looks like a secret, and nobody insisted."""
+
+    code = "secret"
+
+
 class NotReady(ForgedError):  # noqa: N818
     """The answer is not known yet, because a root is being read for the first time."""
 

@@ -16,8 +16,8 @@ from forged.daemon.handlers.convert import (
     hit,
     record,
     token_of,
-    utterances,
 )
+from forged.daemon.handlers.heard import utterances
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope, is_valid_id, time_ns
@@ -217,8 +217,9 @@ def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
 
     shown, older = (record(home, each) for each in home.memories)
 
-    for field in set(Memory.__struct_fields__) - {"related", "extra"}:
+    for field in set(Memory.__struct_fields__) - {"related", "extra", "origin"}:
         assert getattr(shown, field) == getattr(home.memories[0], field)
+    assert shown.origin == "file"
     assert [(edge.id, edge.relationship) for edge in shown.related] == [("b", "relates-to")]
     assert (shown.root, shown.is_head, older.is_head) == (str(tmp_path), True, False)
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from forged_client import Client
+from tests.support.daemon.trusting import trusting
 
 READY_S = 20.0
 # Python's own words in a worker whose daemon was killed while it was being started.
@@ -46,6 +47,7 @@ class DaemonProcess:
         self.home = home
         self._command = (*command, "serve")
         self.directory = Path(tempfile.mkdtemp(prefix="fg"))
+        self._trusted: set[str] = set()
         self.socket = str(self.directory / "s" / "forged.sock")
         self.log_path = self.directory / "log"
         (home / ".config/forged").mkdir(parents=True, exist_ok=True)
@@ -88,8 +90,18 @@ class DaemonProcess:
                 self.kill()
                 raise AssertionError(f"the daemon did not become ready:\n{self.log()}") from None
 
-    def client(self, **options: object) -> Client:
-        return Client(self.socket, **{"timeout_s": 10.0, **options})  # type: ignore[arg-type]
+    def client(self, *, trusts: bool = True, **options: object) -> Client:
+        """A client; unless `trusts` is false of a person who trusts every repository that they work in."""
+        options = {"timeout_s": 10.0, **options}
+        if trusts:
+            return trusting(self.socket, self._trusted, **options)
+        return Client(self.socket, **options)  # type: ignore[arg-type]
+
+    def trust(self, *tops: Path) -> None:
+        """Trust repositories in which another process will ask."""
+        with Client(self.socket, timeout_s=10.0, strict=True) as client:
+            for top in tops:
+                client.trust(str(top), action="trust")
 
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")

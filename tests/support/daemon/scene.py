@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from forged.maps.identity import SENTENCES
 from forged_client import Client
 from forged_client.protocol import Rebuilt, Retrieved, RootReport
 from tests.support.daemon.process import DaemonProcess, running
@@ -72,7 +73,14 @@ class Scene:
 
     @property
     def embeds(self) -> list[Request]:
-        return self.provider.requests(EMBEDDINGS)
+        """What was to be embedded, but for the sentences by which a model is known."""
+        asked = self.provider.requests(EMBEDDINGS)
+        return [request for request in asked if request.inputs != list(SENTENCES)]
+
+    @property
+    def looks(self) -> int:
+        """How often the model's identity was looked at."""
+        return len(self.provider.requests(EMBEDDINGS)) - len(self.embeds)
 
     @property
     def embedded(self) -> list[str]:

@@ -1,0 +1,101 @@
+"""What may be told of a provider's sentence: not what was sent, and no part of a key.
+
+Some providers echo the input in an error, some a part of the key. A sentence is told as a whole or not at
+all: it is not if a stretch of it was sent, which is eight characters with a word of their own in them. The
+everyday words of errors (`maximum context length`, `not found`) are nobody's own, nor is the name of a model.
+Pieces of keys are cut out wherever they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from forged.text.word_lists import words
+
+MAX_TOLD = 1_000  # judged by patterns, which take their time over 64 kB
+KEY = "[key]"
+
+_MAX_MESSAGE = 200
+_ECHO, _SHORTEST = 8, 4
+_PART_OF_A_KEY = 5
+# What is left of a text in one line when everything else is taken away, which may have parted a key.
+_NO_LETTER = re.compile(r"[\W_]+")
+_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")  # JSON within JSON
+# How providers show a key that they do not want to show: sk-ab**yz, sk-...6789.
+_STARRED = re.compile(r"\S*(?:[*•]{2,}|[\w-](?:\.{3}|…)\w{2,})\S*")
+_WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
+_NUMBER = re.compile(r"[0-9]{1,6}")
+_MODEL = re.compile(r"\bmodels?\b[\s=:/`'\"‘“]{1,4}([\w./:@-]+)")
+# Lower case. No names of things: an error that names what a memory is about repeats it.
+_OF_ERRORS = frozenset((*words("errors"), *words("stop")))
+
+
+class Unsaid(msgspec.Struct, frozen=True):
+    """What no message may repeat: texts that were sent, and keys, not even in part."""
+
+    texts: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+def quotable(message: str, unsaid: Unsaid) -> str:
+    """Return a provider's sentence, cut and printable, without keys; nothing if it repeats what was sent."""
+    printable = "".join(c if c.isprintable() else " " for c in message[:MAX_TOLD])
+    text = _without_keys(" ".join(printable.split()), unsaid.keys)[:_MAX_MESSAGE]
+    return "" if _repeats(text, unsaid.texts) or _holds_any(text, unsaid.keys) else text
+
+
+def _without_keys(text: str, keys: tuple[str, ...]) -> str:
+    """Cut out every word that holds a part of a key, or stands for one."""
+    parts = {part for key in keys for part in _parts(key.casefold())}
+    return " ".join(KEY if _is_of_key(word, parts) else word for word in text.split(" "))
+
+
+def _parts(key: str) -> Iterator[str]:
+    if _SHORTEST <= len(key) < _PART_OF_A_KEY:
+        yield key
+    for at in range(len(key) - _PART_OF_A_KEY + 1):
+        yield key[at : at + _PART_OF_A_KEY]
+
+
+def _is_of_key(word: str, parts: set[str]) -> bool:
+    folded = word.casefold()
+    return bool(_STARRED.fullmatch(word)) or any(part in folded for part in parts)
+
+
+def _holds_any(text: str, keys: tuple[str, ...]) -> bool:
+    """Whether a longer piece of a key is left, written with blanks or anything else in between."""
+    said = _NO_LETTER.sub("", text.casefold())
+    bare = (_NO_LETTER.sub("", key.casefold()) for key in keys)
+    return any(key[at : at + _ECHO] in said for key in bare for at in range(len(key) - _ECHO + 1))
+
+
+def _repeats(message: str, sent: tuple[str, ...]) -> bool:
+    """Whether a stretch of the message, or a shorter text as a whole, comes from what was sent.
+
+    A text of one to three characters stands in every sentence and is nobody's secret.
+    """
+    said = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message).casefold()
+    own = list(_own_words(said))
+    return any(_is_told(said, own, " ".join(text.casefold().split())) for text in sent)
+
+
+def _is_told(said: str, own: list[tuple[int, int]], text: str) -> bool:
+    if _SHORTEST <= len(text) < _ECHO:
+        return text in said and any(said[start:end] in text for start, end in own)
+    return any(
+        said[at : at + _ECHO] in text and (said[start:end] in text or not said[start:end].isascii())
+        for start, end in own
+        for at in range(max(start - _ECHO + 1, 0), min(end, len(said) - _ECHO + 1))
+    )
+
+
+def _own_words(said: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of all words that are not everyday ones of errors, nor of the name of a model."""
+    named = [found.span(1) for found in _MODEL.finditer(said)]
+    for word in _WORD.finditer(said):
+        is_name = any(start <= word.start() and word.end() <= end for start, end in named)
+        if not (is_name or word[0] in _OF_ERRORS or _NUMBER.fullmatch(word[0])):
+            yield word.span()

@@ -1,0 +1,122 @@
+"""How a memory is shown: without the secrets in its file, and with the origin that is believed.
+
+Goes in: what counts of a root, with the hash of each file, and what is on record of our own files. Come out
+the same memories, of which those with a secret or a private span are shown without it, unless somebody
+insisted on that very file; `redacted` names what is left out. `origin` stays where this daemon wrote the file
+as it is now; everywhere else it is emptied, as a file can say anything of itself. A memory whose id holds a
+secret cannot be shown without it: it is a problem instead.
+
+What was looked at once is not looked at again: between two builds almost every memory is the same object.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from forged.memory import Memory
+from forged.state import OwnFile
+from forged.text.private import without_private
+from forged.text.redaction import redact, shapes_in
+
+PRIVATE = "private span"
+
+Own = Callable[[str], OwnFile | None]
+"""What is on record of the file that this daemon wrote for an id."""
+
+
+class Shown(msgspec.Struct, frozen=True, gc=False):
+    """A memory as it is shown, or why it is not. `insisted`: with what looks like a secret."""
+
+    memory: Memory | None
+    insisted: bool = False
+    problem: str = ""
+    has_secret: bool = False
+
+
+class Presented(msgspec.Struct, frozen=True):
+    """Memories as they are, each with what is shown of it. `is_sure` says whether the records were."""
+
+    sources: tuple[Memory, ...] = ()
+    rows: tuple[Shown, ...] = ()
+    is_sure: bool = True
+
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        return tuple([row.memory for row in self.rows if row.memory is not None])
+
+    @property
+    def with_secrets(self) -> tuple[tuple[Memory, Shown], ...]:
+        """Those whose file holds a secret or a private span: as they are, and as they are shown."""
+        pairs = zip(self.sources, self.rows, strict=True)
+        return tuple([(source, row) for source, row in pairs if row.has_secret])
+
+
+def presented(
+    sources: tuple[Memory, ...], hashes: Sequence[str], own: Own, before: Presented, *, is_sure: bool
+) -> Presented:
+    """Show `sources`. `before` is what it came to the last time, or empty.
+
+    Without `is_sure` nobody knows what is on record.
+    """
+    if before.is_sure != is_sure:
+        before = Presented()
+    most = min(len(sources), len(before.sources))
+    head = _alike(sources, before.sources, most)
+    tail = _alike(reversed(sources), reversed(before.sources), most - head)
+    end = len(sources) - tail
+    fresh = [_shown(sources[row], hashes[row], own) for row in range(head, end)]
+    rows = (*before.rows[:head], *fresh, *before.rows[len(before.rows) - tail :])
+    return Presented(sources, rows, is_sure)
+
+
+def _alike(some: Iterable[Memory], others: Iterable[Memory], most: int) -> int:
+    """How many, from the front, are the same objects in both; `most` if all are."""
+    try:
+        return min(operator.indexOf(map(operator.is_, some, others), False), most)
+    except ValueError:
+        return most
+
+
+def _shown(source: Memory, sha256: str, own: Own) -> Shown:
+    public = without_private(source.content)
+    edges = (text for edge in source.related for text in (edge.id, edge.relationship))
+    beside = (source.category, source.session_id, source.trigger, source.created_at, source.updated_at)
+    found = shapes_in("\n\n".join((public, source.id, source.supersedes or "", *beside, *edges)))
+    if not found and public == source.content and not source.origin:
+        return Shown(source)
+    record = own(source.id)
+    is_own = record is not None and record.sha256 == sha256
+    origin = source.origin if is_own else ""
+    if not found and public == source.content:
+        return Shown(source if origin == source.origin else msgspec.structs.replace(source, origin=origin))
+    if is_own and record is not None and record.insisted:
+        return Shown(source, insisted=True, has_secret=True)
+    if names := shapes_in(source.id):
+        told = f"its id holds what looks like a secret ({', '.join(names)}); rename it"
+        return Shown(None, problem=told, has_secret=True)
+    return Shown(_without(source, public, found, origin), has_secret=True)
+
+
+def _without(source: Memory, public: str, found: tuple[str, ...], origin: str) -> Memory:
+    cut = (PRIVATE,) if public != source.content else ()
+    return msgspec.structs.replace(
+        source,
+        content=redact(public).text,
+        category=redact(source.category).text,
+        session_id=redact(source.session_id).text,
+        trigger=redact(source.trigger).text,
+        created_at=redact(source.created_at).text,
+        updated_at=redact(source.updated_at).text,
+        supersedes=redact(source.supersedes).text if source.supersedes else None,
+        related=tuple(
+            msgspec.structs.replace(
+                edge, id=redact(edge.id).text, relationship=redact(edge.relationship).text
+            )
+            for edge in source.related
+        ),
+        origin=origin,
+        redacted=cut + found,
+    )

@@ -1,0 +1,31 @@
+"""A client in the hands of a person who trusts whatever repository they work in.
+
+A test that writes memories into a repository by hand plays that person: before the first request from a
+workspace goes to a daemon, its repository is trusted by the verb that a person would use. Tests of trust
+itself use a plain client.
+"""
+
+from __future__ import annotations
+
+from forged_client import Client
+from forged_client.protocol import R, Request, Review, Trust
+
+
+class TrustingClient(Client):
+    """`trusted` are workspaces that need no word any more, shared by all clients of a daemon."""
+
+    trusted: set[str]
+
+    def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
+        workspace = getattr(request, "workspace", "")
+        if workspace and workspace not in self.trusted and not isinstance(request, Trust | Review):
+            self.trusted.add(workspace)
+            with Client(self._address, timeout_s=self._timeout_s) as person:
+                person.trust(workspace, action="trust")
+        return super().ask(request, timeout_s=timeout_s)
+
+
+def trusting(address: str, trusted: set[str], **options: object) -> TrustingClient:
+    client = TrustingClient(address, **options)  # type: ignore[arg-type]
+    client.trusted = trusted
+    return client
