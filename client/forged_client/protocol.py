@@ -415,7 +415,7 @@ class DeadEvents(Reply, frozen=True, tag="dead_events"):
 
 
 class DayCost(msgspec.Struct, frozen=True):
-    """One day (UTC) and purpose (`hyde`, `capture`); `failed` calls are among `calls`."""
+    """One day (UTC) and purpose (`hyde`, `capture`, `query`, ...); `failed` calls are among `calls`."""
 
     day: str
     purpose: str
@@ -777,6 +777,30 @@ class Review(Request[Reviewed], frozen=True, tag="review"):
 
 class Try(Request[Tried], frozen=True, tag="try"):
     """Make one real call to each model that is asked at an endpoint."""
+
+
+class DayOutbound(msgspec.Struct, frozen=True):
+    """One day (UTC), host and purpose; `failed` calls are among `calls`. Characters are of the `texts`."""
+
+    day: str
+    host: str
+    purpose: str
+    calls: int = 0
+    failed: int = 0
+    texts: int = 0
+    characters: int = 0
+
+
+class Departed(Reply, frozen=True, tag="departed"):
+    """What left for endpoints, newest day first."""
+
+    days: tuple[DayOutbound, ...] = ()
+
+
+class Outbound(Request[Departed], frozen=True, tag="outbound"):
+    """What left the machine, by day, host and purpose: counts and never text."""
+
+    days: int = 7
 
 
 REQUESTS = tuple(Request.__subclasses__())

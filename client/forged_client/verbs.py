@@ -17,6 +17,7 @@ from forged_client.protocol import (
     Costs,
     Dead,
     DeadEvents,
+    Departed,
     Edge,
     Explained,
     Forget,
@@ -26,6 +27,7 @@ from forged_client.protocol import (
     History,
     ListMemories,
     Memories,
+    Outbound,
     Pause,
     Paused,
     Ping,
@@ -214,6 +216,10 @@ class Verbs(Shell):
     def cost(self, *, days: int = 7) -> Costs:
         """What model calls have cost."""
         return self.ask(Cost(days=days))
+
+    def outbound(self, *, days: int = 7) -> Departed:
+        """What left the machine, by day, host and purpose."""
+        return self.ask(Outbound(days=days))
 
     def trust(self, workspace: str = "", *, action: str = "show", mode: str = "", shown: str = "") -> Trusted:
         """Show how roots stand, trust one, or trust it no longer; see `protocol.Trust`."""

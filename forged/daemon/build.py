@@ -16,7 +16,7 @@ import msgspec
 
 from forged.capture import Pipeline, WorkerSettings
 from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded
-from forged.counters import Metrics
+from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
 from forged.daemon.handlers import About, Daemon
 from forged.daemon.probes import probes
@@ -24,6 +24,7 @@ from forged.errors import ProviderError
 from forged.files import Root, Watcher
 from forged.maps import Indexer, Remembered, Writer
 from forged.models import (
+    GOVERNED,
     ChatModel,
     Door,
     Embedder,
@@ -116,7 +117,9 @@ def build(
     trust = Trust(state, mode=config.trust.mode)
     indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
     trust.join(indexer.follow, indexer.snapshot)
-    models.door.guard(partial(_refusal, state), metrics)
+    models.door.guard(
+        partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
+    )
     classifier = partial(_classifier, config, env, models)
     return Daemon(
         epoch=secrets.token_hex(4),
@@ -165,6 +168,18 @@ def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatM
     if chosen.model is None:
         raise ProviderError(chosen.reason, reason="auth")
     return chosen.model
+
+
+def _record(state: State, governor: Governor, departure: Departure) -> None:
+    """Count what left, and what it cost where nobody else does."""
+    state.outbound.add(departure)
+    if departure.purpose not in GOVERNED:
+        governor.spend(
+            departure.purpose,
+            calls=departure.calls,
+            failed=departure.failed,
+            prompt_tokens=departure.tokens,
+        )
 
 
 def user_top(env: Mapping[str, str]) -> str:

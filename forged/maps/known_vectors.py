@@ -49,6 +49,8 @@ class KnownVectors:
     @property
     def are_outdated(self) -> bool:
         """Whether another model is to make the vectors of maps now."""
+        if self._cache.is_empty and (self._run is None or not self._run.vectors):
+            self._cache.key = self._identity.kept  # there is nothing of any other
         return self._cache.key != self._identity.kept
 
     def renew(self) -> None:

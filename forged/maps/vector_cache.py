@@ -46,6 +46,10 @@ class VectorCache:
         return self._retired.get(key)
 
     @property
+    def is_empty(self) -> bool:
+        return self.live is None and not self._retired
+
+    @property
     def dimension(self) -> int:
         """Length of the live rows, 0 if there are none."""
         return 0 if self.live is None else self.live.dimension

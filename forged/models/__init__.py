@@ -29,13 +29,14 @@ if TYPE_CHECKING:
         make_embedder,
         make_healths,
     )
-    from forged.models.outbound import Door, cleaned
+    from forged.models.outbound import GOVERNED, Door, cleaned
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]
 
 __all__ = [
+    "GOVERNED",
     "LONGEST_ASKED_S",
     "Attempt",
     "ChatModel",
@@ -74,7 +75,7 @@ __getattr__ = door(
         "make_embedder",
         "make_healths",
     ),
-    outbound=("Door", "cleaned"),
+    outbound=("GOVERNED", "Door", "cleaned"),
 )
 
 

@@ -18,7 +18,7 @@ from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Door, Enough, Health, Kind, Prompt, Purpose, Vectors, streams
 from forged.models.endings import without_doubt
 from forged.models.endpoint import Call, Endpoint
-from forged.models.replies import completion_of, read_vectors
+from forged.models.replies import completion_of, read_vectors, vector_tokens
 from forged.models.texts import exceeds, fitting, ready, sendable
 from forged.text.tokens import estimate
 
@@ -126,14 +126,22 @@ class OpenAICompatibleEmbedder:
         deadline: float,
         tokens: int = _MAX_TEXT_TOKENS,
     ) -> Vectors:
-        def body(cleared: tuple[str, ...]) -> bytes:
-            inputs = [ready(text, self._prefixes[kind], tokens) for text in cleared]
-            return msgspec.json.encode({"model": self._model, "input": inputs})
+        def read(content: bytes) -> Vectors:
+            rows = read_vectors(where, content, len(batch))
+            self._endpoint.used(purpose, vector_tokens(content) or estimate(*batch))
+            return rows
 
-        cap = _VECTOR_BYTES * (len(batch) + 4)
-        call = Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap)
         where = self._endpoint.shown(_EMBEDDINGS)
-        return await self._endpoint.post(call, lambda content: read_vectors(where, content, len(batch)))
+        call = Call(
+            _EMBEDDINGS,
+            tuple(batch),
+            lambda sent: msgspec.json.encode({"model": self._model, "input": sent}),
+            purpose,
+            deadline,
+            cap=_VECTOR_BYTES * (len(batch) + 4),
+            fit=partial(ready, prefix=self._prefixes[kind], tokens=tokens),
+        )
+        return await self._endpoint.post(call, read)
 
     async def _embed_cut(
         self, text: str, kind: Kind, purpose: Purpose, deadline: float, refusal: SizeRefused
@@ -257,8 +265,8 @@ class OpenAICompatibleChat:
             return False
         return error.status in _REFUSED or isinstance(error, EmptyStream)
 
-    def _body(self, wishes: dict[str, object], cleared: tuple[str, ...]) -> bytes:
-        system, user = map(sendable, cleared)
+    def _body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
+        system, user = sent
         request: dict[str, object] = {
             "model": self._model,
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],

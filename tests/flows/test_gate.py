@@ -84,6 +84,7 @@ def test_a_search_is_never_gated_and_why_says_what_is_held_back(words, filled):
     question = (
         "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving and production"
     )
+    words.trust(filled)
     shell = Shell(words.home, words.socket, filled)
 
     listed, held = shell.run("search", question), shell.run("why", question)
@@ -97,6 +98,7 @@ def test_a_search_is_never_gated_and_why_says_what_is_held_back(words, filled):
 
 
 def test_why_shows_what_would_be_injected(words, filled):
+    words.trust(filled)
     shown = Shell(words.home, words.socket, filled).run("why", RELATED["m1"])
 
     assert (shown.code, FACTS["m1"] in shown.out) == (0, True), shown
@@ -217,8 +219,8 @@ def test_the_local_model_holds_back_what_is_beside_the_point(home, filled):
     env = {"FORGED_MEMORY__EMBEDDING_MODEL": LOCAL_MODEL, "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": "30"}
     with running(home, env=env) as daemon, daemon.client(timeout_s=30.0) as client:
         assert client.rebuild(str(filled), wait=True, timeout_s=60).status == "ok"
-        # Until the model is known everything passes.
-        eventually(lambda: ask(client, filled, BESIDE[0]).status == "empty", 60)
+        # Until the model is known words decide.
+        eventually(lambda: client.status(str(filled)).gate.state == "vectors", 60)
 
         assert {ask(client, filled, message).status for message in BESIDE} == {"empty"}
         for wanted, question in RELATED.items():

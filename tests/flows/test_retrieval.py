@@ -612,8 +612,13 @@ def test_vectors_of_another_dimension_are_welcome_after_a_full_rebuild(replaced,
     built = replaced.client.rebuild(str(repo), full=True, wait=True)
     reply = replaced.ask(repo, "q")
 
-    assert changed.status == "error"
+    assert (changed.status, "another one" in changed.reason) == ("error", True)
     assert (built.status, reply.status, sorted(ids(reply))) == ("ok", "ok", ["m0", "m1"])
+
+
+def test_a_model_replaced_behind_its_name_heals_by_being_asked(replaced, repo):
+    """Without words nothing is found meanwhile."""
+    eventually(lambda: sorted(ids(replaced.ask(repo, "q"))) == ["m0", "m1"], 15)
 
 
 def test_a_model_replaced_behind_its_name_heals_with_the_next_edit(replaced, repo):

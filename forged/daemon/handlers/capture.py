@@ -178,6 +178,12 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
     )
 
 
+async def outbound(context: Context, request: wire.Outbound) -> wire.Departed:
+    """What left for endpoints, newest day first."""
+    days = context.daemon.state.outbound.days(min(max(request.days, 1), _MOST_DAYS))
+    return wire.Departed(days=tuple(wire.DayOutbound(*msgspec.structs.astuple(day)) for day in days))
+
+
 def report(context: Context) -> wire.CaptureReport:
     """Capture's part of status."""
     daemon, metrics = context.daemon, context.daemon.metrics

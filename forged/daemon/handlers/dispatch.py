@@ -57,6 +57,7 @@ OF_DAEMON: Mapping[type, Handler] = {
     wire.Pause: capture.pause,
     wire.Dead: capture.dead,
     wire.Cost: capture.cost,
+    wire.Outbound: capture.outbound,
     wire.Trust: trust.trust,
     wire.Review: trust.review,
     wire.Try: endpoints.try_all,

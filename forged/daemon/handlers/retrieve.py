@@ -15,6 +15,7 @@ from forged.daemon.handlers.convert import fitting, generation_of, hit
 from forged.daemon.handlers.heard import asked, heard, without_echoes
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.trust import in_reply
+from forged.models import cleaned
 from forged.retrieval import Answer, Ask, Sources
 from forged.scopes import Workplace
 from forged_client import protocol as wire
@@ -144,7 +145,7 @@ def _explained(answer: Answer, *, at: str, notice: str) -> tuple[wire.Explained,
         at=at,
         strategy=answer.strategy,
         legs=answer.legs,
-        hypotheses=answer.hypotheses,
+        hypotheses=tuple(map(cleaned, answer.hypotheses)),
         memories=fitting([hit(ranked) for ranked in answer.ranked]),
         included=answer.included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),

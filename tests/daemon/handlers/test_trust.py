@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from forged.daemon.handlers.notices import MOST_KEPT, Notices
+from forged.daemon.handlers.notices import MOST_KEPT, Notices, sentence
+from forged.trust import KnownRoot
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -123,6 +124,27 @@ async def test_a_path_is_named_as_a_shell_takes_it(home, tmp_path):
     assert """'"'"'s $HOME; rm'`""" in reply.notice
 
 
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        (KnownRoot("/r", "unknown"), "`forgectl trust /r` shows them and asks once"),
+        (KnownRoot("/r", "own"), "`forgectl trust /r` shows them and asks once"),
+        (KnownRoot("/r", "trusted", mode="pin"), "`forgectl review /r` shows them"),
+        (
+            KnownRoot("/r", "unknown", reason="another one"),
+            ": another one; `forgectl trust /r` shows them and asks",
+        ),
+        (KnownRoot("/r", "unknown", reason="damaged; `forgectl resume --all` ends that"), "--all` ends that"),
+    ],
+)
+def test_what_is_withheld_is_told_with_one_command_that_mends_it(known, told):
+    found = sentence(known, 2)
+
+    assert found.startswith("2 memories are withheld in /r: ")
+    assert found.endswith(told)
+    assert found.count("`forgectl ") == 1
+
+
 def test_only_so_many_sessions_are_remembered():
     notices = Notices()
     firsts = [notices.is_first(f"s{number}", "/r") for number in range(MOST_KEPT + 1)]
@@ -130,6 +152,21 @@ def test_only_so_many_sessions_are_remembered():
     assert all(firsts)
     assert notices.is_first("s0", "/r")
     assert not notices.is_first(f"s{MOST_KEPT}", "/r")
+
+
+async def test_a_file_that_is_withheld_does_not_come_between_a_person_and_a_memory(home, repo):
+    put(home, memory("mem_u", "of the user", scope="user"))
+    put(repo, memory("mem_u", "of the repository"), memory("mem_r", "x", supersedes="mem_u"))
+    asked = {"workspace": str(repo), "memory_id": "mem_u"}
+    async with assembled(home, trusting=False) as parts:
+        await parts.loaded(repo)
+        (one,) = (await parts.ask(wire.History(**asked))).memories
+        gone = await parts.ask(wire.Forget(**asked))
+
+    assert one.content == "of the user"
+    assert gone.ids == ("mem_u",)
+    assert not (home / ".forge/memory/mem_u.md").exists()
+    assert (repo / ".forge/memory/mem_u.md").exists()
 
 
 # --- what is decided ----------------------------------------------------------------------------------
