@@ -149,7 +149,9 @@ def _spans(text: str, speaker: Speaker) -> Iterator[_Tag]:
             line = text.rfind("\n", 0, at) + 1
             start = at - len(text[line:at].lstrip(" \t>"))
             behind = text.find("\n", at)
-            if begins.match(text, start) and not (span.first and text[:start].strip()):
+            if span.first and text[:start].strip():
+                break
+            if begins.match(text, start):
                 last = ends.search(text, at + len(span.mark)) if span.ends else None
                 behind = last.end() if last else len(text)
                 # An opener in code and its end outside of it do not make that code into none.
