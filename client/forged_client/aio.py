@@ -75,6 +75,9 @@ class AsyncClient(Shell):
     dead = _awaited(Verbs.dead)
     cost = _awaited(Verbs.cost)
     outbound = _awaited(Verbs.outbound)
+    trust = _awaited(Verbs.trust)
+    review = _awaited(Verbs.review)
+    try_endpoints = _awaited(Verbs.try_endpoints)
     rebuild = _awaited(Verbs.rebuild)
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
