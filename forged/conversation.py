@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -12,6 +13,8 @@ import msgspec
 
 # Characters. About 4,000 tokens: enough for the recent arc, small enough for a flash model in 2 s.
 WINDOW_LIMIT = 16_000
+_LONGEST_WORD = 4_096
+_BLANK = re.compile(r"\s")
 
 Speaker = Literal["user", "assistant"]
 
@@ -38,7 +41,7 @@ def window(utterances: Sequence[Utterance], limit: int = WINDOW_LIMIT) -> tuple[
         room -= len(utterance.text)
     if not kept and utterances:
         newest = utterances[-1]
-        kept.append(Utterance(newest.role, newest.text[-limit:]))
+        kept.append(Utterance(newest.role, _end(newest.text, limit)))
     return tuple(reversed(kept))
 
 
@@ -49,4 +52,14 @@ def as_text(utterances: Sequence[Utterance]) -> str:
 
 def last_user_text(utterances: Sequence[Utterance]) -> str:
     """Text of the newest user message, of a very long one the end; or nothing."""
-    return next((u.text for u in reversed(utterances) if u.role == "user"), "")[-WINDOW_LIMIT:]
+    return _end(next((u.text for u in reversed(utterances) if u.role == "user"), ""), WINDOW_LIMIT)
+
+
+def _end(text: str, limit: int) -> str:
+    """At most so many characters of a text's end, from a whole word on: half of a secret looks like none."""
+    end = text[-limit:]
+    if len(text) <= limit or text[-limit - 1].isspace():
+        return end
+    blank = _BLANK.search(end, 0, _LONGEST_WORD)
+    whole = end[blank.end() :] if blank else end
+    return whole if whole.strip() else end

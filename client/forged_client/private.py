@@ -49,12 +49,12 @@ def without_private(text: str, depth: int = 0) -> tuple[str, int]:
 
 def open_before(said: Iterable[tuple[str, Iterable[str]]]) -> list[int]:
     """How many private spans are open before each message of a conversation, told as role and texts."""
-    depth, found = 0, list[int]()
+    depth, found, last = 0, list[int](), tuple[str, ...]()
     for role, texts in said:
+        for text in last:  # of the one before: nobody asks what is open after the last
+            _, depth = without_private(text, depth)
         found.append(depth)
-        if role == "user":
-            for text in texts:
-                _, depth = without_private(text, depth)
+        last = tuple(texts) if role == "user" else ()
     return found
 
 

@@ -39,7 +39,7 @@ MEANINGS = {
     "memory.injection_token_budget": "most tokens an injection may have; 0 is no limit",
     "memory.classifier_model": 'chat model that decides what to keep; "": llm.model, retrieval_model, rules',
     "memory.classifier_timeout_s": "1 to 3600 s",
-    "memory.daily_token_limit": "of all chat models together; 0 is no limit",
+    "memory.daily_token_limit": "of all models together, embeddings too; 0 is no limit",
     "llm.model": "chat model for whatever names none of its own",
     "llm.base_url": "OpenAI-compatible endpoint for chat models",
     "llm.api_key": "key of that endpoint, likewise",

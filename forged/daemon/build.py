@@ -162,24 +162,22 @@ async def _refusal(state: State, tops: tuple[str, ...]) -> str:
     return state.pauses.reason(tops)
 
 
+def _record(state: State, governor: Governor, departure: Departure) -> None:
+    """Count what left, and what it cost where nobody else does."""
+    state.outbound.add(departure)
+    if departure.purpose not in GOVERNED:
+        counts = {"calls": departure.calls, "failed": departure.failed}
+        governor.spend(departure.purpose, **counts, prompt_tokens=departure.tokens)
+    elif departure.tokens:  # of vectors that a person had tried; of chats whoever makes them counts
+        governor.spend(departure.purpose, prompt_tokens=departure.tokens)
+
+
 def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
     """The model that another process asks what is kept. Raises ProviderError if there is none."""
     chosen = make_classifier(config, env, models.door, models.healths.capture or Health())
     if chosen.model is None:
         raise ProviderError(chosen.reason, reason="auth")
     return chosen.model
-
-
-def _record(state: State, governor: Governor, departure: Departure) -> None:
-    """Count what left, and what it cost where nobody else does."""
-    state.outbound.add(departure)
-    if departure.purpose not in GOVERNED:
-        governor.spend(
-            departure.purpose,
-            calls=departure.calls,
-            failed=departure.failed,
-            prompt_tokens=departure.tokens,
-        )
 
 
 def user_top(env: Mapping[str, str]) -> str:

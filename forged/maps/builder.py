@@ -10,17 +10,16 @@ What is on disk is never an error here: `problems` names it. `embed` returns wha
 
 from __future__ import annotations
 
-import operator
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from forged.errors import ProviderError
 from forged.files import MemoryStore, Pace, Root, Snapshot, scan
 from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Traits, VectorMap, link
+from forged.maps.changes import Changes, compared
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
 from forged.maps.vector_cache import text_hash
@@ -32,7 +31,6 @@ from forged.trust import Admitted, Withheld
 _PAUSE_S = 0.0005
 _QUARANTINE_S = 3600.0
 
-Rows = NDArray[np.int32]
 Admit = Callable[[Root, Snapshot], Admitted]
 """What of a root counts; called in a thread, for each build."""
 
@@ -49,19 +47,6 @@ class Draft(msgspec.Struct, frozen=True, eq=False):
     chains: Chains
     traits: Traits
     missing: dict[bytes, str]
-
-
-class Changes(msgspec.Struct, frozen=True, eq=False):
-    """From the rows of one map to those of the next.
-
-    kept_old, kept_new: rows of texts that stay, in the old and in the new order, both ascending.
-    added: new rows of texts that were not there; redated: of texts that stay under other front matter.
-    """
-
-    kept_old: Rows
-    kept_new: Rows
-    added: Rows
-    redated: Rows
 
 
 class Builder:
@@ -154,7 +139,7 @@ class Builder:
 
     def _apply_pending_requests(self) -> None:
         """What was asked for since the last draft; not sooner, as a build may have been under way."""
-        if self._vectors is not None and (self._renew or self._vectors.are_outdated):
+        if self._vectors is not None and (self._renew or self._vectors.are_outdated()):
             self.complete = False
             self._vectors.renew()
         now = time.monotonic()
@@ -176,7 +161,7 @@ class Builder:
 
     def _drafted(self, memories: tuple[Memory, ...]) -> Draft:
         old = self._map.memories if self._map is not None else ()
-        changes = _compare(old, memories, Pace(self._pause))
+        changes = compared(old, memories, Pace(self._pause))
         hashes = self._hash(memories, changes)
         return Draft(
             memories,
@@ -255,7 +240,7 @@ class Builder:
         run = self._vectors.begin(progress)
         try:
             await self._identity.begin()
-            if not self._vectors.are_outdated and self._identity.refusal is None:
+            if not self._vectors.are_outdated() and self._identity.refusal is None:
                 await run.run(draft.missing)
         except ModelReplacedError:
             pass
@@ -317,50 +302,3 @@ class Builder:
         """Be patient beside a map that serves; before the first one, someone is waiting for it."""
         if self._map is not None:
             time.sleep(_PAUSE_S)
-
-
-def _compare(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> Changes:
-    """What became of the rows of `old` in `new`; both are ordered by id.
-
-    Most rebuilds are for one memory, and all others are the very same objects: what is before and behind the
-    difference is not looked at one by one.
-    """
-    shorter = min(len(old), len(new))
-    head = _alike(old, new, shorter)
-    most = shorter - head
-    tail = min(_alike(reversed(old), reversed(new), most), most)
-    kept_old, kept_new, added, redated = [], [], [], []
-    row_of = {old[row].id: row for row in range(head, len(old) - tail)}
-    for row in range(head, len(new) - tail):
-        memory, before = new[row], row_of.get(new[row].id)
-        if before is not None and (old[before] is memory or old[before].content == memory.content):
-            kept_old.append(before)
-            kept_new.append(row)
-            if old[before] is not memory:
-                redated.append(row)
-        else:
-            added.append(row)
-        pace.yield_if_due()
-    return Changes(
-        _framed(head, kept_old, len(old), tail),
-        _framed(head, kept_new, len(new), tail),
-        _rows(added),
-        _rows(redated),
-    )
-
-
-def _alike(old: Iterable[Memory], new: Iterable[Memory], most: int) -> int:
-    """How many memories, from the front, are the same objects in both; `most` if all are."""
-    try:
-        return operator.indexOf(map(operator.is_, old, new), False)
-    except ValueError:
-        return most
-
-
-def _framed(head: int, middle: list[int], size: int, tail: int) -> Rows:
-    """The first `head` rows, those in the middle, and the last `tail` of `size`."""
-    return np.concatenate((np.arange(head), _rows(middle), np.arange(size - tail, size)), dtype=np.int32)
-
-
-def _rows(rows: list[int]) -> Rows:
-    return np.array(rows, np.int32)

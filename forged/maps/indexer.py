@@ -89,22 +89,21 @@ class Indexer:
         self._health = health or Health()
         self._affords = affords
         self._refusal = refusal if embedder is not None and embedder.replaceable else None
-        self.identity = self._identified(embedder, remembered, clock) if embedder is not None else None
+        self.identity = None
+        if embedder is not None:
+            obstacle, renew = self._obstacle, self._renew_all
+            self.identity = Identity(embedder, remembered, clock=clock, obstacle=obstacle, on_change=renew)
         self.learner = BaselineLearner(self.identity, self._health, needed=gated)
-
-    def _identified(
-        self, embedder: Embedder, remembered: Remembered | None, clock: Callable[[], float]
-    ) -> Identity:
-        return Identity(embedder, remembered, clock=clock, obstacle=self._obstacle, on_change=self._mark_all)
 
     def _obstacle(self) -> str:
         """Why not all that is in use may be embedded anew now, or nothing."""
         maps = (index.map for index in self._roots.values() if index.map is not None)
         return self._affords(estimate(*(memory.content for each in maps for memory in each.memories)))
 
-    def _mark_all(self) -> None:
+    def _renew_all(self) -> None:
         for index in self._roots.values():
             index.mark()
+        self.learner.learn()
 
     def open(self, root: Root) -> RootIndex:
         """The index of a root; the first call starts its first build, and nobody waits for it here."""

@@ -46,11 +46,10 @@ class KnownVectors:
         rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
 
-    @property
     def are_outdated(self) -> bool:
-        """Whether another model is to make the vectors of maps now."""
+        """Whether these are of another model than maps are to hold; where there are none they are of that."""
         if self._cache.is_empty and (self._run is None or not self._run.vectors):
-            self._cache.key = self._identity.kept  # there is nothing of any other
+            self._cache.key = self._identity.kept
         return self._cache.key != self._identity.kept
 
     def renew(self) -> None:

@@ -10,7 +10,6 @@ trusted until the state has been read, and after damage until a person has said 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -100,7 +99,7 @@ class TrustRecords:
         """What this daemon wrote into a root, by id. May be asked in any thread."""
         return {} if self.doubt() else self._own.get(identity, {})
 
-    def hashes(self, identity: str) -> AbstractSet[str]:
+    def hashes(self, identity: str) -> set[str] | frozenset[str]:
         """Of files in a root that this daemon wrote or a person accepted, or that came in a way they trust.
 
         It changes; may be asked in any thread.

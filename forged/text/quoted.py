@@ -26,10 +26,13 @@ _MARKS = re.compile(rf"^[ \t]*{MARK}[{MARK} \t]*", re.MULTILINE)
 _UNPLAIN = re.compile(r"[^\w .:@/+-]+")
 _OPENS = re.compile(rf"(<|&(?:amp;)*(?:lt|#0*60|#x0*3c);?|\\+u003c)[/\\]*{TAG.replace('-', '[-_]?')}")
 # Letters of other scripts, brackets and dashes that are drawn alike.
+_BRACKETS = "‹〈《⟨⟪˂ᐸ❮❰≺≪«"
 _ALIKE = str.maketrans(
-    "оοеѕіιԁɡցгмϻƒ‹〈《⟨⟪˂ᐸ❮❰≺≪«∕⁄╱⧸‐‑‒–—−﹣⁃ー",
-    "ooesiidggrmmf<<<<<<<<<<<<////---------",
+    f"оοеѕіιԁɡցгмϻƒ{_BRACKETS}∕⁄╱⧸‐‑‒–—−﹣⁃ー",
+    f"ooesiidggrmmf{'<' * len(_BRACKETS)}////---------",
 )
+# Without one of them nothing opens a tag.
+_MAY_OPEN = re.compile(rf"[<＜﹤≮⊀\u2329︽︿{_BRACKETS}&＆﹠\\＼﹨]")
 # What is not seen: marks on letters, joiners, controls.
 _BARE = {"Mn", "Me", "Cf", "Cc"}
 
@@ -61,7 +64,7 @@ def _visible(line: str) -> str:
 
 
 def _without_tags(text: str) -> str:
-    if text.isascii() and "forged" not in text.lower():
+    if not _MAY_OPEN.search(text) or (text.isascii() and "forged" not in text.lower()):
         return text
     folded = [(letter, place) for place, each in enumerate(text) for letter in _folded(each)]
     kept, start = [], 0

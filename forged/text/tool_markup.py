@@ -149,7 +149,9 @@ def _spans(text: str, speaker: Speaker) -> Iterator[_Tag]:
             line = text.rfind("\n", 0, at) + 1
             start = at - len(text[line:at].lstrip(" \t>"))
             behind = text.find("\n", at)
-            if begins.match(text, start) and not (span.first and text[:start].strip()):
+            if span.first and text[:start].strip():
+                break
+            if begins.match(text, start):
                 last = ends.search(text, at + len(span.mark)) if span.ends else None
                 behind = last.end() if last else len(text)
                 # An opener in code and its end outside of it do not make that code into none.
@@ -179,7 +181,7 @@ def _cuts(text: str, tags: Sequence[_Tag]) -> list[tuple[int, int]]:
             position = code_end
             continue
         position = tag.end
-        if tag.opens and tag.closer is None and _is_talk(text, tag):
+        if tag.opens and tag.closer is None and _is_talk(text, tag, cuts[-1][1] if cuts else 0):
             continue
         start = tag.start
         if tag.opens:
@@ -193,13 +195,13 @@ def _cuts(text: str, tags: Sequence[_Tag]) -> list[tuple[int, int]]:
     return cuts
 
 
-def _is_talk(text: str, tag: _Tag) -> bool:
-    """Whether an opener that nothing closes is only mentioned.
+def _is_talk(text: str, tag: _Tag, cut_to: int = 0) -> bool:
+    """Whether an opener that nothing closes is only mentioned; `cut_to` is where the last cut ends.
 
     `List<Tool>` is glued to a word, and no markup follows; what is no tool stands within a line.
     """
     if tag.kind != "tools":
-        return bool(text[max(tag.start - 80, 0) : tag.start].rpartition("\n")[2].strip(" \t>"))
+        return bool(text[max(tag.start - 80, cut_to) : tag.start].rpartition("\n")[2].strip(" \t>"))
     if not tag.start or not text[tag.start - 1].isalnum():
         return False
     return not text[tag.end : tag.end + 80].lstrip("> \t\r\n").startswith("<")

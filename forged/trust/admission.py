@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -36,6 +35,9 @@ FOREIGN = "forged did not write it, and this repository was never trusted"
 REPLACED = "this is not the repository that was trusted at this path"
 BEFORE_GIT = "git came into this folder after it was trusted"
 UNSURE = "nobody knows for sure what was trusted"
+
+
+Hashes = set[str] | frozenset[str]
 
 
 class Withheld(msgspec.Struct, frozen=True):
@@ -102,7 +104,7 @@ class Admission:
         on_record = self._on_record(standing)
         if standing.record is None:
             standing = self._first_seen(root, snapshot, standing)
-        if not set(snapshot.hashes).difference(*on_record):
+        if any(known.issuperset(snapshot.hashes) for known in on_record):
             return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         return self._sorted_out(root, snapshot, standing, on_record)
 
@@ -127,14 +129,14 @@ class Admission:
         files = tuple((each, frozenset(hashes)) for each, hashes in list(self._found_files.items()) if hashes)
         return tuple(self._found_roots.values()), files
 
-    def written_down(self, records: Sequence[RootRecord], identity: str, hashes: AbstractSet[str]) -> None:
+    def written_down(self, records: Sequence[RootRecord], identity: str, hashes: Hashes) -> None:
         """Findings are on record now, or count no more."""
         for record in records:
             self._found_roots.pop(record.key, None)
         self._found_files.get(identity, set()).difference_update(hashes)
 
-    def _on_record(self, standing: Standing) -> list[AbstractSet[str]]:
-        hashes: list[AbstractSet[str]] = [self._records.hashes(each) for each in standing.identities]
+    def _on_record(self, standing: Standing) -> list[Hashes]:
+        hashes: list[Hashes] = [self._records.hashes(each) for each in standing.identities]
         if standing.is_trusted:
             hashes += [self._found_files.get(each, set()) for each in standing.identities]
         return hashes
@@ -151,14 +153,14 @@ class Admission:
         return msgspec.structs.replace(standing, record=record)
 
     def _sorted_out(
-        self, root: Root, snapshot: Snapshot, standing: Standing, on_record: Sequence[AbstractSet[str]]
+        self, root: Root, snapshot: Snapshot, standing: Standing, on_record: Sequence[Hashes]
     ) -> Admitted:
         counting: list[File] = []
         strange: list[File] = []
         for file in files_of(snapshot):
             known = any(file.sha256 in hashes for hashes in on_record)
             (counting if known or self._is_own(root, file, standing) else strange).append(file)
-        judged = self._judged(root, strange, snapshot, standing)
+        judged = self._judged(root, strange, snapshot, standing) if strange else Judged()
         counting += [file for file in strange if file.sha256 in judged.accepted]
         if judged.accepted:
             self._found_files.setdefault(standing.identity, set()).update(judged.accepted)

@@ -75,9 +75,10 @@ def presented(
 def _alike(some: Iterable[Memory], others: Iterable[Memory], most: int) -> int:
     """How many, from the front, are the same objects in both; `most` if all are."""
     try:
-        return min(operator.indexOf(map(operator.is_, some, others), False), most)
-    except ValueError:
-        return most
+        first = operator.indexOf(map(operator.is_, some, others), False)
+    except ValueError:  # all that both have
+        first = most
+    return min(first, most)
 
 
 def _shown(source: Memory, sha256: str, own: Own) -> Shown:

@@ -68,7 +68,14 @@ LOCAL = {"MEMORY__EMBEDDING_MODEL": "nomic", "MEMORY__EMBEDDING_BASE_URL": "http
         ({"MEMORY__RETRIEVAL_TOP_K": "0"}, 78, "configuration", "FAIL", "memory.retrieval_top_k"),
         (REMOTE, 78, "embedding key", "FAIL", "OPENAI_API_KEY is not set"),
         (REMOTE | {"OPENAI_API_KEY": "sk-secret"}, 0, "embedding key", "warn", ""),
-        (LOCAL, 0, "embedding key", "ok", ""),
+        (LOCAL, 0, "embedding key", "ok", "none is sent"),
+        (
+            LOCAL | {"MEMORY__EMBEDDING_API_KEY": "env:OPENAI_API_KEY"},
+            78,
+            "embedding key",
+            "FAIL",
+            "OPENAI_API_KEY is not set",
+        ),
         ({"MEMORY__CLASSIFIER_MODEL": "gpt"}, 78, "llm key", "FAIL", "OPENAI_API_KEY is not set"),
     ],
 )

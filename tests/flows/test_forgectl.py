@@ -33,7 +33,8 @@ def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
 
 @pytest.fixture
 def shell(daemon, repo) -> Shell:
-    """A shell in a repository of its own; the daemon and its user's memories are shared by these tests."""
+    """A shell in a trusted repository of its own; these tests share the daemon and its user's memories."""
+    daemon.trust(repo)
     return Shell(daemon.home, daemon.socket, repo)
 
 
@@ -99,7 +100,7 @@ def test_text_comes_from_stdin_where_a_dash_stands(shell):
     written = shell.run("remember", "-", "--json", stdin="two\nlines\n").json["memory_id"]
 
     assert shell.run("show", written).out.endswith("\n\ntwo\nlines\n")
-    assert "two\nlines" in shell.run("retrieve", "-", stdin="lines, two of them").out
+    assert "> two\n> lines" in shell.run("retrieve", "-", stdin="lines, two of them").out
 
 
 def test_an_erased_memory_is_not_in_the_trash(shell):
@@ -246,6 +247,7 @@ def test_a_provider_that_refuses_is_69_where_nothing_else_can_answer(home, repo)
     with ScriptedProvider() as provider:
         config = configuration(provider, retrieval_lexical_weight=0)
         with running(home, config=config) as daemon:
+            daemon.trust(repo)
             shell = Shell(home, daemon.socket, repo)
             assert shell.run("rebuild", "--wait").code == 0
             provider.embeddings = Answer({"error": {"message": "no"}}, status=401)
@@ -273,6 +275,7 @@ def test_a_first_build_that_hangs_is_75(home, repo):
         provider.embeddings = Answer(hold=threading.Event())
         config = configuration(provider, retrieval_lexical_weight=0, retrieval_timeout_s=0.3)
         with running(home, config=config) as daemon:
+            daemon.trust(repo)
             shell = Shell(home, daemon.socket, repo)
             verbs = [("search", "walrus"), ("retrieve", "walrus"), ("list",), ("show", "mem_a")]
             verbs += [("history", "mem_a")]
@@ -416,6 +419,7 @@ def slow(home, repo) -> Iterator[tuple[Shell, Callable[..., None]]]:
     """A shell in a repository of 300 memories, and what lets the provider answer once somebody watches."""
     put(repo, *(memory(f"mem_{number}", f"text number {number}") for number in range(300)))
     with ScriptedProvider() as provider, running(home, config=configuration(provider)) as daemon:
+        daemon.trust(repo)
         shell = Shell(home, daemon.socket, repo)
         assert shell.run("rebuild", "--wait").code == 0
         asked, watched = len(provider.requests()), threading.Event()

@@ -129,6 +129,7 @@ def test_a_client_that_never_reads_is_dropped(daemon, tmp_path):
     directory.mkdir(parents=True)
     for number in range(200):
         (directory / f"mem_{number}.md").write_text("walrus " + "x" * 5000)
+    daemon.trust(tmp_path)
     before = _counter(daemon, "slow_readers_closed")
     request = _frame(protocol.ListMemories(id=1, workspace=str(tmp_path), limit=200))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 import unicodedata
 
 import msgspec
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from forged.retrieval.injection import render
 from forged.scopes import Ranked
+from forged.text import quoted
 from forged.text.injected_text import InjectedText
 from tests.data.memories import memory
 
@@ -160,6 +162,14 @@ def test_a_body_is_read_as_it_was_written(body):
 
     lines = text.split("m1]\n")[1].split("\n</forged")[0].splitlines()
     assert [line.removeprefix(">").removeprefix(" ") for line in lines] == body.splitlines()
+
+
+def test_whatever_is_read_as_the_beginning_of_a_tag_is_seen_at_the_first_look():
+    every = (chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+    read_so = [each for each in every if {"<", "&", "\\"} & set(quoted._folded(each))]
+
+    assert len(read_so) > 20
+    assert [each for each in read_so if not quoted._MAY_OPEN.search(each)] == []
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=80))

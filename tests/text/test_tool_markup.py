@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -205,6 +210,7 @@ def test_every_row_of_the_table_is_of_use():
                 assert without_tool_text(f"a\n<{tag}>\nSECRET\n</{tag}>\nb", "assistant") == "a\n\nb", tag
 
 
+SPEAKERS = ("user", "assistant")
 MARKER = "MARKER"
 WORDS = st.sampled_from(
     [*"a`\n><", " ", "``", "```", "\n```\n", "\n~~~ x\n", "</", "]]>", "Vec<T>", "tool", "&", "<b>", "é"]
@@ -256,6 +262,12 @@ def test_what_is_left_was_there_in_this_order(text):
     [
         *("<tool>", "</tool>", "<tool/>", "<tool ", "x<tool>", "`<tool>", "` <tool> `", "`a x<tool>"),
         *("```x\n<tool/>\n", "`` <tool/>", "</", "<![CDATA[<tool>", "<tool>]]></tool>", " >" * 9 + "<tool/>"),
+        *(
+            "Observation: x\n",
+            "Thought:\nObservation: x\n",
+            "Observation:",
+            "# AGENTS.md instructions for \n",
+        ),
     ],
 )
 def test_hostile_text_takes_linear_time(piece):
@@ -263,16 +275,16 @@ def test_hostile_text_takes_linear_time(piece):
     without_tool_text(piece * ((1 << 18) // len(piece)) + "\n```\n</tool>")
 
 
-# Whole ones: what is cut out of the middle of a tag may leave another.
+# Whole ones with blanks between: what is cut out of the middle of a tag, a word or code may leave another.
 PIECES = st.one_of(
     elements(),
-    st.sampled_from(["said ", "\n", "é", "<tool>", "</tool>", "</think>", "<think>", "`<tool>`", "\n```\n"]),
+    st.sampled_from(["said ", "\n", "é", "<tool>", "</tool>", "</think>", "<think>"]),
     st.sampled_from(["\nAction: a\nObservation: x\nThought:", "\n<environment_details>", "</invoke>"]),
 )
 
 
-@pytest.mark.parametrize("speaker", ["user", "assistant"])
-@given(st.lists(PIECES, max_size=8).map("".join))
+@pytest.mark.parametrize("speaker", SPEAKERS)
+@given(st.lists(PIECES, max_size=8).map(" ".join))
 def test_what_was_cut_once_is_left_as_it_is(speaker, text):
     cut = without_tool_text(text, speaker)
 
@@ -308,3 +320,26 @@ def counted(monkeypatch):
 def monkeypatch_each():
     with pytest.MonkeyPatch.context() as patch:
         yield counted(patch)
+
+
+def test_prose_of_other_people_is_left_as_it_is():
+    """The descriptions of all installed packages, and the LoCoMo conversations where they are at hand."""
+    found = [path for path in distribution_files() if path.name == "METADATA"]
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in found]
+    if path := os.environ.get("FORGED_LOCOMO"):
+        texts += strings_in(json.loads(Path(path).read_text(encoding="utf-8")))
+
+    assert len(texts) > 20
+    changed = [text[:80] for text in texts for who in SPEAKERS if without_tool_text(text, who) != text]
+    assert changed == []
+
+
+def distribution_files():
+    return Path(msgspec.__file__).parents[1].glob("*.dist-info/*")
+
+
+def strings_in(value):
+    if isinstance(value, str):
+        return [value]
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for each in values for text in strings_in(each)]

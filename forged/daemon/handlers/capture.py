@@ -11,7 +11,8 @@ import msgspec
 from forged import conversation
 from forged.capture import take_in
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, heard, record, token_of
+from forged.daemon.handlers.convert import fitting, record, token_of
+from forged.daemon.handlers.heard import heard
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
 from forged.map import VectorMap

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from forged import memory
 from forged.conversation import last_user_text
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import asked, fitting, generation_of, heard, hit, without_echoes
+from forged.daemon.handlers.convert import fitting, generation_of, hit
+from forged.daemon.handlers.heard import asked, heard, without_echoes
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.trust import in_reply
 from forged.models import cleaned

@@ -109,11 +109,9 @@ def assigned(found: re.Match[str]) -> tuple[int, int] | None:
         _takes_chosen(found, is_loose=is_loose, is_given=is_given) and is_chosen(value)
     ):
         return None
-    if (
-        is_reference(value)
-        or is_filler(value)
-        or (is_raw and not _is_setting(found, before) and is_code(value))
-    ):
+    if is_reference(value) or is_filler(value):
+        return None
+    if is_raw and is_code(value) and not _is_setting(found, before):
         return None
     return start, start + len(_raw(text, start, len(text)) if is_raw else value)
 

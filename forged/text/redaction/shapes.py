@@ -39,8 +39,8 @@ def plain(found: re.Match[str]) -> Span | None:
 
 
 def _random(found: re.Match[str]) -> Span | None:
-    group = "secret" if "secret" in found.re.groupindex else 0
-    return plain(found) if is_random(found[group]) else None
+    span = plain(found)
+    return span if span and is_random(found.string[span[0] : span[1]]) else None
 
 
 _JOINED_WORDS = re.compile(r"(?:[A-Za-z][a-z]*|[A-Z]+|\d+)(?:[_.-](?:[A-Za-z][a-z]*|[A-Z]+|\d+))*")

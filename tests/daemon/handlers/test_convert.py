@@ -16,8 +16,8 @@ from forged.daemon.handlers.convert import (
     hit,
     record,
     token_of,
-    utterances,
 )
+from forged.daemon.handlers.heard import utterances
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope, is_valid_id, time_ns

@@ -25,6 +25,8 @@ from tests.support.provider import CHAT, ScriptedProvider, reply
 
 # No leg that calls anybody, and no limit on calls that a test did not ask for.
 _QUIET = {"embedding_model": "builtin:lexical"}
+# What a classifier says that finds nothing worth keeping: anything but JSON would be a failure.
+NOTHING = ("[]",)
 _FREE = {"FORGED_LLM__CALLS_PER_MINUTE": "0"}
 
 
@@ -43,6 +45,7 @@ class Stage(Scene):
     def reset(self) -> None:
         """As ever; also what an earlier test left to do is done, and the user has no memories."""
         super().reset()
+        self.provider.chat_lines = NOTHING
         self.settle()
         if left := list((self.daemon.home / ".forge/memory").glob("*")):
             for path in left:
@@ -133,5 +136,5 @@ def capturing(
         ) as daemon,
         daemon.client() as client,
     ):
-        provider.chat_lines = ("[]",)
+        provider.chat_lines = NOTHING
         yield Stage(provider, daemon, client)

@@ -1,0 +1,96 @@
+"""From a conversation as it comes off the wire to what was said in it: all that any part of the daemon sees.
+
+In go messages of any client and the place where the newest summary ends; out comes user and assistant text as
+it may be remembered or sent to a model. Private spans, blocks of our own injections, tool content, thoughts
+and what a harness put there are left out, in this order, so that nothing in one can hide the other. Nothing
+is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from forged import conversation
+from forged.conversation import Speaker, Utterance
+from forged.text import harnesses
+from forged.text.injected_text import InjectedText, without_blocks
+from forged.text.private import open_before, without_private
+from forged.text.tool_markup import without_tool_text
+from forged_client import protocol as wire
+
+_TEXT_PARTS = {"text", "input_text", "output_text"}
+_SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", **harnesses.ROLES}
+# Characters that are looked through on the event loop, a few milliseconds at most; more goes to a thread.
+_INLINE_LENGTH = 64_000
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What was said, and how many blocks of our own injections stood in it."""
+
+    said: tuple[Utterance, ...]
+    echoes: int
+
+
+async def heard(messages: Sequence[wire.Message], start: int) -> Heard:
+    """What was said since the summary; messages that are blank are left out.
+
+    The client has cut private spans already, but not every client is ours. A `start` that is no place in
+    `messages` means all of them, as it does in the client's window. A long conversation is read in a thread,
+    so that nobody waits for it.
+    """
+    if sum(len(_text(message)) for message in messages) < _INLINE_LENGTH:
+        return _heard(messages, start)
+    return await asyncio.to_thread(_heard, messages, start)
+
+
+def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance, ...]:
+    """What `heard` says was said, at once."""
+    return _heard(messages, start).said
+
+
+def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
+    spans = open_before((message.role, (_text(message),)) for message in messages)
+    first = start if start in range(len(messages) + 1) else 0
+    found, echoes = [], 0
+    for message, open_spans in zip(messages[first:], spans[first:], strict=True):
+        speaker = _SPEAKERS.get(message.role)
+        if speaker is None or (open_spans and speaker == "assistant"):
+            continue
+        text, blocks = without_blocks(without_private(_text(message), open_spans))
+        echoes += blocks
+        if (text := without_tool_text(text, speaker)).strip():
+            found.append(Utterance(speaker, text))
+    return Heard(tuple(found), echoes)
+
+
+def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tuple[Utterance, ...]:
+    """What was said, without memories that the assistant repeats where a retrieval looks.
+
+    A person who says one again asks about it.
+    """
+    ours, room = InjectedText(injected), conversation.WINDOW_LIMIT
+    newest_first: list[Utterance] = []
+    for utterance in reversed(said):
+        text = utterance.text
+        if injected and room > 0 and utterance.role == "assistant":
+            text, _ = ours.cut(text, inline=True)
+        room -= len(utterance.text)
+        if text.strip():
+            newest_first.append(Utterance(utterance.role, text))
+    return tuple(reversed(newest_first))
+
+
+def asked(text: str) -> str:
+    """A query or hypothesis as it may be sent to a model; of one that is nothing but markup that is left."""
+    public = without_private(text)
+    said = without_tool_text(without_blocks(public)[0])
+    return said if said.strip() else public
+
+
+def _text(message: wire.Message) -> str:
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    return "\n".join(part.text for part in message.content if part.type in _TEXT_PARTS)
