@@ -151,7 +151,8 @@ class Endpoint:
         where, left = self.shown(call.path), call.deadline - time.monotonic()
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
-        self._admit(call.purpose)
+        if self._is_watched and not (call.purpose.suspect or call.purpose.name == "doctor"):
+            self._health.admit(call.purpose.waiting)
         try:
             async with asyncio.timeout(left):
                 sent = tuple(map(call.fit, await self._door.cleared(call.texts)))
@@ -163,10 +164,6 @@ class Endpoint:
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.aclose()
-
-    def _admit(self, purpose: Purpose) -> None:
-        if self._is_watched and not (purpose.suspect or purpose.name == "doctor"):
-            self._health.admit(purpose.waiting)
 
     async def _retrying(self, request: _Request, read: Callable[[bytes], R]) -> R:
         call, attempt = request.call, 0
@@ -209,7 +206,10 @@ class Endpoint:
                 attempt.failed(error)
             raise
         except asyncio.CancelledError:
-            if time.monotonic() >= call.deadline and not call.purpose.suspect:
+            now = time.monotonic()
+            if waiting is not None and now >= waiting.until:
+                attempt.outlived()
+            if now >= call.deadline and not call.purpose.suspect:
                 attempt.failed(_late(self.shown(call.path)))
             raise
         finally:

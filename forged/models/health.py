@@ -31,6 +31,8 @@ LONGEST_ASKED_S = 300.0
 _LAST_S, _BEFORE_S = 30.5, 60.5
 # What is still under way when its agent has gone takes longer than the agent had, so much at least.
 _LONGER = 1.1
+# Of an agent's time: what has not answered by then will hardly be in time, if the one before was not.
+_SOON = 0.75
 # What is refused for what it says, or not brought to an end: the model answers, and may take the next.
 _REFUSED = ANSWERED | {"bad_input"}
 # Failures in which nothing was asked of the endpoint.
@@ -92,6 +94,7 @@ class Health:
         self._took: deque[list[float]] = deque(maxlen=2)  # one number each, as an answer may still come
         self._failures = 0
         self._probe: Attempt | None = None
+        self._under_way: set[Attempt] = set()  # of agents that still wait
         self._asked_until = 0.0
         self._succeeded_at: float | None = None
         self._failing_since: float | None = None
@@ -148,7 +151,12 @@ class Health:
         return max((0.0, *(start + apart - now for start, apart in ago)))
 
     def _is_slow(self, within_s: float) -> bool:
-        return len(self._took) == ENOUGH and all(took > within_s for (took,) in self._took)
+        """Whether the last two took too long, or the last one did and another is about to."""
+        late = [took > within_s for (took,) in self._took]
+        if len(late) == ENOUGH and all(late):
+            return True
+        soon = self._clock() - _SOON * within_s
+        return late[-1:] == [True] and any(attempt.began < soon for attempt in self._under_way)
 
     @property
     def _named(self) -> str:
@@ -163,6 +171,8 @@ class Health:
         if waiting is not None:
             self._granted_s = waiting.budget_s
         attempt = Attempt(self, now, self._granted_s, timed=timed)
+        if timed and waiting is not None:
+            self._under_way.add(attempt)
         if self.is_open:
             self._probe = attempt
         return attempt
@@ -192,6 +202,7 @@ class Health:
         self._starts.extend([self._clock()] * calls)
 
     def _over(self, attempt: Attempt) -> None:
+        self._under_way.discard(attempt)
         if self._probe is attempt:
             self._probe = None
 
@@ -233,7 +244,8 @@ class Attempt:
 
     def outlived(self) -> None:
         """Who waited for it has gone, and it is not over."""
-        if self._timed:
+        if self._timed and self._took is None:
+            self._health._under_way.discard(self)
             self._took = [self._budget_s * _LONGER]
             self._health._took.append(self._took)
 

@@ -243,6 +243,18 @@ def test_what_is_still_under_way_when_two_agents_have_gone_is_skipped_as_well(he
     assert not is_admitted(health, agent(clock))
 
 
+def test_after_one_that_was_late_another_that_is_about_to_be_is_enough(health, clock):
+    first = health.begin(agent(clock), timed=True)
+    clock.now += 0.4
+    health.begin(agent(clock), timed=True)
+    clock.now += 1.6
+    assert is_admitted(health, agent(clock))
+
+    first.outlived()
+
+    assert not is_admitted(health, agent(clock))
+
+
 def test_a_model_that_was_merely_cold_is_used_by_the_next_turn(health, clock):
     timed(health, clock, 12)
     timed(health, clock, 0.3)
