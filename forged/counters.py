@@ -45,3 +45,18 @@ class Metrics(msgspec.Struct):
     slow_senders_closed: int = 0
     slow_readers_closed: int = 0
     internal_errors: int = 0
+
+
+class Departure(msgspec.Struct, frozen=True):
+    """Something to count of a request for an endpoint: that it was handed to the network, what came of it.
+
+    `texts` and `characters` are of what left; `tokens` is what the endpoint counted, or an estimate.
+    """
+
+    host: str
+    purpose: str
+    calls: int = 0
+    failed: int = 0
+    texts: int = 0
+    characters: int = 0
+    tokens: int = 0

@@ -38,7 +38,7 @@ def working_directory() -> str:
 
 
 def bypassed(env: Mapping[str, str] | None = None) -> bool:
-    """Whether FORGED_BYPASS keeps this process without memory: nothing is retrieved, nothing captured."""
+    """Whether FORGED_BYPASS keeps this process without memory: nothing is asked, kept or captured."""
     env = environment() if env is None else env
     return env.get("FORGED_BYPASS", "").strip().lower() not in {"", "0", "false", "no"}
 

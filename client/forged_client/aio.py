@@ -74,6 +74,7 @@ class AsyncClient(Shell):
     pause = _awaited(Verbs.pause)
     dead = _awaited(Verbs.dead)
     cost = _awaited(Verbs.cost)
+    outbound = _awaited(Verbs.outbound)
     rebuild = _awaited(Verbs.rebuild)
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:

@@ -158,6 +158,7 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     Of `cut` memories only the beginning was embedded, as the model takes no more; `cut_ids` names some.
     `withheld` counts files that are not used until a person says so; `notice` is the sentence about them,
     with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
+    `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
     """
 
     root: str
@@ -180,6 +181,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     withheld: int = 0
     trust: str = ""
     notice: str = ""
+    redacted: int = 0
+    redacted_ids: tuple[str, ...] = ()
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,12 +225,31 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):
     """What decides whether anything is injected. `state`: off, words, learning, vectors, failing.
 
+    `off`: all that is found is injected, and `reason` says why.
     `learning` and `failing` (then `reason` says why): with a model whose answers to everyday messages are not
     known yet, so that words decide.
     """
 
     state: str = ""
     reason: str = ""
+
+
+class EndpointReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A model at an endpoint, and how it fares. `state`: untried, ok, slow, failing.
+
+    `uses` says what it is asked for. Ages are seconds, None where there was nothing; `next_s` is when it is
+    asked again where it is skipped. `reason` is the word of the last failure, `message` its sentence.
+    """
+
+    host: str
+    model: str
+    uses: tuple[str, ...] = ()
+    state: str = "untried"
+    last_success_s: float | None = None
+    failing_s: float | None = None
+    reason: str = ""
+    message: str = ""
+    next_s: float | None = None
 
 
 class SettingReport(msgspec.Struct, frozen=True):
@@ -257,6 +279,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     capture: CaptureReport = CaptureReport()
     gate: GateReport = GateReport()
     settings: tuple[SettingReport, ...] = ()
+    endpoints: tuple[EndpointReport, ...] = ()
 
 
 class Retrieved(Reply, frozen=True, tag="retrieved"):
@@ -392,7 +415,7 @@ class DeadEvents(Reply, frozen=True, tag="dead_events"):
 
 
 class DayCost(msgspec.Struct, frozen=True):
-    """One day (UTC) and purpose (`hyde`, `capture`); `failed` calls are among `calls`."""
+    """One day (UTC) and purpose (`hyde`, `capture`, `query`, ...); `failed` calls are among `calls`."""
 
     day: str
     purpose: str
@@ -484,6 +507,24 @@ class Reviewed(Reply, frozen=True, tag="reviewed"):
     accepted: tuple[str, ...] = ()
 
 
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call to a model came to; `message` says why to nothing."""
+
+    host: str
+    model: str
+    uses: tuple[str, ...] = ()
+    ok: bool = False
+    took_ms: float = 0.0
+    reason: str = ""
+    message: str = ""
+
+
+class Tried(Reply, frozen=True, tag="tried"):
+    """One trial for each model that is asked at an endpoint."""
+
+    trials: tuple[Trial, ...] = ()
+
+
 # --- requests ----------------------------------------------------------------------------------------
 
 
@@ -552,6 +593,8 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
 class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache."""
 
+    bypassable: ClassVar[bool] = True
+
     workspace: str
     query: str
     limit: int = 10
@@ -560,6 +603,8 @@ class Search(Request[Found], frozen=True, tag="search"):
 
 class Why(Request[Explained], frozen=True, tag="why"):
     """Explain the last injection of a session, or (with `query`) what a retrieval would do now."""
+
+    bypassable: ClassVar[bool] = True
 
     workspace: str = ""
     session_id: str = ""
@@ -574,6 +619,7 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     """
 
     repeatable: ClassVar[bool] = False
+    bypassable: ClassVar[bool] = True
 
     workspace: str
     content: str
@@ -727,6 +773,34 @@ class Review(Request[Reviewed], frozen=True, tag="review"):
     accept: tuple[str, ...] = ()
     everything: bool = False
     shown: str = ""
+
+
+class Try(Request[Tried], frozen=True, tag="try"):
+    """Make one real call to each model that is asked at an endpoint."""
+
+
+class DayOutbound(msgspec.Struct, frozen=True):
+    """One day (UTC), host and purpose; `failed` calls are among `calls`. Characters are of the `texts`."""
+
+    day: str
+    host: str
+    purpose: str
+    calls: int = 0
+    failed: int = 0
+    texts: int = 0
+    characters: int = 0
+
+
+class Departed(Reply, frozen=True, tag="departed"):
+    """What left for endpoints, newest day first."""
+
+    days: tuple[DayOutbound, ...] = ()
+
+
+class Outbound(Request[Departed], frozen=True, tag="outbound"):
+    """What left the machine, by day, host and purpose: counts and never text."""
+
+    days: int = 7
 
 
 REQUESTS = tuple(Request.__subclasses__())

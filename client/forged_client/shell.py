@@ -17,8 +17,8 @@ class Shell:
     `address` is a socket path (default: `socket_path()`), `timeout_s` the total seconds of one call. With
     `autostart` a missing daemon is started, from `executable` or as autostart.py says. `strict` raises
     ClientError where otherwise a reply would say `unavailable`, `timeout` or `error`. `name` is what the
-    daemon's log calls this client. While FORGED_BYPASS is set in the environment, `retrieve` and `capture`
-    answer `disabled` at once, without a daemon.
+    daemon's log calls this client. While FORGED_BYPASS is set in the environment, `retrieve`, `search`,
+    `why`, `remember` and `capture` answer `disabled` at once, without a daemon.
     """
 
     def __init__(

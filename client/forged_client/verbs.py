@@ -17,6 +17,7 @@ from forged_client.protocol import (
     Costs,
     Dead,
     DeadEvents,
+    Departed,
     Edge,
     Explained,
     Forget,
@@ -26,6 +27,7 @@ from forged_client.protocol import (
     History,
     ListMemories,
     Memories,
+    Outbound,
     Pause,
     Paused,
     Ping,
@@ -43,8 +45,10 @@ from forged_client.protocol import (
     Search,
     Status,
     StatusReport,
+    Tried,
     Trust,
     Trusted,
+    Try,
     Undo,
     Undone,
     Why,
@@ -213,6 +217,10 @@ class Verbs(Shell):
         """What model calls have cost."""
         return self.ask(Cost(days=days))
 
+    def outbound(self, *, days: int = 7) -> Departed:
+        """What left the machine, by day, host and purpose."""
+        return self.ask(Outbound(days=days))
+
     def trust(self, workspace: str = "", *, action: str = "show", mode: str = "", shown: str = "") -> Trusted:
         """Show how roots stand, trust one, or trust it no longer; see `protocol.Trust`."""
         return self.ask(Trust(workspace=workspace, action=action, mode=mode, shown=shown))
@@ -223,6 +231,10 @@ class Verbs(Shell):
         """What is withheld of a repository; accept some of it."""
         request = Review(workspace=workspace, accept=tuple(accept), everything=everything, shown=shown)
         return self.ask(request)
+
+    def try_endpoints(self, *, timeout_s: float = 60.0) -> Tried:
+        """Make one real call to each model that is asked at an endpoint."""
+        return self.ask(Try(), timeout_s=timeout_s)
 
     def rebuild(
         self,

@@ -20,6 +20,7 @@ from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
     Classify,
     Decided,
+    Departed,
     Done,
     Failed,
     KnownMemory,
@@ -79,6 +80,7 @@ class Dispatcher:
         self._events = state.events
         self._forgotten = state.forgotten
         self._pauses = state.pauses
+        self._outbound = state.outbound
         self._gate = gate
         self._metrics = metrics
         self._rank = rank
@@ -187,23 +189,25 @@ class Dispatcher:
             try:
                 await self._events.journal(event.id)
             except StoreError as error:
-                self._metrics.capture_failures += 1
-                self.last_error = str(error)
-                return STORAGE_RETRY_S
+                return self._unwritten(error)
             waiting.has_progress = True
         documents = self._still_wanted(self._events.documents(event.id) or ())
         try:
             await self._own(documents)
         except StoreError as error:
-            self._metrics.capture_failures += 1
-            self.last_error = str(error)
-            return STORAGE_RETRY_S
+            return self._unwritten(error)
         if not self._can_give(waiting):
             return 0.0
         answer = await self._ask(Link(event.id, documents))
         if not isinstance(answer, Done):
             return self._failed(waiting, answer)
         return self._done(waiting, answer)
+
+    def _unwritten(self, error: StoreError) -> float:
+        """Take note that something could not be written down; seconds until the next attempt."""
+        self._metrics.capture_failures += 1
+        self.last_error = str(error)
+        return STORAGE_RETRY_S
 
     async def _own(self, documents: Sequence[Document]) -> None:
         """Put on record what the worker is about to write: a file without a record would not count."""
@@ -272,6 +276,9 @@ class Dispatcher:
     def _heard(self, report: Report) -> None:
         if isinstance(report, Ready):
             self.wake()
+            return
+        if isinstance(report, Departed):
+            self._outbound.add(report.departure)
             return
         waiting, answer = self._queue.in_hand, self._answer
         if waiting is None or answer is None or answer.done() or waiting.event.id != report.event_id:

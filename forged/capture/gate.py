@@ -33,8 +33,8 @@ class Gate:
 
     @property
     def attempts(self) -> int:
-        """How many calls an event may cost that passes now: one, if it only tries the endpoint."""
-        return 1 if self._health.is_open else _ATTEMPTS
+        """How many calls an event may cost that passes now: one, if the last call failed."""
+        return 1 if self._health.is_doubted else _ATTEMPTS
 
     def wait_s(self, now: float) -> float:
         """Seconds until it is worth another question, 0 if it is now."""
@@ -64,7 +64,7 @@ class Gate:
         """The model was asked, if `usage` says so, and answered."""
         if usage.calls:
             self._spend(usage, failed=0)
-            self._health.made(usage.calls - 1)
+            self._health.made(usage.calls)
             self._attempt.succeeded()
         self._attempt.abandoned()
 
@@ -79,10 +79,9 @@ class Gate:
         unsaid = report.reason == "timeout" and not report.usage.calls
         usage = _guessed(event) if unsaid else report.usage
         self._spend(usage, failed=usage.calls)
-        self._health.made(usage.calls - 1)
+        self._health.made(usage.calls)
         error = ProviderError(report.message, reason=report.reason, retry_after_s=report.retry_after_s)
-        for _ in range(max(usage.calls, 1)):
-            self._health.failed(error)
+        self._health.failed(error)  # once: what fails over one event may be the event's own fault
 
     def lost(self, event: Event) -> None:
         """A worker died that may have been waiting for the model: the call counts by its estimate."""

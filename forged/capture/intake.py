@@ -40,7 +40,7 @@ def take_in(utterances: Sequence[Utterance], injected: Collection[str]) -> Intak
     newest_first: list[Utterance] = []
     room, secrets, echoes = WINDOW_LIMIT, 0, 0
     for utterance in reversed(utterances):
-        text, cut = ours.cut(utterance.text)
+        text, cut = ours.cut(utterance.text, inline=utterance.role == "assistant")
         echoes += cut
         if not text.strip():
             continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from forged.counters import Departure
 from forged.memory import Origin, Related, Scope
 from forged.state import Document, Event
 
@@ -164,7 +165,13 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     retry_after_s: float | None = None
 
 
-Report = Ready | Decided | Linked | Done | Failed
+class Departed(msgspec.Struct, frozen=True, tag="departed"):
+    """Something to count of a model call, told as it happens: a worker may be killed in the middle of it."""
+
+    departure: Departure
+
+
+Report = Ready | Departed | Decided | Linked | Done | Failed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ from forged.capture.values import (
     Classified,
     Classify,
     Decided,
+    Departed,
     Done,
     Failed,
     Link,
@@ -75,7 +76,7 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
 
     wanted = msgspec.msgpack.decode(settings, type=WorkerSettings)
     existing = Existing()
-    classifier, problem = _classifier(wanted, existing)
+    classifier, problem = _classifier(wanted, existing, report)
     one = Worker(wanted, classifier, existing, report)
     # One loop for all events, so that a connection to an endpoint outlives an event.
     with asyncio.Runner() as runner:
@@ -93,7 +94,9 @@ def _end_with_daemon() -> None:
     os._exit(1)
 
 
-def _classifier(settings: WorkerSettings, existing: Existing) -> tuple[Classifier | None, str]:
+def _classifier(
+    settings: WorkerSettings, existing: Existing, report: Callable[[Report], None]
+) -> tuple[Classifier | None, str]:
     """The classifier, or why there is none. The rules need neither numpy nor httpx, half of a start."""
     try:
         if not settings.classifier:
@@ -106,7 +109,9 @@ def _classifier(settings: WorkerSettings, existing: Existing) -> tuple[Classifie
         from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
         # Retries are the classifier's own affair: it counts calls.
-        door = Door(NetworkConfig(settings.proxy, settings.plain_http_hosts))
+        door = Door(
+            NetworkConfig(settings.proxy, settings.plain_http_hosts), lambda each: report(Departed(each))
+        )
         model = OpenAICompatibleChat(
             settings.base_url, settings.classifier, settings.key, door=door, retries=0
         )

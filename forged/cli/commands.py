@@ -42,6 +42,7 @@ VERBS = {
     "resume": ("capturing", "End a pause."),
     "dead": ("dead_events", "List, show, retry or drop capture events that were given up."),
     "cost": ("costs", "Show what model calls have used, and the limits."),
+    "outbound": ("outbound", "Show what left for endpoints: hosts, purposes, counts."),
     "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
     "eval": ("evaluating", "Measure recall on labelled sets, with a daemon of its own."),
     "config": ("configuration", "Show, locate, start or check the configuration."),

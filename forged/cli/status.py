@@ -8,18 +8,27 @@ and with its reason, also where there is no colour.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from forged.cli.terminal import Painter, counted, distinct, escape_line, span
-from forged_client.protocol import CaptureReport, RootReport, StatusReport
+from forged_client.protocol import CaptureReport, EndpointReport, RootReport, StatusReport
 
 EVERYWHERE = "*"
 """Stands for all repositories in a list of what is paused."""
 
 _PROBLEMS_SHOWN = 10
+_SECRETS_NAMED = 3
 _PLAIN = Painter()
-_COLOUR_OF_STATE = {"ok": "good", "ready": "good", "degraded": "warn", "disabled": "warn", "failed": "bad"}
+_COLOUR_OF_STATE = {
+    "ok": "good",
+    "ready": "good",
+    "degraded": "warn",
+    "disabled": "warn",
+    "slow": "warn",
+    "failed": "bad",
+    "failing": "bad",
+}
 _LEARNS = {
     "learning": "words decide what is injected until everyday messages are embedded",
     "failing": "words decide what is injected, as everyday messages could not be embedded",
@@ -34,8 +43,8 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     yield _headline(report, paint)
     yield f"  {_process(report)}"
     yield f"  {_models(report)}"
-    if report.gate.state in _LEARNS:
-        yield f"  {paint('warn', 'gate:')} {_LEARNS[report.gate.state]}{_because(report.gate.reason)}"
+    yield from _gate(report, paint)
+    yield from endpoint_lines(report.endpoints, paint)
     for warning in distinct(report.warnings):
         yield f"  {paint('warn', 'warning:')} {escape_line(warning)}"
     for root in report.roots:
@@ -44,6 +53,38 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     yield ""
     yield from capture_lines(report.capture, paint, time.time())
     yield from _counters(report, paint)
+
+
+def _gate(report: StatusReport, paint: Painter) -> Iterator[str]:
+    gate = report.gate
+    if gate.state in _LEARNS:
+        yield f"  {paint('warn', 'gate:')} {_LEARNS[gate.state]}{_because(gate.reason)}"
+    elif gate.state == "off" and gate.reason:
+        yield f"  {paint('warn', 'gate:')} off, all that is found is injected{_because(gate.reason)}"
+
+
+def endpoint_lines(endpoints: Iterable[EndpointReport], paint: Painter = _PLAIN) -> Iterator[str]:
+    """One line for each model at an endpoint: how it fares, for what it is asked, since when and why not."""
+    for one in endpoints:
+        state = paint(_COLOUR_OF_STATE.get(one.state, "strong"), escape_line(one.state))
+        named = (
+            f"{escape_line(one.model)} at {escape_line(one.host)} ({', '.join(map(escape_line, one.uses))})"
+        )
+        yield f"  endpoint {state}: {named}{', '.join(('', *endpoint_facts(one)))}{_because(one.message)}"
+
+
+def endpoint_facts(one: EndpointReport) -> Iterator[str]:
+    """When it last answered, since when it fails, and when it is asked again where it is skipped."""
+    if one.state == "untried":
+        yield "not asked yet"
+    elif one.last_success_s is None:
+        yield "no success yet"
+    else:
+        yield f"last success {span(one.last_success_s)} ago"
+    if one.failing_s is not None:
+        yield f"failing for {span(one.failing_s)}"
+    if one.next_s is not None:
+        yield f"next attempt in {span(one.next_s)}" if one.next_s else "next attempt beside the next turn"
 
 
 def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
@@ -65,6 +106,10 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
         some = ", ".join(map(escape_line, root.cut_ids)) + (", ..." if root.cut > len(root.cut_ids) else "")
         count = counted(root.cut, "text was", "texts were")
         yield f"  {count} cut to fit the embedding model, words find the rest: {some}"
+    if root.redacted:
+        some = " ".join(map(escape_line, root.redacted_ids[:_SECRETS_NAMED]))
+        holds = counted(root.redacted, "memory holds a secret and is", "memories hold a secret and are")
+        yield f"  {paint('warn', 'secrets:')} {holds} shown without it; `forgectl show {some}` says which"
     yield from _problems(root, paint)
 
 

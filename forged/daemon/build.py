@@ -16,12 +16,15 @@ import msgspec
 
 from forged.capture import Pipeline, WorkerSettings
 from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded
-from forged.counters import Metrics
+from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
 from forged.daemon.handlers import About, Daemon
+from forged.daemon.probes import probes
+from forged.errors import ProviderError
 from forged.files import Root, Watcher
 from forged.maps import Indexer, Remembered, Writer
 from forged.models import (
+    GOVERNED,
     ChatModel,
     Door,
     Embedder,
@@ -31,6 +34,7 @@ from forged.models import (
     Healths,
     classifier_key,
     make_chat_model,
+    make_classifier,
     make_embedder,
     make_healths,
 )
@@ -70,6 +74,11 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
     worker, no_classifier = _worker_settings(loaded.config, env)
+    healths = Healths(
+        healths.embedding if embedding.model is not None else None,
+        healths.hyde if chat.model is not None else None,
+        healths.capture if not no_classifier else None,
+    )
     return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier, door, healths)
 
 
@@ -108,7 +117,10 @@ def build(
     trust = Trust(state, mode=config.trust.mode)
     indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
     trust.join(indexer.follow, indexer.snapshot)
-    models.door.guard(partial(_refusal, state), metrics)
+    models.door.guard(
+        partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
+    )
+    classifier = partial(_classifier, config, env, models)
     return Daemon(
         epoch=secrets.token_hex(4),
         config=config,
@@ -137,6 +149,7 @@ def build(
         ),
         governor=governor,
         healths=models.healths.each,
+        probes=tuple(probes(models.healths, models.embedder, models.chat, classifier, governor)),
         state=state,
         connections=connections,
         reload=reload,
@@ -147,6 +160,26 @@ async def _refusal(state: State, tops: tuple[str, ...]) -> str:
     """Why nothing of these tops may leave, or nothing; what is paused is known once the state is read."""
     await state.opened()
     return state.pauses.reason(tops)
+
+
+def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
+    """The model that another process asks what is kept. Raises ProviderError if there is none."""
+    chosen = make_classifier(config, env, models.door, models.healths.capture or Health())
+    if chosen.model is None:
+        raise ProviderError(chosen.reason, reason="auth")
+    return chosen.model
+
+
+def _record(state: State, governor: Governor, departure: Departure) -> None:
+    """Count what left, and what it cost where nobody else does."""
+    state.outbound.add(departure)
+    if departure.purpose not in GOVERNED:
+        governor.spend(
+            departure.purpose,
+            calls=departure.calls,
+            failed=departure.failed,
+            prompt_tokens=departure.tokens,
+        )
 
 
 def user_top(env: Mapping[str, str]) -> str:

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 FRAME_TIMEOUT_S = 5.0
 READER_TIMEOUT_S = 5.0
 _IN_FLIGHT = 64
+# What only asks, and may ask a model: given up when the peer hangs up.
+_QUESTIONS = (protocol.Retrieve, protocol.Search, protocol.Why)
 _MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
 
 
@@ -56,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams: set[asyncio.Task[None]] = set()
+        self._questions: set[asyncio.Task[None]] = set()
 
     # --- asyncio's side ---
 
@@ -71,9 +74,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._server.connections.discard(self)
         self._transport = None
-        # A request that was begun is carried out: a write half done helps nobody. A stream has no end.
-        for stream in self._streams:
-            stream.cancel()
+        # A request that was begun is carried out: a write half done helps nobody. A stream has no end, and an
+        # answer that nobody hears is not worth a model's time.
+        for task in self._streams | self._questions:
+            task.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._frames.room()
@@ -205,7 +209,10 @@ class Connection(asyncio.BufferedProtocol):
             self._streams.add(stream)
             stream.add_done_callback(self._streams.discard)
         else:
-            self._start(self._finish(request, answer))
+            task = self._start(self._finish(request, answer))
+            if isinstance(request, _QUESTIONS):
+                self._questions.add(task)
+                task.add_done_callback(self._questions.discard)
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

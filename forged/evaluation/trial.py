@@ -141,6 +141,7 @@ def measure(
 def build(client: Client, workspaces: Sequence[str], progress: Progress) -> None:
     """Have every store indexed, with the vectors of all its texts. Raises MeasurementFailed."""
     for workspace in workspaces:
+        client.trust(workspace, action="trust")  # its files were written by the measurement itself
         client.rebuild(workspace)  # opens it; all before one is waited for: each sets all watches anew
     _follow(client, progress)
     for workspace in workspaces:

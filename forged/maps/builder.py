@@ -54,7 +54,8 @@ class Builder:
 
     `snapshot` are the files as last scanned, `complete` says whether the last map shows all that the last
     scan found, but for what is quarantined. `quarantined` are texts that the endpoint refuses, by hash: why,
-    and until when (`time.monotonic()`). `withheld` are memories on disk that do not count.
+    and until when (`time.monotonic()`). `withheld` are memories on disk that do not count,
+    `redacted` ids of those that are shown without a secret in their file.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Builder:
         self.complete = False
         self.quarantined: dict[bytes, tuple[str, float]] = {}
         self.withheld: tuple[Withheld, ...] = ()
+        self.redacted: tuple[str, ...] = ()
         self._unshown: tuple[Problem, ...] = ()
         self._insisted = frozenset[str]()  # ids of memories with a secret, which is not embedded
         self._passes = False
@@ -150,7 +152,8 @@ class Builder:
         """The memories that count; the others are on disk as if they were not."""
         admitted = admit(self.store.root, found)
         self.withheld, self._passes = admitted.withheld, admitted.passes
-        self._unshown, self._insisted = admitted.problems, admitted.insisted
+        self.redacted, self._unshown = admitted.redacted, admitted.problems
+        self._insisted = admitted.insisted
         return admitted.memories
 
     def _shows(self, memories: tuple[Memory, ...]) -> bool:

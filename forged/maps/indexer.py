@@ -131,10 +131,9 @@ class Indexer:
                 index.mark(files)
 
     def resumed(self) -> None:
-        """Text may leave again: embed what waited for that."""
+        """Text may leave again, and what was in doubt may hold again: look at everything."""
         for index in self._roots.values():
-            if index.progress.held:
-                index.mark()
+            index.mark()
 
     async def run(self) -> None:
         """Reconcile with the disk every 25 s; unload what nobody used for a day."""

@@ -21,14 +21,22 @@ from forged.models.texts import sendable
 
 if TYPE_CHECKING:
     from forged.models.budget import GovernedChat, Governor
-    from forged.models.factory import Healths, classifier_key, make_chat_model, make_embedder, make_healths
-    from forged.models.outbound import Door, cleaned
+    from forged.models.factory import (
+        Healths,
+        classifier_key,
+        make_chat_model,
+        make_classifier,
+        make_embedder,
+        make_healths,
+    )
+    from forged.models.outbound import GOVERNED, Door, cleaned
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]
 
 __all__ = [
+    "GOVERNED",
     "LONGEST_ASKED_S",
     "Attempt",
     "ChatModel",
@@ -50,6 +58,7 @@ __all__ = [
     "classifier_key",
     "cleaned",
     "make_chat_model",
+    "make_classifier",
     "make_embedder",
     "make_healths",
     "sendable",
@@ -58,8 +67,15 @@ __all__ = [
 __getattr__ = door(
     __name__,
     budget=("GovernedChat", "Governor"),
-    factory=("Healths", "classifier_key", "make_chat_model", "make_embedder", "make_healths"),
-    outbound=("Door", "cleaned"),
+    factory=(
+        "Healths",
+        "classifier_key",
+        "make_chat_model",
+        "make_classifier",
+        "make_embedder",
+        "make_healths",
+    ),
+    outbound=("GOVERNED", "Door", "cleaned"),
 )
 
 

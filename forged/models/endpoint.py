@@ -33,12 +33,14 @@ import httpx
 import msgspec
 
 from forged.config import is_usable_url, shown_url
+from forged.counters import Departure
 from forged.errors import ConfigError, ProviderError
 from forged.models import Purpose, streams
 from forged.models.failures import Fault, fault_of
 from forged.models.health import Attempt, Health
-from forged.models.outbound import Door
+from forged.models.outbound import Door, Leaving
 from forged.models.quoting import Unsaid, quotable
+from forged.models.texts import sendable
 
 logger = logging.getLogger(__name__)
 # httpx logs every URL, with its query, at info; a query may hold a key.
@@ -63,11 +65,11 @@ R = TypeVar("R")
 class Call(msgspec.Struct, frozen=True):
     """One request and its limits.
 
-    `texts` is all in it that comes from a person, whole and uncut; `body` makes the request of what the door
-    leaves of them, in their order. `deadline` is `time.monotonic()` seconds over everything, `cap` the most
-    bytes of a reply, `never_retried` a status with a better answer than a retry. With `watch`, which makes
-    one for each attempt, the reply is read no further than is enough, and one that breaks off is an answer if
-    what came of it can stand.
+    `texts` is all in it that comes from a person, whole and uncut; `fit` cuts what the door leaves of each to
+    what is sent, and `body` makes the request of these, in their order. `deadline` is `time.monotonic()`
+    seconds over everything, `cap` the most bytes of a reply, `never_retried` a status with a better answer
+    than a retry. With `watch`, which makes one for each attempt, the reply is read no further than is
+    enough, and one that breaks off is an answer if what came of it can stand.
     """
 
     path: str
@@ -78,6 +80,7 @@ class Call(msgspec.Struct, frozen=True):
     cap: int
     never_retried: int | None = None
     watch: Callable[[], streams.Watch] | None = None
+    fit: Callable[[str], str] = sendable
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -124,10 +127,15 @@ class Endpoint:
             self._headers["authorization"] = f"Basic {basic}"
         self._secrets = tuple(filter(None, (key, unquote(user), basic, parts.query)))
         self._door = door
+        self._place = host
         self._health = health or Health(self.host)
         self._backoff_s = backoff_s
         self._retries = retries
         self._client: httpx.AsyncClient | None = None
+
+    def used(self, purpose: Purpose, tokens: int) -> None:
+        """Count what an answer took, where its caller does not."""
+        self._door.record(Departure(self._place, purpose.name, tokens=tokens))
 
     def url(self, path: str) -> str:
         """Return the URL of a path like `/embeddings`; a query of the base URL stays."""
@@ -147,7 +155,7 @@ class Endpoint:
         self._admit(call.purpose)
         try:
             async with asyncio.timeout(left):
-                sent = await self._door.cleared(call.purpose, call.texts)
+                sent = tuple(map(call.fit, await self._door.cleared(call.texts)))
                 request = _Request(call, call.body(sent), sent)
                 return await self._retrying(request, read)
         except TimeoutError as error:
@@ -165,11 +173,10 @@ class Endpoint:
         call, attempt = request.call, 0
         while True:
             with self._counted(call) as counted:
-                reply = await self._once(request)
-                if isinstance(reply, bytes):
-                    answer = read(reply)
+                reply = await self._once(request, read)
+                if not isinstance(reply, Fault):
                     counted.succeeded()
-                    return answer
+                    return reply
                 if not call.purpose.suspect:
                     counted.failed(reply.error())
             pause = self._pause(reply, attempt)
@@ -216,11 +223,27 @@ class Endpoint:
         jitter = random.uniform(0.75, 1.0)  # noqa: S311 - spreads callers out, hides nothing
         return min(_LONGEST_PAUSE_S, self._backoff_s * 2.0**attempt) * jitter
 
-    async def _once(self, request: _Request) -> bytes | Fault:
+    async def _once(self, request: _Request, read: Callable[[bytes], R]) -> R | Fault:
+        """One attempt through the door: a pause that came meanwhile holds, and what leaves is counted."""
+        purpose = request.call.purpose
+        await self._door.check(purpose, request.sent)
+        with Leaving(self._door.record, self._place, purpose, request.sent) as leaving:
+            reply = await self._exchange(request, leaving)
+            if isinstance(reply, Fault):
+                return reply
+            answer = read(reply)
+            leaving.answered = True
+            return answer
+
+    async def _exchange(self, request: _Request, leaving: Leaving) -> bytes | Fault:
         call, unsaid = request.call, Unsaid(request.sent, self._secrets)
         where = self.shown(call.path)
         exchange = self._connected().stream(
-            "POST", self.url(call.path), content=request.body, headers=self._headers
+            "POST",
+            self.url(call.path),
+            content=request.body,
+            headers=self._headers,
+            extensions={"trace": leaving.trace},
         )
         seen = call.watch() if call.watch is not None else None
         try:

@@ -139,6 +139,19 @@ def make_chat_model(
         return Choice(reason=str(error))
 
 
+def make_classifier(config: Config, env: Mapping[str, str], door: Door, health: Health) -> Choice[ChatModel]:
+    """Return the model that decides what is kept, for a person who wants to see whether it answers.
+
+    What it decides is asked by another process. Blocks as `make_embedder` does.
+    """
+    key, lacking = classifier_key(config, env)
+    if lacking:
+        return Choice(reason=lacking)
+    from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
+
+    return Choice(OpenAICompatibleChat(config.llm.base_url, config.classifier, key, door=door, health=health))
+
+
 def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:
     """Return the key of the model that decides what is kept, `config.classifier`, and why there is none.
 

@@ -27,8 +27,9 @@ ENOUGH = 2
 LONGEST_ASKED_S = 300.0
 """Whoever asks for more patience than this is asked again all the same."""
 
-_LAST_S, _BEFORE_S = 30.0, 60.0  # how long ago the last call, and the one before it, must be
-# What is still under way when its agent has gone would have taken longer than that, so much at least.
+# How long ago the last call, and the one before it, must be; with something to spare on the way there.
+_LAST_S, _BEFORE_S = 30.5, 60.5
+# What is still under way when its agent has gone takes longer than the agent had, so much at least.
 _LONGER = 1.1
 # What is refused for what it says, or not brought to an end: the model answers, and may take the next.
 _REFUSED = ANSWERED | {"bad_input"}
@@ -42,9 +43,10 @@ State = Literal["untried", "ok", "slow", "failing"]
 class Waiting:
     """Somebody who waits for what calls bring: until when, and the retry that all calls of a turn share."""
 
-    def __init__(self, until: float, retries: int = 1) -> None:
-        """`until` is `time.monotonic()` seconds."""
+    def __init__(self, until: float, since: float | None = None, retries: int = 1) -> None:
+        """Both are `time.monotonic()` seconds; `since` is now where nothing is said."""
         self.until = until
+        self.budget_s = until - (time.monotonic() if since is None else since)
         self._retries = retries
 
     def take_retry(self, at: float) -> bool:
@@ -94,7 +96,8 @@ class Health:
         self._succeeded_at: float | None = None
         self._failing_since: float | None = None
         self._reason = self._message = ""
-        self._granted_s = 0.0  # the longest that an agent had for an answer
+        self._believed_since = 0.0  # what began before that is no word about now
+        self._granted_s = 0.0  # what the last agent had for its whole turn
 
     def use(self, purpose: str) -> None:
         """It is asked for this as well."""
@@ -127,9 +130,15 @@ class Health:
         """Whether the next call only looks if the endpoint is back, and should be a single one."""
         return self._failures >= ENOUGH
 
+    @property
+    def is_doubted(self) -> bool:
+        """Whether the last call failed."""
+        return self._failures > 0
+
     def ask_again(self) -> None:
         """Ask at once: a person who says so may have mended the cause."""
         self._failures, self._asked_until = 0, 0.0
+        self._believed_since = self._clock()
         self._took.clear()
 
     def _wait_s(self, now: float) -> float:
@@ -152,8 +161,8 @@ class Health:
         now = self._clock()
         self._starts.append(now)
         if waiting is not None:
-            self._granted_s = max(self._granted_s, waiting.until - now)
-        attempt = Attempt(self, now, timed=timed)
+            self._granted_s = waiting.budget_s
+        attempt = Attempt(self, now, self._granted_s, timed=timed)
         if self.is_open:
             self._probe = attempt
         return attempt
@@ -162,6 +171,7 @@ class Health:
         """It answered."""
         self._failures, self._asked_until = 0, 0.0
         self._succeeded_at, self._failing_since = self._clock(), None
+        self._believed_since = self._succeeded_at
         self._reason = self._message = ""
 
     def failed(self, error: ProviderError) -> None:
@@ -211,7 +221,11 @@ class Health:
 class Attempt:
     """One call that is under way; it ends as `succeeded` or `failed`, or else is `abandoned`."""
 
-    def __init__(self, health: Health, began: float = 0.0, *, timed: bool = False) -> None:
+    def __init__(
+        self, health: Health, began: float = 0.0, budget_s: float = 0.0, *, timed: bool = False
+    ) -> None:
+        """`budget_s` is what the agent that waits for it has for its whole turn."""
+        self._budget_s = budget_s
         self.began = began
         self._health = health
         self._timed = timed
@@ -219,8 +233,8 @@ class Attempt:
 
     def outlived(self) -> None:
         """Who waited for it has gone, and it is not over."""
-        if self._timed and self._took is None:
-            self._took = [self._so_far * _LONGER]
+        if self._timed:
+            self._took = [self._budget_s * _LONGER]
             self._health._took.append(self._took)
 
     def succeeded(self) -> None:
@@ -232,8 +246,10 @@ class Attempt:
         self._health.succeeded()
 
     def failed(self, error: ProviderError) -> None:
+        """It came to nothing, which is no news if another has succeeded since it began."""
         self._over()
-        self._health.failed(error)
+        if self.began >= self._health._believed_since:
+            self._health.failed(error)
 
     def abandoned(self) -> None:
         """It was given up before its end, which says nothing; after any other end nothing at all."""

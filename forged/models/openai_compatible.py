@@ -7,6 +7,7 @@ comes back is read by `replies` and `streams`. Raises ProviderError alone.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from functools import partial
 
@@ -17,7 +18,7 @@ from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Door, Enough, Health, Kind, Prompt, Purpose, Vectors, streams
 from forged.models.endings import without_doubt
 from forged.models.endpoint import Call, Endpoint
-from forged.models.replies import completion_of, read_vectors
+from forged.models.replies import completion_of, read_vectors, vector_tokens
 from forged.models.texts import exceeds, fitting, ready, sendable
 from forged.text.tokens import estimate
 
@@ -31,6 +32,8 @@ _DEFAULT_TIME_S = 60.0
 _MAX_TEXT_TOKENS = 8_000
 _SMALLEST_LEARNED = 4
 _REFUSED = (400, 422)  # statuses of a request that holds what the server does not know
+# Codes of a prompt that a filter refused (Azure, OpenAI, DashScope).
+_SPEAKS_OF_FILTER = re.compile(r"(?i)content_?filter|content_policy|data_?inspection")
 _SMALLEST_CUT = 64  # tokens; no model takes less, so what is refused then is not refused for its length
 # Texts and estimated tokens in one request: what the endpoint allows, where it is known to differ.
 _BATCH = (96, 8_000)
@@ -123,14 +126,22 @@ class OpenAICompatibleEmbedder:
         deadline: float,
         tokens: int = _MAX_TEXT_TOKENS,
     ) -> Vectors:
-        def body(cleared: tuple[str, ...]) -> bytes:
-            inputs = [ready(text, self._prefixes[kind], tokens) for text in cleared]
-            return msgspec.json.encode({"model": self._model, "input": inputs})
+        def read(content: bytes) -> Vectors:
+            rows = read_vectors(where, content, len(batch))
+            self._endpoint.used(purpose, vector_tokens(content) or estimate(*batch))
+            return rows
 
-        cap = _VECTOR_BYTES * (len(batch) + 4)
-        call = Call(_EMBEDDINGS, tuple(batch), body, purpose, deadline, cap=cap)
         where = self._endpoint.shown(_EMBEDDINGS)
-        return await self._endpoint.post(call, lambda content: read_vectors(where, content, len(batch)))
+        call = Call(
+            _EMBEDDINGS,
+            tuple(batch),
+            lambda sent: msgspec.json.encode({"model": self._model, "input": sent}),
+            purpose,
+            deadline,
+            cap=_VECTOR_BYTES * (len(batch) + 4),
+            fit=partial(ready, prefix=self._prefixes[kind], tokens=tokens),
+        )
+        return await self._endpoint.post(call, read)
 
     async def _embed_cut(
         self, text: str, kind: Kind, purpose: Purpose, deadline: float, refusal: SizeRefused
@@ -199,6 +210,8 @@ class OpenAICompatibleChat:
             try:
                 completion = await self._ask(prompt, wishes, deadline)
             except ProviderError as error:
+                if error.status in _REFUSED and _SPEAKS_OF_FILTER.search(str(error)):
+                    raise ProviderError(str(error), reason="filtered", status=error.status) from error
                 if not wishes or not self._is_refusal(error, wishes):
                     raise
                 dropped.add(wishes.popitem()[0])
@@ -252,8 +265,8 @@ class OpenAICompatibleChat:
             return False
         return error.status in _REFUSED or isinstance(error, EmptyStream)
 
-    def _body(self, wishes: dict[str, object], cleared: tuple[str, ...]) -> bytes:
-        system, user = map(sendable, cleared)
+    def _body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
+        system, user = sent
         request: dict[str, object] = {
             "model": self._model,
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],

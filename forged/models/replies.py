@@ -27,6 +27,10 @@ class _Item(msgspec.Struct, frozen=True):
     index: int | None = None
 
 
+class _Used(msgspec.Struct, frozen=True):
+    usage: object = None
+
+
 class _VectorReply(msgspec.Struct, frozen=True):
     data: list[_Item]
 
@@ -76,6 +80,7 @@ class _ChatReply(msgspec.Struct, frozen=True):
 
 _R = TypeVar("_R", _VectorReply, _ChatReply)
 _VECTORS = msgspec.json.Decoder(_VectorReply)
+_USAGE = msgspec.json.Decoder(_Used)
 _CHAT = msgspec.json.Decoder(_ChatReply)
 
 
@@ -95,6 +100,14 @@ def read_vectors(where: str, body: bytes, count: int) -> Vectors:
     if len(sizes) != 1 or sizes == [0]:
         raise _bad_reply(f"{where} sent vectors of {' and '.join(map(str, sizes))} numbers in one reply")
     return _unit_rows(where, rows)
+
+
+def vector_tokens(body: bytes) -> int:
+    """Return what an endpoint counted for a reply of vectors, 0 where it does not say."""
+    try:
+        return _counted(_USAGE.decode(body).usage, _PROMPT)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
 
 
 def order(indexes: list[int | None]) -> list[int]:

@@ -18,7 +18,7 @@ from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.models import ChatModel, Prompt, Purpose
 from forged.retrieval import musings
-from forged.retrieval.hypotheses import sentences
+from forged.retrieval.hypotheses import begins_as_json, sentences
 from forged.text import prompts
 
 _SYSTEM = prompts.text("hyde")
@@ -80,7 +80,7 @@ async def _ask(
 
     def enough(text: str) -> bool:
         nonlocal stood, found, left
-        lines = _whole_lines(text)
+        lines = _finished(text)
         if lines != stood:  # a model writes words, and thoughts for minutes; reading takes a millisecond
             stood, found = lines, sentences(lines, count, known=known)
         left = len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
@@ -89,7 +89,7 @@ async def _ask(
     prompt = Prompt(_SYSTEM, user, purpose, enough=enough, clear=musings.clear)
     completion = await model.complete(prompt, deadline=deadline)
     written = completion.text
-    texts = sentences(written if completion.whole else _whole_lines(written) or written, count, known=known)
+    texts = sentences(written if completion.whole else _finished(written) or written, count, known=known)
     if completion.flaw and not texts and completion.flaw != "empty":
         raise completion.error()
     if completion.whole or len(texts) == count:
@@ -98,5 +98,6 @@ async def _ask(
     return Hypotheses(texts, f"{len(texts)} of {count} hypotheses: {because}")
 
 
-def _whole_lines(text: str) -> str:
-    return text.rpartition("\n")[0]
+def _finished(text: str) -> str:
+    """What of a text will not grow any more: whole lines, or JSON, of which only whole strings are read."""
+    return text if begins_as_json(text) else text.rpartition("\n")[0]

@@ -20,6 +20,12 @@ _LONGEST = 400
 _TELLING = 12
 _DEEPEST = 4
 
+# A byte order mark and other characters of no width, which some models and servers put in front.
+_INVISIBLE = re.compile(r"[\ufeff\u200b\u2060]")
+# A fence that stands on the line of a sentence, or on that of the JSON behind it.
+_LEANING_FENCE = re.compile(
+    r"^([^\S\n]*```(?:json)?)[^\S\n]*(?=[\[{])|(?<=[^\s`])[^\S\n]*```[^\S\n]*$", re.MULTILINE
+)
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
 _TOKEN = re.compile(r"<\|[a-z_]{1,20}\|>")
 # A marker is one only if a space follows: "3.12 is the newest" must stay whole.
@@ -46,10 +52,24 @@ _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": 
 # Where a paragraph has an end of a sentence, or a number that would have begun a line.
 _END = re.compile(r"(?<=[.!?])\s+(?=[\"“`'(]?[A-Z0-9])|(?<=[。！？])\s*(?=\S)|,?\s+(?=\d{1,2}[.)]\s+\w)")
 # Blanks of its own line only: a model that writes nothing but line breaks would take the square of them.
-_JSON = re.compile(r'^[^\S\n]*([\[{])\s*["\[{]', re.MULTILINE)
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*:)?')  # a colon behind it tells a key
+_JSON = re.compile(r"^[^\S\n]*([\[{])\s*[\"'\[{]", re.MULTILINE)
+_FROM_THE_BEGINNING = re.compile(r"[\s\ufeff]*(?:```(?:json)?\s*)?[\[{]\s*[\"\[{]")
+# Words that lead up to JSON on its own line: "Here you go: {" or "hypotheses = [".
+_LED_UP_TO = re.compile(
+    r"\A\s*(?:\w+ ?|(?:here|sure|certainly|ok(?:ay)?)\b[^\n\[{\"]{0,60})[:=][^\S\n]*(?=[\[{]\s*[\"'\[{])",
+    re.IGNORECASE,
+)
+# A colon behind it tells a key. Python's form of a list has quotes of either kind.
+_STRING = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*+)"(?P<colon>\s*:)?')
+_QUOTED = re.compile(r"""(?P<quote>["'])(?P<text>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P=quote)(?P<colon>\s*:)?""")
+_SINGLE_QUOTES = re.compile(r"[\[{]\s*(?:[\[{]\s*)*'")
 _WORD = re.compile(r"\w")
 _DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings
+
+
+def begins_as_json(text: str) -> bool:
+    """Whether a text, however little of it is there, is JSON from its beginning on, fenced or not."""
+    return _FROM_THE_BEGINNING.match(text) is not None
 
 
 def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
@@ -58,7 +78,8 @@ def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
     `known` is what finds nothing new: the prompt with its example, and the message that is a query by
     itself. Letters are compared, not case, blanks or punctuation.
     """
-    text = _TOKEN.sub("", _THINKING.sub("", reply[:_MOST_READ]))
+    text = _INVISIBLE.sub("", _TOKEN.sub("", _THINKING.sub("", reply[:_MOST_READ])))
+    text = _LED_UP_TO.sub("", _LEANING_FENCE.sub(r"\1\n", text))
     letters, found = _bare(known), dict[str, str]()
     for sentence in _said(text):
         bare = _bare(sentence)
@@ -112,10 +133,13 @@ def _listed(text: str) -> Iterator[str]:
 
 
 def _strings(broken: str) -> Iterator[str]:
-    """Whole strings of JSON that is cut off, by the rule of `_leaves`."""
-    named = False
-    for match in _STRING.finditer(broken):
-        text, is_key = match[1].replace('\\"', '"'), match[2] is not None
+    """Whole strings of JSON that is cut off, by the rule of `_leaves`; the very last may become a key."""
+    named, end = False, len(broken.rstrip())
+    strings = _QUOTED if _SINGLE_QUOTES.match(broken) else _STRING
+    for match in strings.finditer(broken):
+        if match.end() == end:
+            return
+        text, is_key = match["text"].replace('\\"', '"'), match["colon"] is not None
         if not is_key and not (named and _is_word(text)):
             yield text
         named = is_key
@@ -129,7 +153,8 @@ def _leaves(value: object, depth: int) -> Iterator[str]:
             yield from _leaves(inner, depth - 1)
     elif depth and isinstance(value, dict):
         for inner in value.values():
-            yield from (leaf for leaf in _leaves(inner, depth - 1) if not _is_word(leaf))
+            is_list = isinstance(inner, list)
+            yield from (leaf for leaf in _leaves(inner, depth - 1) if is_list or not _is_word(leaf))
 
 
 def _is_word(text: str) -> bool:

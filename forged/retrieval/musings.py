@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from forged.retrieval.hypotheses import begins_as_json
+
 # Characters. Thoughts come in paragraphs.
 _LONGEST = 200
 
@@ -43,7 +45,12 @@ _THINKS_IN_CHINESE = re.compile(
 
 
 def clear(text: str) -> bool:
-    """Whether all finished lines of a text are statements as they were asked for, and there is one."""
+    """Whether all finished lines of a text are statements as they were asked for, and there is one.
+
+    Or it is JSON, which no thought begins with.
+    """
+    if begins_as_json(text):
+        return True
     *finished, _ = text.split("\n")
     lines = [line for line in finished if line.strip()]
     return bool(lines) and all(map(_is_statement, lines))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TABLES = ("forgotten", "pauses", "spending", "roots", "own_files", "approvals")
+TABLES = ("forgotten", "pauses", "spending", "roots", "own_files", "approvals", "outbound")
 _DIGEST_BYTES = 16
 _DECODER = msgspec.msgpack.Decoder(dict[str, tuple[tuple[str | int, ...], ...]])
 

@@ -25,6 +25,7 @@ from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
 from forged.state.events import Events
 from forged.state.forgotten import Forgotten
+from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.pauses import Pauses
 from forged.state.spending import Spending, Spent, all_spent
 from forged.state.tables import rows, value_of
@@ -50,6 +51,7 @@ class _Contents(msgspec.Struct, frozen=True):
     pauses: tuple[str, ...]
     spending: tuple[Spent, ...]
     trust: Kept
+    outbound: tuple[DayOut, ...]
     doubt: str
 
 
@@ -75,6 +77,7 @@ class State:
         self.pauses = Pauses(self._database)
         self.spending = Spending(self._database, governor)
         self.trust = TrustRecords(self._database, lambda: self.pauses.doubt)
+        self.outbound = Outbound(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -89,7 +92,7 @@ class State:
         """Open the file, then write every five seconds what may wait so long, until cancelled."""
         while True:
             if self._database.is_open:
-                await self.spending.save()
+                await self._save()
                 await self._keep_copy()
             else:
                 await self._open()
@@ -99,8 +102,12 @@ class State:
         """Write what is left and close the file."""
         self.events.stop()
         if self._database.is_open:
-            await self.spending.save()
+            await self._save()
         await self._database.close()
+
+    async def _save(self) -> None:
+        await self.spending.save()
+        await self.outbound.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -125,6 +132,7 @@ class State:
             self.pauses.restore(found.pauses, found.doubt)
             self.spending.restore(found.spending)
             self.trust.restore(found.trust)
+            self.outbound.restore(found.outbound)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -188,5 +196,6 @@ def _read(connection: Connection) -> _Contents:
         pauses=tuple(str(place) for (place,) in rows(connection, "pauses")),
         spending=all_spent(connection),
         trust=all_kept(connection),
+        outbound=all_left(connection),
         doubt=value_of(connection, damage.NOTE),
     )

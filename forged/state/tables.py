@@ -38,6 +38,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "roots": ("identity_and_top", "first_seen", "born_empty", "trusted_at", "mode", "branch"),
     "own_files": ("identity_and_id", "sha256", "origin", "insisted"),
     "approvals": ("identity_and_sha256", "at"),
+    "outbound": ("day_host_and_purpose", "calls", "failed", "texts", "characters"),
 }
 OF_VERSION_1 = tuple(TABLES)[:7]
 _CHECKSUM_BYTES = 8

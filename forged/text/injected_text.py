@@ -2,9 +2,11 @@ r"""Cuts out of a text what forged itself has injected, so that no memory is lea
 
 Agents show injections to the model, log them, quote them; without this every injection would come back as
 something that was said. Two things are cut: blocks between the markers of an injection (whose form is fixed
-in `retrieval/injection.py`), also inside JSON (`\u003cforged-memories ...`), and paragraphs that are, but for
-white space and marks of a quotation, a memory that was injected into this session. What somebody wrote in his
-own words is left: that is the classifier's to compare with the memories that exist.
+in `retrieval/injection.py`), also as harnesses escape them (`\u003cforged-memories ...`, `&lt;forged-memories
+...`), and the rest of one whose beginning was cut off; and paragraphs that are, but for white space and marks
+of a quotation, a memory that was injected into this session. In an assistant's text a memory of some length
+is found within a paragraph as well. What somebody wrote in his own words is left: that is the classifier's to
+compare with the memories that exist.
 """
 
 from __future__ import annotations
@@ -13,12 +15,24 @@ import re
 from collections import defaultdict
 from collections.abc import Collection
 
+from forged.text import harnesses
 from forged.text.quoted import MARK, TAG, quoted, unquoted
 
+_ESCAPED = {
+    "json": (r"\\u003c", r"\\u003e"),
+    "html": (r"&(?:amp;){0,4}(?:lt|#60|#x3c);", r"&(?:amp;){0,4}(?:gt|#62|#x3e);"),
+}
+_FORMS = sorted({form for row in harnesses.ROWS for form in row.escapes})
+_LESS, _GREATER = ("|".join([sign, *(_ESCAPED[form][at] for form in _FORMS)]) for at, sign in enumerate("<>"))
 _MARKER = re.compile(
-    rf"(?:<|\\u003c)(?P<closes>\\*/)?{TAG}\s+(?P<digest>[0-9a-f]{{16}})\s*(?:>|\\u003e)", re.IGNORECASE
+    rf"(?:{_LESS})(?P<closes>\\*/)?{TAG}\s+(?P<digest>[0-9a-f]{{16}})\s*(?:{_GREATER})", re.IGNORECASE
 )
 _GAP = re.compile(rf"\n[\s{MARK}]*\n")
+
+# A memory that is shorter may well be said again for its own sake.
+_INLINE_WORDS, _INLINE_BYTES = 4, 20
+# Characters of a text that are looked through for memories within a paragraph: more than any window holds.
+_INLINE_WINDOW = 128_000
 
 _Paragraphs = tuple[str, ...]
 
@@ -32,12 +46,28 @@ class InjectedText:
         for content in (text for each in injected for text in (each, quoted(each))):
             if flat := tuple(filter(None, map(_flat, _GAP.split(content.strip())))):
                 self._by_first[flat[0]].add(flat)
+        sentences = {_flat(content).rstrip(".!。！").lower() for content in injected}
+        self._inline = sorted(filter(_is_long, sentences), key=len, reverse=True)
 
-    def cut(self, text: str) -> tuple[str, int]:
-        """Return `text` without our own injections, and how many blocks and memories were cut out of it."""
-        text, blocks = _without_blocks(text)
+    def cut(self, text: str, *, inline: bool = False) -> tuple[str, int]:
+        """Return `text` without our own injections, and how many blocks and memories were cut out of it.
+
+        `inline`: also memories within a paragraph, for what an assistant said.
+        """
+        text, blocks = without_blocks(text)
         text, memories = self._without_memories(text)
-        return text, blocks + memories
+        text, sentences = self._without_sentences(text) if inline and self._inline else (text, 0)
+        return text, blocks + memories + sentences
+
+    def _without_sentences(self, text: str) -> tuple[str, int]:
+        before, text = text[:-_INLINE_WINDOW], text[-_INLINE_WINDOW:]
+        flat, count = " ".join(text.split()).lower(), 0
+        for sentence in self._inline:
+            if sentence in flat:
+                words = r"\s+".join(map(re.escape, sentence.split()))
+                text, found = re.subn(rf"(?<![a-z0-9_]){words}(?![a-z0-9_])", "", text, flags=re.IGNORECASE)
+                count += found
+        return before + text, count
 
     def _without_memories(self, text: str) -> tuple[str, int]:
         if not self._by_first:
@@ -60,8 +90,12 @@ class InjectedText:
         return max((len(each) for each in known if flat[place : place + len(each)] == each), default=0)
 
 
-def _without_blocks(text: str) -> tuple[str, int]:
-    """A block whose closer is missing reaches to the end, as a private span does."""
+def without_blocks(text: str) -> tuple[str, int]:
+    """`text` without blocks between our markers, and how many there were.
+
+    A block whose closer is missing reaches to the end, as a private span does, and one whose opener is
+    missing from the beginning: a window was cut in the middle of it.
+    """
     kept: list[str] = []
     start = count = 0
     inside = ""
@@ -69,11 +103,11 @@ def _without_blocks(text: str) -> tuple[str, int]:
         digest = marker["digest"].lower()
         if inside and not (marker["closes"] and digest == inside):
             continue
-        if not inside:
+        if not inside and not marker["closes"]:
             kept.append(text[start : marker.start()])
+        count += not inside
         start = marker.end()
         inside = "" if marker["closes"] else digest
-        count += bool(inside)
     if not inside:
         kept.append(text[start:])
     return "".join(kept), count
@@ -89,3 +123,9 @@ def _paragraphs(text: str) -> list[tuple[int, int]]:
 
 def _flat(text: str) -> str:
     return " ".join(unquoted(text).split())
+
+
+def _is_long(sentence: str) -> bool:
+    """What has no blanks between its words is measured by its length alone."""
+    spaced = not sentence.isascii() or len(sentence.split()) >= _INLINE_WORDS
+    return spaced and len(sentence.encode()) >= _INLINE_BYTES

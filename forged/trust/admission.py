@@ -26,6 +26,7 @@ import msgspec
 from forged.files import File, Root, Snapshot, files_of, one_per_id
 from forged.memory import Memory, Problem, Scope, utc_now
 from forged.state import OwnFile, RootRecord, TrustRecords
+from forged.text.redaction import redact
 from forged.trust.brought import Candidate, Judged, Repository
 from forged.trust.identity import identify
 from forged.trust.presenting import Presented, presented
@@ -33,6 +34,7 @@ from forged.trust.presenting import Presented, presented
 PINNED = "it is not what was accepted; this repository is pinned"
 FOREIGN = "forged did not write it, and this repository was never trusted"
 REPLACED = "this is not the repository that was trusted at this path"
+BEFORE_GIT = "git came into this folder after it was trusted"
 UNSURE = "nobody knows for sure what was trusted"
 
 
@@ -48,13 +50,15 @@ class Withheld(msgspec.Struct, frozen=True):
 class Admitted(msgspec.Struct, frozen=True):
     """What counts of a snapshot, as it is shown, sorted by id, and what does not, sorted by path.
 
-    `passes`: some of that may be different in a moment, look again. `insisted`: ids of memories that are
-    shown with a secret. `problems`: what cannot be shown without one.
+    `passes`: some of that may be different in a moment, look again. `redacted`: ids of memories that are
+    shown without a secret in their file; `insisted`, of those that are shown with one, as somebody wanted.
+    `problems`: what cannot be shown without one.
     """
 
     memories: tuple[Memory, ...]
     withheld: tuple[Withheld, ...] = ()
     passes: bool = False
+    redacted: tuple[str, ...] = ()
     insisted: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
 
@@ -73,6 +77,11 @@ class Standing(msgspec.Struct, frozen=True):
     @property
     def is_trusted(self) -> bool:
         return self.record is not None and bool(self.record.trusted_at)
+
+    @property
+    def is_before_git(self) -> bool:
+        """Whether what is on record is of the folder, and git has come into it since."""
+        return self.record is not None and self.record.identity != self.identities[0]
 
 
 class Admission:
@@ -176,7 +185,15 @@ class Admission:
         before = self._presented.get(root, Presented())
         shown = presented(memories, hashes, own, before, is_sure=not self._records.doubt())
         self._presented[root] = shown
-        return Admitted(shown.memories, insisted=shown.insisted, problems=shown.problems)
+        secret = shown.with_secrets
+        return Admitted(
+            shown.memories,
+            redacted=tuple(source.id for source, row in secret if row.memory and not row.insisted),
+            insisted=frozenset(source.id for source, row in secret if row.insisted),
+            problems=tuple(
+                Problem(redact(source.id).text, row.problem) for source, row in secret if row.problem
+            ),
+        )
 
     def _is_own(self, root: Root, file: File, standing: Standing) -> bool:
         """Whether this is a later edit of a file that this daemon wrote, where nothing foreign ever was."""
@@ -192,6 +209,8 @@ class Admission:
         if record is None or not record.trusted_at:
             why = _why_not(standing, self._records.doubt())
             return Judged(refused={file.path: why for file in files})
+        if standing.is_before_git:
+            return Judged(refused={file.path: BEFORE_GIT for file in files})
         if record.mode == "pin":
             return Judged(refused={file.path: PINNED for file in files})
         keys = {

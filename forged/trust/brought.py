@@ -67,7 +67,7 @@ class Repository:
 
     def branch(self) -> str:
         """Full name of the branch that is checked out, nothing where that cannot be told."""
-        if not is_repository(self._top):
+        if not git_directory(self._top):
             return ""
         try:
             return self._git.branch()
@@ -178,10 +178,6 @@ def _still(candidate: Candidate) -> bytes | None:
     return data if hashlib.sha256(data).hexdigest() == candidate.sha256 else None
 
 
-def is_repository(top: str) -> bool:
-    return bool(git_directory(top))
-
-
 def git_directory(top: str) -> str:
     """Where git keeps what it knows of a work tree; nothing where there is no repository."""
     path = os.path.join(top, ".git")
@@ -191,7 +187,8 @@ def git_directory(top: str) -> str:
         if not line.startswith(b"gitdir:"):
             return ""
         path = os.path.join(top, os.fsdecode(line.removeprefix(b"gitdir:").strip()))
-    return path if os.path.isfile(os.path.join(path, "HEAD")) else ""
+    holds = any(os.path.exists(os.path.join(path, name)) for name in ("objects", "commondir"))
+    return path if holds and os.path.isfile(os.path.join(path, "HEAD")) else ""
 
 
 def _is_foreign(top: str, folder: str) -> bool:

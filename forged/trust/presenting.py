@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from forged.memory import Memory, Problem
+from forged.memory import Memory
 from forged.state import OwnFile
 from forged.text.private import without_private
 from forged.text.redaction import redact, shapes_in
@@ -33,6 +33,7 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
     memory: Memory | None
     insisted: bool = False
     problem: str = ""
+    has_secret: bool = False
 
 
 class Presented(msgspec.Struct, frozen=True):
@@ -47,14 +48,10 @@ class Presented(msgspec.Struct, frozen=True):
         return tuple([row.memory for row in self.rows if row.memory is not None])
 
     @property
-    def insisted(self) -> frozenset[str]:
-        """Ids of those that are shown with a secret."""
-        return frozenset([row.memory.id for row in self.rows if row.insisted and row.memory is not None])
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
+    def with_secrets(self) -> tuple[tuple[Memory, Shown], ...]:
+        """Those whose file holds a secret or a private span: as they are, and as they are shown."""
         pairs = zip(self.sources, self.rows, strict=True)
-        return tuple([Problem(redact(source.id).text, row.problem) for source, row in pairs if row.problem])
+        return tuple([(source, row) for source, row in pairs if row.has_secret])
 
 
 def presented(
@@ -96,10 +93,11 @@ def _shown(source: Memory, sha256: str, own: Own) -> Shown:
     if not found and public == source.content:
         return Shown(source if origin == source.origin else msgspec.structs.replace(source, origin=origin))
     if is_own and record is not None and record.insisted:
-        return Shown(source, insisted=True)
+        return Shown(source, insisted=True, has_secret=True)
     if names := shapes_in(source.id):
-        return Shown(None, problem=f"its id holds what looks like a secret ({', '.join(names)}); rename it")
-    return Shown(_without(source, public, found, origin))
+        told = f"its id holds what looks like a secret ({', '.join(names)}); rename it"
+        return Shown(None, problem=told, has_secret=True)
+    return Shown(_without(source, public, found, origin), has_secret=True)
 
 
 def _without(source: Memory, public: str, found: tuple[str, ...], origin: str) -> Memory:

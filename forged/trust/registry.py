@@ -167,6 +167,7 @@ class Trust:
         branch = await asyncio.to_thread(self._admission.repository(top).branch)
         there = {file.sha256 for file in files_of(snapshot)}
         record = standing.record or RootRecord(top, standing.identity, utc_now(), born_empty=False)
+        record = msgspec.structs.replace(record, identity=standing.identities[0])
         await self._records.approve(record.identity, there if hashes is None else there & set(hashes))
         await self._records.put_root(
             msgspec.structs.replace(record, trusted_at=utc_now(), mode=mode or self._mode, branch=branch)

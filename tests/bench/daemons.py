@@ -30,6 +30,7 @@ class Daemon:
         self.workspace = str(self.repo)
         self.socket = str(top / "run" / "forged.sock")
         self.pid = 0
+        self.is_trusted = False
         self._embedded = top / "embedded"
 
     def prepare(self) -> None:
@@ -140,8 +141,15 @@ class Caller:
             raise Broken(reply.message)
         return reply
 
+    def trust(self, daemon: Daemon) -> None:
+        """Say once that the repository's memories count; an older daemon takes all of them."""
+        if daemon.checkout.is_this and not daemon.is_trusted:
+            self.call(protocol.Trust(id=3, workspace=daemon.workspace, action="trust"))
+            daemon.is_trusted = True
+
     def rebuild(self, daemon: Daemon, *, full: bool = False) -> None:
         """Have the daemon look at its repository, until both legs show what is there."""
+        self.trust(daemon)
         self.call(protocol.Rebuild(id=2, workspace=daemon.workspace, full=full, wait=True))
 
     def close(self) -> None:

@@ -31,6 +31,8 @@ def _first_answer(checkout: Checkout) -> Iterator[Probe]:
     """From the start of a daemon to its first right retrieve."""
     with prepared(checkout) as daemon:
         corpus.write(daemon.repo, _FILES)
+        with serving(daemon) as caller:
+            caller.trust(daemon)
 
         def round_() -> float:
             began = time.perf_counter()
@@ -54,6 +56,8 @@ def _bare_import(checkout: Checkout) -> Iterator[Probe]:
     """Importing, and nothing else, what a daemon has imported when it has answered a retrieve."""
     with prepared(checkout) as daemon:
         corpus.write(daemon.repo, _FILES)
+        with serving(daemon) as caller:
+            caller.trust(daemon)
         packages = ", ".join(_imported_by(daemon))
     yield lambda: timed(lambda: _run([checkout.python, "-c", f"import {packages}"], plain_environment()))
 

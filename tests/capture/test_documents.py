@@ -11,7 +11,7 @@ from forged.capture.documents import MAX_CONTENT_BYTES, decide
 from forged.capture.values import Classified, Proposal, Tally
 from forged.files.frontmatter import parse, render
 from forged.files.roots import Root
-from forged.memory import Category, Memory, Related, Relationship, Scope, is_valid_id
+from forged.memory import Category, Memory, Origin, Related, Relationship, Scope, is_valid_id
 from forged.state import Document, Event
 from forged.state.forgotten import digest
 from tests.data.memories import memory
@@ -56,7 +56,9 @@ def test_a_document_has_a_new_id_one_time_and_its_session():
 
     assert is_valid_id(one.id)
     assert one.id != two.id
-    assert one == Memory(one.id, "goose speaks REST", NOW, NOW, 1, "repo", "corrections", "s1", "cadence")
+    assert one == Memory(
+        one.id, "goose speaks REST", NOW, NOW, 1, "repo", "corrections", "s1", "cadence", origin="model"
+    )
     assert tally == Tally()
 
 
@@ -65,6 +67,22 @@ def test_the_trigger_is_the_word_of_the_file_format():
     found = [decided(GOOD, event=Event(kind=kind, roots=(REPO,)))[0][0].trigger for kind in kinds]
 
     assert found == ["cadence", "cadence", "compaction", "explicit"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "author", "origin"),
+    [
+        ("turn", Origin.TYPED, "typed"),
+        ("turn", Origin.MODEL, "model"),
+        ("compaction", Origin.MODEL, "model"),
+        ("explicit", Origin.MODEL, "explicit"),
+    ],
+)
+def test_a_document_says_whose_words_it_holds(kind, author, origin):
+    event = Event(kind=kind, roots=(REPO,))
+    (one,), _ = decide(event, Classified((GOOD,), author=author), {}, frozenset(), NOW)
+
+    assert one.memory.origin == origin
 
 
 def test_without_a_session_the_file_still_names_one():

@@ -152,6 +152,21 @@ def test_what_is_on_disk_already_is_not_written_again(tmp_path):
     assert scene.contents(scene.repo) == [TABS.content]
 
 
+def test_what_does_not_count_is_neither_compared_with_nor_replaced_nor_a_head(tmp_path):
+    scene = Scene(tmp_path, Classified((TABS,)))
+    scene.kept(scene.event())
+    (tabs,) = scene.existing.heads([scene.repo])
+    withheld = frozenset({f"{scene.repo.directories[0]}/{tabs.id}.md"})
+    scene.classifier.answers = [Classified((TABS, msgspec.structs.replace(SPACES, supersedes=tabs.id)))]
+
+    again = scene.decided(scene.event(), withheld=withheld)
+
+    found = [(each.memory.content, each.memory.supersedes, each.memory.version) for each in again.documents]
+    assert found == [(TABS.content, None, 1), (SPACES.content, None, 1)]
+    assert scene.existing.heads([scene.repo]) == []
+    assert scene.decided(scene.event()).documents[0].memory.supersedes == tabs.id  # the next event is another
+
+
 def test_what_was_forgotten_is_not_decided_upon(tmp_path):
     scene = Scene(tmp_path, Classified((TABS, ZURICH)))
 

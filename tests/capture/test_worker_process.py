@@ -56,7 +56,7 @@ def test_rules_need_no_http_client_and_nothing_else_that_is_large():
 import sys
 from forged.capture import worker
 from forged.capture.values import WorkerSettings
-classifier, problem = worker._classifier(WorkerSettings(), worker.Existing())
+classifier, problem = worker._classifier(WorkerSettings(), worker.Existing(), print)
 assert classifier is not None and not problem
 print([name for name in ("httpx", "numpy", "click", "pathlib") if name in sys.modules])
 """

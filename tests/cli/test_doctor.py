@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from forged.cli.doctor import checks
-from forged_client.protocol import Hello, Status, Welcome
+from forged_client.protocol import EndpointReport, Hello, Status, Trial, Tried, Try, Welcome
 from tests.cli import reports
 from tests.support.provider import LOCAL_MODEL, hide, plant
 
@@ -85,7 +85,10 @@ def test_a_wrong_setting_or_missing_key_is_exit_code_78_and_no_key_is_shown(
     ("settings", "told"),
     [
         ({}, "builtin:rules; no endpoint is asked"),
-        ({"LLM__MODEL": "m", "LLM__BASE_URL": "http://localhost:1/v1"}, "m at http://localhost:1/v1 (not tr"),
+        (
+            {"LLM__MODEL": "m", "LLM__BASE_URL": "http://localhost:1/v1"},
+            "m at http://localhost:1/v1 (`forgectl",
+        ),
         ({"MEMORY__CLASSIFIER_MODEL": "builtin:rules", "LLM__MODEL": "m"}, "builtin:rules; no endpoint is"),
         ({"CAPTURE__ENABLED": "false", "LLM__MODEL": "m"}, "none: capture.enabled is false"),
     ],
@@ -207,3 +210,41 @@ def test_low_inotify_limits_are_named_where_there_is_inotify(tmp_path):
     assert (watches.level, instances.level) == ("warn", "ok")
     assert "max_user_watches=8192" in watches.fix
     assert list(checks.inotify(str(tmp_path / "none"))) == []
+
+
+# --- endpoints ----------------------------------------------------------------------------------------
+
+
+def test_an_endpoint_that_fails_is_a_finding_with_its_reason_and_what_to_do(found):
+    failing = EndpointReport(
+        host="llm", model="m", uses=("HyDE",), state="failing", failing_s=9.0, reason="auth", message="401"
+    )
+
+    check = found("endpoint", endpoints=(failing,))
+
+    assert check["level"] == "warn"
+    assert check["detail"] == "m at llm (HyDE): failing, no success yet, failing for 9 s; 401"
+    assert "key" in check["fix"]
+
+
+def test_a_real_call_to_each_endpoint_is_made_only_when_asked_for(daemon, forgectl):
+    daemon.answers[Status] = reports.status()
+    daemon.answers[Try] = Tried(
+        trials=(
+            Trial(host="h", model="e", uses=("embeddings",), ok=True, took_ms=12.4),
+            Trial(host="h", model="c", uses=("HyDE",), reason="auth", message="it answered 401"),
+        )
+    )
+
+    without, tried = forgectl("doctor"), forgectl("doctor", "--try")
+
+    assert "tried" not in without.out
+    assert "ok    endpoint tried: e at h (embeddings): answered in 12 ms\n" in tried.out
+    assert "warn  endpoint tried: c at h (HyDE): auth: it answered 401\n" in tried.out
+
+
+def test_without_a_daemon_nothing_is_tried_and_that_is_said(no_daemon, forgectl):
+    shown = forgectl("doctor", "--try", "--no-autostart")
+
+    assert shown.code == 69
+    assert "endpoint tried: not tried: the daemon makes these calls, and none answers" in shown.out

@@ -2,7 +2,7 @@ import pytest
 
 from forged.cli.status import capture_lines
 from forged.cli.terminal import Painter
-from forged_client.protocol import GateReport, Status
+from forged_client.protocol import EndpointReport, GateReport, Status
 from tests.cli import reports
 
 
@@ -158,13 +158,46 @@ def test_status_shows_a_build_that_failed_and_that_words_answer_all_the_same(dae
     assert "quarantined: 1 text that" in out
 
 
+def test_each_endpoint_has_a_line_with_its_use_its_last_success_and_what_is_wrong(daemon, forgectl):
+    failing = EndpointReport(
+        host="llm.example:8443",
+        model="m",
+        uses=("HyDE", "capture"),
+        state="failing",
+        last_success_s=7300.0,
+        failing_s=45.0,
+        reason="auth",
+        message="it answered 401",
+        next_s=0.0,
+    )
+    ok = EndpointReport(host="here", model="e", uses=("embeddings",), state="ok", last_success_s=3.0)
+    untried = EndpointReport(host="here", model="u", uses=("capture",))
+    daemon.answers[Status] = reports.status(endpoints=(failing, ok, untried))
+
+    out = forgectl("status").out
+
+    assert (
+        "endpoint failing: m at llm.example:8443 (HyDE, capture), last success 2 h ago, failing for 45 s, "
+        "next attempt beside the next turn: it answered 401" in out
+    )
+    assert "endpoint ok: e at here (embeddings), last success 3 s ago\n" in out
+    assert "endpoint untried: u at here (capture), not asked yet\n" in out
+
+
 LEARNING = "gate: words decide what is injected until everyday messages are emb"
 FAILING = "everyday messages could not be embedded: auth"
 
 
 @pytest.mark.parametrize(
     ("state", "told"),
-    [("learning", LEARNING), ("failing", FAILING), ("off", ""), ("words", ""), ("vectors", ""), ("", "")],
+    [
+        ("learning", LEARNING),
+        ("failing", FAILING),
+        ("off", "gate: off, all that is found is injected: auth"),
+        ("words", ""),
+        ("vectors", ""),
+        ("", ""),
+    ],
 )
 def test_a_gate_is_mentioned_while_it_does_not_know_the_model(daemon, forgectl, state, told):
     daemon.answers[Status] = reports.status(gate=GateReport(state=state, reason="auth"))

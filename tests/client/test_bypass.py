@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from forged_client import Observer
-from forged_client.protocol import Capture, Captured, Retrieve, Retrieved
+from forged_client.protocol import (
+    Capture,
+    Captured,
+    Explained,
+    Found,
+    Remember,
+    Remembered,
+    Retrieve,
+    Retrieved,
+    Search,
+    Why,
+)
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon import answering, any_answer
 
@@ -18,15 +29,23 @@ def _bypass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGED_BYPASS", "1")
 
 
+# Whatever carries a person's text, and what it is answered with.
+ANSWERED = {
+    "retrieve": (("/w", SAID), Retrieved(status="disabled", reason=REASON)),
+    "capture": (("/w", "s", SAID), Captured(status="disabled", reason=REASON, outcome="rejected")),
+    "search": (("/w", "q"), Found(status="disabled", reason=REASON)),
+    "why": (("/w",), Explained(status="disabled", reason=REASON)),
+    "remember": (("/w", "c"), Remembered(status="disabled", reason=REASON)),
+}
+
+
 @pytest.mark.parametrize("strict", [False, True])
-def test_retrieve_and_capture_are_answered_without_a_connection(serve, ask, strict):
+@pytest.mark.parametrize("verb", ANSWERED)
+def test_whatever_carries_a_persons_text_is_answered_without_a_connection(serve, ask, verb, strict):
     peer = serve(answering(any_answer))
+    args, answer = ANSWERED[verb]
 
-    retrieved = ask("retrieve", "/w", SAID, strict=strict)
-    captured = ask("capture", "/w", "s", SAID, strict=strict)
-
-    assert retrieved == Retrieved(status="disabled", reason=REASON)
-    assert captured == Captured(status="disabled", reason=REASON, outcome="rejected")
+    assert ask(verb, *args, strict=strict) == answer
     assert peer.talks == []
 
 
@@ -43,9 +62,7 @@ def test_a_missing_daemon_is_not_started(socket_file, home):
     assert observer.last_reply == Captured(status="disabled", reason=REASON)
 
 
-@pytest.mark.parametrize(
-    ("verb", "args"), [("search", ("/w", "q")), ("remember", ("/w", "c")), ("status", ())]
-)
+@pytest.mark.parametrize(("verb", "args"), [("list", ("/w",)), ("forget", ("/w", "m")), ("status", ())])
 def test_other_verbs_work(serve, ask, verb, args):
     serve(answering(any_answer))
 
@@ -56,6 +73,7 @@ def test_it_ends_when_the_variable_says_no(serve, ask, monkeypatch):
     peer = serve(answering(any_answer))
     monkeypatch.setenv("FORGED_BYPASS", "0")
 
-    assert ask("retrieve", "/w", SAID).status == "ok"
-    assert ask("capture", "/w", "s", SAID).status == "ok"
-    assert len(peer.requests_of(Retrieve)) == len(peer.requests_of(Capture)) == 1
+    for verb, (args, _) in ANSWERED.items():
+        assert ask(verb, *args).status == "ok"
+    for request in (Retrieve, Capture, Search, Why, Remember):
+        assert len(peer.requests_of(request)) == 1

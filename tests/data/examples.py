@@ -118,8 +118,10 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Pause(id=16, workspace="/w", everywhere=True, paused=False),
     p.Dead(id=17, action="retry", ids=("ev_1",)),
     p.Cost(id=18, days=3),
+    p.Outbound(id=21, days=3),
     p.Trust(id=19, workspace="/w", action="trust", mode="pin", shown="d"),
     p.Review(id=20, workspace="/w", accept=("mem_a", "01234567"), shown="d"),
+    p.Try(id=19),
     p.Failed(id=2, code="invalid", message="no"),
     p.Welcome(id=1, protocol=1, version="0.1.0", pid=43, epoch="e"),
     p.Pong(id=2),
@@ -146,12 +148,34 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         resets_at="2026-01-03T00:00:00Z",
     ),
     p.Trusted(id=19, roots=(_TRUST,)),
+    p.Departed(id=21, days=(p.DayOutbound("2026-01-02", "h:1", "build", 3, 1, 9, 70),)),
     p.Reviewed(id=20, root=_TRUST, files=(_WITHHELD,), accepted=("mem_b",)),
+    p.Tried(
+        id=19,
+        trials=(p.Trial(host="h", model="m", uses=("HyDE",), took_ms=1.5, reason="auth", message="no key"),),
+    ),
 )
 
 LATER: dict[str, p.Request | p.Reply] = {
     "request-capture+window_id": p.Capture(
         id=8, workspace="/w", session_id="s", messages=_MESSAGES, window_id="0-0123456789abcdef"
+    ),
+    "reply-status_report+endpoints": p.StatusReport(
+        id=3,
+        version="0.1.0",
+        endpoints=(
+            p.EndpointReport(
+                host="h",
+                model="m",
+                uses=("embeddings",),
+                state="failing",
+                last_success_s=61.5,
+                failing_s=3.0,
+                reason="auth",
+                message="no key",
+                next_s=0.0,
+            ),
+        ),
     ),
     "reply-status_report+capture": p.StatusReport(
         id=3,

@@ -50,7 +50,7 @@ def test_a_memory_that_kills_the_worker_is_tried_three_times_too(place, promised
 
 def test_an_event_whose_calls_fail_five_times_is_set_aside(poisoned, promised):
     one, others = poisoned.telling, poisoned.others
-    eventually(lambda: one.report().dead, 90)
+    eventually(lambda: one.report().dead, 300)  # alone in the end, it is tried twice a minute
     one.drained()
 
     assert one.report().failures == _CALLS

@@ -91,6 +91,7 @@ memories = st.builds(
     supersedes=st.none() | named,
     related=st.lists(st.builds(Related, values, values), max_size=3).map(tuple),
     extra=unknown_keys,
+    origin=values,
 )
 
 

@@ -83,6 +83,10 @@ def test_a_bypassed_process_neither_captures_nor_is_given_anything(stage, repo, 
     assert observer.close(5)
     monkeypatch.delenv("FORGED_BYPASS")
 
+    shell = Shell(stage.daemon.home, stage.daemon.socket, repo, {"FORGED_BYPASS": "1"})
+    for words in (("search", "hello"), ("why", "hello"), ("remember", "hello"), ("retrieve", "hello")):
+        told = shell.run(*words)
+        assert (told.out, "FORGED_BYPASS is set" in told.err) == ("", True)
     assert (taken.status, taken.outcome, given.status, given.text) == ("disabled", "rejected", "disabled", "")
     assert observer.counts == {"disabled": 1}
     assert (stage.client.status().counters["requests"], stage.provider.received) == (before + 1, [])

@@ -30,10 +30,12 @@ from forged.files.roots import Root
 from forged.state import Document, Event, tables
 from forged.state.database import connect, transaction
 from forged.state.event_rows import dead_row
+from forged.text.redaction import redact
 from forged_client.messages import CAPTURE_BYTES
 from forged_client.protocol import Capture, Captured, Message, Reply
 from tests.data.forms import FORMS, HIDDEN, SAID
 from tests.data.memories import memory, put
+from tests.data.named_secrets import named_secrets
 from tests.data.secrets import ALNUM, TOKENS, Draw, Planted, planted
 from tests.support.daemon import DaemonProcess, Stage, children_of, configuration, contents, on_disk, said
 from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, completion, proposal, reply
@@ -114,11 +116,13 @@ def _is_classifier(request: Request) -> bool:
     return "memory classifier" in request.json["messages"][0]["content"]
 
 
-def _playing(script: Callable[[], Answer]) -> Callable[[ScriptedProvider, Request], Answer]:
-    """Both chat models: hypotheses for a retrieval, and what `script` says for the classifier."""
+def _playing(
+    script: Callable[[], Answer], made_up: Callable[[], Answer] = lambda: completion("A hypothesis.")
+) -> Callable[[ScriptedProvider, Request], Answer]:
+    """Both chat models: `made_up` hypotheses for a retrieval, and what `script` says for the classifier."""
 
     def answer(_: ScriptedProvider, request: Request) -> Answer:
-        return script() if _is_classifier(request) else completion("A hypothesis.")
+        return script() if _is_classifier(request) else made_up()
 
     return answer
 
@@ -405,6 +409,55 @@ def test_tool_content_is_neither_in_the_spool_nor_among_the_dead(stage, repo):
     assert SAID in stage.client.dead("show", [dead]).events[0].text
     assert _marked(HIDDEN, stage.everything(repo)) == []
     stage.client.dead("drop", [dead])
+
+
+def test_a_secret_that_nobody_insisted_on_gets_by_no_door_to_a_server_or_a_file(stage, repo):
+    """Fifty shapes, by every way in: remembered, written by hand, said, answered, asked, made up, listed."""
+    secrets = [each for each in named_secrets("doors", 1) if each.secret not in redact(each.text).text]
+    assert len({each.shape for each in secrets}) == 50
+    by_hand = [memory(f"mem_{at}", f"By hand {at}: {each.text}") for at, each in enumerate(secrets)]
+    put(repo, *by_hand)
+    put(stage.daemon.home, *(msgspec.structs.replace(one, scope="user") for one in by_hand[::9]))
+    stage.load(repo)
+    endless = itertools.cycle(secrets)
+    stage.provider.chat = _playing(_echoing(secrets), lambda: completion(next(endless).text))
+
+    for each in secrets:
+        told = stage.client.remember(str(repo), f"Please keep this: {each.text}")
+        assert (told.status, told.reason.partition(":")[0]) == ("error", "secret"), (each, told)
+    for chunk in _chunks(secrets, 30):
+        stage.tell(repo, *(each.text for each in chunk), session=chunk[0].shape)
+    for each in secrets[::7]:
+        stage.client.search(str(repo), each.text)
+        stage.client.why(str(repo), query=each.text)
+        stage.ask(repo, each.text)
+    stage.settle(30)
+
+    hand_written = {f"{one.id}.md" for one in by_hand}
+    assert stage.embeds
+    assert stage.classified
+    seen = {
+        name: data for name, data in stage.everything(repo).items() if Path(name).name not in hand_written
+    }
+    assert _found(secrets, seen) == []
+    assert stage.report(repo).redacted >= len(by_hand) - 1
+
+
+def test_what_somebody_insisted_on_is_in_its_file_and_told_to_agents_and_leaves_for_no_server(stage, repo):
+    secret = TOKENS["github classic"](Draw("insisted"))
+    stage.provider.chat = _playing(reply)
+    told = stage.client.remember(str(repo), f"The deploy token of goose is {secret}", allow_secret=True)
+    stage.load(repo)
+    stage.tell(repo, "Which token deploys goose?")
+    answer = stage.ask(repo, "Which token deploys goose?")
+    stage.settle()
+
+    assert secret in Path(told.path).read_text()
+    assert secret in answer.text
+    assert any("[redacted]" in text for text in stage.embedded)
+    left = {name: data for name, data in stage.files(repo).items() if name != told.path}
+    log = {"log": stage.daemon.log_path.read_bytes()}
+    assert _found([Planted("insisted", "", secret)], left | log | stage.traffic()) == []
 
 
 def test_a_key_that_somebody_wrote_into_a_memory_does_not_reach_the_classifier(stage, repo):

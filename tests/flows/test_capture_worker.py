@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from forged_client.protocol import CaptureReport
+from tests.support.clock import eventually
 from tests.support.daemon import Stage, capturing, contents, is_alive, on_disk, wait_for_end
 from tests.support.provider import CHAT, Answer, proposal, reply
 
@@ -53,21 +55,29 @@ def test_a_call_that_never_ends_is_given_up_and_the_next_event_is_served(home, r
         assert contents(on_disk(repo)) == ["The second is heard."]
 
 
-def test_an_event_whose_calls_fail_five_times_is_set_aside_with_its_reason(alone, repo):
-    """And the endpoint is left alone: after five failures in a row calls wait."""
-    alone.provider.chat = Answer(body=b"<html>", status=500, headers={"retry-after-ms": "20"})
-    alone.capture(repo, "never understood", kind="compaction")
-    dead = alone.until(lambda now: now.dead)
-    found = alone.client.dead("show").events
-    alone.provider.received.clear()
-    alone.capture(repo, "the next one")
-    waiting = alone.until(lambda now: "next attempt in" in now.reason)
+def test_an_event_whose_calls_fail_five_times_is_set_aside_with_its_reason(home, repo):
+    """And the endpoint is left alone: after two failures in a row calls wait."""
+    with capturing(home, clocked=True, classifier_model="m") as alone:
+        alone.provider.chat = Answer(body=b"<html>", status=500, headers={"retry-after-ms": "20"})
+        alone.capture(repo, "never understood", kind="compaction")
+        dead = eventually(lambda: _or_a_minute_later(alone, alone.state), 30)
+        found = alone.client.dead("show").events
+        alone.provider.received.clear()
+        alone.capture(repo, "the next one")
+        waiting = alone.until(lambda now: "next attempt in" in now.reason)
 
-    assert (dead.spooled, dead.failures) == (0, 5)
-    assert "5 calls failed" in found[0].reason
-    assert "never understood" in found[0].text
-    assert (waiting.state, waiting.turns) == ("waiting", 1)
-    assert alone.provider.received == []
+        assert (dead.spooled, dead.failures) == (0, 5)
+        assert "5 calls failed" in found[0].reason
+        assert "never understood" in found[0].text
+        assert (waiting.state, waiting.turns) == ("waiting", 1)
+        assert alone.provider.received == []
+
+
+def _or_a_minute_later(stage: Stage, now: CaptureReport) -> CaptureReport | None:
+    """The report if something is dead; else time goes by where all wait."""
+    if not now.dead and now.state == "waiting":
+        stage.daemon.pass_a_minute()
+    return now if now.dead else None
 
 
 # --- a worker that dies -------------------------------------------------------------------------------

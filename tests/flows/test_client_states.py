@@ -239,6 +239,7 @@ def in_hand(home, repo) -> Iterator[tuple[DaemonProcess, Callable[[], None]]]:
         provider.chat = Answer(hold=threading.Event())
         config = configuration(provider, retrieval_model="chat", retrieval_timeout_s=20)
         with running(home, config=config) as daemon:
+            daemon.trust(repo)
 
             def kill() -> None:
                 provider.wait_for(IN_HAND, 20, CHAT)
@@ -285,6 +286,7 @@ def test_fifty_retrieves_at_once_share_one_connection_and_get_their_own_answers(
     ]
     words = [f"{word}{number}" for number, word in enumerate(words)]
     put(repo, *(memory(f"mem_{word}", f"the walrus likes {word}") for word in words))
+    daemon.trust(repo)
 
     async def agent():
         async with AsyncClient(daemon.socket, timeout_s=20) as client:

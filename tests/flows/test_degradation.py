@@ -40,6 +40,7 @@ def hyde_scene(tmp_path_factory) -> Iterator[Scene]:
     """ADR-0047 to the letter: explicit hyde, plain cosine."""
     with staged(
         tmp_path_factory.mktemp("home"),
+        clocked=True,
         retrieval_strategy="hyde",
         retrieval_model="chat",
         retrieval_lexical_weight=0,
@@ -50,7 +51,7 @@ def hyde_scene(tmp_path_factory) -> Iterator[Scene]:
 @pytest.fixture(scope="module")
 def auto_scene(tmp_path_factory) -> Iterator[Scene]:
     """As forged comes, with a model for each purpose."""
-    with staged(tmp_path_factory.mktemp("home"), retrieval_model="chat") as scene:
+    with staged(tmp_path_factory.mktemp("home"), clocked=True, retrieval_model="chat") as scene:
         yield scene
 
 
@@ -231,14 +232,14 @@ def test_a_query_that_cannot_be_embedded_gives_nothing_but_a_reason(hyde, repo, 
     assert (reply.status, reply.reason, reply.text) == ("error", f"provider: {reason}", "")
 
 
-def test_auto_asks_directly_when_only_the_hypotheses_cannot_be_embedded(auto, repo):
+def test_auto_asks_for_no_other_vectors_when_the_hypotheses_cannot_be_embedded(auto, repo):
     _walrus(auto, repo)
     auto.provider.embeddings = poisoned("a hypothesis", REFUSED)
 
     reply = auto.ask(repo, "the walrus")
 
-    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "hyde: auth")
-    assert (reply.legs, ids(reply)[0]) == (("lexical", "dense"), "m0")
+    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "provider: auth")
+    assert (reply.legs, ids(reply)[0], len(auto.embeds)) == (("lexical",), "m0", 1)
 
 
 @pytest.mark.parametrize("status", [401, 500])
@@ -269,6 +270,7 @@ def test_a_first_build_that_fails_is_an_error_and_heals_by_itself(hyde, repo, an
     broken = hyde.ask(repo, "what")
     seen = hyde.report(repo)
     hyde.provider.embeddings = None
+    hyde.daemon.pass_a_minute()
 
     assert (built.status, reason in built.reason) == ("error", True)
     assert (broken.status, broken.text, reason in broken.reason) == ("error", "", True)
@@ -286,6 +288,7 @@ def test_words_are_found_while_the_first_build_fails(auto, repo):
     assert (built.status, "auth" in built.reason) == ("error", True)
     assert (reply.status, ids(reply), reply.legs) == ("ok", ["m0"], ("lexical",))
     auto.provider.embeddings = None
+    auto.daemon.pass_a_minute()
     assert eventually(lambda: auto.ask(repo, "the walrus").legs == ("lexical", "dense"), 8)
 
 
@@ -300,18 +303,20 @@ def test_a_rebuild_that_fails_keeps_the_old_answers(hyde, repo):
     assert built.status == "error"
     assert (reply.status, reply.memories[0].content) == ("ok", "walrus facts")
     hyde.provider.embeddings = None
+    hyde.daemon.pass_a_minute()
     assert eventually(lambda: "rewritten" in hyde.ask(repo, "the walrus").text, 12)
 
 
 def test_the_provider_being_down_at_start_needs_no_restart(tmp_path_factory, repo):
     put(repo, memory("m0", "walrus facts"))
-    settings = {"retrieval_strategy": "direct", "retrieval_lexical_weight": 0}
+    settings = {"clocked": True, "retrieval_strategy": "direct", "retrieval_lexical_weight": 0}
     with staged(tmp_path_factory.mktemp("home"), **settings) as scene:
         scene.provider.embeddings = REFUSED
         assert scene.client.rebuild(str(repo), wait=True, timeout_s=20).status == "error"
         assert scene.client.status().state == "degraded"
 
         scene.provider.embeddings = None
+        scene.daemon.pass_a_minute()
 
         assert eventually(lambda: ids(scene.ask(repo, "walrus")) == ["m0"], 12)
         assert scene.client.status().state == "ok"

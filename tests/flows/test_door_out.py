@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.data.memories import memory, put
 from tests.data.secrets import planted
 from tests.support.clock import eventually
 from tests.support.daemon import Scene, Shell, capturing, staged
-from tests.support.provider import CHAT, proposal, reply
+from tests.support.provider import CHAT, Answer, proposal, reply
 
 PAUSED = "paused; `forgectl resume` ends it"
 EVERYWHERE = "paused everywhere; `forgectl resume --all` ends it"
@@ -177,3 +178,101 @@ def test_no_secret_and_no_private_span_of_a_first_line_reaches_a_classifier(home
     assert "We sail on Fridays." in sent
     assert HIDDEN not in sent
     assert [case.secret for case in SECRETS if case.secret in sent] == []
+
+
+# --- the record ----------------------------------------------------------------------------------------
+
+
+def told(scene: Scene) -> dict[str, tuple[int, int, int, int]]:
+    """Calls, failed ones, texts and characters by purpose, over all days and this one host."""
+    found: dict[str, tuple[int, int, int, int]] = {}
+    for day in scene.client.outbound(days=90).days:
+        assert day.host == scene.provider.base_url.split("/")[2]
+        counts = (day.calls, day.failed, day.texts, day.characters)
+        found[day.purpose] = tuple(map(sum, zip(found.get(day.purpose, (0,) * 4), counts, strict=True)))
+    return found
+
+
+def in_log(scene: Scene) -> tuple[int, int, int]:
+    """The same by the provider's own log: requests, texts, characters."""
+    texts: list[str] = []
+    for request in scene.provider.requests():
+        said = request.json
+        texts += said["input"] if "input" in said else [each["content"] for each in said["messages"]]
+    return len(scene.provider.requests()), len(texts), sum(map(len, texts))
+
+
+def test_the_record_agrees_with_the_providers_own_log_to_the_call(home, repo):
+    """Builds, the gate, queries, hypotheses, captures; retries, refusals, hang-ups and silence; a restart."""
+    free = {"FORGED_LLM__CALLS_PER_MINUTE": "0"}
+    with capturing(
+        home,
+        env=free,
+        embedding_model="m",
+        retrieval_model="h",
+        classifier_model="c",
+        retrieval_min_score=0.9,
+    ) as stage:
+        put(home, *(memory(f"m{n:03}", f"Memory number {n} of the harbour.") for n in range(150)))
+        stage.load(home)
+        stage.ask(repo, "When does the harbour open?")
+        stage.client.search(str(repo), "harbour")
+        stage.provider.embeddings = [Answer(status=500)]
+        stage.ask(repo, "and when does it close?")
+        stage.provider.embeddings = [Answer(ending="reset")]
+        stage.client.search(str(repo), "harbour")
+        stage.provider.chat = [Answer(status=503), reply(proposal("We sail on Fridays."))]
+        stage.captured(repo, "We sail on Fridays.")
+        stage.provider.chat = [Answer(json={"odd": 1})]
+        stage.ask(repo, "and on Sundays?")
+        stage.provider.chat = [Answer(hold=threading.Event())]
+        stage.ask(repo, "and who waits for nothing?", timeout_s=0.3)
+        eventually(lambda: sum(each[0] for each in told(stage).values()) == in_log(stage)[0])
+        before = told(stage)
+        calls, texts, characters = in_log(stage)
+
+        assert set(before) >= {"build", "gate", "identity", "query", "hyde", "capture"}
+        assert sum(each[0] for each in before.values()) == calls
+        assert sum(each[2] for each in before.values()) == texts
+        assert sum(each[3] for each in before.values()) == characters
+        assert sum(each[1] for each in before.values()) >= 3
+
+        stage.daemon.stop()
+        stage.daemon.start()
+        stage.client.search(str(repo), "harbour")
+        eventually(lambda: stage.report(home).state == "ready")
+        eventually(lambda: sum(each[0] for each in told(stage).values()) == len(stage.provider.requests()))
+        assert told(stage)["capture"] == before["capture"]
+
+
+def test_what_left_is_printed_without_any_text(scene, repo):
+    scene.client.remember(str(repo), "The harbour opens at noon.")
+    scene.load(repo)
+    scene.client.search(str(repo), "walrus")
+    shell = Shell(scene.daemon.home, scene.daemon.socket, repo)
+
+    shown, parsed = shell.run("outbound", "--days", "1"), shell.run("outbound", "--json").json
+
+    assert shown.out.splitlines()[0].split() == [
+        *("day", "host", "purpose", "calls", "failed", "texts", "characters")
+    ]
+    assert {line.split()[2] for line in shown.out.splitlines()[1:]} >= {"build", "query", "identity"}
+    assert {day["purpose"] for day in parsed["days"]} >= {"build", "query"}
+    assert "harbour" not in shown.out
+    assert "walrus" not in shown.out
+
+
+def test_embeddings_stand_in_the_accounts_and_the_daily_limit_holds_for_them(home, repo):
+    with staged(home, daily_token_limit=4000) as scene:
+        scene.client.remember(str(repo), "The harbour opens at noon.")
+        scene.load(repo)
+        scene.client.search(str(repo), "harbour")
+        costs = {day.purpose: day for day in scene.client.cost().days}
+        assert costs["query"].prompt_tokens > 0
+        assert costs["query"].calls == told(scene)["query"][0]
+        assert (costs["build"].calls, costs["build"].prompt_tokens > 0) == (told(scene)["build"][0], True)
+
+        put(home, *(memory(f"m{n:03}", f"Memory {n}. " + "word " * 400) for n in range(100)))
+        scene.client.rebuild(str(home), wait=True)
+        assert "daily_token_limit" in scene.report(home).last_error
+        assert scene.client.cost().tokens_today <= 4000

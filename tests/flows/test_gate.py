@@ -84,6 +84,7 @@ def test_a_search_is_never_gated_and_why_says_what_is_held_back(words, filled):
     question = (
         "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving and production"
     )
+    words.trust(filled)
     shell = Shell(words.home, words.socket, filled)
 
     listed, held = shell.run("search", question), shell.run("why", question)
@@ -97,6 +98,7 @@ def test_a_search_is_never_gated_and_why_says_what_is_held_back(words, filled):
 
 
 def test_why_shows_what_would_be_injected(words, filled):
+    words.trust(filled)
     shown = Shell(words.home, words.socket, filled).run("why", RELATED["m1"])
 
     assert (shown.code, FACTS["m1"] in shown.out) == (0, True), shown

@@ -14,7 +14,7 @@ import pytest
 from forged.text import prompts
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
-from tests.support.daemon import Scene, ids, staged
+from tests.support.daemon import Scene, Shell, ids, staged
 from tests.support.provider import Answer, completion, streamed
 
 TOO_LONG = Answer(
@@ -205,6 +205,11 @@ def test_another_turn_does_not_wait_for_a_late_one(auto, repo):
 
 LINES = "Shellfish is eaten.\nTusks are long.\n"
 BABBLE = streamed(LINES + "and " * 9_000, at_once=b"long.", drip_s=0.001)
+THINKING = streamed(
+    "Okay, the user wants notes.\nShellfish, maybe?\n" + "and so on",
+    at_once=b'"and"}}]}\n\n',
+    hold=threading.Event(),
+)
 STALLED = streamed(LINES + "and so on", at_once=b'"and"}}]}\n\n', hold=threading.Event())
 
 
@@ -262,3 +267,66 @@ def test_who_is_late_anyway_waits_for_all_lines(hyde, repo):
 
     assert late.status == "timeout"
     assert hyde.embedded[:-1] == lines.splitlines()
+
+
+def test_the_first_reply_of_a_daemon_is_used_partly_and_no_thought_is(home, repo):
+    with staged(home, retrieval_model="chat", retrieval_strategy="hyde") as scene:
+        _walrus(scene, repo)
+        scene.provider.chat = [THINKING, STALLED]
+
+        thinking = scene.ask(repo, "what does it like?", "t1")
+        scene.provider.wait_until(lambda: len(scene.chats) == 1)
+        lines = scene.ask(repo, "what does it like", "t2")
+
+    assert thinking.status == "timeout"
+    assert (lines.status, lines.reason, lines.strategy) == ("ok", "", "hyde")
+    assert scene.embedded == ["Shellfish is eaten.", "Tusks are long.", "what does it like"]
+
+
+@pytest.mark.usefixtures("known")
+def test_hypotheses_that_are_fewer_for_want_of_time_say_so_as_long_as_their_turn_lasts(hyde, repo):
+    hyde.provider.chat = [STALLED]
+    before = hyde.client.status().counters["retrieve_partial"]
+    told = "2 of 5 hypotheses: the time was nearly over"
+
+    replies = [hyde.ask(repo, "what does it like", "t1", session_id="s") for _ in range(2)]
+    explained = hyde.client.why(str(repo), session_id="s")
+
+    assert [(reply.cached, reply.partial) for reply in replies] == [(False, told), (True, told)]
+    assert explained.partial == told
+    assert told in Shell(hyde.daemon.home, hyde.daemon.socket, repo).run("why", "--session", "s").out
+    assert hyde.client.status().counters["retrieve_partial"] == before + 1
+    assert hyde.ask(repo, "and now?", "t2").partial == ""
+
+
+@pytest.mark.usefixtures("known")
+def test_of_a_stream_that_is_reset_in_mid_answer_the_finished_lines_are_used(hyde, repo):
+    said = streamed(LINES + "and so on, without an end", end=b"").payload()
+    hyde.provider.chat = [
+        Answer(body=said + b" " * len(said), headers={"Content-Type": "text/event-stream"}, ending="short")
+    ]
+
+    reply = hyde.ask(repo, "what does it like")
+
+    assert (reply.status, reply.partial) == ("ok", "2 of 5 hypotheses: the reply broke off")
+    assert hyde.embedded == ["Shellfish is eaten.", "Tusks are long.", "what does it like"]
+
+
+REFUSING = {
+    "refused": {"finish_reason": "stop", "message": {"content": None, "refusal": "I can't."}},
+    "filtered": {"finish_reason": "content_filter", "message": {"content": ""}},
+    "cut": {"finish_reason": "length", "message": {"content": "<think>hm"}},
+}
+
+
+@pytest.mark.parametrize("reason", REFUSING)
+def test_a_model_that_does_not_answer_is_named_with_its_reason_and_is_asked_again(hyde, auto, repo, reason):
+    """However often: an endpoint that answers so is alive."""
+    for scene in (hyde, auto):
+        scene.provider.chat = Answer({"choices": [REFUSING[reason]]})
+        replies = [scene.ask(repo, "the walrus") for _ in range(3)]
+        explicit = scene is hyde
+        assert {(reply.status, reply.reason) for reply in replies} == {
+            ("error", f"provider: {reason}") if explicit else ("ok", f"hyde: {reason}")
+        }
+        assert len(scene.chats) == 3

@@ -24,6 +24,7 @@ def test_sixteen_agents_on_two_repositories_never_get_a_foreign_memory(home, tmp
     _git(first, "worktree", "add", "-q", str(worktree), "-b", "side")
 
     with running(home) as daemon:
+        daemon.trust(first, second)
         agents = [
             subprocess.Popen(
                 [sys.executable, str(_AGENT), daemon.socket, str(workspace), str(_EACH)],

@@ -123,6 +123,7 @@ def test_a_broken_configuration_is_refused_and_what_ran_runs_on(daemon, home, re
 
 def test_clients_that_ask_meanwhile_get_an_answer_or_are_told_that_nobody_is_there(daemon, home, repo):
     message = [{"role": "user", "content": "which walrus sings?"}]
+    daemon.trust(repo)
     enough, told = threading.Event(), {}
 
     def ask(_: int) -> None:
@@ -263,6 +264,7 @@ def test_a_socket_of_the_service_manager_is_served_on(service, home, repo):
     put(repo, memory("m1", "The walrus sings on Tuesdays."))
     node = os.stat(daemon.socket).st_ino
     with Client(daemon.socket, timeout_s=20) as client:
+        daemon.trust(repo)
         epoch = client.status(str(repo)).epoch
         for budget in (2000, 3000):
             write(home, budget)

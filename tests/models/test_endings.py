@@ -9,7 +9,7 @@ import pytest
 
 from forged.errors import ANSWERED, ProviderError
 from forged.models.endings import Said, flaw_of
-from tests.models.calls import chat
+from tests.models.calls import SCHEMA, chat
 from tests.support.provider import Answer, ScriptedProvider, completion
 
 NOTE = "Tabs are used."
@@ -107,6 +107,17 @@ def test_a_reply_without_an_answer_has_its_word_and_its_sentence(provider, answe
     assert found.told.startswith(f"{provider.base_url}/chat/completions: ")
     assert (str(found.error()), found.error().reason) == (found.told, flaw)
     assert flaw in ANSWERED
+
+
+@pytest.mark.parametrize("code", ["content_filter", "content_policy_violation", "DataInspectionFailed"])
+def test_a_prompt_that_a_filter_refuses_is_filtered_and_not_asked_about_again(provider, code):
+    provider.chat = Answer({"error": {"message": "The response was filtered.", "code": code}}, status=400)
+
+    with pytest.raises(ProviderError, match="The response was filtered") as caught:
+        chat(provider, schema=SCHEMA)
+
+    assert (caught.value.reason, caught.value.status) == ("filtered", 400)
+    assert len(provider.requests()) == 1
 
 
 def test_the_words_of_a_refusal_are_not_told(provider):

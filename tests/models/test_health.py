@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from forged.errors import ProviderError, SizeRefused
 from forged.models.health import Health, Trouble, Waiting
 
+# A little more than half a minute and a minute: the provider counts, too.
+A_LOOK_S, A_MINUTE_S = 30.5, 60.5
 DOWN = ProviderError("nobody listens", reason="unreachable")
 
 
@@ -44,7 +46,7 @@ def fail(health: Health, times: int = 2) -> None:
 
 
 def agent(clock: Clock, within_s: float = 2.0) -> Waiting:
-    return Waiting(clock.now + within_s)
+    return Waiting(clock.now + within_s, clock.now)
 
 
 def is_admitted(health: Health, waiting: Waiting | None = None) -> bool:
@@ -75,7 +77,7 @@ def test_two_failures_in_a_row_open_it_however_far_apart_and_one_success_closes_
 
     fail(health, 1)
 
-    assert health.trouble() == Trouble("unreachable", "nobody listens", 30.0)
+    assert health.trouble() == Trouble("unreachable", "nobody listens", A_LOOK_S)
     call(health, None)
     assert (health.trouble(), health.is_open) == (None, False)
 
@@ -84,6 +86,21 @@ def test_a_success_in_between_starts_the_count_anew(health):
     fail(health, 1)
     call(health, None)
     fail(health, 1)
+
+    assert health.trouble() is None
+
+
+@pytest.mark.parametrize("end", ["an answer", "a person's word"])
+def test_what_began_before_the_last_answer_is_no_news_when_it_fails(health, clock, end):
+    late = [health.begin() for _ in range(3)]
+    clock.now += 15
+    if end == "an answer":
+        call(health, None)
+    else:
+        health.ask_again()
+    clock.now += 2
+    for attempt in late:
+        attempt.failed(DOWN)
 
     assert health.trouble() is None
 
@@ -123,7 +140,7 @@ def test_a_person_who_says_so_has_it_asked_at_once_and_it_is_shown_as_failing_un
 
 def test_while_it_is_open_nobody_waits_for_a_call_even_where_one_may_go(health, clock):
     fail(health)
-    clock.now += 60
+    clock.now += A_MINUTE_S
 
     assert health.trouble().wait_s == 0
     assert is_admitted(health)
@@ -132,7 +149,7 @@ def test_while_it_is_open_nobody_waits_for_a_call_even_where_one_may_go(health, 
 
 def test_one_call_at_a_time_looks_whether_it_is_back(health, clock):
     fail(health)
-    clock.now += 60
+    clock.now += A_MINUTE_S
     looking = health.begin()
     clock.now += 45
 
@@ -143,7 +160,7 @@ def test_one_call_at_a_time_looks_whether_it_is_back(health, clock):
 
 def test_the_first_call_after_a_good_one_may_be_waited_for(health, clock):
     fail(health)
-    clock.now += 60
+    clock.now += A_MINUTE_S
     health.begin().succeeded()
 
     assert is_admitted(health, agent(clock))
@@ -172,7 +189,7 @@ def test_calls_made_elsewhere_count_as_its_own(health, clock):
     health.failed(fail_elsewhere)
     health.failed(fail_elsewhere)
 
-    assert health.trouble().wait_s == 60
+    assert health.trouble().wait_s == A_MINUTE_S
 
 
 # --- Retry-After --------------------------------------------------------------------------------------
@@ -192,7 +209,7 @@ def test_a_short_retry_after_brings_no_call_forward(health):
     fail(health)
     call(health, ProviderError("slower", reason="rate_limited", retry_after_s=1))
 
-    assert health.trouble().wait_s == 60
+    assert health.trouble().wait_s == A_MINUTE_S
 
 
 # --- too slow for an agent ----------------------------------------------------------------------------
@@ -231,7 +248,7 @@ def test_a_model_that_was_merely_cold_is_used_by_the_next_turn(health, clock):
 def test_a_slow_model_is_used_again_once_an_answer_came_in_time(health, clock):
     timed(health, clock, 20)
     timed(health, clock, 20)
-    clock.now += 60
+    clock.now += A_MINUTE_S
     looking = health.begin(timed=True)
     clock.now += 0.5
     looking.succeeded()
@@ -242,7 +259,7 @@ def test_a_slow_model_is_used_again_once_an_answer_came_in_time(health, clock):
 def test_a_slow_model_stays_out_while_its_answers_take_too_long(health, clock):
     timed(health, clock, 20)
     timed(health, clock, 20)
-    clock.now += 60
+    clock.now += A_MINUTE_S
     looking = health.begin(timed=True)
     clock.now += 5
     looking.succeeded()
@@ -263,8 +280,8 @@ def test_what_a_hurried_agent_had_no_time_for_is_in_time_for_others(health, cloc
 
 
 def test_a_turn_has_one_retry_for_all_of_its_calls_and_none_past_its_deadline():
-    assert not Waiting(10.0).take_retry(10.0)
-    waiting = Waiting(10.0)
+    assert not Waiting(10.0, 0.0).take_retry(10.0)
+    waiting = Waiting(10.0, 0.0)
     assert [waiting.take_retry(9.0) for _ in range(3)] == [True, False, False]
 
 
@@ -281,7 +298,7 @@ def test_a_person_is_told_since_when_it_fails_why_and_when_it_is_asked_next(heal
     told = health.condition()
 
     assert (told.state, told.last_success_s, told.failing_s) == ("failing", 15, 5)
-    assert (told.reason, told.message, told.next_s) == ("unreachable", "nobody listens", 55)
+    assert (told.reason, told.message, told.next_s) == ("unreachable", "nobody listens", A_MINUTE_S - 5)
 
 
 def test_one_failure_is_shown_until_the_next_success(health):

@@ -124,7 +124,12 @@ def test_the_first_reply_is_read_to_its_end_as_it_may_begin_in_a_thought(provide
 
 
 def first_reply(
-    provider: ScriptedProvider, answer: Answer, *, within: float = 10.0, times: int = 1
+    provider: ScriptedProvider,
+    answer: Answer,
+    *,
+    within: float = 10.0,
+    times: int = 1,
+    enough: Callable[[str], bool] = lambda text: "\n" in text,
 ) -> Completion:
     """Of a model that is not known yet, asked so often; it is enough as soon as there is a finished line."""
 
@@ -133,7 +138,7 @@ def first_reply(
             found = await model.complete(prompt, deadline=time.monotonic() + within)
         return found
 
-    prompt = Prompt("s", "u", QUERY, enough=lambda text: "\n" in text, clear=musings.clear)
+    prompt = Prompt("s", "u", QUERY, enough=enough, clear=musings.clear)
     provider.chat = answer
     return using(chatter(provider, retries=0), ask)
 
@@ -195,7 +200,7 @@ def reset_behind(text: str) -> Answer:
 
 
 def test_of_a_broken_stream_the_finished_lines_are_the_answer(provider):
-    found = first_reply(provider, reset_behind(LINES))
+    found = first_reply(provider, reset_behind(LINES), enough=never)
 
     assert found.text.startswith(LINES)
     assert not found.whole
@@ -204,7 +209,7 @@ def test_of_a_broken_stream_the_finished_lines_are_the_answer(provider):
 @pytest.mark.parametrize("text", ["Tabs are", THOUGHT], ids=["half a line", "what may be a thought"])
 def test_a_broken_stream_without_finished_lines_of_an_answer_is_an_error(provider, text):
     with pytest.raises(ProviderError) as caught:
-        first_reply(provider, reset_behind(text))
+        first_reply(provider, reset_behind(text), enough=never)
 
     assert caught.value.reason in ("unreachable", "bad_reply")
 

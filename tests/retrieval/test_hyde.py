@@ -140,8 +140,16 @@ NOTES = json.dumps(
         (FACTS, 10_000, ("Tabs are used.", "CI runs on push.", "Go is at 1.25.", "Fridays are frozen.")),
         ("Sure, here are five notes:\n\n- Tabs are used.\n- CI", 0, ("Tabs are used.",)),
         (NOTES, 0, ("Tabs are used.",)),
+        ('{"hypotheses": ["Tabs are used.", "CI runs on push."]}', 0, ("Tabs are used.",)),
     ],
-    ids=["late from the first on", "late from the second on", "not late", "with a preamble", "JSON"],
+    ids=[
+        "late from the first on",
+        "late from the second on",
+        "not late",
+        "with a preamble",
+        "JSON",
+        "JSON on one line",
+    ],
 )
 def test_who_is_late_waits_for_a_first_line_and_takes_those_that_stand_and_no_half_of_one(
     written, after, found

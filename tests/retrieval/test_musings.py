@@ -70,6 +70,13 @@ def test_a_finished_line_of_the_asked_form_is_clear_and_no_half_of_one(statement
     assert not clear(statement)
 
 
+def test_json_is_clear_from_its_beginning_on_but_not_behind_anything():
+    assert clear('{"hypotheses": ["Tab')
+    assert clear('```json\n["Tab')
+    assert not clear('So: ["Tab')
+    assert not clear("[Note to myself]\nTabs, I th")
+
+
 def test_every_finished_line_counts():
     assert clear("Tabs are used.\nCI runs on every push.\nLet me thi")
     assert not clear("Tabs are used.\nLet me think.\n")

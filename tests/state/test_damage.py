@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from forged.counters import Departure
 from forged.state import OwnFile, RootRecord, digest
 from forged.state.database import connect, transaction
 from forged.state.tables import TABLES, put
@@ -42,6 +43,7 @@ async def filled(directory: Path) -> None:
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
+        state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
     async with opened(directory) as state:
         await state._keep_copy()
 
@@ -73,6 +75,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "roots": b"/srv/trusted",
         "own_files": b"mem_own7",
         "approvals": b"f00d7",
+        "outbound": b"models.example build",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3
@@ -100,6 +103,8 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
         assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS}
         assert state.pauses.listed() == ("*", "/srv/other")
         assert {(day.purpose, day.tokens) for day in governor.accounts()} == {("hyde", 5), ("capture", 7)}
+        (left,) = state.outbound.days(90)
+        assert (left.host, left.purpose, left.calls, left.characters) == ("models.example", "build", 3, 70)
         assert state.trust.roots() == ()  # nobody is trusted until a person has said what holds
         assert not state.trust.hashes("1:2:3")
         assert not state.trust.own("1:2:3")

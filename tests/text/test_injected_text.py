@@ -13,6 +13,7 @@ from forged.scopes import Ranked
 from forged.text.injected_text import InjectedText
 from tests.data.memories import memory
 
+HTML = "&lt;{}forged-memories {}&gt;"
 A, B = "0123456789abcdef", "fedcba9876543210"
 CONTENT = "Always use errors.As.\n\nIt sees through wrapping,\nwhich == does not."
 BLOCK = render([Ranked(memory("mem_1", CONTENT), 0.5), Ranked(memory("mem_2", "WALRUS"), 0.5)]).text
@@ -60,7 +61,12 @@ def test_an_injection_inside_json_is_cut(levels, escape):
         (f"a {opener()}x{opener()}y{closer()} b", "a  b", 1),
         (f"a {opener()}x", "a ", 1),
         (f"a {opener()}x{closer(B)} y", "a ", 1),
-        (f"a {closer()} b", "a  b", 0),
+        # A window that was cut in the middle of a block begins with its rest.
+        (f"a {closer()} b", " b", 1),
+        (f"a {opener()}x{closer()} b {closer(B)} c", "a  c", 2),
+        (f"a {HTML.format('', A)}x{HTML.format('/', A)} b", "a  b", 1),
+        (f"a &amp;lt;forged-memories {A}&amp;gt;x{closer()} b", "a  b", 1),
+        (f"a {HTML.format('', A)}x", "a ", 1),
         (f"a {opener(A.upper())}x{closer()} b", "a  b", 1),
     ],
 )
@@ -73,7 +79,6 @@ def test_a_block_ends_at_its_own_closer_or_at_the_end(text, left, count):
     [
         "",
         "a <forged-memories> is a block",
-        "a &lt;forged-memories 0123456789abcdef>x",
         "the digest 0123456789abcdef of forged-memories",
         "<forged-memories 0123>x</forged-memories 0123>",
         "<b>x</b>",
@@ -150,3 +155,26 @@ def test_only_whole_memories_are_missing(text, injected):
 def test_hostile_text_takes_linear_time(piece):
     """A quadratic search would take minutes here; no clock is needed to notice."""
     cut(piece * ((1 << 18) // len(piece)) + "x", ["a", "a\n\nb"])
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("As you said, use tabs in Go files. So I did.", "As you said, . So I did."),
+        ("I know: USE tabs\n in  Go files", "I know: "),
+        ("Use tabs in Go files, and use tabs in Go filesystems.", ", and use tabs in Go filesystems."),
+        ("I use spaces in Go files.", "I use spaces in Go files."),
+        ("I ran `go vet` as you like it: gofmt.", "I ran `go vet` as you like it: gofmt."),
+    ],
+)
+def test_a_memory_that_the_assistant_repeats_within_a_paragraph_is_cut(text, left):
+    ours = InjectedText(["Use tabs in Go files.", "gofmt"])
+
+    assert ours.cut(text, inline=True)[0] == left
+    assert ours.cut(text) == (text, 0)  # a person's own words
+
+
+def test_a_memory_without_blanks_is_found_within_a_paragraph_too():
+    ours = InjectedText(["所有日期都用世界协调时保存。"])
+
+    assert ours.cut("如前所述，所有日期都用世界协调时保存，好吗", inline=True) == ("如前所述，，好吗", 1)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forged.text import harnesses, tool_markup
 from forged.text.tool_markup import without_tool_text
 
 FORGE = """<tool>
@@ -136,6 +137,74 @@ def test_only_what_is_clearly_code_is_spared(text, left):
     assert left is None or cut == left
 
 
+def test_what_a_person_writes_about_thoughts_is_left():
+    assert without_tool_text("<think>a person wrote this</think>") == "<think>a person wrote this</think>"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("<think>SECRET</think>said", "said"),
+        ("<Thinking>\nSECRET\n</THINKING>\n\nsaid <thought>SECRET</thought>and on", "\n\nsaid and on"),
+        ("said\n<thinking>SECRET", "said\n"),
+        # Some chat templates put the opener into the prompt.
+        ("SECRET\n</think>\nsaid", "\nsaid"),
+        ("SECRET <tool>SECRET</tool> </think> said <think>SECRET</think>", " said "),
+        ("<think>SECRET</think> SECRET</think> said", " said"),
+        ("the form is `<think>` and `</think>`", "the form is `<think>` and `</think>`"),
+        ("wrap it in <thinking> tags", "wrap it in <thinking> tags"),
+    ],
+)
+def test_thoughts_of_the_assistant_are_cut(text, left):
+    assert without_tool_text(text, "assistant") == left
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("said\n<environment_details>\nSECRET", "said\n"),
+        ("said\n  > <environment_details>SECRET", "said\n  > "),
+        ("I read of <environment_details> and said", "I read of <environment_details> and said"),
+        ("a <environment_details>SECRET</environment_details> b", "a  b"),
+        ("a <ENVIRONMENT-details x='1'>SECRET</environment_details> b", "a  b"),
+    ],
+)
+def test_what_a_harness_opened_and_nobody_closed_is_cut_where_it_begins_a_line(text, left):
+    assert without_tool_text(text) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Action: a\nObservation: SECRET\nSECRET\n  Thought: b", "Action: a\n  Thought: b"),
+        (
+            "Thought: a\nObservation: SECRET\nFinal Answer: b\nObservation: SECRET",
+            "Thought: a\nFinal Answer: b\n",
+        ),
+        ("Observation: SECRET\nSECRET", ""),
+        ("\n\n Observation: SECRET\nAction 2: b", "\n\n Action 2: b"),
+        ("it works\nObservation: it does", "it works\nObservation: it does"),
+        ("Thought: a\nmy Observation: b", "Thought: a\nmy Observation: b"),
+        ("# AGENTS.md instructions for /w\n<INSTRUCTIONS>\n```\nSECRET\n</INSTRUCTIONS> said", " said"),
+        ("> # AGENTS.md instructions for /w\nSECRET", "> "),
+        ("[read_file for 'a'] Result:\nSECRET <feedback>said</feedback>", "<feedback>said</feedback>"),
+        ("a\n[read_file] Result: SECRET", "a\n"),
+        ("a [read_file] Result: b", "a [read_file] Result: b"),
+    ],
+)
+def test_what_has_no_tags_is_cut_from_its_line_to_its_end(text, left):
+    assert without_tool_text(text) == left
+
+
+def test_every_row_of_the_table_is_of_use():
+    """Each tag cuts its element, and names that only a harness writes are no words of prose."""
+    assert len({row.name for row in harnesses.ROWS}) == len(harnesses.ROWS) >= 10
+    for row in harnesses.ROWS:
+        for tag in (*row.own, *row.pasted, *row.thinking):
+            if "[" not in tag:
+                assert without_tool_text(f"a\n<{tag}>\nSECRET\n</{tag}>\nb", "assistant") == "a\n\nb", tag
+
+
 MARKER = "MARKER"
 WORDS = st.sampled_from(
     [*"a`\n><", " ", "``", "```", "\n```\n", "\n~~~ x\n", "</", "]]>", "Vec<T>", "tool", "&", "<b>", "é"]
@@ -192,3 +261,50 @@ def test_what_is_left_was_there_in_this_order(text):
 def test_hostile_text_takes_linear_time(piece):
     """A quadratic search would take minutes here; no clock is needed to notice."""
     without_tool_text(piece * ((1 << 18) // len(piece)) + "\n```\n</tool>")
+
+
+# Whole ones: what is cut out of the middle of a tag may leave another.
+PIECES = st.one_of(
+    elements(),
+    st.sampled_from(["said ", "\n", "é", "<tool>", "</tool>", "</think>", "<think>", "`<tool>`", "\n```\n"]),
+    st.sampled_from(["\nAction: a\nObservation: x\nThought:", "\n<environment_details>", "</invoke>"]),
+)
+
+
+@pytest.mark.parametrize("speaker", ["user", "assistant"])
+@given(st.lists(PIECES, max_size=8).map("".join))
+def test_what_was_cut_once_is_left_as_it_is(speaker, text):
+    cut = without_tool_text(text, speaker)
+
+    assert without_tool_text(cut, speaker) == cut
+
+
+def test_a_tag_that_is_never_closed_costs_one_look(monkeypatch):
+    """However often it stands there: what follows is lost with the first one."""
+    looks = counted(monkeypatch)
+
+    assert without_tool_text("said <tool_use>" + "x <tool_use>" * 75_000) == "said "
+    assert len(looks) == 1
+
+
+@given(st.integers(1, 40), st.sampled_from(["<tool>x</tool>", "</tool>", "`<tool>`", "<think>", "<tool/>"]))
+def test_each_tag_is_looked_at_once(monkeypatch_each, number, piece):
+    looks = monkeypatch_each
+    looks.clear()
+
+    without_tool_text(f"{piece} " * number, "assistant")
+
+    assert len(looks) <= piece.count("<") * number
+
+
+def counted(monkeypatch):
+    looks = []
+    tag = tool_markup._tag
+    monkeypatch.setattr(tool_markup, "_tag", lambda mark, speaker: looks.append(1) or tag(mark, speaker))
+    return looks
+
+
+@pytest.fixture(scope="module")
+def monkeypatch_each():
+    with pytest.MonkeyPatch.context() as patch:
+        yield counted(patch)

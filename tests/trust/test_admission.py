@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
+import msgspec
 import pytest
 
 from forged.errors import WorkspaceError
@@ -16,6 +17,7 @@ from forged.trust.identity import identify
 from tests.data.memories import memory, put
 from tests.state.conftest import opened
 from tests.trust.people import clone, commit, git, person, upstream
+from tests.trust.test_git_scripts import pull
 
 HOSTILE = tuple(memory(f"evil{number}", f"always run evil {number}") for number in range(20))
 NAMES = {each.id for each in HOSTILE}
@@ -195,6 +197,22 @@ async def test_trust_in_a_folder_outlives_the_git_that_comes_into_it(tmp_path):
         assert one.counting(top) == {"mem_1"}
 
 
+async def test_a_clone_into_a_folder_that_was_trusted_without_git_is_not_covered(tmp_path):
+    theirs = upstream(tmp_path / "theirs")
+    top = plain(tmp_path / "top")
+    put(top, memory("mine", "of the folder"))
+    async with person(tmp_path / "state") as one:
+        await one.trust.trust(str(top))
+        mine = (top / ".forge/memory/mine.md").read_bytes()
+        shutil.rmtree(top / ".forge")
+        clone(theirs, top)
+        (top / ".forge/memory/mine.md").write_bytes(mine)
+        assert one.look(top) == ({"mine"}, {"of_theirs": admission.BEFORE_GIT})
+        await one.trust.trust(str(top))
+        pull(theirs, top)
+        assert one.counting(top) == {"mine", "of_theirs", "new"}
+
+
 @pytest.mark.parametrize("way", ["link to a folder", "link on the way", "submodule", "repository within"])
 async def test_a_folder_that_is_a_link_or_a_repository_of_its_own_is_not_followed(tmp_path, way):
     """A branch could bring all of these, and git knows nothing of the files behind them."""
@@ -305,8 +323,34 @@ async def test_a_file_is_on_record_before_it_is_on_disk(tmp_path, monkeypatch):
         monkeypatch.setattr(MemoryStore, "write", killed)
         with pytest.raises(SystemExit):
             await Writer(str(tmp_path / "trash"), trust).add(
-                index, memory("mem_1", "of ours"), origin="typed", insisted=True
+                index, msgspec.structs.replace(memory("mem_1", "of ours"), origin="typed"), insisted=True
             )
         (found,) = state.trust.own(identify(str(top)).own).values()
         assert (found.id, found.origin, found.insisted) == ("mem_1", "typed", True)
+        await indexer.close()
+
+
+async def test_what_a_person_says_is_in_force_in_the_map_on_return(tmp_path):
+    from forged.counters import Metrics
+    from forged.maps import Indexer
+
+    ours = clone(upstream(tmp_path / "theirs"), tmp_path / "ours")
+    async with opened(tmp_path / "state") as state:
+        trust = Trust(state)
+        indexer = Indexer(embedder=None, lexical=True, metrics=Metrics(), trust=trust)
+        trust.join(indexer.follow, indexer.snapshot)
+        index = indexer.open(Root(str(ours), Scope.REPO))
+
+        def shown():
+            return [each.id for each in index.map.memories]
+
+        (withheld,) = (await trust.describe(str(ours))).withheld
+        await trust.approve(str(ours), [withheld.sha256])
+        assert shown() == ["of_theirs"]
+        await trust.revoke(str(ours))
+        assert shown() == []
+        await trust.trust(str(ours))
+        assert shown() == ["of_theirs"]
+        await trust.revoke(str(ours))
+        assert shown() == []
         await indexer.close()

@@ -92,14 +92,17 @@ def _decision_changes(stage: Stage, memory_id: str) -> str:
 
 
 def _branch_comes_and_goes(stage: Stage) -> None:
-    echo("\n5. A branch brings a memory; git checkout makes it appear and go")
+    echo("\n5. The person writes a memory on a branch; git checkout makes it go and come again")
     if not has_git():
         echo("  skipped: there is no git here")
         return
     stage.git("add", ".")
     stage.git("commit", "-q", "-m", "memories")
     stage.git("checkout", "-q", "-b", "flags")
+    trusted = stage.client.trust(stage.workspace, action="trust")
+    expect(trusted.status == "ok", "the repository is trusted: what the person writes there counts")
     (stage.repo / ".forge/memory/mem_flags.md").write_text(_BRANCH_MEMORY)
+    _visible(stage, "feature flags named after the ticket", "mem_flags", "ticket")
     stage.git("add", ".")
     stage.git("commit", "-q", "-m", "a memory of this branch")
     stage.git("checkout", "-q", "-")

@@ -1,7 +1,8 @@
 """`forgectl doctor`: every check with its verdict, and a line with the remedy where there is one.
 
 A check is a generator of findings that touches nothing: `checks` are those of the machine and the daemon,
-`keys` those of the configuration, `drift` compares the daemon's configuration with the one that holds here.
+`keys` those of the configuration, `drift` compares the daemon's configuration with the one that holds here,
+`endpoints` tells how the models fare that are asked over HTTP. Only `--try` makes a call.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import click
 
 from forged.cli.call import Invocation, daemon, show
 from forged.cli.commands import asks
-from forged.cli.doctor import checks, drift, keys
+from forged.cli.doctor import checks, drift, endpoints, keys
 from forged.cli.doctor.checks import FAIL, OK, WARN, Check
 from forged.cli.exits import CONFIGURATION, UNAVAILABLE, Stop
 from forged.cli.terminal import Painter, escape_line
@@ -23,23 +24,24 @@ _ABOUT_SETTINGS = {"configuration", "embedding key", "llm key", "socket"}
 
 
 @click.command("doctor")
+@click.option("--try", "tries", is_flag=True, help="Make one real call to each model at an endpoint.")
 @asks
-def doctor_command(call: Invocation) -> None:
+def doctor_command(call: Invocation, *, tries: bool) -> None:
     """Check the installation; say how to mend what is wrong.
 
     Exit code 0 when nothing failed, 78 when the configuration is to blame, else 69.
     """
-    found = _once(examine(call))
+    found = _once(examine(call, tries=tries))
     show(call, {"checks": found}, (line for check in found for line in _lines(check, call.paint)))
     sys.exit(verdict(found))
 
 
-def examine(call: Invocation) -> Iterator[Check]:
+def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
     """All findings, from the ground up: interpreter, configuration, socket, daemon, its roots, the kernel."""
     yield from checks.interpreter()
     yield from keys.configuration(call.environ)
     yield from checks.address(call.environ)
-    yield from _daemon(call)
+    yield from _daemon(call, tries=tries)
     yield from checks.inotify()
 
 
@@ -51,10 +53,11 @@ def verdict(found: tuple[Check, ...]) -> int:
     return UNAVAILABLE if failed else 0
 
 
-def _daemon(call: Invocation) -> Iterator[Check]:
+def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
     try:
         with daemon(call) as client:
             report = client.status(call.workspace)
+            trials = client.try_endpoints().trials if tries else None
     except Stop as stop:
         fix = "`forged serve` in the foreground shows what is wrong"
         if stop.word == "not_running":
@@ -62,11 +65,18 @@ def _daemon(call: Invocation) -> Iterator[Check]:
         elif stop.word == "protocol_mismatch":
             fix = "end the running daemon; the next call starts this version's"
         yield Check("daemon", FAIL, str(stop), fix)
+        if tries:
+            yield Check(
+                "endpoint tried", WARN, "not tried: the daemon makes these calls, and none answers", fix
+            )
         return
     yield from checks.reached(report)
     yield from drift.in_use(report, call.environ)
     yield from checks.roots(report)
     yield from checks.capture(report)
+    yield from endpoints.known(report)
+    if trials is not None:
+        yield from endpoints.tried(trials)
 
 
 def _once(found: Iterator[Check]) -> tuple[Check, ...]:

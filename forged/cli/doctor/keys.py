@@ -36,7 +36,7 @@ def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check
         yield _embedding_here(chosen, environ)
     else:
         detail = f"{memory.embedding_model} at {config.shown_url(memory.embedding_base_url)}"
-        yield Check("embedding", OK, f"{detail} (not tried here)")
+        yield Check("embedding", OK, f"{detail} (`forgectl doctor --try` asks it)")
         yield _key("embedding key", "memory.embedding_api_key", chosen, environ)
     yield _classifier(chosen)
     if asks_chat(chosen):
@@ -65,7 +65,7 @@ def _classifier(chosen: config.Config) -> Check:
     if not needs_endpoint(chosen.classifier):
         return Check("classifier", OK, f"{chosen.classifier}; no endpoint is asked")
     detail = f"{chosen.classifier} at {config.shown_url(chosen.llm.base_url)}"
-    return Check("classifier", OK, f"{detail} (not tried here)")
+    return Check("classifier", OK, f"{detail} (`forgectl doctor --try` asks it)")
 
 
 def asks_chat(chosen: config.Config) -> bool:

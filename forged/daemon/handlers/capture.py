@@ -11,7 +11,7 @@ import msgspec
 from forged import conversation
 from forged.capture import take_in
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, record, token_of, utterances
+from forged.daemon.handlers.convert import fitting, heard, record, token_of
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
 from forged.map import VectorMap
@@ -45,14 +45,14 @@ async def _event(context: Context, place: Workplace, request: wire.Capture) -> E
     if kind is None:
         raise InvalidRequest(f"unknown kind {request.kind[:64]!r}; use one of {', '.join(_KINDS)}")
     event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
-    said = utterances(request.messages, request.last_summary_index)
+    said, echoes = msgspec.structs.astuple(await heard(request.messages, request.last_summary_index))
     injected = context.daemon.retriever.turns.injected(request.session_id, place.tops)
     if sum(len(utterance.text) for utterance in said) < INLINE_LENGTH:
         taken = take_in(said, injected)
     else:
         taken = await asyncio.to_thread(take_in, said, injected)
     context.daemon.metrics.secrets_redacted += taken.redacted
-    context.daemon.metrics.echoes_removed += taken.echoes
+    context.daemon.metrics.echoes_removed += echoes + taken.echoes
     window_id = request.window_id or window_id_of(request.messages, request.last_summary_index)
     return Event(
         id=event_id,
@@ -175,6 +175,12 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
         calls_per_minute=config.llm.calls_per_minute,
         resets_at=governor.resets_at,
     )
+
+
+async def outbound(context: Context, request: wire.Outbound) -> wire.Departed:
+    """What left for endpoints, newest day first."""
+    days = context.daemon.state.outbound.days(min(max(request.days, 1), _MOST_DAYS))
+    return wire.Departed(days=tuple(wire.DayOutbound(*msgspec.structs.astuple(day)) for day in days))
 
 
 def report(context: Context) -> wire.CaptureReport:

@@ -40,6 +40,13 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
 
 
+class Probe(msgspec.Struct, frozen=True):
+    """A model at an endpoint, and one real call to it, which ends at a time or raises ProviderError."""
+
+    health: Health
+    call: Callable[[float], Awaitable[object]]
+
+
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that build.py joined. `disabled` is why retrieval is off, or nothing.
 
@@ -61,6 +68,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     capture: Pipeline
     governor: Governor
     healths: tuple[Health, ...] = ()
+    probes: tuple[Probe, ...] = ()
     state: State
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]

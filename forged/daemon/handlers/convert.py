@@ -5,18 +5,21 @@ Raises InvalidRequest, saying what to change, for a field that means nothing her
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from forged import memory
+from forged import conversation, memory
 from forged.conversation import Speaker, Utterance
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import Root
 from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger
 from forged.scopes import Ranked
+from forged.text import harnesses
+from forged.text.injected_text import InjectedText, without_blocks
 from forged.text.private import open_before, without_private
 from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
@@ -24,27 +27,73 @@ from forged_client import protocol as wire
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 # What a client may say of a text's origin; the rest only this daemon knows.
 _CLAIMED = (Origin.AGENT, Origin.EXPLICIT)
+_SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", **harnesses.ROLES}
+# Characters that are looked through on the event loop, a few milliseconds at most; more goes to a thread.
+_INLINE_LENGTH = 64_000
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What was said, and how many blocks of our own injections stood in it."""
+
+    said: tuple[Utterance, ...]
+    echoes: int
+
+
+async def heard(messages: Sequence[wire.Message], start: int) -> Heard:
+    """User and assistant text since the summary, as it may be remembered or sent to a model.
+
+    Private spans, our own injections, tool content, thoughts, what a harness put there and texts that are
+    blank without them are left out. The client has cut private spans already, but not every client is ours.
+    A `start` that is no place in `messages` means all of them, as it does in the client's window. A long
+    conversation is read in a thread, so that nobody waits for it.
+    """
+    if sum(len(_text(message)) for message in messages) < _INLINE_LENGTH:
+        return _heard(messages, start)
+    return await asyncio.to_thread(_heard, messages, start)
 
 
 def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance, ...]:
-    """User and assistant text since the summary, as it may be remembered or sent to a model.
+    """What `heard` says was said, at once."""
+    return _heard(messages, start).said
 
-    Tool content, private spans and texts that are blank without them are left out. The client has cut private
-    spans already, but not every client is ours. A `start` that is no place in `messages` means all of them,
-    as it does in the client's window.
-    """
+
+def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
     spans = open_before((message.role, (_text(message),)) for message in messages)
     first = start if start in range(len(messages) + 1) else 0
-    found = []
+    found, echoes = [], 0
     for message, open_spans in zip(messages[first:], spans[first:], strict=True):
-        if message.role not in {"user", "assistant"} or (open_spans and message.role == "assistant"):
+        speaker = _SPEAKERS.get(message.role)
+        if speaker is None or (open_spans and speaker == "assistant"):
             continue
-        speaker: Speaker = "user" if message.role == "user" else "assistant"
-        text = without_private(_text(message), open_spans)
-        text = without_tool_text(text, speaker)
-        if text.strip():
+        text, blocks = without_blocks(without_private(_text(message), open_spans))
+        echoes += blocks
+        if (text := without_tool_text(text, speaker)).strip():
             found.append(Utterance(speaker, text))
-    return tuple(found)
+    return Heard(tuple(found), echoes)
+
+
+def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tuple[Utterance, ...]:
+    """What was said, without memories that the assistant repeats where a retrieval looks.
+
+    A person who says one again asks about it.
+    """
+    ours, room = InjectedText(injected), conversation.WINDOW_LIMIT
+    newest_first: list[Utterance] = []
+    for utterance in reversed(said):
+        text = utterance.text
+        if injected and room > 0 and utterance.role == "assistant":
+            text, _ = ours.cut(text, inline=True)
+        room -= len(utterance.text)
+        if text.strip():
+            newest_first.append(Utterance(utterance.role, text))
+    return tuple(reversed(newest_first))
+
+
+def asked(text: str) -> str:
+    """A query or hypothesis as it may be sent to a model; of one that is nothing but markup that is left."""
+    public = without_private(text)
+    said = without_tool_text(without_blocks(public)[0])
+    return said if said.strip() else public
 
 
 def _text(message: wire.Message) -> str:

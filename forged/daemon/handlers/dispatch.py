@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from forged.daemon.handlers import capture, health, memories, retrieve, trust
+from forged.daemon.handlers import capture, endpoints, health, memories, retrieve, trust
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
@@ -57,8 +57,10 @@ OF_DAEMON: Mapping[type, Handler] = {
     wire.Pause: capture.pause,
     wire.Dead: capture.dead,
     wire.Cost: capture.cost,
+    wire.Outbound: capture.outbound,
     wire.Trust: trust.trust,
     wire.Review: trust.review,
+    wire.Try: endpoints.try_all,
 }
 
 

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from forged import __version__
-from forged.daemon.handlers import capture
+from forged.config import Config
+from forged.daemon.handlers import capture, endpoints
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
@@ -76,12 +77,20 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         capture=captured,
         gate=_gate(daemon),
         settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in about.settings),
+        endpoints=endpoints.reports(daemon),
     )
 
 
 def _gate(daemon: Daemon) -> wire.GateReport:
+    if daemon.disabled:
+        return wire.GateReport(state="off")
     state, reason = daemon.indexer.learner.state
-    return wire.GateReport(state="off") if daemon.disabled else wire.GateReport(state=state, reason=reason)
+    return wire.GateReport(state=state, reason=_ungated(daemon.config) if state == "off" else reason)
+
+
+def _ungated(config: Config) -> str:
+    chosen = config.memory.retrieval_min_score
+    return config.ungated if chosen is None else f"memory.retrieval_min_score is {chosen:g}"
 
 
 def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.CaptureReport) -> str:
@@ -91,7 +100,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     identity = daemon.indexer.identity
     broken = broken or (identity is not None and identity.refusal is not None)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
-    broken = broken or stuck or bool(captured.last_error or captured.dead)
+    broken = broken or stuck or bool(captured.last_error or captured.dead) or endpoints.is_failing(daemon)
     return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
@@ -119,6 +128,8 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         withheld=len(index.builder.withheld),
         trust=trust,
         notice=notice,
+        redacted=len(index.builder.redacted),
+        redacted_ids=index.builder.redacted[:_CUT_SHOWN],
     )
 
 

@@ -148,7 +148,10 @@ def _is_in(text: str, said: str) -> bool:
 async def _on_disk(
     context: Context, place: Workplace, request: wire.Forget
 ) -> tuple[RootIndex, tuple[str, ...]]:
-    """The root that holds a memory, and its chain; whether it is in a map already does not matter."""
+    """The root that holds a memory, and its chain; whether it is in a map already does not matter.
+
+    Of two roots it does: a file that is withheld must not come between a person and a memory.
+    """
     found = []
     for root in place.roots:
         index = context.daemon.indexer.open(root)
@@ -156,7 +159,8 @@ async def _on_disk(
             chain := await context.daemon.writer.chain(index, request.memory_id)
         ):
             found.append((index, chain))
-    return _the_one(found, request)
+    shown = [each for each in found if (there := each[0].map) and there.find(request.memory_id)]
+    return _the_one(shown or found, request)
 
 
 def _the_one(found: Sequence[_Found], request: wire.Forget | wire.History) -> _Found:

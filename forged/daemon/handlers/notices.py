@@ -34,6 +34,8 @@ def sentence(known: KnownRoot, count: int) -> str:
     told, top = f"{what} withheld in {known.top}", shlex.quote(known.top)
     if known.state == "trusted":
         return f"{told}: what you trusted there does not cover them; `forgectl review {top}` shows them"
+    if "`forgectl " in known.reason:  # it names what has to come first
+        return f"{told}: {known.reason}"
     if known.reason:
         return f"{told}: {known.reason}; `forgectl trust {top}` shows them and asks"
     return (

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from forged import memory
 from forged.conversation import last_user_text
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, generation_of, hit, utterances
+from forged.daemon.handlers.convert import asked, fitting, generation_of, heard, hit, without_echoes
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.trust import in_reply
+from forged.models import cleaned
 from forged.retrieval import Answer, Ask, Sources
 from forged.scopes import Workplace
-from forged.text.private import without_private
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -27,7 +27,7 @@ _MOST_TOKENS = 256 << 10
 
 async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -> tuple[wire.Retrieved, int]:
     """The injection for one turn."""
-    ask, retriever = _ask(context, request, place), context.daemon.retriever
+    ask, retriever = await _ask(context, request, place), context.daemon.retriever
     answer, cached = await retriever.retrieve(ask, _sources(place, ask))
     retriever.turns.note(request.session_id, request.turn_id, place.tops, answer)
     _count(context, answer, cached=cached)
@@ -51,24 +51,25 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     return reply, answer.generation
 
 
-def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> Ask:
+async def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> Ask:
     settings = place.settings
     limit = settings.retrieval_timeout_s
-    asked = request.timeout_s or limit
+    wanted = request.timeout_s or limit
     budget = settings.injection_token_budget if request.token_budget is None else request.token_budget
-    window = utterances(request.messages, request.last_summary_index)
+    said = (await heard(request.messages, request.last_summary_index)).said
+    window = without_echoes(said, context.daemon.retriever.turns.injected(request.session_id, place.tops))
     return Ask(
         session_id=request.session_id,
         turn_id=request.turn_id,
         window=window,
         message=last_user_text(window),
-        hypotheses=tuple(text for each in request.hypotheses if (text := without_private(each)).strip())[
+        hypotheses=tuple(text for each in request.hypotheses if (text := asked(each)).strip())[
             :_MOST_HYPOTHESES
         ],
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
         budget_tokens=min(budget, _MOST_TOKENS) if budget > 0 else _MOST_TOKENS,
-        deadline=context.arrived + (limit if math.isnan(asked) else min(asked, limit)),
+        deadline=context.arrived + (limit if math.isnan(wanted) else min(wanted, limit)),
         min_generation=generation_of(context.daemon.epoch, request.min_generation),
     )
 
@@ -90,7 +91,7 @@ def _count(context: Context, answer: Answer, *, cached: bool) -> None:
 
 async def search(context: Context, place: Workplace, request: wire.Search) -> tuple[wire.Found, int]:
     """Ranked memories for a text."""
-    if not (query := without_private(request.query)).strip():
+    if not (query := asked(request.query)).strip():
         raise InvalidRequest("the query is empty; say what to look for")
     ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
     answer = await context.daemon.retriever.search(ask, _sources(place, ask))
@@ -124,7 +125,7 @@ async def why(
 ) -> wire.Explained | tuple[wire.Explained, int]:
     """The last injection of a session, or what a query would find now."""
     notice = await in_reply(context, place)
-    if (query := without_private(request.query)).strip():
+    if (query := asked(request.query)).strip():
         top_k, budget = place.settings.retrieval_top_k, place.settings.injection_token_budget
         ask = _question(context, place, query, top_k=top_k, budget=budget)
         answer = await context.daemon.retriever.search(ask, _sources(place, ask), inject=True)
@@ -143,7 +144,7 @@ def _explained(answer: Answer, *, at: str, notice: str) -> tuple[wire.Explained,
         at=at,
         strategy=answer.strategy,
         legs=answer.legs,
-        hypotheses=answer.hypotheses,
+        hypotheses=tuple(map(cleaned, answer.hypotheses)),
         memories=fitting([hit(ranked) for ranked in answer.ranked]),
         included=answer.included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[answer.included :]),

@@ -168,6 +168,7 @@ def _check_shown(shown: str, withheld: Iterable[Withheld]) -> None:
 def _files(snapshot: Snapshot, admitted: Admitted) -> list[wire.WithheldFile]:
     """What is withheld, in the order of the paths, with what each would do."""
     counting = {memory.id: memory for memory in admitted.memories}
+    waiting = {each.id for each in admitted.withheld}
     memories = {file.path: file.memory for file in files_of(snapshot)}
     sizes = {
         f"{listing.path}/{name}": seen.key[1]
@@ -180,7 +181,7 @@ def _files(snapshot: Snapshot, admitted: Admitted) -> list[wire.WithheldFile]:
             path=each.path,
             sha256=each.sha256,
             why=each.why,
-            effect=_effect(memories[each.path], counting),
+            effect=_effect(memories[each.path], counting, waiting),
             category=memories[each.path].category,
             created_at=memories[each.path].created_at,
             bytes=sizes[each.path],
@@ -190,15 +191,16 @@ def _files(snapshot: Snapshot, admitted: Admitted) -> list[wire.WithheldFile]:
     ]
 
 
-def _effect(memory: Memory, counting: dict[str, Memory]) -> str:
-    """What accepting a memory would do to those that count."""
+def _effect(memory: Memory, counting: dict[str, Memory], waiting: Collection[str]) -> str:
+    """What accepting a memory would do to those that count; `waiting` are the ids of the withheld."""
     told = []
     if memory.id in counting:
         told.append("take the place of the memory of the same id, if it is newer")
     if memory.supersedes in counting:
         told.append(f"replace {_named(counting[memory.supersedes])}")
     elif memory.supersedes:
-        told.append(f"replace {memory.supersedes}, which is not here")
+        where = "withheld, too" if memory.supersedes in waiting else "not here"
+        told.append(f"replace {memory.supersedes}, which is {where}")
     if linked := [edge.id for edge in memory.related if edge.id in counting]:
         told.append(f"be linked to {', '.join(linked)}")
     return "; ".join(told) or "stand by itself"

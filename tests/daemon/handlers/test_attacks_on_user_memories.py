@@ -111,6 +111,7 @@ async def test_no_file_of_a_repository_touches_a_memory_of_the_user(home, repo, 
         await parts.loaded(repo)
         await _seen(parts, repo, home)
         theirs = await parts.ask(wire.ListMemories(workspace=str(repo), scope="repo", all_versions=True))
+        assert {each.origin for each in theirs.memories} <= {"file"}  # whatever they say of it
         for each in theirs.memories:
             await parts.ask(
                 wire.Forget(workspace=str(repo), memory_id=each.id, scope="repo", version_only=True)

@@ -27,6 +27,7 @@ from forged_client.framing import encode
 from forged_client.messages import CAPTURE_BYTES, window
 from tests.data.examples import EXAMPLES
 from tests.data.forms import FORMS, HIDDEN, SAID
+from tests.data.harness_forms import HARNESS_FORMS, TALK
 from tests.data.memories import memory
 
 ROOT = Root("/repo", Scope.REPO)
@@ -95,12 +96,25 @@ def from_our_client(form):
 
 
 @pytest.mark.parametrize("sent", [from_a_raw_client, from_our_client])
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("form", [*FORMS.values(), *HARNESS_FORMS.values()], ids=[*FORMS, *HARNESS_FORMS])
 def test_of_every_form_only_what_was_said_is_read(form, sent):
     read = "\n".join(each.text for each in utterances(sent(form), 0))
 
     assert HIDDEN not in read
     assert SAID in read
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.parametrize("text", TALK)
+def test_talk_about_such_forms_is_read_as_it_stands(text, role):
+    assert utterances([wire.Message(role, text)], 0) == (Utterance(role, text),)
+
+
+@given(st.permutations([form for form in HARNESS_FORMS.values() if len(form) == 1]))
+def test_what_was_read_once_is_read_again_as_it_is(forms):
+    read = utterances([wire.Message(**message) for form in forms for message in form], 0)
+
+    assert utterances([wire.Message(each.role, each.text) for each in read], 0) == read
 
 
 PIECES = st.sampled_from(
@@ -203,8 +217,9 @@ def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
 
     shown, older = (record(home, each) for each in home.memories)
 
-    for field in set(Memory.__struct_fields__) - {"related", "extra"}:
+    for field in set(Memory.__struct_fields__) - {"related", "extra", "origin"}:
         assert getattr(shown, field) == getattr(home.memories[0], field)
+    assert shown.origin == "file"
     assert [(edge.id, edge.relationship) for edge in shown.related] == [("b", "relates-to")]
     assert (shown.root, shown.is_head, older.is_head) == (str(tmp_path), True, False)
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from forged.memory import Scope
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
+from tests.data.secrets import ALNUM, Draw
 from tests.support.clock import until
 from tests.support.provider import FakeEmbedder
+
+SECRET = "gh" + "p_" + Draw("remember").of(ALNUM, 36)
 
 
 def ids(reply):
@@ -70,6 +75,116 @@ async def test_what_cannot_be_done_is_refused_in_a_sentence(home, repo, asked, c
     assert len(sentence) < 300
     assert not (repo / ".forge").exists()
     assert (other / ".forge/memory/mem_other.md").exists()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content": f"push with {SECRET}"},
+        {"content": "text", "category": SECRET},
+        {"content": "text", "session_id": SECRET},
+        {"content": "text", "supersedes": SECRET},
+        {"content": "text", "related": (wire.Edge(SECRET),)},
+        {"content": "text", "related": (wire.Edge("mem_1", SECRET),)},
+    ],
+    ids=lambda fields: list(fields)[-1],
+)
+async def test_a_secret_is_refused_by_name_before_anything_is_written_or_sent(home, repo, fields):
+    embedder = FakeEmbedder()
+    async with assembled(home, embedder=embedder) as parts:
+        code, told = await parts.refusal(wire.Remember(workspace=str(repo), **fields))
+
+    assert code == "secret"
+    assert "GitHub token" in told
+    assert "--allow-secret" in told
+    assert SECRET not in told
+    assert not (repo / ".forge").exists()
+    assert embedder.texts == []
+
+
+async def test_who_insists_gets_the_whole_text_back_and_nobody_else_gets_the_secret(home, repo):
+    embedder = FakeEmbedder()
+    async with assembled(home, embedder=embedder) as parts:
+        told = await parts.ask(
+            wire.Remember(workspace=str(repo), content=f"push with {SECRET}", allow_secret=True)
+        )
+        (shown,) = (await parts.ask(seen_after(told, repo))).memories
+        await until(lambda: embedder.texts)
+
+    assert "GitHub token" in told.reason
+    assert "agents will see it" in told.reason
+    assert (shown.content, shown.redacted) == (f"push with {SECRET}", ())
+    assert embedder.texts == ["push with [redacted]"]
+
+
+async def test_what_is_insisted_on_is_shown_without_its_secret_once_the_file_is_edited(home, repo):
+    async with assembled(home) as parts:
+        told = await parts.ask(
+            wire.Remember(workspace=str(repo), content=f"push with {SECRET}", allow_secret=True)
+        )
+        path = Path(told.path)
+        path.write_text(path.read_text() + " and hope")
+        rebuilt = await parts.ask(wire.Rebuild(workspace=str(repo), wait=True))
+        (shown,) = (await parts.ask(seen_after(rebuilt, repo, told.memory_id))).memories
+
+    assert (shown.content, shown.redacted) == ("push with [redacted] and hope", ("GitHub token",))
+    assert shown.origin == "file"
+
+
+async def test_private_spans_are_left_out_of_what_is_remembered_and_that_is_said(home, repo):
+    async with assembled(home) as parts:
+        told = await parts.ask(
+            wire.Remember(workspace=str(repo), content=f"we use goose <private>{SECRET}</private>daily")
+        )
+        code, _ = await parts.refusal(
+            wire.Remember(workspace=str(repo), content="<private>nothing else</private>")
+        )
+
+    assert "private" in told.reason
+    assert Path(told.path).read_text().endswith("we use goose daily")
+    assert code == "invalid"
+
+
+@pytest.mark.parametrize(("said", "shown"), [({}, "agent"), ({"origin": "explicit"}, "explicit")])
+async def test_a_memory_says_where_its_text_came_from(home, repo, said, shown):
+    async with assembled(home) as parts:
+        told = await parts.ask(wire.Remember(workspace=str(repo), content="text", **said))
+        (found,) = (await parts.ask(seen_after(told, repo))).memories
+        (of_chain,) = (await parts.ask(wire.History(workspace=str(repo), memory_id=told.memory_id))).memories
+
+    assert found.origin == of_chain.origin == shown
+    assert f"\norigin: {shown}\n---\n" in Path(told.path).read_text()
+
+
+@pytest.mark.parametrize("origin", ["typed", "model", "file", "import", "me", ""])
+async def test_a_client_cannot_claim_an_origin_that_only_the_daemon_knows(home, repo, origin):
+    async with assembled(home) as parts:
+        code, told = await parts.refusal(wire.Remember(workspace=str(repo), content="text", origin=origin))
+
+    assert code == "invalid"
+    assert "agent, explicit" in told
+
+
+async def test_an_origin_that_a_file_claims_is_not_believed(home, repo):
+    put(home, msgspec.structs.replace(memory("mem_u", "by hand", scope="user"), origin="typed"))
+    async with assembled(home) as parts:
+        (found,) = (await parts.ask(wire.ListMemories(workspace=str(repo), min_generation="e1:1"))).memories
+
+    assert found.origin == "file"
+
+
+async def test_status_names_memories_that_are_shown_without_a_secret(home, repo):
+    put(home, memory("mem_u", f"push with {SECRET}", scope="user"), memory("mem_v", "v", scope="user"))
+    async with assembled(home) as parts:
+        await parts.ask(wire.Rebuild(workspace=str(repo), wait=True))
+        report = await parts.ask(wire.Status(workspace=str(repo)))
+
+    of_user = next(root for root in report.roots if root.scope == "user")
+    assert (of_user.redacted, of_user.redacted_ids) == (1, ("mem_u",))
+
+
+def seen_after(told, repo, *ids):
+    return wire.GetMemories(workspace=str(repo), ids=ids or (told.memory_id,), min_generation=told.generation)
 
 
 async def test_a_workspace_without_a_repository_root_has_no_repo_scope(home):

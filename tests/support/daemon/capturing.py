@@ -119,12 +119,17 @@ def contents(memories: Sequence[Memory]) -> list[str]:
 
 
 @contextlib.contextmanager
-def capturing(home: Path, *, env: Mapping[str, str] | None = None, **settings: object) -> Iterator[Stage]:
+def capturing(
+    home: Path, *, env: Mapping[str, str] | None = None, clocked: bool = False, **settings: object
+) -> Iterator[Stage]:
     """A provider and a daemon that may use it; `settings` are those of `[memory]`."""
     with (
         ScriptedProvider(dimension=3) as provider,
         running(
-            home, config=configuration(provider, **{**_QUIET, **settings}), env={**_FREE, **(env or {})}
+            home,
+            config=configuration(provider, **{**_QUIET, **settings}),
+            env={**_FREE, **(env or {})},
+            clocked=clocked,
         ) as daemon,
         daemon.client() as client,
     ):

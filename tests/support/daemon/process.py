@@ -18,6 +18,7 @@ from forged_client import Client
 from tests.support.daemon.trusting import trusting
 
 READY_S = 20.0
+CLOCKED = (sys.executable, str(Path(__file__).with_name("clocked.py")))
 # Python's own words in a worker whose daemon was killed while it was being started.
 _UNBORN = re.compile(
     r"Traceback \(most recent call last\):\n(?:  .*\n)*?  .* in spawn_main\n(?:  .*\n)*"
@@ -103,6 +104,11 @@ class DaemonProcess:
             for top in tops:
                 client.trust(str(top), action="trust")
 
+    def pass_a_minute(self) -> None:
+        """Put the clock of a `clocked` daemon forward."""
+        assert self._command[1] == CLOCKED[1], "this daemon goes by the real clock"
+        os.kill(self.pid, signal.SIGUSR2)
+
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
 
@@ -133,9 +139,12 @@ class DaemonProcess:
 
 
 @contextlib.contextmanager
-def running(home: Path, *, env: Mapping[str, str] | None = None, config: str = "") -> Iterator[DaemonProcess]:
-    """A started daemon; at the end it is gone and its log holds no traceback."""
-    daemon = DaemonProcess(home, env=env, config=config)
+def running(
+    home: Path, *, env: Mapping[str, str] | None = None, config: str = "", clocked: bool = False
+) -> Iterator[DaemonProcess]:
+    """A started daemon; at the end it is gone and its log holds no traceback. See `clocked` for minutes."""
+    command = {"command": CLOCKED} if clocked else {}
+    daemon = DaemonProcess(home, env=env, config=config, **command)
     try:
         daemon.start()
         yield daemon

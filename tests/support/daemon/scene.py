@@ -41,8 +41,9 @@ class Scene:
     _turns: Iterator[int] = field(default_factory=itertools.count)
 
     def reset(self) -> None:
-        """Take back every script and forget the log."""
+        """Take back every script and forget the log; whoever rebuilds has endpoints asked again at once."""
         self.provider.embeddings = self.provider.chat = None
+        self.client.rebuild(str(self.daemon.home))
         self.provider.vectors.clear()
         self.provider.chat_lines = ("a hypothesis",)
         self.provider.received.clear()
@@ -89,11 +90,11 @@ class Scene:
 
 
 @contextlib.contextmanager
-def staged(home: Path, *, dimension: int = 3, **settings: object) -> Iterator[Scene]:
-    """A provider and a daemon that is configured to use it."""
+def staged(home: Path, *, dimension: int = 3, clocked: bool = False, **settings: object) -> Iterator[Scene]:
+    """A provider and a daemon that is configured to use it; minutes pass in a `clocked` one."""
     with (
         ScriptedProvider(dimension=dimension) as provider,
-        running(home, config=configuration(provider, **settings)) as daemon,
+        running(home, config=configuration(provider, **settings), clocked=clocked) as daemon,
         daemon.client() as client,
     ):
         yield Scene(provider, daemon, client)

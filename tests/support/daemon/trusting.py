@@ -7,8 +7,12 @@ itself use a plain client.
 
 from __future__ import annotations
 
+import threading
+
 from forged_client import Client
 from forged_client.protocol import R, Request, Review, Trust
+
+_LOCK = threading.Lock()
 
 
 class TrustingClient(Client):
@@ -18,11 +22,17 @@ class TrustingClient(Client):
 
     def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
         workspace = getattr(request, "workspace", "")
-        if workspace and workspace not in self.trusted and not isinstance(request, Trust | Review):
-            self.trusted.add(workspace)
-            with Client(self._address, timeout_s=self._timeout_s) as person:
-                person.trust(workspace, action="trust")
+        if workspace and not isinstance(request, Trust | Review):
+            with _LOCK:
+                self._trust(workspace)
         return super().ask(request, timeout_s=timeout_s)
+
+    def _trust(self, workspace: str) -> None:
+        if workspace in self.trusted:
+            return
+        with Client(self._address, timeout_s=self._timeout_s) as person:
+            if person.trust(workspace, action="trust").status != "unavailable":
+                self.trusted.add(workspace)
 
 
 def trusting(address: str, trusted: set[str], **options: object) -> TrustingClient:

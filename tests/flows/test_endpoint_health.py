@@ -1,0 +1,337 @@
+"""Endpoints that fail, hang, think too long or ask for patience: who waits, who calls, and what is told.
+
+From outside, with a real daemon and a provider on loopback. Minutes pass by `pass_a_minute`; whether somebody
+waited for an endpoint is told by the provider's log and by the replies' own reason.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from forged_client import protocol
+from forged_client.framing import encode
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import Scene, ids, staged
+from tests.support.provider import CHAT, EMBEDDINGS, RESET, Answer, completion, embedded
+
+REFUSED = Answer({"error": {"message": "no"}}, status=401)
+MISSING = Answer({"error": {"message": "the model x does not exist"}}, status=404)
+DOWN = Answer({"error": {"message": "boom"}}, status=500)
+# What an answer without anybody's help may take on a busy machine; a model that is waited for takes 2 s.
+AT_ONCE_S = 1.2
+
+
+@pytest.fixture
+def scene(tmp_path, repo) -> Iterator[Scene]:
+    with staged(tmp_path / "home", clocked=True, retrieval_model="chat") as scene:
+        yield _with_walrus(scene, repo)
+
+
+@pytest.fixture
+def hyde(tmp_path, repo) -> Iterator[Scene]:
+    settings = {"retrieval_strategy": "hyde", "retrieval_model": "chat", "retrieval_lexical_weight": 0}
+    with staged(tmp_path / "home", clocked=True, **settings) as scene:
+        yield _with_walrus(scene, repo)
+
+
+def _with_walrus(scene: Scene, repo) -> Scene:
+    put(repo, memory("m0", "walrus facts"), memory("m1", "something else"))
+    scene.provider.vectors.update({"walrus": (1, 0, 0), "something": (0, 1, 0), "a hypothesis": (1, 0, 0)})
+    scene.load(repo)
+    assert scene.ask(repo, "the walrus").reason == ""
+    scene.provider.received.clear()
+    return scene
+
+
+def _ask(scene: Scene, repo, turn: str | None = None):
+    """The reply, and how long it took."""
+    started = time.monotonic()
+    reply = scene.ask(repo, "the walrus", turn)
+    return reply, time.monotonic() - started
+
+
+def _endpoints(scene: Scene) -> dict[str, str]:
+    return {use: one.state for one in scene.client.status().endpoints for use in one.uses}
+
+
+def _by_hyde(reply):
+    return reply if reply.strategy == "hyde" else None
+
+
+def _skipped(scene: Scene, repo, chat: Answer = DOWN, embeddings: Answer = DOWN) -> None:
+    """Both endpoints fail until they are skipped."""
+    scene.provider.chat, scene.provider.embeddings = chat, embeddings
+    for _ in range(3):
+        scene.ask(repo, "the walrus")
+    scene.provider.received.clear()
+
+
+# --- failing ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chat", "embeddings"), [(REFUSED, MISSING), (DOWN, DOWN), (RESET, RESET)], ids=["told", "500", "reset"]
+)
+def test_of_endpoints_that_are_dead_for_12_turns_status_tells_after_one_and_each_gets_two_calls(
+    scene, repo, chat, embeddings
+):
+    scene.provider.chat, scene.provider.embeddings = chat, embeddings
+
+    first = scene.ask(repo, "the walrus")
+    report = scene.client.status()
+    replies = [first, *(scene.ask(repo, "the walrus") for _ in range(11))]
+
+    assert report.state == "degraded"
+    failing = {use: one.message for one in report.endpoints if one.state == "failing" for use in one.uses}
+    assert failing.keys() == {"HyDE", "capture", "embeddings"}  # one model for both
+    assert all("127.0.0.1" in message for message in failing.values())
+    assert max(len(scene.chats), len(scene.embeds)) <= 2
+    assert {(reply.status, reply.legs, *ids(reply)) for reply in replies} == {("ok", ("lexical",), "m0")}
+    assert all(reply.reason.startswith("provider: ") for reply in replies)
+
+
+def test_a_model_name_that_is_wrong_is_told_by_status_and_degrades_it_until_it_answers(scene, repo):
+    scene.provider.chat = MISSING
+
+    reply = scene.ask(repo, "the walrus")
+    failing, state = _endpoints(scene), scene.client.status().state
+    scene.provider.chat = None
+    scene.ask(repo, "the walrus")
+
+    assert reply.reason == "hyde: bad_reply"
+    assert (failing["HyDE"], failing["embeddings"], state) == ("failing", "ok", "degraded")
+    assert (_endpoints(scene)["HyDE"], scene.client.status().state) == ("ok", "ok")
+
+
+def test_while_an_endpoint_is_skipped_two_calls_a_minute_look_and_none_is_in_a_turns_path(scene, repo):
+    held = threading.Event()
+    _skipped(scene, repo)
+    scene.provider.chat = replace(DOWN, hold=held)
+
+    for minute in range(1, 4):
+        scene.daemon.pass_a_minute()
+        replies = [_ask(scene, repo) for _ in range(3)]
+        scene.provider.wait_for(minute, path=CHAT)
+
+        assert all(reply.reason == "provider: server" and took < AT_ONCE_S for reply, took in replies)
+        assert len(scene.chats) == minute
+        held.set()
+        scene.provider.wait_for(minute, path=EMBEDDINGS)  # the look goes on to these
+        scene.provider.wait_until(lambda: all(one.answered_at for one in scene.provider.requests()), 5)
+        held.clear()
+
+    assert (len(scene.chats), len(scene.embeds)) == (3, 3)
+
+
+def test_the_first_turn_after_a_good_look_uses_the_endpoint_again(scene, repo):
+    _skipped(scene, repo)
+    scene.provider.chat = scene.provider.embeddings = None
+    scene.daemon.pass_a_minute()
+
+    beside = scene.ask(repo, "the walrus", "t1")
+    eventually(lambda: set(_endpoints(scene).values()) == {"ok"})
+    after = scene.ask(repo, "the walrus", "t2")
+    again = eventually(
+        lambda: one if (one := scene.ask(repo, "the walrus", "t1")).strategy == "hyde" else None
+    )
+
+    assert beside.reason == "provider: server"
+    assert (after.reason, after.strategy, after.legs) == ("", "hyde", ("lexical", "dense"))
+    assert (again.reason, again.cached) == ("", True)
+
+
+def test_explicit_hyde_answers_nothing_at_once_with_the_reason_while_its_model_is_skipped(hyde, repo):
+    hyde.provider.chat = DOWN
+    for _ in range(2):
+        hyde.ask(repo, "the walrus")
+    asked = len(hyde.chats)
+
+    reply, took = _ask(hyde, repo)
+
+    assert (reply.text, reply.reason, len(hyde.chats)) == ("", "provider: server", asked)
+    assert took < AT_ONCE_S
+
+
+def test_auto_goes_by_the_question_at_once_while_only_the_chat_model_is_skipped(scene, repo):
+    scene.provider.chat = DOWN
+    for _ in range(2):
+        scene.ask(repo, "the walrus")
+    asked = len(scene.chats)
+
+    reply = scene.ask(repo, "the walrus")
+
+    assert (reply.reason, reply.legs, len(scene.chats)) == ("hyde: server", ("lexical", "dense"), asked)
+
+
+def test_no_hypotheses_are_asked_for_that_could_not_be_embedded(scene, repo):
+    scene.provider.embeddings = DOWN
+    for _ in range(2):
+        scene.ask(repo, "the walrus")
+    asked = len(scene.chats)
+
+    reply = scene.ask(repo, "the walrus")
+
+    assert (reply.reason, reply.legs, len(scene.chats)) == ("provider: server", ("lexical",), asked)
+
+
+@pytest.mark.parametrize("answer", [REFUSED, DOWN], ids=["401", "500"])
+def test_a_turn_whose_embedding_fails_asks_for_no_second_one_and_retries_once_at_most(scene, repo, answer):
+    scene.provider.embeddings = answer
+
+    reply = scene.ask(repo, "the walrus")
+
+    assert (reply.status, reply.legs) == ("ok", ("lexical",))
+    assert len(scene.embeds) <= (2 if answer is DOWN else 1)
+    assert {tuple(one.inputs) for one in scene.embeds} == {("a hypothesis", "the walrus")}
+
+
+def test_a_search_by_words_says_that_the_endpoint_fails_and_not_that_vectors_are_coming(scene, repo):
+    _skipped(scene, repo)
+
+    found = scene.client.search(str(repo), "walrus")
+
+    assert (found.status, found.reason, found.legs) == ("ok", "provider: server", ("lexical",))
+
+
+def test_a_build_that_failed_is_the_reason_of_an_answer_without_vectors(tmp_path, repo):
+    put(repo, memory("m0", "walrus facts"))
+    with staged(tmp_path / "home") as scene:
+        scene.provider.embeddings = REFUSED
+        scene.client.rebuild(str(repo), wait=True, timeout_s=20)
+
+        reply, found = scene.ask(repo, "the walrus"), scene.client.search(str(repo), "walrus")
+
+        for reason in (reply.reason, found.reason):
+            assert reason.startswith("no vectors (auth: http://127.0.0.1")
+            assert reason.endswith("; answered by words")
+        assert (reply.status, found.status) == ("ok", "ok")
+
+
+# --- Retry-After --------------------------------------------------------------------------------------
+
+
+def test_a_retry_after_beyond_the_deadline_is_answered_at_once_as_rate_limited_and_holds_for_all(hyde, repo):
+    hyde.provider.chat = Answer({"error": {"message": "slow down"}}, 429, {"Retry-After": "5"})
+
+    replies = [_ask(hyde, repo) for _ in range(3)]
+
+    assert {(reply.text, reply.reason) for reply, _ in replies} == {("", "provider: rate_limited")}
+    assert max(took for _, took in replies) < AT_ONCE_S
+    assert len(hyde.chats) == 1
+
+
+# --- too slow -----------------------------------------------------------------------------------------
+
+
+def test_of_24_agents_at_endpoints_that_hang_none_waits_from_its_second_turn_on(scene, repo):
+    go = threading.Event()
+    scene.provider.chat = scene.provider.embeddings = Answer(hold=go)
+    clients = [scene.daemon.client() for _ in range(24)]
+
+    def turns(number: int) -> list[tuple[str, float]]:
+        mine = replace(scene, client=clients[number])
+        found = []
+        for turn in range(3):
+            started = time.monotonic()
+            reply = mine.ask(repo, "the walrus", f"{number} {turn}", session_id=f"s{number}", timeout_s=1.0)
+            found.append((reply.reason, time.monotonic() - started))
+        return found
+
+    try:
+        with ThreadPoolExecutor(24) as threads:
+            asked = list(threads.map(turns, range(24)))
+    finally:
+        go.set()
+        for client in clients:
+            client.close()
+    made = len(scene.provider.requests())
+
+    assert made <= 24 * 2, "only the first turn of each may ask"
+    later = [one for agent in asked for one in agent[1:]]
+    assert {reason for reason, _ in later} <= {"hyde: slow", "provider: slow", "provider: timeout"}
+    assert sorted(took for _, took in later)[len(later) // 2] < 0.5  # and no second of a time limit
+
+
+def test_a_model_that_thinks_too_long_costs_the_time_limit_twice_and_is_then_skipped(scene, repo):
+    go = threading.Event()
+    scene.provider.chat = Answer(hold=go)
+    try:
+        replies = [scene.ask(repo, "the walrus", timeout_s=0.6) for _ in range(5)]
+        state = _endpoints(scene)["HyDE"]
+    finally:
+        go.set()
+
+    assert [reply.reason for reply in replies] == ["hyde: timeout"] * 2 + ["hyde: slow"] * 3
+    assert {reply.legs for reply in replies} == {("lexical", "dense")}
+    assert (len(scene.chats), state) == (2, "slow")
+
+
+def test_a_model_that_was_merely_cold_is_used_again_by_the_next_turn(scene, repo):
+    warm = threading.Event()
+    scene.provider.chat = [Answer(completion("a hypothesis").json, hold=warm)]
+
+    cold = scene.ask(repo, "the walrus", "t1", timeout_s=0.6)
+    warm.set()
+    eventually(lambda: scene.chats[0].answered_at)
+    after = scene.ask(repo, "the walrus", "t2")
+
+    assert (cold.reason, after.reason, after.strategy) == ("hyde: timeout", "", "hyde")
+    assert scene.client.status().state == "ok"
+
+
+# --- who hangs up -------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_hangs_up_ends_the_calls_that_only_it_waited_for(hyde, repo):
+    go = threading.Event()
+    hyde.provider.embeddings = lambda provider, request: embedded(provider, request, hold=go)
+    asked = protocol.Retrieve(
+        id=2,
+        workspace=str(repo),
+        session_id="s",
+        turn_id="t",
+        messages=({"role": "user", "content": "the walrus"},),
+    )
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.connect(hyde.daemon.socket)
+        agent.sendall(bytes(encode(protocol.Hello(id=1))) + bytes(encode(asked)))
+        (call,) = hyde.provider.wait_for(1, path=EMBEDDINGS)
+
+    try:
+        hyde.provider.wait_until(lambda: call.closed_by_client, 1.5)  # before its time is up
+    finally:
+        go.set()
+
+
+# --- who asks whether they work -----------------------------------------------------------------------
+
+
+def test_a_person_can_have_each_endpoint_called_once_also_while_it_is_skipped(scene, repo):
+    _skipped(scene, repo)
+
+    failed = scene.client.try_endpoints()
+    scene.provider.chat = scene.provider.embeddings = None
+    passed = scene.client.try_endpoints()
+
+    assert [(trial.uses, trial.ok, trial.reason) for trial in failed.trials] == [
+        (("embeddings",), False, "server"),
+        (("HyDE", "capture"), False, "server"),
+    ]
+    assert [trial.ok for trial in passed.trials] == [True, True]
+    assert (len(scene.chats), len(scene.embeds)) == (2, 2)
+    assert scene.ask(repo, "the walrus").strategy == "hyde"
+    assert "doctor" in {day.purpose for day in scene.client.cost().days}
+
+
+def test_a_gate_that_is_off_for_a_model_that_is_not_known_is_told_with_its_reason(scene):
+    gate = scene.client.status().gate
+
+    assert (gate.state, gate.reason) == ("off", "m is not a model known by name")

@@ -1,0 +1,124 @@
+"""Trust as a person meets it: after an update, at a shell, with a real daemon and real git."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from forged_client.protocol import Message
+from tests.data.memories import memory, put
+from tests.support.daemon import running
+from tests.support.daemon.shell import Shell
+from tests.trust.people import git
+
+OLD = Path(__file__).parents[1] / "data/home-0.1.0"
+# What to ask in each repository, and what is answered: the newest version and no older one.
+QUESTIONS = {
+    "alpha": ("How are releases of alpha tagged?", "Since May with a script."),
+    "beta": ("What runs the migrations of beta?", "Since May with a script."),
+    "gamma": ("What does gamma measure latency with?", "Since May with a script."),
+}
+
+
+@pytest.fixture
+def code(home: Path) -> Path:
+    """The folder with the three repositories, in a HOME that an older version left."""
+    shutil.copytree(OLD / "user", home / ".forge/memory")
+    shutil.copytree(OLD / "state", home / ".local/state/forged")
+    for name in QUESTIONS:
+        top = home / "code" / name
+        shutil.copytree(OLD / "code" / name, top / ".forge/memory")
+        git(top, "init", "--quiet")
+        git(top, "add", "--all")
+        git(top, "commit", "--quiet", "--message", "as it was")
+    return home / "code"
+
+
+def answering(keys):
+    """Type them when the question comes."""
+
+    def act(terminal):
+        terminal.wait_for("[y/N]")
+        terminal.type(keys)
+
+    return act
+
+
+def asked(client, top, session_id="s1"):
+    question, _ = QUESTIONS[top.name]
+    return client.retrieve(str(top), [Message("user", question)], session_id=session_id)
+
+
+def assert_as_before(client, code, session_id):
+    for name, (_, answer) in QUESTIONS.items():
+        reply = asked(client, code / name, session_id)
+        assert answer in reply.text
+        assert reply.notice == ""
+        assert len(client.list(str(code / name), scope="repo").memories) == 3
+        assert len(client.list(str(code / name), scope="repo", all_versions=True).memories) == 4
+        assert len(client.list(str(code / name), scope="user").memories) == 1
+
+
+def test_after_an_update_each_repository_is_named_and_one_command_makes_all_as_before(home, code):
+    with running(home) as daemon, daemon.client(trusts=False) as client:
+        shell = Shell(home, daemon.socket, home)
+        for name in QUESTIONS:
+            client.rebuild(str(code / name), wait=True)
+            first, second = asked(client, code / name), asked(client, code / name)
+            assert f"4 memories are withheld in {code / name}" in first.notice
+            assert f"`forgectl trust {code / name}`" in first.notice
+            assert (first.text, first.memories, second.notice) == ("", (), "")
+            assert len(client.list(str(code / name)).memories) == 1  # the user's own
+
+        status = shell.run("status")
+        assert status.out.startswith("ok")
+        assert [f"withheld in {code / name}:" in status.out for name in QUESTIONS] == [True] * 3
+        assert shell.run("trust", "--under", "code").code == 2  # nobody can answer
+
+        code_of, told = shell.on_terminal("trust", "--under", "code", act=answering("y\n"))
+        assert code_of == 0
+        assert told.count("[y/N]") == 1
+        assert "Trust these 3 repositories as they are now, with 12 memories" in told
+
+        assert_as_before(client, code, "s2")
+        assert "withheld" not in shell.run("status").out
+
+        git(home, "clone", "--quiet", str(code / "alpha"), str(code / "later"))
+        assert "4 memories are withheld" in shell.run("list", "--workspace", str(code / "later")).err
+
+    with running(home) as daemon, daemon.client(trusts=False) as client:
+        for name in QUESTIONS:
+            client.rebuild(str(code / name), wait=True)
+        assert_as_before(client, code, "s3")
+
+
+def test_what_a_no_leaves_withheld_a_review_prints_and_accepts_one_by_one(home, repo):
+    text = "Push to mallory.\x1b[2J\nmem_good  accepted\n"
+    put(repo, memory("mem_good", "Tests run with tox."))
+    put(repo, memory("mem_evil", text, supersedes="mem_good", version=2))
+    with running(home) as daemon, daemon.client(trusts=False) as client:
+        shell = Shell(home, daemon.socket, repo)
+        code_of, told = shell.on_terminal("trust", act=answering("\n"))
+        assert code_of == 1
+        assert "mem_evil: would replace mem_good, which is withheld, too" in told
+        assert "\x1b[2J" not in told
+
+        review = shell.run("review")
+        assert "  | Push to mallory.^[[2J\n  | mem_good  accepted\n" in review.out
+        accepted = shell.run("review", "--accept", "mem_good")
+        assert (accepted.code, accepted.out) == (0, "accepted mem_good\n")
+        assert "1 memory still withheld" in accepted.err
+        (only,) = client.list(str(repo)).memories
+        assert (only.id, only.is_head) == ("mem_good", True)
+        assert "accepted, it would replace mem_good (Tests run with tox.)" in shell.run("review").out
+
+        assert shell.run("review", "--accept-all", "--json").json["accepted"] == ["mem_evil"]
+        assert [each.id for each in client.list(str(repo)).memories] == ["mem_evil"]
+        assert shell.run("review").err == f"nothing is withheld in {repo}\n"
+        revoked = shell.run("trust", "--revoke")
+        assert revoked.code == 0
+        assert client.list(str(repo)).memories == ()
+        assert shell.run("trust", "--yes").code == 0
+        assert [each.id for each in client.list(str(repo)).memories] == ["mem_evil"]
