@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from forged.config import CaptureConfig, LlmConfig, MemoryConfig, NetworkConfig
+from forged.config import CaptureConfig, LlmConfig, MemoryConfig, NetworkConfig, TrustConfig
 
 _HEAD = """\
 # Configuration of forged. A line that starts with # is off; what it shows is the default.
@@ -49,6 +49,7 @@ MEANINGS = {
     "capture.coalesce": "false: every turn is classified, also one that a newer one contains",
     "network.proxy": "URL of a proxy that https endpoints are called through, by CONNECT",
     "network.plain_http_hosts": "hosts that may be sent a key over plain http; names, by blanks or commas",
+    "trust.mode": "follow (also what is merged later) or pin: what `forgectl trust` means",
 }
 
 
@@ -59,6 +60,7 @@ def template() -> str:
         ("llm", LlmConfig()),
         ("capture", CaptureConfig()),
         ("network", NetworkConfig()),
+        ("trust", TrustConfig()),
     )
     return _HEAD + "".join("\n".join(("", *_section(name, values), "")) for name, values in sections)
 

@@ -90,12 +90,15 @@ def test_what_is_there_is_shown_beside_what_is_missing(daemon, forgectl):
 
 
 def test_history_is_oldest_first_with_the_head_marked(daemon, forgectl):
-    versions = (reports.record("mem_1", is_head=False), reports.record("mem_2", version=2))
+    versions = (
+        reports.record("mem_1", is_head=False, origin="typed"),
+        reports.record("mem_2", version=2, origin="model"),
+    )
     daemon.answers[History] = Chain(memories=versions, flags=("fork",))
 
     assert forgectl("history", "mem_1").out.splitlines() == [
-        "   v1  mem_1  2026-05-01T10:00:00  explicit  Wrap errors.",
-        "*  v2  mem_2  2026-05-01T10:00:00  explicit  Wrap errors.",
+        "   v1  mem_1  2026-05-01T10:00:00  explicit  typed  Wrap errors.",
+        "*  v2  mem_2  2026-05-01T10:00:00  explicit  model  Wrap errors.",
         "odd about this chain: fork",
     ]
 
