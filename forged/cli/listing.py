@@ -57,8 +57,7 @@ def chain_table(chain: Chain) -> Iterator[str]:
             f"v{memory.version}",
             escape_line(memory.id),
             escape_line(memory.created_at[:19]),
-            escape_line(memory.trigger),
-            escape_line(memory.origin),
+            escape_line(", ".join(filter(None, (memory.trigger, memory.origin)))),
             _gist(memory.content),
         )
         for memory in chain.memories

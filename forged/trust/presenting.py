@@ -37,21 +37,17 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
 
 
 class Presented(msgspec.Struct, frozen=True):
-    """Memories as they are, each with what is shown of it. `is_sure` says whether the records were."""
+    """Memories as they are, each with what is shown of it. `is_sure` says whether the records were.
+
+    `memories` is all that is shown; `with_secrets` are those whose file holds a secret or a private span, as
+    they are and as they are shown.
+    """
 
     sources: tuple[Memory, ...] = ()
     rows: tuple[Shown, ...] = ()
     is_sure: bool = True
-
-    @property
-    def memories(self) -> tuple[Memory, ...]:
-        return tuple([row.memory for row in self.rows if row.memory is not None])
-
-    @property
-    def with_secrets(self) -> tuple[tuple[Memory, Shown], ...]:
-        """Those whose file holds a secret or a private span: as they are, and as they are shown."""
-        pairs = zip(self.sources, self.rows, strict=True)
-        return tuple([(source, row) for source, row in pairs if row.has_secret])
+    memories: tuple[Memory, ...] = ()
+    with_secrets: tuple[tuple[Memory, Shown], ...] = ()
 
 
 def presented(
@@ -68,8 +64,15 @@ def presented(
     tail = _alike(reversed(sources), reversed(before.sources), most - head)
     end = len(sources) - tail
     fresh = [_shown(sources[row], hashes[row], own) for row in range(head, end)]
-    rows = (*before.rows[:head], *fresh, *before.rows[len(before.rows) - tail :])
-    return Presented(sources, rows, is_sure)
+    behind = len(before.rows) - tail
+    rows = (*before.rows[:head], *fresh, *before.rows[behind:])
+    if before.with_secrets or any(row.has_secret for row in fresh):
+        memories = tuple([row.memory for row in rows if row.memory is not None])
+        secret = tuple([pair for pair in zip(sources, rows, strict=True) if pair[1].has_secret])
+    else:
+        new = [row.memory for row in fresh if row.memory is not None]
+        memories, secret = (*before.memories[:head], *new, *before.memories[behind:]), ()
+    return Presented(sources, rows, is_sure, memories, secret)
 
 
 def _alike(some: Iterable[Memory], others: Iterable[Memory], most: int) -> int:
