@@ -149,16 +149,17 @@ def test_another_request_of_the_same_turn_is_not_answered_from_the_cache(scene, 
 def test_a_caller_that_hangs_up_does_not_spoil_its_turn(scene, repo):
     _two(scene, repo)
     go = threading.Event()
-    scene.provider.chat = [Answer({"choices": [{"message": {"content": "a hypothesis"}}]}, hold=go)]
+    said = {"choices": [{"message": {"content": "a hypothesis"}}]}
+    scene.provider.chat = [Answer(said, hold=go), Answer(said)]
     with scene.daemon.client(timeout_s=0.2) as client:
         left = client.retrieve(str(repo), [{"role": "user", "content": "q"}], turn_id="t", session_id="s")
 
-    go.set()
     reply = scene.ask(repo, "q", "t")
+    go.set()
 
     assert left.status == "timeout"
     assert (reply.status, ids(reply)) == ("ok", ["m0", "m1"])
-    assert len(scene.chats) == 1
+    assert len(scene.chats) == 2, "the call that only it waited for ended with it"
 
 
 def test_a_cached_answer_older_than_the_generation_asked_for_is_a_miss(scene, repo):
