@@ -97,8 +97,8 @@ def test_history_is_oldest_first_with_the_head_marked(daemon, forgectl):
     daemon.answers[History] = Chain(memories=versions, flags=("fork",))
 
     assert forgectl("history", "mem_1").out.splitlines() == [
-        "   v1  mem_1  2026-05-01T10:00:00  explicit  typed  Wrap errors.",
-        "*  v2  mem_2  2026-05-01T10:00:00  explicit  model  Wrap errors.",
+        "   v1  mem_1  2026-05-01T10:00:00  explicit, typed  Wrap errors.",
+        "*  v2  mem_2  2026-05-01T10:00:00  explicit, model  Wrap errors.",
         "odd about this chain: fork",
     ]
 

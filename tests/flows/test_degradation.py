@@ -297,7 +297,8 @@ def test_a_rebuild_that_fails_keeps_the_old_answers(hyde, repo):
     hyde.provider.embeddings = poisoned("rewritten", REFUSED)
     put(repo, memory("m0", "rewritten walrus"))
 
-    built = hyde.client.rebuild(str(repo), wait=True, timeout_s=20)
+    hyde.client.rebuild(str(repo), wait=True, timeout_s=20)
+    built = hyde.client.rebuild(str(repo), wait=True, timeout_s=20)  # the watcher's build is over by now
     reply = hyde.ask(repo, "the walrus")
 
     assert built.status == "error"

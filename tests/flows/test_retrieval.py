@@ -154,6 +154,7 @@ def test_a_caller_that_hangs_up_does_not_spoil_its_turn(scene, repo):
     with scene.daemon.client(timeout_s=0.2) as client:
         left = client.retrieve(str(repo), [{"role": "user", "content": "q"}], turn_id="t", session_id="s")
 
+    scene.provider.wait_until(lambda: scene.chats[0].closed_by_client)
     reply = scene.ask(repo, "q", "t")
     go.set()
 
