@@ -189,7 +189,8 @@ def _about(loaded: Loaded, env: Mapping[str, str], models: Models) -> About:
     return About(
         socket=address.socket_path(env),
         settings=loaded.settings,
-        warnings=loaded.warnings + models.reasons,
+        warnings=loaded.warnings,
+        lacking=models.reasons,
         embedding_model=loaded.config.embedder,
         classifier=loaded.config.classifier,
         started_at=time.monotonic(),

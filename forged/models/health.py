@@ -155,8 +155,8 @@ class Health:
         late = [took > within_s for (took,) in self._took]
         if len(late) == ENOUGH and all(late):
             return True
-        soon = self._clock() - _SOON * within_s
-        return late[-1:] == [True] and any(attempt.began < soon for attempt in self._under_way)
+        now = self._clock()
+        return late[-1:] == [True] and any(attempt.hardly_after <= now for attempt in self._under_way)
 
     @property
     def _named(self) -> str:
@@ -172,6 +172,7 @@ class Health:
             self._granted_s = waiting.budget_s
         attempt = Attempt(self, now, self._granted_s, timed=timed)
         if timed and waiting is not None:
+            attempt.hardly_after = waiting.until - (1 - _SOON) * waiting.budget_s
             self._under_way.add(attempt)
         if self.is_open:
             self._probe = attempt
@@ -235,8 +236,12 @@ class Attempt:
     def __init__(
         self, health: Health, began: float = 0.0, budget_s: float = 0.0, *, timed: bool = False
     ) -> None:
-        """`budget_s` is what the agent that waits for it has for its whole turn."""
+        """`budget_s` is what the agent that waits for it has for its whole turn.
+
+        `hardly_after` is when that is nearly over: what comes later hardly comes in time.
+        """
         self._budget_s = budget_s
+        self.hardly_after = _FOREVER
         self.began = began
         self._health = health
         self._timed = timed

@@ -255,6 +255,19 @@ def test_after_one_that_was_late_another_that_is_about_to_be_is_enough(health, c
     assert not is_admitted(health, agent(clock))
 
 
+def test_a_call_that_began_late_in_its_turn_is_about_to_be_late_when_the_turn_is(health, clock):
+    """As that for vectors is, when the hypotheses were waited for in vain."""
+    first, second = agent(clock), agent(clock)
+    clock.now += 1.5
+    late = health.begin(first, timed=True)
+    health.begin(second, timed=True)
+    clock.now += 0.5
+
+    late.outlived()
+
+    assert not is_admitted(health, agent(clock))
+
+
 def test_a_model_that_was_merely_cold_is_used_by_the_next_turn(health, clock):
     timed(health, clock, 12)
     timed(health, clock, 0.3)

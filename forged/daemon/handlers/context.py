@@ -29,12 +29,14 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """What `status` tells of a daemon that does not change while it runs.
 
     `embedding_model` is the one in use, also where the configuration says `auto`. `settings` is the
-    configuration as it may be shown. `started_at` is of the monotonic clock.
+    configuration as it may be shown, `lacking` says why a model that it names cannot be had. `started_at` is
+    of the monotonic clock.
     """
 
     socket: str
     settings: tuple[Setting, ...] = ()
     warnings: tuple[str, ...]
+    lacking: tuple[str, ...] = ()
     embedding_model: str
     classifier: str
     started_at: float

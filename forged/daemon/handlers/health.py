@@ -44,7 +44,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
     identity = daemon.indexer.identity
-    warnings = about.warnings + daemon.state.warnings
+    warnings = about.warnings + about.lacking + daemon.state.warnings
     if identity is not None and identity.told:
         warnings += (identity.told,)
     if request.workspace:
@@ -98,7 +98,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
         return "disabled"
     broken = any(report.last_error or report.problems for report in reports)
     identity = daemon.indexer.identity
-    broken = broken or (identity is not None and identity.refusal is not None)
+    broken = broken or bool(daemon.about.lacking) or (identity is not None and identity.refusal is not None)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
     broken = broken or stuck or bool(captured.last_error or captured.dead) or endpoints.is_failing(daemon)
     return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
