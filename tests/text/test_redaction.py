@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.text.redaction import PLACEHOLDER, redact, shapes_in
+from tests.data.blind import blind_clean, blind_secrets
 from tests.data.named_secrets import SHAPES, named_secrets
 from tests.data.secrets import ALNUM, CHOSEN, HEX, UPPER, Draw, clean_sentences, planted
 
@@ -61,6 +62,23 @@ def test_of_many_secrets_of_fifty_shapes_hardly_one_is_missed():
     print(f"\nmissed: {len(missed)} of {len(cases)}")
     assert len(SHAPES) == len(set(SHAPES)) == 50
     assert len(missed) <= len(cases) // 100, missed
+
+
+def test_of_secrets_by_somebody_who_knew_only_the_shapes_names_at_most_four_in_a_hundred_are_missed():
+    """Two of each of the fifty, written without a look at the code or at what it finds."""
+    missed = [
+        case for case in blind_secrets() if any(part in redact(case.text).text for part in case.secrets)
+    ]
+
+    print(f"\nmissed: {[case.shape for case in missed]}")
+    assert len(blind_secrets()) == 100
+    assert len(missed) <= 4
+    assert not [case for case in missed if case.has_prefix]
+
+
+def test_of_what_the_same_person_says_about_credentials_at_most_one_in_a_hundred_is_refused():
+    assert len(blind_clean()) == 300
+    assert len([text for text in blind_clean() if shapes_in(text)]) <= 3
 
 
 @pytest.mark.parametrize(
