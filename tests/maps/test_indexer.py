@@ -731,6 +731,20 @@ async def test_closing_ends_the_learning(root, model):
         assert learning.done()
 
 
+async def test_what_was_held_back_gets_its_vectors_when_text_may_leave_again(root, embedder):
+    embedder.down = "paused"
+    async with indexing(embedder) as indexer:
+        index = indexer.open(root)
+        await until(lambda: index.progress.state == "paused")
+        assert (index.map.dense, index.progress.error) == (None, "")
+
+        embedder.down = ""
+        indexer.resumed()
+
+        await until(lambda: index.map.dense is not None)
+        assert (index.progress.state, index.progress.held) == ("ready", "")
+
+
 # --- what does not count --------------------------------------------------------------------------------
 
 
