@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import corpus
@@ -20,7 +20,10 @@ _READY_S = 60.0
 
 
 class Daemon:
-    """Where a started daemon is, and what it may see: `home` is its HOME, `repo` a workspace in it."""
+    """Where a started daemon is, and what it may see: `home` is its HOME, `repo` a workspace in it.
+
+    `settings` are variables of its environment besides those that all daemons here have.
+    """
 
     def __init__(self, checkout: Checkout, top: Path) -> None:
         self.checkout = checkout
@@ -31,6 +34,7 @@ class Daemon:
         self.socket = str(top / "run" / "forged.sock")
         self.pid = 0
         self.is_trusted = False
+        self.settings: Mapping[str, str] = {}
         self._embedded = top / "embedded"
 
     def prepare(self) -> None:
@@ -38,12 +42,13 @@ class Daemon:
         (self.repo / ".git/HEAD").write_text("ref: refs/heads/main\n")
 
     def environment(self) -> dict[str, str]:
-        return plain_environment(
+        plain = plain_environment(
             HOME=str(self.home),
             FORGED_SOCKET=self.socket,
             BENCH_EMBEDDED=str(self._embedded),
             FORGED_MEMORY__EMBEDDING_MODEL="builtin:lexical",  # not what happens to be installed
         )
+        return {**plain, **self.settings}
 
     def command(self, *, stub: bool) -> list[str | Path]:
         if stub:
@@ -81,11 +86,17 @@ def serving(daemon: Daemon, *, stub: bool = False) -> Iterator[Caller]:
 
 @contextlib.contextmanager
 def standing(
-    checkout: Checkout, memories: int, *, stub: bool = False, body_bytes: int = corpus.BODY_BYTES
+    checkout: Checkout,
+    memories: int,
+    *,
+    stub: bool = False,
+    body_bytes: int = corpus.BODY_BYTES,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Daemon, Caller]]:
     """A daemon that runs over so many memories and has them all on its map, and a connection to it."""
     with prepared(checkout) as daemon:
         corpus.write(daemon.repo, memories, body_bytes=body_bytes)
+        daemon.settings = settings or {}
         with serving(daemon, stub=stub) as caller:
             caller.rebuild(daemon)
             yield daemon, caller

@@ -38,6 +38,27 @@ def retrieve(memories: int, queries: int) -> Side:
     return side
 
 
+def by_words(memories: int, **settings: str) -> Side:
+    """Whole retrieves of messages, answered by words, from a daemon's third turn on."""
+
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with standing(checkout, memories, settings=settings) as (daemon, caller):
+            turns = itertools.count()
+
+            def ask() -> protocol.Reply:
+                return caller.call(turn(daemon, memories, 1, next(turns)))
+
+            for _ in range(_ASKED):
+                reply = ask()
+                assert isinstance(reply, protocol.Retrieved)
+                if reply.legs != ("lexical",) or not reply.memories:
+                    raise Broken(f"status {reply.status} ({reply.reason}), legs {reply.legs}")
+            yield lambda: median_of(ask, _ASKED)
+
+    return side
+
+
 def turn(daemon: Daemon, memories: int, queries: int, number: int) -> protocol.Retrieve:
     """One of sixteen questions, under a turn's name that was not heard before."""
     texts = corpus.hypotheses(number % _ASKED * 50 % memories, queries)
@@ -61,6 +82,15 @@ def _check(reply: protocol.Reply, number: int) -> None:
 def _faiss(count: int, dimension: int) -> Side:
     return beside("faiss", count, dimension, package="faiss", distribution="faiss-cpu")
 
+
+# Both endpoints refuse connections.
+_OUTAGE = {
+    "FORGED_MEMORY__EMBEDDING_MODEL": "m",
+    "FORGED_MEMORY__EMBEDDING_BASE_URL": "http://127.0.0.1:9/v1",
+    "FORGED_MEMORY__RETRIEVAL_MODEL": "m",
+    "FORGED_MEMORY__RETRIEVAL_MIN_SCORE": "0.95",  # as for a model that is known by name
+    "FORGED_LLM__BASE_URL": "http://127.0.0.1:9/v1",
+}
 
 _P4 = "P4: blocks of numpy beat the C++ library; a prototype was"
 
@@ -102,6 +132,14 @@ ROWS = (
         Goal(1.2, "one product for all three"),
         inside("dense-part", _MEMORIES, 1),
         inside("dense-part", _MEMORIES, 0),
+        rounds=31,
+    ),
+    Row(
+        "retrieve-outage",
+        "retrieve of a message p50 while both endpoints are dead, 1,000 memories / without any endpoint",
+        Goal(1.3, "an endpoint that fails costs two turns and no more"),
+        by_words(1_000, **_OUTAGE),
+        by_words(1_000),
         rounds=31,
     ),
     *(
