@@ -19,6 +19,7 @@ class StubEmbedder:
 
     key = "bench"
     chunk = 64
+    replaceable = False  # as a model in this process: nobody else can answer behind its name
 
     def __init__(self, counted_in: Path) -> None:
         self._counted_in = counted_in
@@ -48,8 +49,8 @@ class StubEmbedder:
         self._passages += passages
         self._counted_in.write_text(str(self._passages))
 
-    def reset_dimension(self) -> None:
-        """Nothing is kept that a renewal would have to drop."""
+    def is_cut(self, _: str) -> bool:
+        return False
 
     async def aclose(self) -> None:
         """Nothing is open."""
