@@ -157,9 +157,10 @@ class Admission:
     ) -> Admitted:
         counting: list[File] = []
         strange: list[File] = []
+        known = set().union(*on_record)
         for file in files_of(snapshot):
-            known = any(file.sha256 in hashes for hashes in on_record)
-            (counting if known or self._is_own(root, file, standing) else strange).append(file)
+            is_known = file.sha256 in known or self._is_own(root, file, standing)
+            (counting if is_known else strange).append(file)
         judged = self._judged(root, strange, snapshot, standing) if strange else Judged()
         counting += [file for file in strange if file.sha256 in judged.accepted]
         if judged.accepted:
@@ -215,10 +216,12 @@ class Admission:
             return Judged(refused={file.path: BEFORE_GIT for file in files})
         if record.mode == "pin":
             return Judged(refused={file.path: PINNED for file in files})
+        wanted = {file.path for file in files}
         keys = {
-            f"{listing.path}/{name}": seen.key
+            path: seen.key
             for listing in snapshot.listings
             for name, seen in listing.files.items()
+            if (path := f"{listing.path}/{name}") in wanted
         }
         candidates = [Candidate(file.path, file.sha256, *keys[file.path][:3]) for file in files]
         return self.repository(root.top).judge(record.branch, candidates)

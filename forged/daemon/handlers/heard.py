@@ -71,11 +71,13 @@ def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tupl
 
     A person who says one again asks about it.
     """
+    if not injected or all(utterance.role != "assistant" for utterance in said):
+        return tuple(said)
     ours, room = InjectedText(injected), conversation.WINDOW_LIMIT
     newest_first: list[Utterance] = []
     for utterance in reversed(said):
         text = utterance.text
-        if injected and room > 0 and utterance.role == "assistant":
+        if room > 0 and utterance.role == "assistant":
             text, _ = ours.cut(text, inline=True)
         room -= len(utterance.text)
         if text.strip():
