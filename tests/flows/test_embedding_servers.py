@@ -173,7 +173,8 @@ def test_a_server_killed_in_mid_build_costs_only_the_dense_leg_until_it_is_back(
         assert reply.memories[0].id == "mem_0077"
 
         server.start()
-        back = eventually(lambda: (r := report()).state == "ready" and r, 20)
+        # An endpoint that failed twice is asked again twice a minute.
+        back = eventually(lambda: (r := report()).state == "ready" and r, 75)
         assert (back.last_error, back.quarantined) == ("", 0)
         assert back.embedded < count  # what had got through before was not asked for again
         reply = client.retrieve(str(repo), [Message("user", "pump 77")], turn_id="2")
