@@ -11,7 +11,7 @@ import pytest
 from forged.errors import StoreError
 from forged.state import State, digest
 from forged.state.database import connect, transaction
-from forged.state.tables import OF_VERSION_1, TABLES, put
+from forged.state.tables import OF_VERSION, TABLES, VERSION, put
 from tests.state.conftest import a_governor, event, opened, raw
 from tests.state.flaky import FlakyDatabase
 from tests.support.clock import later, turns, until
@@ -141,13 +141,16 @@ async def test_nothing_lies_beside_the_closed_file_and_another_program_can_read_
     assert b"errors.As" in raw(directory)
 
 
-async def test_file_of_the_version_before_keeps_all_that_is_in_it_and_gets_the_tables_that_are_new(directory):
+@pytest.mark.parametrize("version", range(1, VERSION))
+async def test_file_of_an_older_version_keeps_all_that_is_in_it_and_gets_the_tables_that_are_new(
+    directory, version
+):
     async with opened(directory) as state:
         await state.pauses.set("/srv/other", True)
     with contextlib.closing(connect(str(directory / "state.db"))) as connection, transaction(connection):
-        for table in TABLES.keys() - set(OF_VERSION_1):
+        for table in TABLES.keys() - set(OF_VERSION[version]):
             connection.execute(f"DROP TABLE {table}")
-        put(connection, "meta", "version", "1")
+        put(connection, "meta", "version", str(version))
 
     for _ in range(2):
         async with opened(directory) as state:
