@@ -109,6 +109,11 @@ def remove_below(connection: Connection, table: str, prefix: str) -> None:
     connection.execute(f"DELETE FROM {table} WHERE substr({key}, 1, ?) = ?", (len(prefix), prefix))
 
 
+def clear(connection: Connection, table: str) -> None:
+    """Take every row away."""
+    connection.execute(f"DELETE FROM {table}")
+
+
 def remove(connection: Connection, table: str, key: str) -> bool:
     """Take a row away; whether it was there."""
     found = connection.execute(f"DELETE FROM {table} WHERE {TABLES[table][0]} = ?", (key,))

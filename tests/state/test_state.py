@@ -39,7 +39,7 @@ async def test_spending_is_written_every_five_seconds_and_only_when_there_is_som
     governor = a_governor()
     async with opened(directory, governor) as state:
         state._database.__class__ = FlakyDatabase
-        saved = lambda: state._database.asked.count("save")  # noqa: E731
+        saved = lambda: state._database.asked.count("replace")  # noqa: E731
         await later(5.1)
         await until(lambda: state._copied_at > 0 and (directory / "state.copy").exists())
         assert saved() == 0
@@ -57,7 +57,7 @@ async def test_spending_that_cannot_be_written_is_warned_of_once_and_written_lat
     first, second = a_governor(), a_governor()
     async with opened(directory, first) as state:
         state._database.__class__ = FlakyDatabase
-        state._database.failing = frozenset({"save"})
+        state._database.failing = frozenset({"replace"})
         for _ in range(3):
             first.spend("hyde", prompt_tokens=5)
             await state.spending.save()
