@@ -347,9 +347,9 @@ class Explained(Reply, frozen=True, tag="explained"):
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):
-    """`replaced` is the version that this one replaces; `base_moved`: it is not the one that was named.
+    """`replaced` is the id of the version that this one replaces; `base_moved`: not the one that was named.
 
-    `existed`: the same text was there already, nothing was written, and this is the memory that has it.
+    `existed`: the same text was there, so nothing was written; `memory_id` is the one that is there.
     """
 
     memory_id: str = ""

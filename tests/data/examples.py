@@ -219,22 +219,20 @@ LATER: dict[str, p.Request | p.Reply] = {
     "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),
     "request-history+scope": p.History(id=11, workspace="/w", memory_id="mem_a", scope="user"),
     "request-forget+scope": p.Forget(id=12, workspace="/w", memory_id="mem_a", scope="repo"),
-    "request-remember+key": p.Remember(id=7, workspace="/w", content="text", supersedes="mem_0", key="k"),
-    "request-forget+key": p.Forget(id=12, workspace="/w", memory_id="mem_a", version_only=True, key="k"),
-    "reply-remembered+replaced": p.Remembered(
-        id=7,
-        memory_id="mem_b",
-        version=2,
-        replaced="mem_a",
-        base_moved=True,
-        scope="user",
-        category="patterns",
+    "request-remember+key": p.Remember(
+        id=7, workspace="/w", content="text", scope="repo", category="user-facts", key="0123abcd"
     ),
+    "request-remember+left_out": p.Remember(id=7, workspace="/w", content="text", supersedes="mem_0"),
+    "request-forget+key": p.Forget(id=12, workspace="/w", memory_id="mem_a", version_only=True, key="k"),
     "reply-memories+rivals": p.Memories(
         id=9, memories=(msgspec.structs.replace(_RECORD, rivals=("mem_c",)),), total=1
     ),
     "reply-status_report+forks": p.StatusReport(
         id=3, roots=(p.RootReport(root="/r", scope="repo", state="ready", forks=1, fork_ids=("mem_a",)),)
+    ),
+    "reply-remembered+scope": p.Remembered(id=7, memory_id="mem_b", scope="user", category="patterns"),
+    "reply-remembered+replaced": p.Remembered(
+        id=7, memory_id="mem_b", version=3, replaced="mem_a", base_moved=True, existed=False
     ),
     "reply-retrieved+notice": p.Retrieved(id=4, notice="withheld"),
     "reply-status_report+trust": p.StatusReport(
