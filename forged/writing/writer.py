@@ -14,15 +14,14 @@ import os
 import shutil
 from collections.abc import Collection, Sequence
 
-import msgspec
-
-from forged.errors import Conflict, MemoryNotFound, NoLongerWanted, StoreError
+from forged.errors import Conflict, NoLongerWanted, StoreError
 from forged.files import Root, Snapshot, atomic, scan
 from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.trust import Trust, own_file
 from forged.writing.values import Draft, Gone, Written
+from forged.writing.versions import base_of, succeeding
 
 TRASH_S = 7 * 24 * 3600.0
 _GIT_NOTE = "copies in version control history, clones and backups"
@@ -118,17 +117,11 @@ class Writer:
         return Written(memory, path, index.mark(frozenset({path})), replaced, replaced != wanted)
 
     async def _next_version(self, index: RootIndex, draft: Draft) -> Memory:
-        wanted = draft.memory.supersedes or ""
         _, counting = await self._trust.look(index.root)
-        current = {memory.id: memory for memory in counting.memories}
-        if wanted not in current:
-            raise MemoryNotFound(
-                f"no memory {wanted!r} in this scope to supersede; `forgectl list` shows what is there"
-            )
-        head = current[link(counting.memories).head(wanted)]
-        if draft.base not in {"", head.id}:
-            raise Conflict(f"it was based on {draft.base[:80]!r}, and {head.id} has replaced that")
-        return msgspec.structs.replace(draft.memory, supersedes=head.id, version=head.version + 1)
+        base, number = base_of(counting.memories, draft.memory.supersedes or "")
+        if draft.base not in {"", base.id}:
+            raise Conflict(f"it was based on {draft.base[:80]!r}, and {base.id} has replaced that")
+        return succeeding(draft.memory, base, number, is_whole=bool(draft.base))
 
     def hold(self, root: Root) -> asyncio.Lock:
         """Nothing is written or removed in a root while its lock is held (`async with`)."""
