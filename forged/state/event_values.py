@@ -44,7 +44,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     `window` holds user and assistant text since the last summary, already without tool content, private
     spans, our own injections and secrets, the newest whole messages under a size cap. `window_id` names the
     message that the window starts with: a newer window of the same id contains this one. `roots` are those
-    the workspace sees, repo before user.
+    the workspace sees, repo before user. `heard_at` is when each message of the window was first heard, in
+    Unix seconds; () says that all of them were when the event was received.
     """
 
     id: str = msgspec.field(default_factory=new_event_id)
@@ -54,6 +55,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[Root, ...] = ()
     window: tuple[Utterance, ...] = ()
     received_at: str = msgspec.field(default_factory=utc_now)
+    heard_at: tuple[int, ...] = ()
 
     @property
     def is_durable(self) -> bool:
