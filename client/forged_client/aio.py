@@ -174,12 +174,15 @@ class AsyncClient(Shell):
             if not self._autostart:
                 raise
         starting = await asyncio.to_thread(daemon_start.start, address, self._executable, deadline)
-        for pause in growing_pauses():
-            await asyncio.sleep(pause)
-            try:
-                return await self._dialled(address)
-            except DaemonAbsent:
-                starting.check()
+        try:
+            for pause in growing_pauses():
+                await asyncio.sleep(pause)
+                try:
+                    return await self._dialled(address)
+                except DaemonAbsent:
+                    await asyncio.to_thread(starting.check)
+        finally:
+            starting.done()
         raise AssertionError  # the pauses never end
 
     async def _dialled(self, address: str) -> Wire:

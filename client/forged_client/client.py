@@ -133,12 +133,15 @@ class Client(Verbs):
             if not self._autostart:
                 raise
         starting = daemon_start.start(address, self._executable, deadline)
-        for pause in growing_pauses():
-            time.sleep(min(pause, deadline.left("starting the daemon")))
-            try:
-                return Connection(dial(address, deadline), self._name)
-            except DaemonAbsent:
-                starting.check()
+        try:
+            for pause in growing_pauses():
+                time.sleep(min(pause, deadline.left("starting the daemon")))
+                try:
+                    return Connection(dial(address, deadline), self._name)
+                except DaemonAbsent:
+                    starting.check()
+        finally:
+            starting.done()
         raise AssertionError  # the pauses never end
 
     def _lock(self) -> LockType:
