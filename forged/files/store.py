@@ -101,7 +101,7 @@ class MemoryStore:
         return tuple(self._erase(path, name, id_) for path, name, id_ in _files_of(snapshot, ids))
 
     def sweep_temps(self) -> int:
-        """Remove what killed writers left behind over half a minute ago, and return how many files that were."""
+        """Remove what killed writers left over half a minute ago, and return how many files that were."""
         try:
             with self._opened(FOLDERS[0]) as directory:
                 return atomic.sweep(directory, self._clock() - _TEMPS_S)

@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeVar
 
 from forged.files import Arrivals, MemoryStore, Root, Snapshot, files_of, scan
+from forged.map import link
 from forged.memory import Memory
 from forged.text.same_text import normalised
 from forged.trust import Stamp, Trust
@@ -74,16 +75,23 @@ class Ledger:
         """The memory of this id, if it counts."""
         return self._memories.get(memory_id)
 
-    def head(self, memory_id: str) -> Memory:
-        """The newest version of a memory that counts."""
-        return max(self._chain(memory_id), key=lambda memory: memory.age_key)
+    def chain(self, memory_id: str) -> tuple[Memory, ...]:
+        """All versions that hang together with a memory, also by ones that are gone, as `link` joins them."""
+        seen, reached = {memory_id}, [memory_id]
+        for current in reached:
+            memory = self._memories.get(current)
+            near = [*self._newer.get(current, ()), (memory.supersedes if memory else None) or current]
+            fresh = [each for each in dict.fromkeys(near) if each not in seen]
+            seen.update(fresh)
+            reached.extend(fresh)
+        return tuple(self._memories[each] for each in reached if each in self._memories)
 
     def same(self, content: str) -> Memory | None:
         """The head that says the same as a text, but for typography."""
         wanted = normalised(content)
         for memory_id in self._by_letters.get(_letters(content), ()):
             memory = self._memories[memory_id]
-            if normalised(memory.content) == wanted and self.head(memory_id) is memory:
+            if normalised(memory.content) == wanted and self._is_head(memory_id):
                 return memory
         return None
 
@@ -124,17 +132,9 @@ class Ledger:
             if memory.id not in self._memories:
                 self.add(memory)
 
-    def _chain(self, memory_id: str) -> Iterator[Memory]:
-        """All versions that hang together, also by ones that are gone, as `forged.map.link` joins them."""
-        seen, reached = {memory_id}, [memory_id]
-        for current in reached:
-            memory = self._memories.get(current)
-            if memory is not None:
-                yield memory
-            near = [*self._newer.get(current, ()), (memory.supersedes if memory else None) or current]
-            fresh = [each for each in near if each not in seen]
-            seen.update(fresh)
-            reached.extend(dict.fromkeys(fresh))
+    def _is_head(self, memory_id: str) -> bool:
+        chain = self.chain(memory_id)
+        return len(chain) == 1 or link(chain).is_head(memory_id)
 
 
 def _letters(text: str) -> int:

@@ -12,7 +12,7 @@ import hashlib
 
 import msgspec
 
-from forged.errors import Conflict, MemoryExists, MemoryNotFound, NoLongerWanted, StoreError
+from forged.errors import Conflict, MemoryExists, NoLongerWanted, StoreError
 from forged.files import MemoryStore
 from forged.memory import Memory
 from forged.state import Begun, Known
@@ -20,6 +20,7 @@ from forged.text.same_text import normalised
 from forged.trust import Trust, own_bytes
 from forged.writing.ledger import Ledger
 from forged.writing.values import Draft, Written
+from forged.writing.versions import base_of, succeeding
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -61,14 +62,10 @@ def _version(draft: Draft, ledger: Ledger) -> Memory:
         raise NoLongerWanted(f"{memory.id} was forgotten meanwhile")
     if draft.verbatim or not wanted or ledger.find(memory.id) is not None:
         return memory
-    if ledger.find(wanted) is None:
-        raise MemoryNotFound(
-            f"no memory {wanted!r} in this scope to supersede; `forgectl list` shows what is there"
-        )
-    head = ledger.head(wanted)
-    if draft.base not in {"", head.id}:
-        raise Conflict(f"it was based on {draft.base[:80]!r}, and {head.id} has replaced that")
-    return msgspec.structs.replace(memory, supersedes=head.id, version=head.version + 1)
+    base, number = base_of(ledger.chain(wanted), wanted)
+    if draft.base not in {"", base.id}:
+        raise Conflict(f"it was based on {draft.base[:80]!r}, and {base.id} has replaced that")
+    return succeeding(memory, base, number, is_whole=bool(draft.base))
 
 
 def _there(draft: Draft, memory: Memory, ledger: Ledger, trust: Trust) -> Memory | None:
@@ -82,9 +79,14 @@ def _there(draft: Draft, memory: Memory, ledger: Ledger, trust: Trust) -> Memory
         return None
     if not memory.supersedes:
         return ledger.same(memory.content)
-    head = ledger.find(memory.supersedes)
-    is_same = head is not None and normalised(head.content) == normalised(memory.content)
-    return head if is_same else None
+    base = ledger.find(memory.supersedes)
+    return base if base is not None and _changes_nothing(memory, base) else None
+
+
+def _changes_nothing(memory: Memory, base: Memory) -> bool:
+    """Whether a new version would say what the one before says, links and category included."""
+    beside = memory.category == base.category and set(memory.related) <= set(base.related)
+    return beside and normalised(memory.content) == normalised(base.content)
 
 
 def written(memory: Memory, named: str, path: str, *, existed: bool) -> Written:
