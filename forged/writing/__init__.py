@@ -8,6 +8,7 @@ durable and marked in its map by then.
 """
 
 from forged.writing.values import Draft, Gone, Written
+from forged.writing.versions import base_of
 from forged.writing.writer import TRASH_S, Writer
 
-__all__ = ["TRASH_S", "Draft", "Gone", "Writer", "Written"]
+__all__ = ["TRASH_S", "Draft", "Gone", "Writer", "Written", "base_of"]
