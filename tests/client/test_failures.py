@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forged_client import errors, protocol
+from forged_client import Client, errors, protocol
 from forged_client.framing import encode
 from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Hello, Pong, Remember, Remembered, Welcome
 from tests.client.conftest import heard
@@ -149,6 +149,26 @@ def test_a_write_that_gets_no_reply_twice_is_an_error_and_one_without_a_key_is_s
     assert (type(reply), reply.status) == (Remembered, "error")
     sent = [type(request).__name__ for request in peer.requests if not isinstance(request, Hello)]
     assert sent == ["Remember", "Remember", "Undo"]
+
+
+@pytest.mark.parametrize("odd", ["directory", "link", "pipe", "file"])
+def test_something_else_in_place_of_the_socket_is_named_and_no_daemon_is_started_for_it(socket_file, odd):
+    match odd:
+        case "directory":
+            os.mkdir(socket_file)
+        case "link":
+            os.symlink("nowhere", socket_file)
+        case "pipe":
+            os.mkfifo(socket_file)
+        case _:
+            Path(socket_file).write_text("somebody's")
+
+    with Client(socket_file, autostart=True, executable="/nowhere/forged") as client:
+        reply = client.ping()
+
+    assert reply.status == "unavailable"
+    assert f"{socket_file} is a " in reply.reason
+    assert "and no socket: remove it, or set FORGED_SOCKET to another path" in reply.reason
 
 
 def test_no_socket_is_unavailable_at_once(socket_file, ask):
