@@ -103,7 +103,7 @@ class Parts:
             indexer=self.indexer,
             retriever=self.retriever,
             resolver=self.resolver,
-            writer=Writer(str(home / "state/trash"), self.trust),
+            writer=Writer(str(home / "state/trash"), self.trust, self.state.requests),
             trust=self.trust,
             capture=self.capture,
             governor=self.governor,
