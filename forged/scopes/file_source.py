@@ -93,13 +93,21 @@ class FileRoots:
         self._roots = tuple(roots)
         self._indexes: tuple[RootIndex, ...] = ()
 
+    def shown(self) -> tuple[int, ...]:
+        """What stands for the maps that are there now: another value as soon as one of them is another."""
+        return tuple(index.map.generation if index.map is not None else 0 for index in self._opened())
+
+    def _opened(self) -> tuple[RootIndex, ...]:
+        self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
+        return self._indexes
+
     async def see(self, generation: int, deadline: float) -> View:
         """What is visible, after waiting until `deadline` for a build that tried to show `generation`.
 
         0 stands for the first build; what changed in an empty root is waited for as that is. Never raises for
         what is on disk: the view says what is missing.
         """
-        indexes = self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
+        indexes = self._opened()
         for index in indexes:
             while index.generations.tried < (goal := _goal(index, generation)):
                 if not await index.until_tried(goal, deadline):
