@@ -1,6 +1,6 @@
 """From an agent's own message objects to what of them may leave the agent.
 
-Agents hold dicts in OpenAI or Anthropic form, SDK objects, or ours. All are read, none is an error: a
+Agents hold dicts in OpenAI, Anthropic or Gemini form, SDK objects, or ours. All are read, none is an error: a
 message that cannot be read becomes an empty one. The list keeps its length, so that `last_summary_index`
 stays true, but only messages of the window keep their text (user and assistant, after the last summary, the
 newest that fit): tool output and system prompts are never read by the daemon and are most of the bytes.
@@ -27,6 +27,7 @@ _TOLD_APART_BY = 4096
 _LONGEST_SECRET = 16_000
 
 _READ_ROLES = ("user", "assistant")
+_GEMINI_ROLES = {"model": "assistant"}
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
 
@@ -132,7 +133,7 @@ def _role(given: object) -> str:
         role = _field(given, "role")
     except Exception:  # noqa: BLE001 - as above
         return ""
-    return role if isinstance(role, str) and role.isascii() else ""
+    return _GEMINI_ROLES.get(role, role) if isinstance(role, str) and role.isascii() else ""
 
 
 def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
@@ -153,7 +154,8 @@ def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
 def _texts(given: object) -> tuple[tuple[str, str], ...]:
     """Kind and text of the text parts of a message; none of one that cannot be read."""
     try:
-        return tuple(_text_parts(_field(given, "content")))
+        content = _field(given, "content")
+        return tuple(_text_parts(_field(given, "parts") if content is None else content))
     except Exception:  # noqa: BLE001 - as above
         return ()
 
@@ -164,7 +166,7 @@ def _text_parts(content: object) -> Iterable[tuple[str, str]]:
             yield "text", part
             continue
         kind, text = _field(part, "type") or "text", _field(part, "text")
-        if isinstance(text, str) and kind in _TEXT_TYPES:
+        if isinstance(text, str) and kind in _TEXT_TYPES and not _field(part, "thought"):
             yield str(kind), text
 
 

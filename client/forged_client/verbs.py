@@ -87,8 +87,8 @@ class Verbs(Shell):
     ) -> Retrieved:
         """The injection for one turn, as `text`.
 
-        `messages` are `protocol.Message`s, dicts in OpenAI or Anthropic form, or objects with such fields.
-        `timeout_s` limits the daemon's work (its default is 2.0 s); the call ends at most 0.5 s later.
+        `messages` are `protocol.Message`s, dicts in OpenAI, Anthropic or Gemini form, or objects with such
+        fields. `timeout_s` limits the daemon's work (2.0 s otherwise); the call ends at most 0.5 s later.
         """
         request = Retrieve(
             workspace=workspace,

@@ -37,9 +37,12 @@ _MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
 
 
 class Service(Protocol):
-    """What answers requests: the handlers' dispatcher, or a stand-in of a test."""
+    """What answers requests: the handlers' dispatcher, or a stand-in of a test.
 
-    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]: ...
+    Bytes are a reply as its frame, ready to be sent.
+    """
+
+    def handle(self, request: Request[Any]) -> Reply | bytes | Awaitable[Reply] | AsyncIterator[Reply]: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -158,10 +161,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.metrics.slow_readers_closed += 1
                 self._transport.abort()
 
-    def send(self, reply: Reply) -> None:
+    def send(self, reply: Reply | bytes) -> None:
         if self._transport is None:
             return
-        frame = self._encoded(reply)
+        frame = reply if isinstance(reply, bytes) else self._encoded(reply)
         stuck = self._stuck_since is not None
         if stuck and self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
             self._server.metrics.slow_readers_closed += 1
@@ -201,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
             self.send(self._guarded(request, error))
             return
-        if isinstance(answer, Reply):
+        if isinstance(answer, (Reply, bytes)):
             self.greeted = self.greeted or isinstance(answer, protocol.Welcome)
             self.send(answer)
         elif isinstance(answer, AsyncIterator):

@@ -93,6 +93,8 @@ def asked(text: str) -> str:
 
 
 def _text(message: wire.Message) -> str:
-    if message.content is None or isinstance(message.content, str):
-        return message.content or ""
-    return "\n".join(part.text for part in message.content if part.type in _TEXT_PARTS)
+    """What its text parts hold; in Gemini's form they have another name, and thoughts look like them."""
+    if isinstance(message.content, str):
+        return message.content
+    parts = message.parts if message.content is None else message.content
+    return "\n".join(part.text for part in parts if part.type in _TEXT_PARTS and not part.thought)
