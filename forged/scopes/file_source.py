@@ -8,12 +8,13 @@ that is long runs in the thread that is given, so that other requests are answer
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
 import msgspec
 
+from forged import in_turn
 from forged.files import Root
 from forged.map import Baseline, Candidate, Found, VectorMap, hops, search_maps, weigh
 from forged.maps import Indexer, RootIndex
@@ -173,9 +174,10 @@ class FileSource:
     async def search(self, question: Question) -> Rows:
         """The heads that answer best, each once, with the best score of its chain; then what hops reach."""
         size = 0 if question.vectors is None else question.vectors.size
-        if len(self._view) * size < _INLINE_WORK:
-            return self._rows(question)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._rows, question)
+        if len(self._view) * size >= _INLINE_WORK:
+            return await in_turn.in_thread(self._thread, partial(self._rows, question))
+        await in_turn.turn()
+        return self._rows(question)
 
     def _rows(self, question: Question) -> Rows:
         found, reading = self._found(question), None
