@@ -8,12 +8,13 @@ that is long runs in the thread that is given, so that other requests are answer
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
 import msgspec
 
+from forged import in_turn
 from forged.files import Root
 from forged.map import Baseline, Candidate, Found, VectorMap, hops, search_maps, weigh
 from forged.maps import Indexer, RootIndex
@@ -93,13 +94,21 @@ class FileRoots:
         self._roots = tuple(roots)
         self._indexes: tuple[RootIndex, ...] = ()
 
+    def shown(self) -> tuple[int, ...]:
+        """What stands for the maps that are there now: another value as soon as one of them is another."""
+        return tuple(index.map.generation if index.map is not None else 0 for index in self._opened())
+
+    def _opened(self) -> tuple[RootIndex, ...]:
+        self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
+        return self._indexes
+
     async def see(self, generation: int, deadline: float) -> View:
         """What is visible, after waiting until `deadline` for a build that tried to show `generation`.
 
         0 stands for the first build; what changed in an empty root is waited for as that is. Never raises for
         what is on disk: the view says what is missing.
         """
-        indexes = self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
+        indexes = self._opened()
         for index in indexes:
             while index.generations.tried < (goal := _goal(index, generation)):
                 if not await index.until_tried(goal, deadline):
@@ -165,9 +174,10 @@ class FileSource:
     async def search(self, question: Question) -> Rows:
         """The heads that answer best, each once, with the best score of its chain; then what hops reach."""
         size = 0 if question.vectors is None else question.vectors.size
-        if len(self._view) * size < _INLINE_WORK:
-            return self._rows(question)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._rows, question)
+        if len(self._view) * size >= _INLINE_WORK:
+            return await in_turn.in_thread(self._thread, partial(self._rows, question))
+        await in_turn.turn()
+        return self._rows(question)
 
     def _rows(self, question: Question) -> Rows:
         found, reading = self._found(question), None

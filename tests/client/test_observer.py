@@ -82,21 +82,30 @@ def test_a_rejection_is_told_and_not_retried(serve, observer):
 
 
 def test_the_newest_window_replaces_the_one_that_waits(gate, observer):
-    for text in ("2", "3", "4"):
-        observer.on_turn_complete(said("first", text))
+    for turns in (["2"], ["2", "3"], ["2", "3", "4"]):
+        observer.on_turn_complete(said("first", *turns))
 
     assert seen(gate, observer) == [("turn", "4")]
     assert observer.counts == {"accepted": 2, "replaced": 2}
 
 
+def test_a_window_that_does_not_hold_all_of_an_older_one_waits_beside_it(gate, observer):
+    """A message that was changed, or is gone, is in no other window."""
+    for texts in (("first", "2"), ("first", "changed", "3"), ("2", "3")):
+        observer.on_turn_complete(said(*texts))
+
+    assert seen(gate, observer) == [("turn", "2"), ("turn", "3"), ("turn", "3")]
+    assert observer.counts == {"accepted": 4}
+
+
 def test_windows_before_and_after_a_summary_both_wait_in_order(gate, observer):
     observer.on_turn_complete(said("a", "before 1"))
-    observer.on_turn_complete(said("a", "before 2"))
+    observer.on_turn_complete(said("a", "before 1", "before 2"))
     observer.on_turn_complete(said("a", "b", "c", "after 1"), 2)
-    observer.on_turn_complete(said("a", "b", "c", "after 2"), 2)
+    observer.on_turn_complete(said("a", "b", "c", "after 1", "after 2"), 2)
 
     assert seen(gate, observer) == [("turn", "before 2"), ("turn", "after 2")]
-    assert len({request.window_id for request in gate.peer.requests_of(Capture)}) == 3
+    assert len({request.event_id for request in gate.peer.requests_of(Capture)}) == 3
     assert observer.counts == {"accepted": 3, "replaced": 2}
 
 
@@ -111,7 +120,7 @@ def test_of_too_many_windows_the_oldest_is_dropped_and_counted(gate, observer):
 def test_the_sessions_end_replaces_the_turn_of_its_window_and_waits_for_good(gate, observer):
     observer.on_turn_complete(said("a", "before"))
     observer.on_turn_complete(said("a", "b", "c", "last turn"), 2)
-    observer.on_session_end(said("a", "b", "c", "end"), 2)
+    observer.on_session_end(said("a", "b", "c", "last turn", "end"), 2)
     observer.on_turn_complete(said("a", "b", "c", "late"), 2)
 
     assert seen(gate, observer) == [("session_end", "end"), ("turn", "before"), ("turn", "late")]

@@ -109,10 +109,10 @@ def test_an_empty_store_costs_no_call_and_its_answer_is_kept_for_the_turn(scene,
     assert scene.provider.received == []
 
 
-def test_a_turn_without_a_name_is_never_cached(scene, repo):
+def test_of_a_turn_that_names_neither_itself_nor_its_session_nothing_is_kept(scene, repo):
     _two(scene, repo)
 
-    replies = [scene.ask(repo, "q", "") for _ in range(2)]
+    replies = [scene.ask(repo, "q", "", session_id="") for _ in range(2)]
 
     assert [(reply.status, reply.cached) for reply in replies] == [("ok", False)] * 2
     assert len(scene.chats) == 2
@@ -140,10 +140,11 @@ def test_another_request_of_the_same_turn_is_not_answered_from_the_cache(scene, 
     _two(scene, repo)
 
     scene.ask(repo, "q", "t")
-    reply = scene.ask(repo, "q", "t", token_budget=60)
+    steered = scene.ask(repo, "another message", "t")
+    own = scene.ask(repo, "q", "t", hypotheses=["walrus"])
 
-    assert not reply.cached
-    assert len(reply.text.encode()) <= 240
+    assert (steered.cached, own.cached, own.strategy) == (False, False, "caller")
+    assert len(scene.chats) == 2
 
 
 def test_a_caller_that_hangs_up_does_not_spoil_its_turn(scene, repo):

@@ -25,6 +25,8 @@ _TEXT_PARTS = {"text", "input_text", "output_text"}
 _SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", **harnesses.ROLES}
 # Characters that are looked through on the event loop, a few milliseconds at most; more goes to a thread.
 _INLINE_LENGTH = 64_000
+# Messages before a typed one, and characters of each, that tell its turn from one in which the same is said.
+_BEFORE, _BEFORE_LENGTH = 8, 4_096
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -32,6 +34,13 @@ class Heard(msgspec.Struct, frozen=True):
 
     said: tuple[Utterance, ...]
     echoes: int
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """What a person typed, and the place of that message, counted from the summary on."""
+
+    place: int
+    text: str
 
 
 async def heard(messages: Sequence[wire.Message], start: int) -> Heard:
@@ -53,7 +62,7 @@ def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance,
 
 def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
     spans = open_before((message.role, (_text(message),)) for message in messages)
-    first = start if start in range(len(messages) + 1) else 0
+    first = _first(messages, start)
     found, echoes = [], 0
     for message, open_spans in zip(messages[first:], spans[first:], strict=True):
         speaker = _SPEAKERS.get(message.role)
@@ -64,6 +73,32 @@ def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
         if (text := without_tool_text(text, speaker)).strip():
             found.append(Utterance(speaker, text))
     return Heard(tuple(found), echoes)
+
+
+def newest_typed(messages: Sequence[wire.Message], start: int) -> Typed | None:
+    """The newest message since the summary of which something is left that a person typed, if there is one.
+
+    Nothing before it is read, so a private span that began there is not seen: this is to tell turns apart.
+    """
+    first = _first(messages, start)
+    for place in range(len(messages) - 1, first - 1, -1):
+        if _SPEAKERS.get(messages[place].role) == "user" and (text := _text(messages[place])):
+            typed = without_tool_text(without_blocks(without_private(text))[0]).strip()
+            if typed:
+                return Typed(place - first, typed)
+    return None
+
+
+def said_before(messages: Sequence[wire.Message], start: int, place: int) -> list[str]:
+    """How each of the few messages before a place since the summary begins, as far as anybody said them."""
+    first = _first(messages, start)
+    few = messages[first + max(place - _BEFORE, 0) : first + place]
+    return [_text(message)[:_BEFORE_LENGTH] for message in few if message.role in _SPEAKERS]
+
+
+def _first(messages: Sequence[wire.Message], start: int) -> int:
+    """Where the window begins: a `start` that is no place in `messages` is that of all of them."""
+    return start if start in range(len(messages) + 1) else 0
 
 
 def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tuple[Utterance, ...]:
