@@ -132,7 +132,7 @@ def build(
         watcher=watcher,
         retriever=retriever,
         resolver=Resolver(user_top(env), config, indexer),
-        writer=Writer(os.path.join(address.state_dir(env), "trash"), trust, state.requests),
+        writer=Writer(os.path.join(address.state_dir(env), "trash"), trust, state.requests, state.intents),
         trust=trust,
         capture=Pipeline(
             settings=models.worker,

@@ -28,6 +28,7 @@ from forged.state.event_values import (
 if TYPE_CHECKING:
     from forged.state.events import Events
     from forged.state.forgotten import Forgotten
+    from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
@@ -41,11 +42,14 @@ __all__ = [
     "Event",
     "Events",
     "Forgotten",
+    "Intent",
+    "Intents",
     "Kind",
     "Known",
     "OwnFile",
     "Pauses",
     "Requests",
+    "Rewrite",
     "RootRecord",
     "State",
     "TrustRecords",
@@ -59,6 +63,7 @@ __getattr__ = door(
     __name__,
     events=("Events",),
     forgotten=("Forgotten",),
+    intents=("Intent", "Intents", "Rewrite"),
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),
     state=("State",),

@@ -52,6 +52,13 @@ class Forgotten:
         for each in old:
             self.known.pop(each, None)
 
+    async def withdraw(self, top: str, texts: Iterable[str]) -> None:
+        """Let texts of a root come back, durably on return. Raises StoreError."""
+        digests = (digest(top, text) for text in texts)
+        old = [each for each in digests if self.known.pop(each, None) is not None]
+        if old:
+            await self._database.run(partial(_change, (), old))
+
     def digests(self) -> frozenset[str]:
         """Those of the last 7 days."""
         since = self._clock() - HELD_S

@@ -104,7 +104,7 @@ class Parts:
             indexer=self.indexer,
             retriever=self.retriever,
             resolver=self.resolver,
-            writer=Writer(str(home / "state/trash"), self.trust, self.state.requests),
+            writer=Writer(str(home / "state/trash"), self.trust, self.state.requests, self.state.intents),
             trust=self.trust,
             capture=self.capture,
             governor=self.governor,

@@ -14,7 +14,7 @@ from forged import memory
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import Root
 from forged.map import VectorMap
-from forged.memory import Category, Memory, Origin, Related, Trigger, default_category
+from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger, default_category
 from forged.scopes import Ranked
 from forged_client import protocol as wire
 
@@ -44,6 +44,7 @@ def draft(request: wire.Remember, root: Root) -> Memory:
     if request.category:
         check_known("category", request.category, Category)
     check_known("origin", request.origin, CLAIMED)
+    check_links(request.related)
     now = memory.utc_now()
     return Memory(
         id=memory.new_id(),
@@ -59,6 +60,12 @@ def draft(request: wire.Remember, root: Root) -> Memory:
         related=tuple(Related(edge.id, edge.relationship) for edge in request.related),
         origin=request.origin,
     )
+
+
+def check_links(related: Iterable[wire.Edge]) -> None:
+    """Raises InvalidRequest."""
+    for edge in related:
+        check_known("relationship", edge.relationship, Relationship)
 
 
 def check_known(field: str, value: str, allowed: Iterable[str]) -> None:

@@ -22,8 +22,9 @@ from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
+from forged.state import Rewrite
 from forged.text.same_text import normalised
-from forged.writing import Gone
+from forged.writing import Gone, Taking
 from forged_client import protocol as wire
 
 _MOST_IN_REPLY = 1000
@@ -33,14 +34,21 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
     at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
     ids = (memory_id,) if request.version_only else await context.daemon.writer.chain(at.index, memory_id)
-    gone, generation = await put_away(context, at.index, ids, erase=request.erase_now, purge=True)
+    taking = Taking(erase=request.erase_now, key=request.key)
+    gone, generation = await put_away(context, at.index, ids, taking, purge=True)
     context.daemon.metrics.forgotten += len(gone.ids)
     reply = wire.Forgotten(ids=gone.ids, trash=gone.trash, unreachable=gone.unreachable)
     return reply, generation
 
 
 async def put_away(
-    context: Context, index: RootIndex, ids: tuple[str, ...], *, erase: bool, purge: bool
+    context: Context,
+    index: RootIndex,
+    ids: tuple[str, ...],
+    taking: Taking,
+    *,
+    purge: bool,
+    earlier: Sequence[Rewrite] = (),
 ) -> tuple[Gone, int]:
     """Remove memories so that no retrieve finds them any more; returns the receipt and its generation.
 
@@ -48,7 +56,7 @@ async def put_away(
     events that wait or were given up with that text go too. Raises StoreError.
     """
     daemon = context.daemon
-    gone = await daemon.writer.remove(index, ids, erase=erase)
+    gone = await daemon.writer.remove(index, ids, taking, earlier)
     generation = index.mark()
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents)
@@ -56,8 +64,8 @@ async def put_away(
             texts = tuple(filter(None, map(normalised, gone.contents)))
             await daemon.capture.purge(lambda held: _holds(held, texts))
             await daemon.state.erase_traces()
-        if erase:
-            await asyncio.to_thread(daemon.writer.erase_from_trash, gone.contents)
+        if taking.erase:
+            await asyncio.to_thread(daemon.writer.trash.erase, gone.contents)
     finally:  # the files are gone, whatever else could not be done
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)
         daemon.retriever.turns.purge()

@@ -14,12 +14,12 @@ import msgspec
 
 from forged import memory
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import CLAIMED, check_known, draft
+from forged.daemon.handlers.convert import CLAIMED, check_known, check_links, draft
 from forged.daemon.handlers.naming import Look, check_candidates, check_scope, look, on_disk
 from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
 from forged.errors import Conflict, MemoryNotFound
 from forged.maps import RootIndex
-from forged.memory import Category, Memory, Related, Relationship, Scope, Trigger
+from forged.memory import Category, Memory, Related, Scope, Trigger
 from forged.scopes import Workplace
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
@@ -28,7 +28,7 @@ from forged_client import protocol as wire
 
 # A head that moves while a change of it is being written: the change is made to the next one.
 _TRIES = 8
-_BY_HAND = "explicit"
+BY_HAND = "explicit"
 
 
 async def remember(context: Context, place: Workplace, request: wire.Remember) -> tuple[wire.Remembered, int]:
@@ -121,7 +121,7 @@ def _version_of(wanted: Memory, base: Memory) -> Memory:
         content=content,
         created_at=now,
         updated_at=now,
-        session_id=_BY_HAND,
+        session_id=BY_HAND,
         trigger=Trigger.EXPLICIT,
         supersedes=base.id,
     )
@@ -186,8 +186,7 @@ async def _edges(context: Context, index: RootIndex, asked: Sequence[wire.Edge])
     """Links with whole ids; one into nothing is a slip of the pen. Raises MemoryNotFound."""
     if not asked:
         return ()
-    for edge in asked:
-        check_known("relationship", edge.relationship, Relationship)
+    check_links(asked)
     at = await look(context, index)
     return tuple(msgspec.structs.replace(edge, id=at.meant(edge.id)) for edge in asked)
 
