@@ -98,8 +98,8 @@ class AsyncClient(Shell):
                 raise
             return failed_reply(request, error)
 
-    async def hand_over(self, parts: Iterable[Capture]) -> Captured:
-        """As `Client.hand_over`; the parts are made in a thread, as a long window takes its time."""
+    async def _hand_over(self, parts: Iterable[Capture]) -> Captured:
+        """As `Client._hand_over`; the parts are made in a thread, as a long window takes its time."""
         deadline, reply, walk = Deadline(self._timeout_s), Captured(), iter(parts)
         while (part := await asyncio.to_thread(next, walk, None)) is not None:
             reply = await self.ask(part, timeout_s=deadline.seconds())

@@ -52,7 +52,7 @@ class Client(Verbs):
                 raise
             return failed_reply(request, error)
 
-    def hand_over(self, parts: Iterable[Capture]) -> Captured:
+    def _hand_over(self, parts: Iterable[Capture]) -> Captured:
         """The reply to the last part of a capture, or to the first that is refused."""
         deadline, reply = Deadline(self._timeout_s), Captured()
         for part in parts:

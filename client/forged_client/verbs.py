@@ -59,7 +59,7 @@ from forged_client.shell import new_key
 class Verbs(ChainVerbs):
     """A client that answers when it is asked."""
 
-    def hand_over(self, parts: Iterable[Capture]) -> Captured:
+    def _hand_over(self, parts: Iterable[Capture]) -> Captured:
         """The reply to the last part of a capture, or to the first that is refused."""
         raise NotImplementedError
 
@@ -169,7 +169,7 @@ class Verbs(ChainVerbs):
             window_id=window_id,
             event_id=new_key(),
         )
-        return self.hand_over(Parts(request, Said(messages, last_summary_index)))
+        return self._hand_over(Parts(request, Said(messages, last_summary_index)))
 
     def get(
         self, workspace: str, ids: Iterable[str], *, min_generation: str = "", scope: str = ""
