@@ -13,11 +13,13 @@ import msgspec
 from forged_client import framing, protocol
 
 _encode = msgspec.msgpack.Encoder().encode
+# A map with fewer pairs says their number in its first byte; one with more, in two bytes behind it.
+_SHORT = 16
 
 
 def pairs(fields: Mapping[str, object]) -> bytes:
-    """Names and values, without the map around them. Raises TypeError and the like for what has no form."""
-    return b"".join(_encode(each) for field in fields.items() for each in field)
+    """Names and values, without their map's length. Raises TypeError and the like for what has no form."""
+    return _encode(fields)[1 if len(fields) < _SHORT else 3 :]
 
 
 def frame(reply_type: type[protocol.Reply], *parts: bytes) -> bytes:
@@ -30,7 +32,7 @@ def frame(reply_type: type[protocol.Reply], *parts: bytes) -> bytes:
 def _head(reply_type: type[protocol.Reply]) -> bytes:
     """The map's length and the pair that names the type."""
     count = len(reply_type.__struct_fields__) + 1
-    length = bytes((0x80 | count,)) if count < 16 else b"\xde" + count.to_bytes(2, "big")
+    length = bytes((0x80 | count,)) if count < _SHORT else b"\xde" + count.to_bytes(2, "big")
     return length + pairs({"type": reply_type.__struct_config__.tag})
 
 

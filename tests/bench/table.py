@@ -14,11 +14,13 @@ import rebuilds
 import scans
 import searches
 import starts
+import turns
 import writes
 from row import Row
 
 ROWS: tuple[Row, ...] = (
     *pings.ROWS,
+    *turns.ROWS,
     *searches.ROWS,
     *scans.ROWS,
     *rebuilds.ROWS,

@@ -25,8 +25,6 @@ _TEXT_PARTS = {"text", "input_text", "output_text"}
 _SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", **harnesses.ROLES}
 # Characters that are looked through on the event loop, a few milliseconds at most; more goes to a thread.
 _INLINE_LENGTH = 64_000
-# Messages before a typed one, and characters of each, that tell its turn from one in which the same is said.
-_BEFORE, _BEFORE_LENGTH = 8, 4_096
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -36,13 +34,6 @@ class Heard(msgspec.Struct, frozen=True):
     echoes: int
 
 
-class Typed(msgspec.Struct, frozen=True):
-    """What a person typed, and the place of that message, counted from the summary on."""
-
-    place: int
-    text: str
-
-
 async def heard(messages: Sequence[wire.Message], start: int) -> Heard:
     """What was said since the summary; messages that are blank are left out.
 
@@ -50,7 +41,7 @@ async def heard(messages: Sequence[wire.Message], start: int) -> Heard:
     `messages` means all of them, as it does in the client's window. A long conversation is read in a thread,
     so that nobody waits for it.
     """
-    if sum(len(_text(message)) for message in messages) < _INLINE_LENGTH:
+    if sum(len(text_of(message)) for message in messages) < _INLINE_LENGTH:
         return _heard(messages, start)
     return await asyncio.to_thread(_heard, messages, start)
 
@@ -61,44 +52,41 @@ def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance,
 
 
 def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
-    spans = open_before((message.role, (_text(message),)) for message in messages)
-    first = _first(messages, start)
+    spans = open_before((message.role, (text_of(message),)) for message in messages)
+    first = window_start(messages, start)
     found, echoes = [], 0
     for message, open_spans in zip(messages[first:], spans[first:], strict=True):
         speaker = _SPEAKERS.get(message.role)
         if speaker is None or (open_spans and speaker == "assistant"):
             continue
-        text, blocks = without_blocks(without_private(_text(message), open_spans))
+        text, blocks = without_blocks(without_private(text_of(message), open_spans))
         echoes += blocks
         if (text := without_tool_text(text, speaker)).strip():
             found.append(Utterance(speaker, text))
     return Heard(tuple(found), echoes)
 
 
-def newest_typed(messages: Sequence[wire.Message], start: int) -> Typed | None:
-    """The newest message since the summary of which something is left that a person typed, if there is one.
+def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str] | None:
+    """The newest message from a place on of which something is left that a person typed: its place and that.
 
     Nothing before it is read, so a private span that began there is not seen: this is to tell turns apart.
     """
-    first = _first(messages, start)
-    for place in range(len(messages) - 1, first - 1, -1):
-        if _SPEAKERS.get(messages[place].role) == "user" and (text := _text(messages[place])):
+    for place in range(len(messages) - 1, since - 1, -1):
+        if _SPEAKERS.get(messages[place].role) == "user" and (text := text_of(messages[place])):
             typed = without_tool_text(without_blocks(without_private(text))[0]).strip()
             if typed:
-                return Typed(place - first, typed)
+                return place, typed
     return None
 
 
-def said_before(messages: Sequence[wire.Message], start: int, place: int) -> list[str]:
-    """How each of the few messages before a place since the summary begins, as far as anybody said them."""
-    first = _first(messages, start)
-    few = messages[first + max(place - _BEFORE, 0) : first + place]
-    return [_text(message)[:_BEFORE_LENGTH] for message in few if message.role in _SPEAKERS]
+def is_said(message: wire.Message) -> bool:
+    """Whether a message is of a person or the model."""
+    return message.role in _SPEAKERS
 
 
-def _first(messages: Sequence[wire.Message], start: int) -> int:
+def window_start(messages: Sequence[wire.Message], start: int) -> int:
     """Where the window begins: a `start` that is no place in `messages` is that of all of them."""
-    return start if start in range(len(messages) + 1) else 0
+    return start if 0 <= start <= len(messages) else 0
 
 
 def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tuple[Utterance, ...]:
@@ -127,7 +115,7 @@ def asked(text: str) -> str:
     return said if said.strip() else public
 
 
-def _text(message: wire.Message) -> str:
+def text_of(message: wire.Message) -> str:
     """What its text parts hold; in Gemini's form they have another name, and thoughts look like them."""
     if isinstance(message.content, str):
         return message.content

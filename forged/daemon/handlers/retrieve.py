@@ -32,7 +32,7 @@ _MOST_TOKENS = 256 << 10
 
 async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -> tuple[wire.Retrieved, int]:
     """The injection for one turn."""
-    retriever, key = context.daemon.retriever, key_of(request, place)
+    retriever, key = context.daemon.retriever, key_of(request, place, context.daemon.lists)
     answer, cached = _kept(context, key, request), True
     if answer is None:
         ask = await _ask(context, request, place)
@@ -57,7 +57,7 @@ def again(context: Context, place: Workplace, request: wire.Retrieve) -> bytes |
 
     What changes from reply to reply is encoded, and the rest is as it was sent before.
     """
-    key = key_of(request, place)
+    key = key_of(request, place, context.daemon.lists)
     answer = _kept(context, key, request)
     if answer is None or has_news(context, place, request.session_id):
         return None

@@ -126,11 +126,11 @@ async def in_reply(context: Context, place: Workplace, session_id: str = "") -> 
 
 def has_news(context: Context, place: Workplace, session_id: str) -> bool:
     """Whether a reply to this session has such a sentence to tell, by the rule of `in_reply`."""
-    opened = [context.daemon.indexer.open(root) for root in place.roots]
-    return any(
-        index.builder.withheld and not context.daemon.notices.was_told(session_id, index.root.top)
-        for index in opened
-    )
+    notices, has = context.daemon.notices, False
+    for root in place.roots:  # each is opened: one that nobody asks for is closed some day
+        if context.daemon.indexer.open(root).builder.withheld:
+            has = has or not notices.was_told(session_id, root.top)
+    return has
 
 
 async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
