@@ -87,12 +87,14 @@ def hit(ranked: Ranked) -> wire.Hit:
         cosine=ranked.cosine,
         lexical=ranked.lexical,
         via=ranked.via,
-        older=tuple(
-            wire.Version(older.id, older.version, older.created_at, older.first_line)
-            for older in ranked.older
-        ),
+        older=tuple(map(_version, ranked.older)),
         root=ranked.root,
+        rivals=tuple(map(_version, ranked.rivals)),
     )
+
+
+def _version(found: Memory) -> wire.Version:
+    return wire.Version(found.id, found.version, found.created_at, found.first_line)
 
 
 def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
