@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeVar
 
 from forged.files import Arrivals, MemoryStore, Root, Snapshot, files_of, scan
@@ -76,15 +76,22 @@ class Ledger:
         return self._memories.get(memory_id)
 
     def chain(self, memory_id: str) -> tuple[Memory, ...]:
-        """All versions of a memory, in no order; none if it does not count."""
-        return tuple(self._chain(memory_id)) if memory_id in self._memories else ()
+        """All versions that hang together with a memory, also by ones that are gone, as `link` joins them."""
+        seen, reached = {memory_id}, [memory_id]
+        for current in reached:
+            memory = self._memories.get(current)
+            near = [*self._newer.get(current, ()), (memory.supersedes if memory else None) or current]
+            fresh = [each for each in dict.fromkeys(near) if each not in seen]
+            seen.update(fresh)
+            reached.extend(fresh)
+        return tuple(self._memories[each] for each in reached if each in self._memories)
 
     def same(self, content: str) -> Memory | None:
         """The head that says the same as a text, but for typography."""
         wanted = normalised(content)
         for memory_id in self._by_letters.get(_letters(content), ()):
             memory = self._memories[memory_id]
-            if normalised(memory.content) == wanted and link(self.chain(memory_id)).is_head(memory_id):
+            if normalised(memory.content) == wanted and self._is_head(memory_id):
                 return memory
         return None
 
@@ -125,17 +132,9 @@ class Ledger:
             if memory.id not in self._memories:
                 self.add(memory)
 
-    def _chain(self, memory_id: str) -> Iterator[Memory]:
-        """All versions that hang together, also by ones that are gone, as `forged.map.link` joins them."""
-        seen, reached = {memory_id}, [memory_id]
-        for current in reached:
-            memory = self._memories.get(current)
-            if memory is not None:
-                yield memory
-            near = [*self._newer.get(current, ()), (memory.supersedes if memory else None) or current]
-            fresh = [each for each in near if each not in seen]
-            seen.update(fresh)
-            reached.extend(dict.fromkeys(fresh))
+    def _is_head(self, memory_id: str) -> bool:
+        chain = self.chain(memory_id)
+        return len(chain) == 1 or link(chain).is_head(memory_id)
 
 
 def _letters(text: str) -> int:

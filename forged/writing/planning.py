@@ -79,9 +79,14 @@ def _there(draft: Draft, memory: Memory, ledger: Ledger, trust: Trust) -> Memory
         return None
     if not memory.supersedes:
         return ledger.same(memory.content)
-    head = ledger.find(memory.supersedes)
-    is_same = head is not None and normalised(head.content) == normalised(memory.content)
-    return head if is_same else None
+    base = ledger.find(memory.supersedes)
+    return base if base is not None and _changes_nothing(memory, base) else None
+
+
+def _changes_nothing(memory: Memory, base: Memory) -> bool:
+    """Whether a new version would say what the one before says, links and category included."""
+    beside = memory.category == base.category and set(memory.related) <= set(base.related)
+    return beside and normalised(memory.content) == normalised(base.content)
 
 
 def written(memory: Memory, named: str, path: str, *, existed: bool) -> Written:

@@ -9,7 +9,8 @@ marks nothing, as its caller has more to do. MemoryNotFound and StoreError are r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -21,6 +22,7 @@ from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.state import Intents, Requests, Rewrite
 from forged.trust import Trust
+from forged.writing.new_files import PARTS
 from forged.writing.removing import Back, Removing, Taking
 from forged.writing.root_writer import RootWriter
 from forged.writing.together import Together
@@ -41,6 +43,7 @@ class Writer:
         self._trust = trust
         self._requests = requests
         self._removing = Removing(self.trash, trust, intents)
+        self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
         self._locks: dict[Root, asyncio.Lock] = {}
         self._lines: WeakKeyDictionary[RootIndex, _Line] = WeakKeyDictionary()
 
@@ -67,7 +70,9 @@ class Writer:
         """
         line = self._lines.get(index)
         if line is None:
-            line = self._lines[index] = _Line(index, self._trust, self._requests, self._write)
+            snapshot = index.builder.snapshot
+            writer = RootWriter(index.root, self._trust, self._requests, self._threads, snapshot)
+            line = self._lines[index] = _Line(writer, Together(self._write, _MOST_AT_ONCE))
         return tuple(await asyncio.gather(*[line.together.ask((index, draft)) for draft in drafts]))
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
@@ -118,15 +123,8 @@ class Writer:
         return self._locks.setdefault(root, asyncio.Lock())
 
 
-class _Line:
-    """Who waits to write into one root, and what writes there."""
+class _Line(msgspec.Struct, frozen=True):
+    """What writes into one root, and who waits for that."""
 
-    def __init__(
-        self,
-        index: RootIndex,
-        trust: Trust,
-        requests: Requests,
-        write: Callable[[Sequence[_Item]], Awaitable[Sequence[Written | StoreError]]],
-    ) -> None:
-        self.writer = RootWriter(index.root, trust, requests, index.builder.snapshot)
-        self.together = Together(write, _MOST_AT_ONCE)
+    writer: RootWriter
+    together: Together[_Item, Written | StoreError]
