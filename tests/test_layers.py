@@ -16,6 +16,7 @@ LAYERS = """
     daemon | evaluation
     retrieval | capture
     scopes
+    writing
     maps
     trust
     map | state

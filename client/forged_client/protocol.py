@@ -344,10 +344,18 @@ class Explained(Reply, frozen=True, tag="explained"):
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):
+    """`replaced` is the id of the version that this one replaces; `base_moved`: not the one that was named.
+
+    `existed`: the same text was there, so nothing was written; `memory_id` is the one that is there.
+    """
+
     memory_id: str = ""
     version: int = 0
     path: str = ""
     generation: str = ""
+    replaced: str = ""
+    base_moved: bool = False
+    existed: bool = False
 
 
 class Captured(Reply, frozen=True, tag="captured"):
@@ -626,7 +634,7 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     """Write one memory durably; the reply comes after fsync.
 
     A text with a secret is refused with the code `secret`, unless `allow_secret`. `origin`: `agent`, or
-    `explicit` where a person gave the text.
+    `explicit` where a person gave the text. A request that comes again with the same `key` is done once.
     """
 
     repeatable: ClassVar[bool] = False
@@ -641,6 +649,7 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     session_id: str = ""
     allow_secret: bool = False
     origin: str = "agent"
+    key: str = ""
 
 
 class Capture(Request[Captured], frozen=True, tag="capture"):

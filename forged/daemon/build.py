@@ -22,7 +22,7 @@ from forged.daemon.handlers import About, Daemon
 from forged.daemon.probes import probes
 from forged.errors import ProviderError
 from forged.files import Root, Watcher
-from forged.maps import Indexer, Remembered, Writer
+from forged.maps import Indexer, Remembered
 from forged.models import (
     GOVERNED,
     ChatModel,
@@ -42,6 +42,7 @@ from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
 from forged.trust import Trust
+from forged.writing import Writer
 from forged_client import address
 
 

@@ -18,7 +18,6 @@ from forged.daemon.handlers import About, Daemon, Dispatcher
 from forged.errors import WorkspaceError
 from forged.files import resolve
 from forged.maps.indexer import Indexer
-from forged.maps.writer import Writer
 from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
@@ -26,6 +25,7 @@ from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
 from forged.trust import Trust
+from forged.writing import Writer
 from forged_client import protocol as wire
 
 EPOCH = "e1"

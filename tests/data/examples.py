@@ -194,6 +194,10 @@ LATER: dict[str, p.Request | p.Reply] = {
     "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),
     "request-history+scope": p.History(id=11, workspace="/w", memory_id="mem_a", scope="user"),
     "request-forget+scope": p.Forget(id=12, workspace="/w", memory_id="mem_a", scope="repo"),
+    "request-remember+key": p.Remember(id=7, workspace="/w", content="text", key="0123abcd"),
+    "reply-remembered+replaced": p.Remembered(
+        id=7, memory_id="mem_b", version=3, replaced="mem_a", base_moved=True, existed=False
+    ),
     "reply-retrieved+notice": p.Retrieved(id=4, notice="withheld"),
     "reply-status_report+trust": p.StatusReport(
         id=3,

@@ -10,10 +10,10 @@ import pytest
 
 from forged.errors import WorkspaceError
 from forged.files import Root
-from forged.maps import Writer
 from forged.memory import Scope
 from forged.trust import Trust, admission, brought, own_file
 from forged.trust.identity import identify
+from forged.writing import Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened
 from tests.trust.people import clone, commit, git, person, upstream

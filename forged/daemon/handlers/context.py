@@ -14,12 +14,13 @@ from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
 from forged.daemon.handlers.notices import Notices
 from forged.files import Watcher
-from forged.maps import Indexer, Writer
+from forged.maps import Indexer
 from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.scopes import Resolver, View, Workplace
 from forged.state import State
 from forged.trust import Trust
+from forged.writing import Writer
 
 # Waiting for a map where no deadline comes with the request.
 PATIENCE_S = 5.0

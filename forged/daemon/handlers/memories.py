@@ -23,13 +23,14 @@ from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound
 from forged.files import Root
 from forged.map import VectorMap
-from forged.maps import Gone, RootIndex
+from forged.maps import RootIndex
 from forged.memory import Memory, Scope
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.text.same_text import normalised
+from forged.writing import Gone
 from forged_client import protocol as wire
 
 _MOST_IN_REPLY = 1000
@@ -53,13 +54,16 @@ async def remember(context: Context, place: Workplace, request: wire.Remember) -
     index = context.daemon.indexer.open(_root_of_scope(place, request.scope))
     await _check_related(place, request)
     new = draft(msgspec.structs.replace(request, content=content), index.root)
-    written = await context.daemon.writer.add(index, new, insisted=bool(secrets))
+    written = await context.daemon.writer.add(index, new, insisted=bool(secrets), key=request.key)
     context.daemon.metrics.remembered += 1
     reply = wire.Remembered(
         memory_id=written.memory.id,
         version=written.memory.version,
         path=written.path,
         reason=_noted(secrets, is_cut=content != request.content),
+        replaced=written.replaced,
+        base_moved=written.base_moved,
+        existed=written.existed,
     )
     return reply, written.generation
 

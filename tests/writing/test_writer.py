@@ -13,9 +13,9 @@ from forged.counters import Metrics
 from forged.errors import MemoryNotFound, StoreError
 from forged.files.roots import Root
 from forged.maps.indexer import Indexer
-from forged.maps.writer import TRASH_S, Writer
 from forged.memory import Scope
 from forged.trust import Trust
+from forged.writing import TRASH_S, Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened as state_in
 from tests.support.clock import PATIENCE_S

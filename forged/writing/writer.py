@@ -12,39 +12,20 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 
-from forged.errors import MemoryNotFound
+from forged.errors import Conflict, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import Root, Snapshot, atomic, scan
 from forged.map import link
-from forged.maps.root_index import RootIndex
+from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.trust import Trust, own_file
+from forged.writing.values import Draft, Gone, Written
 
 TRASH_S = 7 * 24 * 3600.0
 _GIT_NOTE = "copies in version control history, clones and backups"
-
-
-class Written(msgspec.Struct, frozen=True):
-    """A memory as it was written, its file, and the generation in which it is visible."""
-
-    memory: Memory
-    path: str
-    generation: int
-
-
-class Gone(msgspec.Struct, frozen=True):
-    """Receipt of a removal: ids, the trash directory (empty if erased), what forged cannot reach.
-
-    `contents` are the texts that are gone.
-    """
-
-    ids: tuple[str, ...]
-    trash: str
-    unreachable: tuple[str, ...]
-    contents: tuple[str, ...] = ()
 
 
 class Writer:
@@ -56,18 +37,27 @@ class Writer:
         self._trust = trust
         self._locks: dict[Root, asyncio.Lock] = {}
 
-    async def add(self, index: RootIndex, draft: Memory, *, insisted: bool = False) -> Written:
-        """Write `draft` as a new file, or as the next version of what it supersedes; durable on return.
+    async def add(
+        self, index: RootIndex, memory: Memory, *, insisted: bool = False, key: str = "", base: str = ""
+    ) -> Written:
+        """Write one memory, as `add_all` does.
 
-        Its origin, and that somebody insisted on a secret in it, goes on record before the file is there.
-        Raises MemoryNotFound for a superseded id that does not count in the same root, StoreError when the
-        file could not be written.
+        Raises MemoryNotFound for a superseded id that does not count in the same root, Conflict where `base`
+        is not the head or a `key` came with something else before, StoreError when it could not be written.
         """
-        if draft.supersedes is None:
-            return await self._write(index, draft, insisted=insisted)
+        (done,) = await self.add_all(index, (Draft(memory, insisted, key, base),))
+        if isinstance(done, StoreError):
+            raise done
+        return done
+
+    async def add_all(self, index: RootIndex, drafts: Sequence[Draft]) -> tuple[Written | StoreError, ...]:
+        """Write each as a new file or as the next version of what it supersedes, in this order; durable then.
+
+        What a version is based on is the head that is on disk at that moment, so versions that were begun at
+        the same time line up. What could not be written has its reason in its place, and stops no other.
+        """
         async with self._lock(index.root):
-            memory = await self._next_version(index, draft)
-            return await self._write(index, memory, insisted=insisted)
+            return tuple([await self._tried(index, draft) for draft in drafts])
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
         """Ids of the versions of a memory that count, oldest first; none if it is not in this root.
@@ -110,8 +100,25 @@ class Writer:
                 if entry.is_dir(follow_symlinks=False) and now - entry.stat().st_ctime > TRASH_S:
                     shutil.rmtree(entry.path, ignore_errors=True)
 
-    async def _next_version(self, index: RootIndex, draft: Memory) -> Memory:
-        wanted = draft.supersedes or ""
+    async def _tried(self, index: RootIndex, draft: Draft) -> Written | StoreError:
+        try:
+            return await self._write(index, draft)
+        except StoreError as error:
+            return error
+
+    async def _write(self, index: RootIndex, draft: Draft) -> Written:
+        memory, wanted = draft.memory, draft.memory.supersedes or ""
+        if draft.unwanted(memory):
+            raise NoLongerWanted(f"{memory.id} was forgotten meanwhile")
+        if wanted and not draft.verbatim:
+            memory = await self._next_version(index, draft)
+        await self._trust.own(index.root, (own_file(index.root, memory, insisted=draft.insisted),))
+        path = await asyncio.to_thread(index.builder.store.write, memory)
+        replaced = memory.supersedes or ""
+        return Written(memory, path, index.mark(frozenset({path})), replaced, replaced != wanted)
+
+    async def _next_version(self, index: RootIndex, draft: Draft) -> Memory:
+        wanted = draft.memory.supersedes or ""
         _, counting = await self._trust.look(index.root)
         current = {memory.id: memory for memory in counting.memories}
         if wanted not in current:
@@ -119,12 +126,13 @@ class Writer:
                 f"no memory {wanted!r} in this scope to supersede; `forgectl list` shows what is there"
             )
         head = current[link(counting.memories).head(wanted)]
-        return msgspec.structs.replace(draft, supersedes=head.id, version=head.version + 1)
+        if draft.base not in {"", head.id}:
+            raise Conflict(f"it was based on {draft.base[:80]!r}, and {head.id} has replaced that")
+        return msgspec.structs.replace(draft.memory, supersedes=head.id, version=head.version + 1)
 
-    async def _write(self, index: RootIndex, memory: Memory, *, insisted: bool) -> Written:
-        await self._trust.own(index.root, (own_file(index.root, memory, insisted=insisted),))
-        path = await asyncio.to_thread(index.builder.store.write, memory)
-        return Written(memory, path, index.mark(frozenset({path})))
+    def hold(self, root: Root) -> asyncio.Lock:
+        """Nothing is written or removed in a root while its lock is held (`async with`)."""
+        return self._lock(root)
 
     def _lock(self, root: Root) -> asyncio.Lock:
         return self._locks.setdefault(root, asyncio.Lock())

@@ -1,0 +1,12 @@
+"""Every new memory file of the daemon, and every removal that somebody asks for, goes through one `Writer`.
+
+    Writer -> values   what is wanted, and what became of it
+
+Drafts of any number of callers come in; out comes, for each, what was written, or why not. What is written is
+durable and marked in its map by then.
+"""
+
+from forged.writing.values import Draft, Gone, Written
+from forged.writing.writer import TRASH_S, Writer
+
+__all__ = ["TRASH_S", "Draft", "Gone", "Writer", "Written"]
