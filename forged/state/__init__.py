@@ -13,18 +13,17 @@ here and opens nothing, so all that needs the file is imported when it is asked 
 from typing import TYPE_CHECKING
 
 from forged import door
-from forged.state.digests import digest
 from forged.state.event_values import (
     DeadEvent,
     Document,
     Event,
     Kind,
-    Unwanted,
     new_event_id,
-    texts_of,
 )
 
 if TYPE_CHECKING:
+    from forged.state.cutting import Cut, Left, cut
+    from forged.state.digests import digest
     from forged.state.events import Events
     from forged.state.forgotten import Forgotten
     from forged.state.pauses import EVERYWHERE, Pauses
@@ -33,25 +32,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERYWHERE",
+    "Cut",
     "DeadEvent",
     "Document",
     "Event",
     "Events",
     "Forgotten",
     "Kind",
+    "Left",
     "OwnFile",
     "Pauses",
     "RootRecord",
     "State",
     "TrustRecords",
-    "Unwanted",
+    "cut",
     "digest",
     "new_event_id",
-    "texts_of",
 ]
 
 __getattr__ = door(
     __name__,
+    cutting=("Cut", "Left", "cut"),
+    digests=("digest",),
     events=("Events",),
     forgotten=("Forgotten",),
     pauses=("EVERYWHERE", "Pauses"),
