@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from forged import door
 from forged.files import atomic
+from forged.files.arrivals import Arrivals
+from forged.files.atomic import NewFile
 from forged.files.frontmatter import parse, read, render
 from forged.files.pace import Pace
 from forged.files.roots import FOLDERS, Root, resolve
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLDERS",
+    "Arrivals",
     "File",
     "MemoryStore",
+    "NewFile",
     "Pace",
     "Removed",
     "Root",

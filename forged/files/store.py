@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -25,7 +26,7 @@ from forged.memory import Memory, is_valid_id
 
 logger = logging.getLogger(__name__)
 
-_TEMPS_S = 3600.0  # no writer that is alive takes so long
+_TEMPS_S = 30.0  # of a writer that is alive and takes longer, the write fails and is told so
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -49,26 +50,34 @@ class MemoryStore:
 
         Raises MemoryExists if the id is taken, StoreError if it cannot be stored; nothing is left then.
         """
+        path, data = self.path_of(memory.id), self.checked(memory)
+        with atomic.explained(f"cannot write {path}"), self.opened_to_write() as folder:
+            try:
+                atomic.publish(folder, os.path.basename(path), data)
+            except FileExistsError as error:
+                raise MemoryExists(f"there is a memory {memory.id} already") from error
+        return path
+
+    def path_of(self, memory_id: str) -> str:
+        """Where the file of a new memory will be."""
+        return os.path.join(self.root.top, FOLDERS[0], f"{memory_id}.md")
+
+    def checked(self, memory: Memory) -> bytes:
+        """The bytes of a new memory's file. Raises StoreError for what could not be read back."""
         if not is_valid_id(memory.id):
             raise StoreError(
                 f"{memory.id[:80]!r} is no id for a new memory; use mem_ and up to 64 of A-Z a-z 0-9 _ -"
             )
-        name = f"{memory.id}.md"
-        path = os.path.join(self.root.top, FOLDERS[0], name)
         data = self.rendered(memory)
         try:
             parse(data, self.root.scope, memory.id)  # what cannot be read back is not acknowledged
         except MemoryFormatError as error:
             raise StoreError(f"the memory cannot be stored: {error}") from error
-        with (
-            atomic.explained(f"cannot write {path}"),
-            self._opened(FOLDERS[0], atomic.open_or_make) as folder,
-        ):
-            try:
-                atomic.publish(folder, name, data)
-            except FileExistsError as error:
-                raise MemoryExists(f"there is a memory {memory.id} already") from error
-        return path
+        return data
+
+    def opened_to_write(self) -> AbstractContextManager[int]:
+        """The directory of new memories, which is made if it is missing. Raises OSError, StoreError."""
+        return self._opened(FOLDERS[0], atomic.open_or_make)
 
     def rendered(self, memory: Memory) -> bytes:
         """The bytes that `write` puts into the file of a memory."""
@@ -92,7 +101,7 @@ class MemoryStore:
         return tuple(self._erase(path, name, id_) for path, name, id_ in _files_of(snapshot, ids))
 
     def sweep_temps(self) -> int:
-        """Remove what killed writers left behind over an hour ago, and return how many files that were."""
+        """Remove what killed writers left over half a minute ago, and return how many files that were."""
         try:
             with self._opened(FOLDERS[0]) as directory:
                 return atomic.sweep(directory, self._clock() - _TEMPS_S)

@@ -1,6 +1,7 @@
 """Everything small and durable that is not a memory: one file, `state.db`, and one thread that uses it.
 
     State ->  events  forgotten  pauses  spending  trust   what the daemon asks and tells; answers from memory
+              requests                        what a request to write came to, by its key
                       event_rows  tables              rows, each with a checksum
                       database                        the file, its thread, its transactions
               damage  daily_copy  takeover            what is done before the file is used
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
     from forged.state.events import Events
     from forged.state.forgotten import Forgotten
     from forged.state.pauses import EVERYWHERE, Pauses
+    from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
     from forged.state.trust import OwnFile, RootRecord, TrustRecords
 
 __all__ = [
     "EVERYWHERE",
+    "Begun",
     "Cut",
     "DeadEvent",
     "Document",
@@ -39,9 +42,11 @@ __all__ = [
     "Events",
     "Forgotten",
     "Kind",
+    "Known",
     "Left",
     "OwnFile",
     "Pauses",
+    "Requests",
     "RootRecord",
     "State",
     "TrustRecords",
@@ -57,6 +62,7 @@ __getattr__ = door(
     events=("Events",),
     forgotten=("Forgotten",),
     pauses=("EVERYWHERE", "Pauses"),
+    requests=("Begun", "Known", "Requests"),
     state=("State",),
     trust=("OwnFile", "RootRecord", "TrustRecords"),
 )

@@ -27,6 +27,7 @@ from forged.state.events import Events
 from forged.state.forgotten import Forgotten
 from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.pauses import Pauses
+from forged.state.requests import Requests
 from forged.state.spending import Spending, Spent, all_spent
 from forged.state.tables import rows, value_of
 from forged.state.trust import Kept, TrustRecords, all_kept
@@ -78,6 +79,7 @@ class State:
         self.spending = Spending(self._database, governor)
         self.trust = TrustRecords(self._database, lambda: self.pauses.doubt)
         self.outbound = Outbound(self._database)
+        self.requests = Requests(self._database, self.trust)
 
     # --- life -----------------------------------------------------------------------------------------
 

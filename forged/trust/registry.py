@@ -47,10 +47,26 @@ class KnownRoot(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class Stamp(msgspec.Struct, frozen=True):
+    """On what it depends which files of a root count: its identity, and what is on record.
+
+    `follows`: also on the branch that is trusted.
+    """
+
+    identity: str
+    decisions: int
+    doubt: str
+    follows: bool
+
+
 def own_file(root: Root, memory: Memory, *, insisted: bool = False) -> OwnFile:
     """The record of the file that a memory of ours is written to."""
-    sha256 = hashlib.sha256(MemoryStore(root).rendered(memory)).hexdigest()
-    return OwnFile(memory.id, sha256, memory.origin, insisted)
+    return own_bytes(MemoryStore(root).rendered(memory), memory, insisted=insisted)
+
+
+def own_bytes(data: bytes, memory: Memory, *, insisted: bool = False) -> OwnFile:
+    """The same of a memory whose file will have these bytes."""
+    return OwnFile(memory.id, hashlib.sha256(data).hexdigest(), memory.origin, insisted)
 
 
 class Trust:
@@ -102,6 +118,17 @@ class Trust:
             logger.warning("what counts is not written down error=%s", error)
 
     # --- what this daemon writes ----------------------------------------------------------------------
+
+    def stamp(self, root: Root) -> Stamp:
+        """What decides which files of a root count, but for the files. May be asked in any thread."""
+        standing = self._admission.standing(root.top)
+        record = standing.record
+        follows = root.scope is Scope.REPO and record is not None and record.mode == "follow"
+        return Stamp(standing.identity, self._records.decisions, self._records.doubt(), follows)
+
+    def is_own(self, stamp: Stamp, memory_id: str) -> bool:
+        """Whether this daemon wrote a memory into the root."""
+        return memory_id in self._records.own(stamp.identity)
 
     async def own(self, root: Root, files: Sequence[OwnFile]) -> None:
         """Note files that are about to be written, durably on return: a kill in between must not lose one.

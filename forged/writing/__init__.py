@@ -1,6 +1,7 @@
 """Every new memory file of the daemon, and every removal that somebody asks for, goes through one `Writer`.
 
-    Writer -> values   what is wanted, and what became of it
+    Writer -> values     what is wanted, and what became of it
+           -> versions   what a new version is based on, and what it keeps of that
 
 Drafts of any number of callers come in; out comes, for each, what was written, or why not. What is written is
 durable and marked in its map by then.

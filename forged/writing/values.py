@@ -20,7 +20,8 @@ class Draft(msgspec.Struct, frozen=True):
         of the chain that is meant.
     insisted: somebody wants the secret that it looks to hold.
     key: of the request; the same key with the same content is written once, however often it comes.
-    base: the id that has to be the head of the chain, or nothing is written.
+    base: the id that has to be the head of the chain, or nothing is written. Who names it has seen it, so the
+        memory is taken whole; without it category, links and unknown keys that it leaves out are the head's.
     again: write it although the same text is there: a version that differs in something else.
     verbatim: version and link stay as they are: what is put back as it was.
     unwanted: asked at the last moment, in any thread; what was forgotten meanwhile is not written.

@@ -12,30 +12,39 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from weakref import WeakKeyDictionary
 
 import msgspec
 
-from forged.errors import Conflict, MemoryNotFound, NoLongerWanted, StoreError
+from forged.errors import StoreError
 from forged.files import Root, Snapshot, atomic, scan
 from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory
-from forged.trust import Trust, own_file
+from forged.state import Requests
+from forged.trust import Trust
+from forged.writing.root_writer import RootWriter
+from forged.writing.together import Together
 from forged.writing.values import Draft, Gone, Written
 
+_Item = tuple[RootIndex, Draft]
+
 TRASH_S = 7 * 24 * 3600.0
+_MOST_AT_ONCE = 64
 _GIT_NOTE = "copies in version control history, clones and backups"
 
 
 class Writer:
-    """All writes to memory files that a client asks for."""
+    """All writes to memory files that anybody asks for."""
 
-    def __init__(self, trash: str, trust: Trust) -> None:
+    def __init__(self, trash: str, trust: Trust, requests: Requests) -> None:
         """`trash` is the directory in the state directory where forgotten files wait for 7 days."""
         self._trash = trash
         self._trust = trust
+        self._requests = requests
         self._locks: dict[Root, asyncio.Lock] = {}
+        self._lines: WeakKeyDictionary[RootIndex, _Line] = WeakKeyDictionary()
 
     async def add(
         self, index: RootIndex, memory: Memory, *, insisted: bool = False, key: str = "", base: str = ""
@@ -54,10 +63,14 @@ class Writer:
         """Write each as a new file or as the next version of what it supersedes, in this order; durable then.
 
         What a version is based on is the head that is on disk at that moment, so versions that were begun at
-        the same time line up. What could not be written has its reason in its place, and stops no other.
+        the same time line up. A text that a head of the root has already is answered with that memory. What
+        could not be written has its reason in its place, and stops no other. A caller that is cancelled
+        stops nothing that has begun.
         """
-        async with self._lock(index.root):
-            return tuple([await self._tried(index, draft) for draft in drafts])
+        line = self._lines.get(index)
+        if line is None:
+            line = self._lines[index] = _Line(index, self._trust, self._requests, self._write)
+        return tuple(await asyncio.gather(*[line.together.ask((index, draft)) for draft in drafts]))
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
         """Ids of the versions of a memory that count, oldest first; none if it is not in this root.
@@ -73,6 +86,7 @@ class Writer:
     async def remove(self, index: RootIndex, ids: tuple[str, ...], *, erase: bool) -> Gone:
         """Take every file of `ids` away, to the trash or for good. Raises StoreError."""
         async with self._lock(index.root):
+            await self._requests.forget(ids)  # first: what is gone must not come back by a late repetition
             snapshot = await asyncio.to_thread(_on_disk, index)
             if erase:
                 removed = await asyncio.to_thread(index.builder.store.erase, snapshot, ids)
@@ -100,35 +114,21 @@ class Writer:
                 if entry.is_dir(follow_symlinks=False) and now - entry.stat().st_ctime > TRASH_S:
                     shutil.rmtree(entry.path, ignore_errors=True)
 
-    async def _tried(self, index: RootIndex, draft: Draft) -> Written | StoreError:
-        try:
-            return await self._write(index, draft)
-        except StoreError as error:
-            return error
-
-    async def _write(self, index: RootIndex, draft: Draft) -> Written:
-        memory, wanted = draft.memory, draft.memory.supersedes or ""
-        if draft.unwanted(memory):
-            raise NoLongerWanted(f"{memory.id} was forgotten meanwhile")
-        if wanted and not draft.verbatim:
-            memory = await self._next_version(index, draft)
-        await self._trust.own(index.root, (own_file(index.root, memory, insisted=draft.insisted),))
-        path = await asyncio.to_thread(index.builder.store.write, memory)
-        replaced = memory.supersedes or ""
-        return Written(memory, path, index.mark(frozenset({path})), replaced, replaced != wanted)
-
-    async def _next_version(self, index: RootIndex, draft: Draft) -> Memory:
-        wanted = draft.memory.supersedes or ""
-        _, counting = await self._trust.look(index.root)
-        current = {memory.id: memory for memory in counting.memories}
-        if wanted not in current:
-            raise MemoryNotFound(
-                f"no memory {wanted!r} in this scope to supersede; `forgectl list` shows what is there"
-            )
-        head = current[link(counting.memories).head(wanted)]
-        if draft.base not in {"", head.id}:
-            raise Conflict(f"it was based on {draft.base[:80]!r}, and {head.id} has replaced that")
-        return msgspec.structs.replace(draft.memory, supersedes=head.id, version=head.version + 1)
+    async def _write(self, waiting: Sequence[_Item]) -> Sequence[Written | StoreError]:
+        """Write what waits in one root, and mark it: all of it becomes visible together."""
+        index, writer = waiting[0][0], self._lines[waiting[0][0]].writer
+        await self._trust.opened()
+        async with self._lock(index.root):
+            answers = await asyncio.to_thread(writer.write, [draft for _, draft in waiting])
+        if writer.looked:
+            await self._trust.save()
+        done = [answer for answer in answers if isinstance(answer, Written)]
+        fresh = frozenset(answer.path for answer in done if not answer.existed)
+        generation = index.mark(fresh) if fresh else index.generations.wanted
+        return [
+            msgspec.structs.replace(answer, generation=generation) if isinstance(answer, Written) else answer
+            for answer in answers
+        ]
 
     def hold(self, root: Root) -> asyncio.Lock:
         """Nothing is written or removed in a root while its lock is held (`async with`)."""
@@ -136,6 +136,20 @@ class Writer:
 
     def _lock(self, root: Root) -> asyncio.Lock:
         return self._locks.setdefault(root, asyncio.Lock())
+
+
+class _Line:
+    """Who waits to write into one root, and what writes there."""
+
+    def __init__(
+        self,
+        index: RootIndex,
+        trust: Trust,
+        requests: Requests,
+        write: Callable[[Sequence[_Item]], Awaitable[Sequence[Written | StoreError]]],
+    ) -> None:
+        self.writer = RootWriter(index.root, trust, requests, index.builder.snapshot)
+        self.together = Together(write, _MOST_AT_ONCE)
 
 
 def _holds(path: str, wanted: Collection[bytes]) -> bool:

@@ -172,7 +172,7 @@ class Capture:
             **{"supervisor": self._supervisor, "keeper": self.keeper, **options},
         )
         self._is_closed = False
-        self._decided = ""  # the event whose documents follow in the same attempt
+        self._decided: object = None  # the attempt in which documents follow
         self.keeping: asyncio.Task[None] | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -184,9 +184,8 @@ class Capture:
         waiting = self.pipeline._queue.in_hand
         assert waiting is not None
         self.put_last = Putting(waiting.event.id, documents)
-        if self._decided != waiting.event.id:
+        if self._decided != (waiting.event.id, waiting.taken_at):
             self.handed.append(self.put_last)
-        self._decided = ""
 
     def begin(self) -> None:
         """As the daemon does, and nothing has happened yet."""
@@ -262,7 +261,8 @@ class Capture:
     def says(self, event: Event, *documents: Document, tally: Tally = Tally(), **fields) -> None:  # noqa: B008
         """The worker says what it makes of an event, and it comes to these documents."""
         self.keeper.comes_to, self.keeper.tally = documents, tally
-        self._decided = event.id if documents else ""
+        waiting = self.pipeline._queue.in_hand
+        self._decided = (event.id, waiting.taken_at) if waiting is not None else None
         self.worker.says(Decided(event.id, Classified(**fields)))
 
     async def decides(self, event: Event, *documents: Document, **fields) -> Putting:

@@ -328,9 +328,9 @@ def test_old_temporary_files_are_swept_and_a_missing_directory_is_fine(store, to
     store.write(memory())
     temp = top / ".forge/memory/.forged-0123.tmp"
     temp.write_text("half")
-    os.utime(temp, (NOW - 3599, NOW - 3599))
+    os.utime(temp, (NOW - 29, NOW - 29))
     assert store.sweep_temps() == 0
-    os.utime(temp, (NOW - 3601, NOW - 3601))
+    os.utime(temp, (NOW - 31, NOW - 31))
 
     assert store.sweep_temps() == 1
     assert os.listdir(top / ".forge/memory") == ["mem_1.md"]

@@ -36,7 +36,7 @@ def writer(trash, repo):
         async with state_in(trash.parent) as state:
             trust = Trust(state)
             await trust.trust(str(repo))
-            yield Writer(str(trash), trust)
+            yield Writer(str(trash), trust, state.requests)
 
     return trusting()
 
