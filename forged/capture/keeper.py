@@ -148,7 +148,7 @@ class Keeper:
         What was acknowledged is not dropped: it is tried again, without end if the disk is at fault in a way
         that passes or for all of them, else a few times. Only what no disk would take is left out for good.
         """
-        written = sum(isinstance(result, Written | MemoryExists) for _, result in results)
+        written = sum(_is_there(document, result) for document, result in results)
         failed = [
             (document, result)
             for document, result in results
@@ -171,6 +171,13 @@ class Keeper:
         if memory_id not in self._warned:
             logger.warning("memory not written memory=%s error=%s", memory_id, error)
             self._warned.add(memory_id)
+
+
+def _is_there(document: Document, result: _Result) -> bool:
+    """Whether a document is a file, by this attempt or an earlier one; the same text may be there instead."""
+    if isinstance(result, Written):
+        return result.memory.id == document.memory.id
+    return isinstance(result, MemoryExists)
 
 
 def _is_hopeless(error: StoreError) -> bool:

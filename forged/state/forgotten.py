@@ -7,6 +7,7 @@ moment that `since` tells is news.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -45,7 +46,7 @@ class Forgotten:
         fresh = list(dict.fromkeys(digest(top, text) for text in texts))
         if not fresh:
             return
-        now = int(self._clock() * 1000)
+        now = math.ceil(self._clock() * 1000)
         for each in fresh:
             self.known.pop(each, None)
             self.known[each] = now
