@@ -1,28 +1,34 @@
 """The new files of one batch in one directory: written and synced without a name, then linked, then durable.
 
-What goes wrong with one file is its own affair and a StoreError in `failed`, by its path; only the directory
-is everybody's. Blocks for the disk.
+Many are written by a few threads at once: of a file most of the time is the kernel's, for its inode and its
+sync. What goes wrong with one file is its own affair and a StoreError in `failed`, by its path; only the
+directory is everybody's. Blocks for the disk.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Self
 
 from forged.errors import MemoryExists, StoreError
 from forged.files import MemoryStore, NewFile, atomic
 
+PARTS = 4
+_LEAST_IN_A_PART = 4
+
 
 class NewFiles:
     """A context: what has no name at its end is gone. `failed` says why, by path."""
 
-    def __init__(self, store: MemoryStore, contents: Mapping[str, bytes]) -> None:
+    def __init__(self, store: MemoryStore, contents: Mapping[str, bytes], threads: Executor) -> None:
         """`contents` are the bytes by path; without any, nothing is opened."""
         self.failed: dict[str, StoreError] = {}
         self._store = store
         self._contents = contents
+        self._threads = threads
         self._directory = -1
         self._files: dict[str, NewFile] = {}
         self._named: list[str] = []
@@ -35,19 +41,21 @@ class NewFiles:
                     self._directory = self._stack.enter_context(self._store.opened_to_write())
             except StoreError as error:
                 self.failed = dict.fromkeys(self._contents, error)
-        for path, data in self._contents.items():
-            if path not in self.failed:
-                self._begin(path, data)
         return self
 
     def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
         self._stack.close()
 
     def sync(self) -> None:
-        """Return when the bytes of every file that has not failed will survive a power cut."""
-        for path, file in self._files.items():
-            with self._noted(path):
-                file.sync()
+        """Write every file; on return the bytes of those that have not failed will survive a power cut."""
+        paths = [path for path in self._contents if path not in self.failed]
+        parts = min(PARTS, len(paths) // _LEAST_IN_A_PART) or 1
+        others = [self._threads.submit(self._write, paths[part::parts]) for part in range(1, parts)]
+        self._write(paths[::parts])
+        for other in others:
+            other.result()
 
     def link(self, path: str) -> None:
         """Give a file its name. Raises StoreError, MemoryExists if there is one of that name."""
@@ -67,18 +75,19 @@ class NewFiles:
             with atomic.explained(f"cannot write to {self._store.root.top}"):
                 atomic.sync_names(self._directory, self._named)
 
-    def _begin(self, path: str, data: bytes) -> None:
-        with self._noted(path):
-            file = NewFile(self._directory, data)
-            self._stack.callback(file.close)
-            self._files[path] = file
-            if len(self._contents) > 1:
-                file.start_writeback()
-
-    @contextlib.contextmanager
-    def _noted(self, path: str) -> Iterator[None]:
-        try:
-            with atomic.explained(f"cannot write {path}"):
-                yield
-        except StoreError as error:
-            self.failed[path] = error
+    def _write(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            try:
+                with atomic.explained(f"cannot write {path}"):
+                    self._files[path] = NewFile(self._directory, self._contents[path])
+                    if len(paths) > 1:
+                        self._files[path].start_writeback()
+            except StoreError as error:
+                self.failed[path] = error
+        for path in paths:
+            if path not in self.failed:
+                try:
+                    with atomic.explained(f"cannot write {path}"):
+                        self._files[path].sync()
+                except StoreError as error:
+                    self.failed[path] = error

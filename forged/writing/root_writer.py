@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Executor
 
 import msgspec
 
@@ -34,13 +35,16 @@ Answer = Written | StoreError
 class RootWriter:
     """One root. `looked`: what counts was looked at anew in the last call of `write`."""
 
-    def __init__(self, root: Root, trust: Trust, requests: Requests, snapshot: Snapshot | None) -> None:
-        """`snapshot` is an earlier one, so that not all is read again."""
+    def __init__(
+        self, root: Root, trust: Trust, requests: Requests, threads: Executor, snapshot: Snapshot | None
+    ) -> None:
+        """`threads` write files; `snapshot` is an earlier one, so that not all is read again."""
         self.looked = False
         self._root = root
         self._store = MemoryStore(root)
         self._trust = trust
         self._requests = requests
+        self._threads = threads
         self._ledger = Ledger(root, trust, snapshot)
 
     def write(self, drafts: Sequence[Draft]) -> tuple[Answer, ...]:
@@ -66,7 +70,7 @@ class RootWriter:
     def _carried_out(self, plans: Sequence[Plan]) -> list[Answer | Draft]:
         """The end of each plan, or the draft that has to be decided on again."""
         contents = {self._store.path_of(plan.memory.id): plan.data for plan in plans if plan.data}
-        with NewFiles(self._store, contents) as files:
+        with NewFiles(self._store, contents, self._threads) as files:
             known = self._recorded(plans, files)
             if isinstance(known, StoreError):
                 return [self._undone(plan, plan.answer or known) for plan in plans]

@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -24,6 +25,7 @@ from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.state import Requests
 from forged.trust import Trust
+from forged.writing.new_files import PARTS
 from forged.writing.root_writer import RootWriter
 from forged.writing.together import Together
 from forged.writing.values import Draft, Gone, Written
@@ -43,6 +45,7 @@ class Writer:
         self._trash = trash
         self._trust = trust
         self._requests = requests
+        self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
         self._locks: dict[Root, asyncio.Lock] = {}
         self._lines: WeakKeyDictionary[RootIndex, _Line] = WeakKeyDictionary()
 
@@ -69,7 +72,9 @@ class Writer:
         """
         line = self._lines.get(index)
         if line is None:
-            line = self._lines[index] = _Line(index, self._trust, self._requests, self._write)
+            snapshot = index.builder.snapshot
+            writer = RootWriter(index.root, self._trust, self._requests, self._threads, snapshot)
+            line = self._lines[index] = _Line(writer, Together(self._write, _MOST_AT_ONCE))
         return tuple(await asyncio.gather(*[line.together.ask((index, draft)) for draft in drafts]))
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
@@ -138,18 +143,11 @@ class Writer:
         return self._locks.setdefault(root, asyncio.Lock())
 
 
-class _Line:
-    """Who waits to write into one root, and what writes there."""
+class _Line(msgspec.Struct, frozen=True):
+    """What writes into one root, and who waits for that."""
 
-    def __init__(
-        self,
-        index: RootIndex,
-        trust: Trust,
-        requests: Requests,
-        write: Callable[[Sequence[_Item]], Awaitable[Sequence[Written | StoreError]]],
-    ) -> None:
-        self.writer = RootWriter(index.root, trust, requests, index.builder.snapshot)
-        self.together = Together(write, _MOST_AT_ONCE)
+    writer: RootWriter
+    together: Together[_Item, Written | StoreError]
 
 
 def _holds(path: str, wanted: Collection[bytes]) -> bool:
