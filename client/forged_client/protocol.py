@@ -206,7 +206,8 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `turns` wait in memory, `spooled` on disk (with `spool_bytes`), `dead` were given up. Counts are since
     the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight UTC. `last_success` is a UTC
-    time; ages are seconds. `finished` counts events that were classified, `memories` files written.
+    time; ages are seconds. `finished` counts events that were classified, `memories` files written,
+    `said_again` those of them that were forgotten once and kept because somebody said them since.
     """
 
     state: str = "off"
@@ -236,6 +237,7 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
     tokens_today: int = 0
     token_limit: int = 0
     paused: tuple[str, ...] = ()
+    said_again: int = 0
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -404,12 +406,18 @@ class Chain(Reply, frozen=True, tag="chain"):
 
 
 class Forgotten(Reply, frozen=True, tag="forgotten"):
-    """Receipt: ids taken away, where they went, and what forged cannot reach."""
+    """Receipt: ids taken away, where they went, and what forged cannot reach.
+
+    `cut_sentences` is how many sentences with that text were taken out of `cut_events` events that waited to
+    be judged or were given up; what else was said in them stays.
+    """
 
     ids: tuple[str, ...] = ()
     trash: str = ""
     unreachable: tuple[str, ...] = ()
     generation: str = ""
+    cut_sentences: int = 0
+    cut_events: int = 0
 
 
 class Undone(Reply, frozen=True, tag="undone"):

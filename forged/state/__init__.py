@@ -14,18 +14,17 @@ here and opens nothing, so all that needs the file is imported when it is asked 
 from typing import TYPE_CHECKING
 
 from forged import door
-from forged.state.digests import digest
 from forged.state.event_values import (
     DeadEvent,
     Document,
     Event,
     Kind,
-    Unwanted,
     new_event_id,
-    texts_of,
 )
 
 if TYPE_CHECKING:
+    from forged.state.cutting import Cut, Left, cut
+    from forged.state.digests import digest
     from forged.state.events import Events
     from forged.state.forgotten import Forgotten
     from forged.state.intents import Intent, Intents, Rewrite
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EVERYWHERE",
     "Begun",
+    "Cut",
     "DeadEvent",
     "Document",
     "Event",
@@ -46,6 +46,7 @@ __all__ = [
     "Intents",
     "Kind",
     "Known",
+    "Left",
     "OwnFile",
     "Pauses",
     "Requests",
@@ -53,14 +54,15 @@ __all__ = [
     "RootRecord",
     "State",
     "TrustRecords",
-    "Unwanted",
+    "cut",
     "digest",
     "new_event_id",
-    "texts_of",
 ]
 
 __getattr__ = door(
     __name__,
+    cutting=("Cut", "Left", "cut"),
+    digests=("digest",),
     events=("Events",),
     forgotten=("Forgotten",),
     intents=("Intent", "Intents", "Rewrite"),

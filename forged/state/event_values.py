@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -16,15 +15,12 @@ import msgspec
 from forged.conversation import Utterance
 from forged.errors import StoreError
 from forged.files import Root
-from forged.memory import Memory, utc_now
+from forged.memory import Memory, time_ns, utc_now
 
 Kind = Literal["turn", "compaction", "explicit", "session_end"]
 
 # Only a turn's event may be replaced by a newer one; the others are on disk before they are acknowledged.
 DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end"})
-
-# Whether an event is to go, asked with all texts of it.
-Unwanted = Callable[[Sequence[str]], bool]
 
 _ID = re.compile(r"ev_[A-Za-z0-9_-]{1,64}")
 
@@ -67,6 +63,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
 
     @property
+    def times(self) -> tuple[float, ...]:
+        """When each message of the window was first heard, in Unix seconds."""
+        is_told = len(self.heard_at) == len(self.window)
+        return self.heard_at if is_told else (time_ns(self.received_at) / 1e9,) * len(self.window)
+
+    @property
     def tops(self) -> tuple[str, ...]:
         return tuple(root.top for root in self.roots)
 
@@ -97,9 +99,3 @@ class DeadEvent(msgspec.Struct, frozen=True):
     died_at: str
     bytes: int
     documents: tuple[Document, ...] | None = None
-
-
-def texts_of(event: Event, documents: tuple[Document, ...] | None) -> tuple[str, ...]:
-    """Everything that was said in an event or decided about it."""
-    said = (utterance.text for utterance in event.window)
-    return (*said, *(document.memory.content for document in documents or ()))

@@ -42,8 +42,8 @@ class Writer:
         self.trash = Trash(trash)
         self._trust = trust
         self._requests = requests
-        self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
         self._removing = Removing(self.trash, trust, intents)
+        self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
         self._locks: dict[Root, asyncio.Lock] = {}
         self._lines: WeakKeyDictionary[RootIndex, _Line] = WeakKeyDictionary()
 

@@ -18,6 +18,8 @@ from forged.memory import Category, Memory, Origin, Related, Relationship, Trigg
 from forged.scopes import Ranked
 from forged_client import protocol as wire
 
+# The session of what was remembered outside of any.
+BY_HAND = "explicit"
 # What a client may say of a text's origin; the rest only this daemon knows.
 CLAIMED = (Origin.AGENT, Origin.EXPLICIT)
 
@@ -56,7 +58,7 @@ def draft(request: wire.Remember, root: Root) -> Memory:
         version=1,
         scope=root.scope,
         category=request.category or ("" if request.supersedes else default_category(root.scope)),
-        session_id=request.session_id or "explicit",
+        session_id=request.session_id or BY_HAND,
         trigger=Trigger.EXPLICIT,
         supersedes=request.supersedes or None,
         related=tuple(Related(edge.id, edge.relationship) for edge in request.related),
@@ -89,12 +91,14 @@ def hit(ranked: Ranked) -> wire.Hit:
         cosine=ranked.cosine,
         lexical=ranked.lexical,
         via=ranked.via,
-        older=tuple(
-            wire.Version(older.id, older.version, older.created_at, older.first_line)
-            for older in ranked.older
-        ),
+        older=tuple(map(_version, ranked.older)),
         root=ranked.root,
+        rivals=tuple(map(_version, ranked.rivals)),
     )
+
+
+def _version(found: Memory) -> wire.Version:
+    return wire.Version(found.id, found.version, found.created_at, found.first_line)
 
 
 def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:

@@ -7,7 +7,7 @@ MemoryNotFound, InvalidRequest, NotReady while a root is read for the first time
 from __future__ import annotations
 
 import asyncio
-import re
+import contextlib
 import time
 from collections.abc import Sequence
 
@@ -17,13 +17,14 @@ from forged.daemon.handlers.convert import fitting, record
 from forged.daemon.handlers.naming import check_scope, in_view, on_disk, the_one
 from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.trust import in_reply
+from forged.errors import StoreError
 from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
-from forged.state import Rewrite
-from forged.text.same_text import normalised
+from forged.state import Cut, Rewrite
+from forged.text.forgetting import words_of
 from forged.writing import Gone, Taking
 from forged_client import protocol as wire
 
@@ -35,9 +36,15 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
     at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
     ids = (memory_id,) if request.version_only else await context.daemon.writer.chain(at.index, memory_id)
     taking = Taking(erase=request.erase_now, key=request.key)
-    gone, generation = await put_away(context, at.index, ids, taking, purge=True)
+    gone, cut, generation = await put_away(context, at.index, ids, taking, purge=True)
     context.daemon.metrics.forgotten += len(gone.ids)
-    reply = wire.Forgotten(ids=gone.ids, trash=gone.trash, unreachable=gone.unreachable)
+    reply = wire.Forgotten(
+        ids=gone.ids,
+        trash=gone.trash,
+        unreachable=gone.unreachable,
+        cut_sentences=cut.sentences,
+        cut_events=cut.events,
+    )
     return reply, generation
 
 
@@ -49,36 +56,37 @@ async def put_away(
     *,
     purge: bool,
     earlier: Sequence[Rewrite] = (),
-) -> tuple[Gone, int]:
-    """Remove memories so that no retrieve finds them any more; returns the receipt and its generation.
+) -> tuple[Gone, Cut, int]:
+    """Remove memories so that no retrieve finds them any more.
 
-    The same sentence will not be captured again from a conversation that still holds it. With `purge` the
-    events that wait or were given up with that text go too. Raises StoreError.
+    Returns the receipt, what was cut out of events and the generation. What they say is not captured again
+    from what was heard before. With `purge` the sentences of events that wait or were given up go too, if
+    they hold such a text. Raises StoreError.
     """
-    daemon = context.daemon
+    daemon, cut = context.daemon, Cut()
+    await _announce(context, index, ids)
     gone = await daemon.writer.remove(index, ids, taking, earlier)
     generation = index.mark()
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents)
         if purge:
-            texts = tuple(filter(None, map(normalised, gone.contents)))
-            await daemon.capture.purge(lambda held: _holds(held, texts))
+            texts = [words for words in map(words_of, gone.contents) if words]
+            cut = await daemon.capture.purge(texts)
             await daemon.state.erase_traces()
         if taking.erase:
             await asyncio.to_thread(daemon.writer.trash.erase, gone.contents)
     finally:  # the files are gone, whatever else could not be done
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)
         daemon.retriever.turns.purge()
-    return gone, generation
+    return gone, cut, generation
 
 
-def _holds(held: Sequence[str], texts: tuple[str, ...]) -> bool:
-    """Whether one of `texts`, normalised, is in what is held, as whole words: "go" is not in "going"."""
-    return any(_is_in(text, each) for each in map(normalised, held) for text in texts)
-
-
-def _is_in(text: str, said: str) -> bool:
-    return text in said and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", said) is not None
+async def _announce(context: Context, index: RootIndex, ids: tuple[str, ...]) -> None:
+    """Make known what is about to be forgotten: a capture that comes between would write it again."""
+    snapshot, _ = await context.daemon.trust.look(index.root)
+    contents = [found.content for found in snapshot.memories if found.id in ids]
+    with contextlib.suppress(StoreError):  # known at once; that it is on disk is seen to afterwards
+        await context.daemon.state.forgotten.add(index.root.top, contents)
 
 
 async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:

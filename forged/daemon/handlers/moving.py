@@ -14,9 +14,10 @@ import msgspec
 
 from forged import memory
 from forged.daemon.handlers.context import PATIENCE_S, Context
+from forged.daemon.handlers.convert import BY_HAND
 from forged.daemon.handlers.naming import Look, check_scope, look, on_disk
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.daemon.handlers.writing import BY_HAND, insist, root_of, secrets_in
+from forged.daemon.handlers.writing import insist, root_of, secrets_in
 from forged.errors import MemoryNotFound
 from forged.map import link
 from forged.maps import RootIndex

@@ -43,7 +43,8 @@ class Look(msgspec.Struct, frozen=True, eq=False):
 
     def meant(self, wanted: str) -> str:
         """The id that is meant, among those of this root that count."""
-        return _only_one([(self, each) for each in _ids(self.admitted.memories, wanted)], wanted, "")[1]
+        found = [(self, each) for each in _ids(self.admitted.memories, wanted)]
+        return _only_one(found, wanted, self.index.root.scope)[1]
 
 
 async def look(context: Context, index: RootIndex) -> Look:

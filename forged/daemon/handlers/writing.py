@@ -14,7 +14,7 @@ import msgspec
 
 from forged import memory
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import CLAIMED, check_known, check_links, draft
+from forged.daemon.handlers.convert import BY_HAND, CLAIMED, check_known, check_links, draft
 from forged.daemon.handlers.naming import Look, check_candidates, check_scope, look, on_disk
 from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
 from forged.errors import Conflict, MemoryNotFound
@@ -28,7 +28,6 @@ from forged_client import protocol as wire
 
 # A head that moves while a change of it is being written: the change is made to the next one.
 _TRIES = 8
-BY_HAND = "explicit"
 
 
 async def remember(context: Context, place: Workplace, request: wire.Remember) -> tuple[wire.Remembered, int]:
