@@ -14,7 +14,7 @@ _READY_S = 1.5
 _WRITES = itertools.cycle(
     [
         ("worker", "link", r"\.md$"),
-        ("worker", "fsync", r"/\.forge/memory/\.forged-"),
+        ("worker", "fsync", r"/\.forge/memory/#"),
         ("worker", "send", "type.decided"),
         ("worker", "send", "type.done"),
         ("daemon", "commit", "INTO journal"),

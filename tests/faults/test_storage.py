@@ -12,7 +12,7 @@ from tests.support.clock import eventually
 from tests.support.daemon import stored
 
 DRAINED_S = 5.0
-_TEMP = r"/\.forged-"
+_TEMP = r"/#"  # a file without a name
 _WORDS = {"EIO": "input/output error", "ENOSPC": "no space left", "EDQUOT": "quota"}
 # What fails when files are written, and what was decided. What fails when events are taken in.
 _WRITING = (

@@ -19,11 +19,10 @@ _MEMORIES = r"/\.forge/memory"
 # Where a file is written, and where a result is sent: the call, what it is about, and what happens there.
 _WRITING = itertools.cycle(
     [
-        ("fsync", rf"{_MEMORIES}/\.forged-", {}),
+        ("fsync", rf"{_MEMORIES}/#", {}),
         ("link", r"\.md$", {}),
         ("link", r"\.md$", {"after": True}),
         ("fsync", rf"{_MEMORIES}$", {}),
-        ("unlink", rf"{_MEMORIES}/\.forged-", {}),
     ]
 )
 _SENDING = itertools.cycle(
