@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from forged import memory
+from forged import in_turn
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import draft, fitting, record
 from forged.daemon.handlers.refusals import InvalidRequest, NotReady, SecretFound
@@ -26,7 +26,7 @@ from forged.map import VectorMap
 from forged.maps import Gone, RootIndex
 from forged.memory import Memory, Scope
 from forged.retrieval import FIRST_BUILD
-from forged.scopes import View, Workplace
+from forged.scopes import View, Workplace, newest
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.text.same_text import normalised
@@ -185,6 +185,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     """Memories by id, in the order asked, two where two roots have it; ids that are not visible are named."""
     _check_scope(request.scope, "")
     view = await context.view(place, request.min_generation)
+    await in_turn.turn()
     found = [(wanted, view.find(wanted, request.scope)) for wanted in request.ids[:_MOST_IN_REPLY]]
     items = [item for _, holders in found for item in holders]
     reply = wire.Memories(
@@ -203,14 +204,15 @@ async def list_page(
     """One page of what the workspace sees, newest first."""
     _check_scope(request.scope, "")
     view = await context.view(place, request.min_generation)
+    await in_turn.turn()
     chosen = _chosen(view, request)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
-    page = fitting([record(*item) for item in chosen[start : start + count]])
+    page = fitting([record(*item) for item in newest(chosen, start, count)])
     reply = wire.Memories(
         status=_status(view, bool(page)),
         reason=FIRST_BUILD if view.waiting else view.problem,
         memories=page,
-        total=len(chosen),
+        total=sum(len(rows) for _, rows in chosen),
         notice=await in_reply(context, place),
     )
     return reply, view.generation
@@ -222,16 +224,20 @@ def _status(view: View, found: bool) -> str:
     return "not_ready" if view.waiting else "empty"
 
 
-def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, Memory]]:
-    chosen = [
-        (home, found)
-        for home in view.maps
-        for found in home.memories
-        if (not request.scope or home.scope == request.scope)
-        and (not request.category or found.category == request.category)
-        and (request.all_versions or home.chains.is_head(found.id))
+def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, list[int]]]:
+    homes = (home for home in view.maps if not request.scope or home.scope == request.scope)
+    return [
+        (
+            home,
+            [
+                row
+                for row, found in enumerate(home.memories)
+                if (not request.category or found.category == request.category)
+                and (request.all_versions or home.chains.is_head(found.id))
+            ],
+        )
+        for home in homes
     ]
-    return sorted(chosen, key=lambda item: (-memory.time_ns(item[1].created_at), item[1].id))
 
 
 async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
