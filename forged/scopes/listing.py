@@ -1,8 +1,8 @@
 """A page of memories, newest first, without looking closely at all of them.
 
 In go rows of some maps and which places of the order are wanted; out come those memories with their maps.
-Nothing is raised. To the second the maps know when each row was made; only what lies at the edges of the page,
-or in it, is parsed to the nanosecond, which of ten thousand takes thirty milliseconds.
+Nothing is raised. To the second the maps know when each row was made; only what lies at the edges of the
+page, or in it, is parsed to the nanosecond, which of ten thousand takes thirty milliseconds.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from forged.errors import MemoryNotFound
 from forged.files import Root
 from forged.map import VectorMap
 from forged.maps import Gone, RootIndex
-from forged.memory import Memory, Scope
+from forged.memory import Scope
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace, newest
 from forged.text.private import without_private
