@@ -1,6 +1,7 @@
 """What a request may search: the roots of its workspace, and whatever other source is asked beside them."""
 
 from forged.scopes.file_source import FileRoots, FileSource, View
+from forged.scopes.listing import newest
 from forged.scopes.resolve import Resolver, Workplace
 from forged.scopes.source import Question, Ranked, Rows, Source
 
@@ -14,4 +15,5 @@ __all__ = [
     "Source",
     "View",
     "Workplace",
+    "newest",
 ]
