@@ -56,6 +56,11 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     lexical_weight: float
     min_score: float
 
+    @property
+    def asks_for_the_message(self) -> bool:
+        """Whether the message is one more query; ADR-0047 to the letter knows hypotheses alone."""
+        return self.strategy != "hyde" or self.lexical_weight > 0
+
 
 class ModelsInUse(msgspec.Struct, frozen=True, kw_only=True):
     """The models of a retrieval, each None where there is none, and how they fare."""
@@ -122,7 +127,7 @@ class Pipeline:
     ) -> tuple[str, tuple[str, ...], str]:
         """The strategy's name, its query texts, and why there are fewer of a model's than it could write."""
         # The message is one more query: hypotheses of a weak model alone lose recall.
-        message = _plain_queries(ask)
+        message = _plain_queries(ask) if self._tuning.asks_for_the_message else ()
         if ask.hypotheses:
             return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message))), ""
         if self._chat is None:

@@ -327,7 +327,7 @@ def test_the_model_is_asked_for_five_and_no_more_are_embedded(scene, repo):
     scene.ask(repo, "q")
 
     assert "Write 5 " in _window(scene)
-    assert scene.embeds[0].inputs == [f"ask: fact {n}" for n in (1, 3, 5, 7, 9)] + ["ask: q"]
+    assert scene.embeds[0].inputs == [f"ask: fact {n}" for n in (1, 3, 5, 7, 9)]
     assert len(scene.embeds) == 1
 
 
@@ -337,7 +337,7 @@ def test_only_queries_get_the_query_prefix(scene, repo):
 
     scene.ask(repo, "q")
 
-    assert scene.embedded == ["walrus", "ask: a hypothesis", "ask: q"]
+    assert scene.embedded == ["walrus", "ask: a hypothesis"]
 
 
 def test_hypotheses_of_the_caller_cost_no_chat_call(scene, repo):
@@ -346,7 +346,7 @@ def test_hypotheses_of_the_caller_cost_no_chat_call(scene, repo):
     reply = scene.ask(repo, "q", hypotheses=["one", " ", "two"])
 
     assert (reply.status, reply.strategy, scene.chats) == ("ok", "caller", [])
-    assert scene.embedded == ["ask: one", "ask: two", "ask: q"]  # the message is one more query
+    assert scene.embedded == ["ask: one", "ask: two"]  # and not the message: it is ADR-0047 to the letter
 
 
 def test_without_a_chat_model_the_last_user_message_is_the_query(plain, repo):
@@ -454,8 +454,19 @@ def test_why_names_what_was_asked_and_what_the_budget_cut(scene, repo):
 
     told = scene.client.why(str(repo), session_id="told")
 
-    assert (told.status, told.strategy, told.hypotheses) == ("ok", "hyde", ("a hypothesis", "q"))
+    assert (told.status, told.strategy, told.hypotheses) == ("ok", "hyde", ("a hypothesis",))
     assert ([hit.id for hit in told.memories], told.included, told.omitted_ids) == (["m0", "m1"], 1, ("m1",))
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_search_for_no_memories_finds_none_and_costs_nothing(plain, repo, limit):
+    _two(plain, repo)
+
+    found = plain.client.search(str(repo), "walrus", limit=limit)
+
+    assert (found.status, found.memories) == ("empty", ())
+    assert str(limit) in found.reason
+    assert plain.provider.received == []
 
 
 def test_a_search_is_not_cut_by_the_injection_budget(tmp_path_factory, repo):

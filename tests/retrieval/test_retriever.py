@@ -256,6 +256,41 @@ def test_no_model_is_asked_twice_or_in_vain(chat, embedder, view, window, asked)
     assert answer.strategy != "hyde" or [list(answer.hypotheses)] == embedder.calls
 
 
+@pytest.mark.parametrize(
+    ("strategy", "weight", "own", "asked"),
+    [
+        ("hyde", 0, (), ["h"]),
+        ("hyde", 0, ("own",), ["own"]),
+        ("hyde", 0.3, (), ["h", "the walrus"]),
+        ("auto", 0, (), ["h", "the walrus"]),
+        ("auto", 0, ("own",), ["own", "the walrus"]),
+    ],
+)
+def test_explicit_hyde_without_words_asks_for_hypotheses_and_not_for_the_message(
+    strategy, weight, own, asked
+):
+    embedder = Embedder()
+    answer = retrieve(retriever(Chat("h"), embedder, strategy, weight), FULL, hypotheses=own)
+
+    assert (answer.status, list(answer.hypotheses)) == ("ok", asked)
+    assert embedder.calls == [asked]
+
+
+@pytest.mark.parametrize(
+    ("healths", "within"),
+    [(("hyde_health",), 5.0), (("embedding_health",), 5.0), (("hyde_health",), 0.01)],
+    ids=["hyde", "embeddings", "hyde, hardly any time"],
+)
+def test_explicit_hyde_with_a_model_that_is_skipped_is_an_error_at_once_and_finds_nothing(healths, within):
+    chat, embedder = Chat("h"), Embedder()
+    of = retriever(chat, embedder, "hyde", **{name: failing() for name in healths})
+
+    answer = retrieve(of, FULL, within=within)
+
+    assert told(answer) == ("error", "", AUTH, ())
+    assert (answer.ranked, chat.calls, embedder.calls) == ((), 0, [])
+
+
 # --- the gate -----------------------------------------------------------------------------------------
 
 

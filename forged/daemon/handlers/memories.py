@@ -20,7 +20,6 @@ from forged.daemon.handlers.trust import in_reply
 from forged.errors import StoreError
 from forged.map import VectorMap
 from forged.maps import RootIndex
-from forged.memory import Memory
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace, newest
 from forged.state import Cut, Rewrite

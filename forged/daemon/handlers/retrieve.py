@@ -158,10 +158,14 @@ def _count(metrics: Metrics, answer: Answer, status: str, *, cached: bool) -> No
     metrics.retrieve_errors += status == "error"
 
 
-async def search(context: Context, place: Workplace, request: wire.Search) -> tuple[wire.Found, int]:
+async def search(
+    context: Context, place: Workplace, request: wire.Search
+) -> wire.Found | tuple[wire.Found, int]:
     """Ranked memories for a text."""
     if not (query := asked(request.query)).strip():
         raise InvalidRequest("the query is empty; say what to look for")
+    if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
+        return wire.Found(status="empty", reason=f"the limit is {request.limit}")
     ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
     answer = await context.daemon.retriever.search(ask, _sources(place, ask))
     reply = wire.Found(
@@ -179,7 +183,7 @@ def _question(context: Context, place: Workplace, text: str, *, top_k: int, toke
     settings = place.settings
     return Ask(
         message=text,
-        top_k=min(max(top_k, 1), _MOST_ASKED),
+        top_k=min(top_k, _MOST_ASKED),
         hop_depth=settings.retrieval_hop_depth,
         deadline=time.monotonic() + settings.retrieval_timeout_s,
         min_generation=generation_of(context.daemon.epoch, token),
