@@ -109,7 +109,7 @@ def _first_text(given: tuple[object, ...], open_spans: list[int]) -> str:
 
 
 def start_of(given: tuple[object, ...], last_summary_index: int) -> int:
-    """Where the window begins: after the summary, or with the first message if that is nowhere in the list."""
+    """Where the window begins: after the summary, or at once if that is no place in the list."""
     return last_summary_index if last_summary_index in range(len(given) + 1) else 0
 
 

@@ -165,9 +165,8 @@ class Observer:
 
     def _replace(self, event: _Event) -> None:
         left = [waiting for waiting in self._turns if not event.covers(waiting)]
-        if replaced := len(self._turns) - len(left):
-            self._counts["replaced"] += replaced
-            self._turns = left
+        self._count(replaced=len(self._turns) - len(left))
+        self._turns = left
 
     def _drop_oldest_windows(self) -> None:
         while len(self._turns) > MAX_WINDOWS:
@@ -222,13 +221,13 @@ class Observer:
         with self._changed:
             self._in_hand = None
             self.last_reply = reply
-            self._count(reply, parts.repaired)
+            self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
             event.odd += verdict == "odd"
-            if event.odd >= _MOST_ODD:
-                self._counts["given_up"] += 1
-            elif verdict != "settled":
+            if verdict != "settled" and event.odd < _MOST_ODD:
                 self._put_back(event)
                 return False
+            given_up = int(verdict != "settled")
+            self._count(given_up=given_up, unread=reply.unread, repaired=parts.repaired)
             return True
 
     def _answer(self, parts: Parts) -> tuple[Captured, Verdict]:
@@ -245,9 +244,8 @@ class Observer:
         is_whole = part.kind != _TURN and part.parts > 1 and part.part == part.parts - 1
         return reply, settling.of_reply(reply, is_whole=is_whole)
 
-    def _count(self, reply: Captured, repaired: int) -> None:
-        self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
-        for name, number in (("unread", reply.unread), ("repaired", repaired)):
+    def _count(self, **numbers: int) -> None:
+        for name, number in numbers.items():
             if number:
                 self._counts[name] += number
 
