@@ -28,7 +28,15 @@ from forged_client.errors import (
     DeadlineExceeded,
     ReplyLost,
 )
-from forged_client.exchange import bypass_reply, expect_reply, failed_reply, keyed, may_repeat, of_both
+from forged_client.exchange import (
+    bypass_reply,
+    expect_reply,
+    failed_reply,
+    keyed,
+    may_repeat,
+    of_all_parts,
+    of_both,
+)
 from forged_client.protocol import Capture, Captured, Events, Progress, R, Reply, Request
 from forged_client.shell import Shell
 from forged_client.verbs import Verbs
@@ -100,12 +108,12 @@ class AsyncClient(Shell):
 
     async def _hand_over(self, parts: Iterable[Capture]) -> Captured:
         """As `Client._hand_over`; the parts are made in a thread, as a long window takes its time."""
-        deadline, reply, walk = Deadline(self._timeout_s), Captured(), iter(parts)
+        deadline, replies, walk = Deadline(self._timeout_s), list[Captured](), iter(parts)
         while (part := await asyncio.to_thread(next, walk, None)) is not None:
-            reply = await self.ask(part, timeout_s=deadline.seconds())
-            if reply.status != "ok" or reply.outcome == "rejected":
+            replies.append(await self.ask(part, timeout_s=deadline.seconds()))
+            if not replies[-1].is_taken:
                 break
-        return reply
+        return of_all_parts(replies)
 
     async def events(
         self, workspace: str = "", *, timeout_s: float | None = None

@@ -28,7 +28,15 @@ from forged_client.errors import (
     DaemonUnavailable,
     DeadlineExceeded,
 )
-from forged_client.exchange import bypass_reply, expect_reply, failed_reply, keyed, may_repeat, of_both
+from forged_client.exchange import (
+    bypass_reply,
+    expect_reply,
+    failed_reply,
+    keyed,
+    may_repeat,
+    of_all_parts,
+    of_both,
+)
 from forged_client.protocol import Capture, Captured, Events, Progress, R, Reply, Request
 from forged_client.verbs import Verbs
 
@@ -54,12 +62,12 @@ class Client(Verbs):
 
     def _hand_over(self, parts: Iterable[Capture]) -> Captured:
         """The reply to the last part of a capture, or to the first that is refused."""
-        deadline, reply = Deadline(self._timeout_s), Captured()
+        deadline, replies = Deadline(self._timeout_s), list[Captured]()
         for part in parts:
-            reply = self.ask(part, timeout_s=deadline.seconds())
-            if reply.status != "ok" or reply.outcome == "rejected":
+            replies.append(self.ask(part, timeout_s=deadline.seconds()))
+            if not replies[-1].is_taken:
                 break
-        return reply
+        return of_all_parts(replies)
 
     def events(
         self, workspace: str = "", *, timeout_s: float | None = None

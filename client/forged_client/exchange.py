@@ -9,6 +9,7 @@ sent. One `Exchange` lives as long as one connection.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import msgspec
 
@@ -96,6 +97,11 @@ def expect_reply(request: protocol.Request[protocol.R], reply: protocol.Reply) -
     if isinstance(reply, protocol.Failed):
         raise errors.RequestFailed(reply.code, reply.message)
     raise errors.MalformedFrame(f"expected {kind.__name__}, the daemon answered {type(reply).__name__}")
+
+
+def of_all_parts(replies: Sequence[protocol.Captured]) -> protocol.Captured:
+    """The reply to a whole capture: the last one's, with what could not be read in any part."""
+    return msgspec.structs.replace(replies[-1], unread=sum(reply.unread for reply in replies))
 
 
 def bypass_reply(request: protocol.Request[protocol.R]) -> protocol.R:

@@ -51,7 +51,7 @@ def window(
 ) -> tuple[Message, ...]:
     """As many messages as were given; text only in those that the daemon reads. Never raises."""
     given = listed(messages)
-    start = _start(given, last_summary_index)
+    start = start_of(given, last_summary_index)
     room, open_spans = limit_bytes, _open_spans(given)
     newest_first: list[Message] = []
     for position in range(len(given) - 1, -1, -1):
@@ -78,7 +78,7 @@ def window_id_of(messages: Iterable[object] | None, last_summary_index: int) -> 
     import zlib  # noqa: PLC0415 - only for a capture; hashlib takes seven times as long
 
     given = listed(messages)
-    start = _start(given, last_summary_index)
+    start = start_of(given, last_summary_index)
     first = _first_text(given[start:], _open_spans(given)[start:]).encode()
     return f"{start}-{zlib.crc32(first):08x}{zlib.adler32(first):08x}"
 
@@ -108,7 +108,8 @@ def _first_text(given: tuple[object, ...], open_spans: list[int]) -> str:
     return ""
 
 
-def _start(given: tuple[object, ...], last_summary_index: int) -> int:
+def start_of(given: tuple[object, ...], last_summary_index: int) -> int:
+    """Where the window begins: after the summary, or at once if that is no place in the list."""
     return last_summary_index if last_summary_index in range(len(given) + 1) else 0
 
 

@@ -27,7 +27,7 @@ from weakref import WeakSet
 from forged_client import settling
 from forged_client.client import Client
 from forged_client.errors import ClientError
-from forged_client.exchange import failed_reply
+from forged_client.exchange import failed_reply, of_all_parts
 from forged_client.parts import Parts
 from forged_client.protocol import Capture, Captured
 from forged_client.said import Said
@@ -124,6 +124,8 @@ class Observer:
     def close(self, timeout_s: float = 2.0) -> bool:
         """Try once more to send what waits, for at most `timeout_s`; whether nothing waits any more."""
         self.hurry()
+        if _ending.by is not None and self._sender is None:
+            self._send_all()  # an interpreter that ends may start no thread
         with self._changed:
             ended = self._changed.wait_for(lambda: self._sender is None, timeout_s)
             return ended and not self._waiting()
@@ -151,7 +153,7 @@ class Observer:
                 self._counts["dropped"] += 1
             self._wake_sender()
         if _ending.by is not None:  # an agent's own last act, after ours
-            self.close(max(_ending.by - time.monotonic(), 0))
+            self.close(_ending.seconds())
 
     def _revive_after_fork(self) -> None:
         # A forked child has neither the thread nor, perhaps, an open lock; its parent sends what waited.
@@ -163,9 +165,8 @@ class Observer:
 
     def _replace(self, event: _Event) -> None:
         left = [waiting for waiting in self._turns if not event.covers(waiting)]
-        if replaced := len(self._turns) - len(left):
-            self._counts["replaced"] += replaced
-            self._turns = left
+        self._count(replaced=len(self._turns) - len(left))
+        self._turns = left
 
     def _drop_oldest_windows(self) -> None:
         while len(self._turns) > MAX_WINDOWS:
@@ -178,7 +179,7 @@ class Observer:
             self._sender = threading.Thread(target=self._send_all, name="forged-observer", daemon=True)
             try:
                 self._sender.start()
-            except RuntimeError:  # the interpreter is ending
+            except RuntimeError:  # Python 3.12 starts none once its main program has ended
                 self._sender = None
         self._changed.notify_all()
 
@@ -220,30 +221,31 @@ class Observer:
         with self._changed:
             self._in_hand = None
             self.last_reply = reply
-            self._count(reply, parts.repaired)
+            self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
             event.odd += verdict == "odd"
-            if event.odd >= _MOST_ODD:
-                self._counts["given_up"] += 1
-            elif verdict != "settled":
+            if verdict != "settled" and event.odd < _MOST_ODD:
                 self._put_back(event)
                 return False
+            given_up = int(verdict != "settled")
+            self._count(given_up=given_up, unread=reply.unread, repaired=parts.repaired)
             return True
 
     def _answer(self, parts: Parts) -> tuple[Captured, Verdict]:
         """The reply that ended it: the last part's, or the first that is a refusal."""
+        replies: list[Captured] = []
         try:
             for part in parts:
-                reply = self._client.ask(part)
-                if reply.status != "ok" or reply.outcome == "rejected":
+                replies.append(self._client.ask(part, timeout_s=_ending.seconds()))
+                if not replies[-1].is_taken:
                     break
         except ClientError as error:
             return failed_reply(part, error), settling.of_error(error)
+        reply = of_all_parts(replies)
         is_whole = part.kind != _TURN and part.parts > 1 and part.part == part.parts - 1
         return reply, settling.of_reply(reply, is_whole=is_whole)
 
-    def _count(self, reply: Captured, repaired: int) -> None:
-        self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
-        for name, number in (("unread", reply.unread), ("repaired", repaired)):
+    def _count(self, **numbers: int) -> None:
+        for name, number in numbers.items():
             if number:
                 self._counts[name] += number
 
@@ -284,6 +286,10 @@ class _Ending:
 
     by: float | None = None
 
+    def seconds(self) -> float:
+        """How long a call may take."""
+        return _SEND_TIMEOUT_S if self.by is None else max(self.by - time.monotonic(), 0)
+
 
 _ending = _Ending()
 _observers: WeakSet[Observer] = WeakSet()
@@ -291,9 +297,9 @@ _observers: WeakSet[Observer] = WeakSet()
 
 @atexit.register
 def _deliver_at_exit() -> None:
-    by = _ending.by = time.monotonic() + EXIT_S
+    _ending.by = time.monotonic() + EXIT_S
     observers = list(_observers)
     for observer in observers:
         observer.hurry()
     for observer in observers:
-        observer.close(max(by - time.monotonic(), 0))
+        observer.close(_ending.seconds())

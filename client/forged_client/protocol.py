@@ -386,6 +386,11 @@ class Captured(Reply, frozen=True, tag="captured"):
     slices: int = 0
     unread: int = 0
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether the daemon has what was sent."""
+        return self.status == "ok" and self.outcome != "rejected"
+
 
 class Memories(Reply, frozen=True, tag="memories"):
     """`notice` is a sentence for the person about what is withheld."""

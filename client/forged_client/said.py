@@ -20,6 +20,7 @@ from forged_client.messages import (
     listed,
     media_of,
     role_of,
+    start_of,
     texts_of,
 )
 from forged_client.protocol import Part
@@ -40,15 +41,11 @@ class Said:
 
     def __init__(self, messages: Iterable[object] | None, last_summary_index: int) -> None:
         self._flat: list[object] = []  # and no pair for each, through which the collector would go
-        self.start = 0
-        position = -1
-        for position, each in enumerate(listed(messages)):
-            if position == last_summary_index:
-                self.start = len(self._flat)
-            if not _took_plain(each, self._flat):
-                _take(each, self._flat)
-        if position + 1 == last_summary_index:
-            self.start = len(self._flat)
+        given = listed(messages)
+        first = start_of(given, last_summary_index)
+        _take(given[:first], self._flat)
+        self.start = len(self._flat)
+        _take(given[first:], self._flat)
 
     def __iter__(self) -> Iterator[tuple[str, Content, bool]]:
         """Role, content, and whether it belongs to the window, of each message."""
@@ -61,8 +58,20 @@ class Said:
         return self.start == other.start and self._flat[: len(other._flat)] == other._flat
 
 
+def _take(given: tuple[object, ...], flat: list[object]) -> None:
+    """Add what was said; the forms that agents hold by the thousand are read on the spot."""
+    for each in given:
+        if type(each) is dict and type(content := each.get("content")) is str:
+            role = each.get("role")
+            if type(role) is str and role in READ_ROLES:
+                flat += (role, content)
+                continue
+        if not _took_plain(each, flat):
+            _take_any(each, flat)
+
+
 def _took_plain(each: object, flat: list[object]) -> bool:
-    """Take a message in the forms that agents hold by the thousand; False for every other."""
+    """Take a dict with parts; False for a message that has to be looked at more closely."""
     if type(each) is not dict or type(role := each.get("role")) is not str:
         return False
     role = GEMINI_ROLES.get(role, role)
@@ -77,10 +86,14 @@ def _took_plain(each: object, flat: list[object]) -> bool:
     return found is not None
 
 
-def _plain_parts(content: object) -> tuple[str | Part, ...] | None:
+def _plain_parts(content: object) -> Content | None:
     """What a list of dicts holds, if each has a known type or is a text; None for anything else."""
     if type(content) is not list:
         return None
+    if len(content) == 1 and type(part := content[0]) is dict and part.get("type") == "text":
+        text = part.get("text")
+        if type(text) is str and "thought" not in part:
+            return text
     found: list[str | Part] = []
     for part in content:
         if type(part) is not dict:
@@ -95,7 +108,7 @@ def _plain_parts(content: object) -> tuple[str | Part, ...] | None:
     return tuple(found)
 
 
-def _take(each: object, flat: list[object]) -> None:
+def _take_any(each: object, flat: list[object]) -> None:
     role = role_of(each)
     if role not in READ_ROLES:
         return

@@ -65,7 +65,7 @@ def test_ten_thousand_messages_go_out_whole_in_numbered_parts_below_the_limit():
     assert together(parts) == [(each["role"], each["content"]) for each in given]
 
 
-@pytest.mark.parametrize("sign", ["x", "读"])
+@pytest.mark.parametrize("sign", ["x", "读"], ids=["ascii", "chinese"])
 @pytest.mark.parametrize("size", [PART_BYTES - 63, 2 * PART_BYTES, 3 * PART_BYTES + 7])
 def test_a_message_longer_than_a_part_goes_on_in_the_next(sign, size):
     text = "".join(f"{n}{sign}" for n in range(size // (7 + len(sign.encode())) + 50_000))[: size + 1]

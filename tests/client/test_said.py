@@ -124,7 +124,7 @@ def test_messages_may_be_changed_afterwards():
     message["content"][0]["text"] = "changed"
     message["role"] = "assistant"
 
-    assert list(taken) == [("user", ("as it was",), True)]
+    assert list(taken) == [("user", "as it was", True)]
 
 
 @pytest.mark.parametrize(
