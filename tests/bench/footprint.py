@@ -88,7 +88,7 @@ ROWS = (
     ),
     Row(
         "memory-chroma-words",
-        "RSS of daemon, worker and tracker, 10,000 by words, after a captured turn / chromadb, the same texts",
+        "RSS of daemon, worker and tracker, 10,000 by words, after a captured turn / chromadb",
         Goal(0.9, "the worker asks the daemon for what it needs to know, and keeps no store of its own"),
         held(_MEMORIES, rss_mib, everything=True, vectors=False),
         _chroma("rss"),
