@@ -21,6 +21,10 @@ MAX_REQUEST_BYTES = 1 << 20
 MAX_CAPTURE_BYTES = 2 << 20
 MAX_REPLY_BYTES = 4 << 20
 
+# Characters. The end of a message that goes on in the next part of a capture stands there once more: what a
+# cut goes through, a secret or a sentence, stands whole in one of the two.
+CONTINUED_OVERLAP = 48_000
+
 # Error codes of `Failed`; the message beside it is a sentence for a person.
 CODES = (
     "invalid",
@@ -190,7 +194,8 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `turns` wait in memory, `spooled` on disk (with `spool_bytes`), `dead` were given up. Counts are since
     the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight UTC. `last_success` is a UTC
-    time; ages are seconds. `finished` counts events that were classified, `memories` files written.
+    time; ages are seconds. `finished` counts events that were classified, `memories` files written,
+    `said_again` those of them that were forgotten once and kept because somebody said them since.
     """
 
     state: str = "off"
@@ -220,6 +225,7 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
     tokens_today: int = 0
     token_limit: int = 0
     paused: tuple[str, ...] = ()
+    said_again: int = 0
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -355,9 +361,16 @@ class Remembered(Reply, frozen=True, tag="remembered"):
 
 
 class Captured(Reply, frozen=True, tag="captured"):
-    """`outcome`: accepted, coalesced, durable, rejected (then `reason` says why)."""
+    """`outcome`: accepted, coalesced, durable, rejected (then `reason` says why).
+
+    `durable` means all parts and all of them on disk; a part that is kept while others are missing is
+    `accepted`. `slices` is in how many pieces the text is judged, `unread` how many messages held something
+    that is no text, such as an image.
+    """
 
     outcome: str = "rejected"
+    slices: int = 0
+    unread: int = 0
 
 
 class Memories(Reply, frozen=True, tag="memories"):
@@ -379,12 +392,18 @@ class Chain(Reply, frozen=True, tag="chain"):
 
 
 class Forgotten(Reply, frozen=True, tag="forgotten"):
-    """Receipt: ids taken away, where they went, and what forged cannot reach."""
+    """Receipt: ids taken away, where they went, and what forged cannot reach.
+
+    `cut_sentences` is how many sentences with that text were taken out of `cut_events` events that waited to
+    be judged or were given up; what else was said in them stays.
+    """
 
     ids: tuple[str, ...] = ()
     trash: str = ""
     unreachable: tuple[str, ...] = ()
     generation: str = ""
+    cut_sentences: int = 0
+    cut_events: int = 0
 
 
 class Undone(Reply, frozen=True, tag="undone"):
@@ -644,9 +663,16 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
 class Capture(Request[Captured], frozen=True, tag="capture"):
     """A finished turn, for the capture worker. `kind`: turn, compaction, explicit, session_end.
 
-    `window_id` names the message that the window starts with: of two waiting turns of a session the newer
-    replaces the older only if both start there. Left out, the daemon derives one. It may be sent twice: what
-    is known already is not written again.
+    `messages` is the whole window: what of it the session has said before is known, and only the rest is
+    judged (of a compaction and an explicit request all is). `window_id` says nothing any more.
+
+    A window that one frame cannot hold comes in `parts`, numbered from 0 by `part`, in any order, all under
+    one `event_id` that the client makes (letters, digits, `_` and `-`, at most 64). With such an id a capture
+    may be sent again, in whole or in part, also after its reply got lost: what is done is answered and not
+    done twice. A message that is longer than a part is sent as several: the last message of a part that
+    `goes_on` is continued by the first message of the next one, which is `begun` and has the same role. Its
+    text begins there with the last CONTINUED_OVERLAP characters that were sent of it. `last_summary_index`
+    counts within the part.
     """
 
     limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
@@ -658,6 +684,11 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
     messages: tuple[Message, ...] = ()
     last_summary_index: int = 0
     window_id: str = ""
+    event_id: str = ""
+    part: int = 0
+    parts: int = 1
+    begun: bool = False
+    goes_on: bool = False
 
 
 class GetMemories(Request[Memories], frozen=True, tag="get"):

@@ -139,5 +139,8 @@ def _confirm(client: Client, request: wire.Forget) -> None:
 def _receipt(gone: wire.Forgotten) -> Iterator[str]:
     yield f"forgotten: {listed(gone.ids)}"
     yield f"in the trash for 7 days: {escape_line(gone.trash)}" if gone.trash else "erased"
+    if gone.cut_sentences:
+        sentences, events = counted(gone.cut_sentences, "sentence"), counted(gone.cut_events, "event")
+        yield f"taken out of what waited to be judged or was given up: {sentences} in {events}"
     yield from (f"not reached: {escape_line(place)}" for place in gone.unreachable)
     yield f"generation {escape_line(gone.generation)}"

@@ -35,7 +35,9 @@ _LEARNS = {
 }
 _LOUD = {"off": "warn", "paused": "warn", "waiting": "warn", "failing": "bad"}
 # Fields of the report that are shown by their own names, where they are not zero.
-_COUNTERS = ("coalesced", "rejected", "replaced", "duplicates", "invalid", "redacted", "failures")
+_COUNTERS = (
+    *("coalesced", "rejected", "replaced", "duplicates", "invalid", "redacted", "failures", "said_again"),
+)
 
 
 def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:

@@ -14,18 +14,17 @@ here and opens nothing, so all that needs the file is imported when it is asked 
 from typing import TYPE_CHECKING
 
 from forged import door
-from forged.state.digests import digest
 from forged.state.event_values import (
     DeadEvent,
     Document,
     Event,
     Kind,
-    Unwanted,
     new_event_id,
-    texts_of,
 )
 
 if TYPE_CHECKING:
+    from forged.state.cutting import Cut, Left, cut
+    from forged.state.digests import digest
     from forged.state.events import Events
     from forged.state.forgotten import Forgotten
     from forged.state.pauses import EVERYWHERE, Pauses
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EVERYWHERE",
     "Begun",
+    "Cut",
     "DeadEvent",
     "Document",
     "Event",
@@ -43,20 +43,22 @@ __all__ = [
     "Forgotten",
     "Kind",
     "Known",
+    "Left",
     "OwnFile",
     "Pauses",
     "Requests",
     "RootRecord",
     "State",
     "TrustRecords",
-    "Unwanted",
+    "cut",
     "digest",
     "new_event_id",
-    "texts_of",
 ]
 
 __getattr__ = door(
     __name__,
+    cutting=("Cut", "Left", "cut"),
+    digests=("digest",),
     events=("Events",),
     forgotten=("Forgotten",),
     pauses=("EVERYWHERE", "Pauses"),

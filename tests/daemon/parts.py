@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from forged.capture.keeper import Keeper
 from forged.capture.service import Pipeline
 from forged.capture.values import WorkerSettings
 from forged.config import Config
@@ -79,14 +80,14 @@ class Parts:
             metrics=metrics,
         )
         self.resolver = Resolver(str(home), config, self.indexer)
+        writer = Writer(str(home / "state/trash"), self.trust, self.state.requests)
         self.capture = Pipeline(
             settings=WorkerSettings(),
             state=self.state,
             governor=self.governor,
             metrics=metrics,
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
-            written=self.indexer.mark,
-            trust=self.trust,
+            keeper=Keeper(self.indexer, writer, self.state.forgotten),
         )
         self.daemon = Daemon(
             epoch=EPOCH,
@@ -103,7 +104,7 @@ class Parts:
             indexer=self.indexer,
             retriever=self.retriever,
             resolver=self.resolver,
-            writer=Writer(str(home / "state/trash"), self.trust, self.state.requests),
+            writer=writer,
             trust=self.trust,
             capture=self.capture,
             governor=self.governor,

@@ -18,6 +18,8 @@ from forged.memory import Category, Memory, Origin, Related, Relationship, Trigg
 from forged.scopes import Ranked
 from forged_client import protocol as wire
 
+# The session of what was remembered outside of any.
+BY_HAND = "explicit"
 # What a client may say of a text's origin; the rest only this daemon knows.
 _CLAIMED = (Origin.AGENT, Origin.EXPLICIT)
 
@@ -54,7 +56,7 @@ def draft(request: wire.Remember, root: Root) -> Memory:
         version=1,
         scope=root.scope,
         category=request.category,
-        session_id=request.session_id or "explicit",
+        session_id=request.session_id or BY_HAND,
         trigger=Trigger.EXPLICIT,
         supersedes=request.supersedes or None,
         related=tuple(Related(edge.id, edge.relationship) for edge in request.related),

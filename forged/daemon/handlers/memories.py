@@ -7,7 +7,7 @@ MemoryNotFound, InvalidRequest, SecretFound, NotReady while a root is read for t
 from __future__ import annotations
 
 import asyncio
-import re
+import contextlib
 import sys
 import time
 from collections.abc import Sequence
@@ -20,16 +20,17 @@ from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import draft, fitting, record
 from forged.daemon.handlers.refusals import InvalidRequest, NotReady, SecretFound
 from forged.daemon.handlers.trust import in_reply
-from forged.errors import MemoryNotFound
+from forged.errors import MemoryNotFound, StoreError
 from forged.files import Root
 from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
+from forged.state import Cut
+from forged.text.forgetting import words_of
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
-from forged.text.same_text import normalised
 from forged.writing import Gone
 from forged_client import protocol as wire
 
@@ -109,44 +110,51 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
     index, chain = await _on_disk(context, place, request)
     ids = (request.memory_id,) if request.version_only else chain
-    gone, generation = await put_away(context, index, ids, erase=request.erase_now, purge=True)
+    gone, cut, generation = await put_away(context, index, ids, erase=request.erase_now, purge=True)
     context.daemon.metrics.forgotten += len(gone.ids)
-    reply = wire.Forgotten(ids=gone.ids, trash=gone.trash, unreachable=gone.unreachable)
+    reply = wire.Forgotten(
+        ids=gone.ids,
+        trash=gone.trash,
+        unreachable=gone.unreachable,
+        cut_sentences=cut.sentences,
+        cut_events=cut.events,
+    )
     return reply, generation
 
 
 async def put_away(
     context: Context, index: RootIndex, ids: tuple[str, ...], *, erase: bool, purge: bool
-) -> tuple[Gone, int]:
-    """Remove memories so that no retrieve finds them any more; returns the receipt and its generation.
+) -> tuple[Gone, Cut, int]:
+    """Remove memories so that no retrieve finds them any more.
 
-    The same sentence will not be captured again from a conversation that still holds it. With `purge` the
-    events that wait or were given up with that text go too. Raises StoreError.
+    Returns the receipt, what was cut out of events and the generation. What they say is not captured again
+    from what was heard before. With `purge` the sentences of events that wait or were given up go too, if
+    they hold such a text. Raises StoreError.
     """
-    daemon = context.daemon
+    daemon, cut = context.daemon, Cut()
+    await _announce(context, index, ids)
     gone = await daemon.writer.remove(index, ids, erase=erase)
     generation = index.mark()
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents)
         if purge:
-            texts = tuple(filter(None, map(normalised, gone.contents)))
-            await daemon.capture.purge(lambda held: _holds(held, texts))
+            texts = [words for words in map(words_of, gone.contents) if words]
+            cut = await daemon.capture.purge(texts)
             await daemon.state.erase_traces()
         if erase:
             await asyncio.to_thread(daemon.writer.erase_from_trash, gone.contents)
     finally:  # the files are gone, whatever else could not be done
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)
         daemon.retriever.turns.purge()
-    return gone, generation
+    return gone, cut, generation
 
 
-def _holds(held: Sequence[str], texts: tuple[str, ...]) -> bool:
-    """Whether one of `texts`, normalised, is in what is held, as whole words: "go" is not in "going"."""
-    return any(_is_in(text, each) for each in map(normalised, held) for text in texts)
-
-
-def _is_in(text: str, said: str) -> bool:
-    return text in said and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", said) is not None
+async def _announce(context: Context, index: RootIndex, ids: tuple[str, ...]) -> None:
+    """Make known what is about to be forgotten: a capture that comes between would write it again."""
+    snapshot, _ = await context.daemon.trust.look(index.root)
+    contents = [found.content for found in snapshot.memories if found.id in ids]
+    with contextlib.suppress(StoreError):  # known at once; that it is on disk is seen to afterwards
+        await context.daemon.state.forgotten.add(index.root.top, contents)
 
 
 async def _on_disk(

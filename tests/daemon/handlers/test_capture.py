@@ -292,8 +292,11 @@ async def test_forgotten_text_leaves_what_waits_and_what_was_given_up(home, repo
         await parts.state.events.give_up(noted, "five calls failed")
         await parts.ask(turn(repo, "well, the harbour opens at *noon*", kind="explicit"))
         await parts.ask(turn(repo, "trains run late", kind="compaction"))
-        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
-        assert [event.kind for event in waiting(parts)] == ["compaction"]
+        await parts.ask(turn(repo, "It rains. The harbour opens, at noon. Bye.", kind="session_end"))
+        gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+        assert (gone.cut_sentences, gone.cut_events) == (3, 3)
+        assert [event.kind for event in waiting(parts)] == ["compaction", "session_end"]
+        assert waiting(parts)[1].window[0].text == "It rains. Bye."
         assert len(await parts.state.events.dead()) == 0
 
 
@@ -307,7 +310,7 @@ async def test_forgotten_word_leaves_events_alone_that_have_it_in_another_word(h
         assert [event.kind for event in waiting(parts)] == ["explicit"]
 
 
-@pytest.mark.parametrize("failing", ["drop_unwanted", "change"])
+@pytest.mark.parametrize("failing", ["cut_dead", "change"])
 async def test_what_was_forgotten_cannot_be_found_though_something_else_could_not_be_done(
     home, repo, failing
 ):
