@@ -19,7 +19,9 @@ Rows = tuple[VectorMap, Sequence[int]]
 
 def newest(rows: Sequence[Rows], start: int, count: int) -> list[tuple[VectorMap, Memory]]:
     """Places `start` to `start + count` of the rows by (newest, id)."""
-    seconds = np.concatenate([home.traits.created[np.array(own, np.intp)] for home, own in rows] or [np.empty(0, np.int64)])
+    seconds = np.concatenate(
+        [home.traits.created[np.array(own, np.intp)] for home, own in rows] or [np.empty(0, np.int64)]
+    )
     order = np.argsort(-seconds, kind="stable")
     falling = -seconds[order]
     last = min(start + count, len(order)) - 1
