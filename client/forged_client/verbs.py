@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from forged_client.chain_verbs import ChainVerbs
 from forged_client.messages import RETRIEVE_BYTES, capture_request, public, window
 from forged_client.protocol import (
     Captured,
@@ -32,12 +33,10 @@ from forged_client.protocol import (
     Paused,
     Ping,
     Pong,
-    R,
     Rebuild,
     Rebuilt,
     Remember,
     Remembered,
-    Request,
     Retrieve,
     Retrieved,
     Review,
@@ -53,15 +52,10 @@ from forged_client.protocol import (
     Undone,
     Why,
 )
-from forged_client.shell import Shell
 
 
-class Verbs(Shell):
+class Verbs(ChainVerbs):
     """A client that answers when it is asked."""
-
-    def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """The reply to any request."""
-        raise NotImplementedError
 
     def ping(self) -> Pong:
         """Whether the daemon answers."""
@@ -118,16 +112,18 @@ class Verbs(Shell):
         workspace: str,
         content: str,
         *,
-        scope: str = "repo",
-        category: str = "user-facts",
+        scope: str = "",
+        category: str = "",
         supersedes: str = "",
         related: Iterable[Edge] = (),
         session_id: str = "",
         allow_secret: bool = False,
+        key: str = "",
     ) -> Remembered:
         """Write one memory; the reply comes when it is safe on disk.
 
-        A text with a password or key in it is refused, unless `allow_secret`: agents will see it.
+        Scope and category that are left out are those of what it supersedes, else repo and a default. A text
+        with a password or key in it is refused, unless `allow_secret`: agents will see it.
         """
         request = Remember(
             workspace=workspace,
@@ -138,6 +134,7 @@ class Verbs(Shell):
             related=tuple(related),
             session_id=session_id,
             allow_secret=allow_secret,
+            key=key,
         )
         return self.ask(request)
 
@@ -187,6 +184,7 @@ class Verbs(Shell):
         version_only: bool = False,
         erase_now: bool = False,
         scope: str = "",
+        key: str = "",
     ) -> Forgotten:
         """Take a memory away, with all its versions unless `version_only`; `scope` as for `history`."""
         request = Forget(
@@ -195,6 +193,7 @@ class Verbs(Shell):
             version_only=version_only,
             erase_now=erase_now,
             scope=scope,
+            key=key,
         )
         return self.ask(request)
 

@@ -26,7 +26,7 @@ from forged.config import Loaded
 from forged.config import load as load_config
 from forged.daemon import listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
-from forged.daemon.handlers import Dispatcher
+from forged.daemon.handlers import Dispatcher, resume
 from forged.daemon.server import Server
 from forged.errors import ForgedError
 from forged.files import Root, atomic
@@ -135,6 +135,7 @@ class DaemonRun:
             self._begin(daemon.watcher.run())
             self._begin(daemon.indexer.run())
             self._begin(self._housekeeping())
+            self._begin(resume(daemon))
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
         self._begin(daemon.capture.run())
 
@@ -215,7 +216,7 @@ class DaemonRun:
         while True:
             now = time.time()
             try:
-                await asyncio.to_thread(self._daemon.writer.empty_trash, now)
+                await asyncio.to_thread(self._daemon.writer.trash.empty, now)
                 await asyncio.to_thread(atomic.sweep_at, self._state_dir, now - _TEMPS_S)
             except OSError as error:  # untidy, and no reason to end the daemon
                 logger.warning("state directory not tidied error=%s", error)

@@ -241,7 +241,9 @@ def _as_head(view: View, key: Key, found: Ranked | None = None, via: str = "sear
     home = view.maps[place]
     memory = home.find(head)
     assert memory is not None, "chains and edges name memories of their own map"
-    older = tuple(reversed([each for each in view.chain(home, head) if each.id != head]))
-    if found is None:
-        return Ranked(memory, 0.0, via=via, older=older, root=home.root)
-    return msgspec.structs.replace(found, memory=memory, older=older)
+    beside = home.chains.beside(head)
+    others = [each for each in reversed(view.chain(home, head)) if each.id != head]
+    older = tuple(each for each in others if each.id not in beside)
+    rivals = tuple(each for each in others if each.id in beside)
+    found = found or Ranked(memory, 0.0, via=via, root=home.root)
+    return msgspec.structs.replace(found, memory=memory, older=older, rivals=rivals)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from forged.state.digests import digest
     from forged.state.events import Events
     from forged.state.forgotten import Forgotten
+    from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
@@ -41,12 +42,15 @@ __all__ = [
     "Event",
     "Events",
     "Forgotten",
+    "Intent",
+    "Intents",
     "Kind",
     "Known",
     "Left",
     "OwnFile",
     "Pauses",
     "Requests",
+    "Rewrite",
     "RootRecord",
     "State",
     "TrustRecords",
@@ -61,6 +65,7 @@ __getattr__ = door(
     digests=("digest",),
     events=("Events",),
     forgotten=("Forgotten",),
+    intents=("Intent", "Intents", "Rewrite"),
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),
     state=("State",),

@@ -18,7 +18,7 @@ import msgspec
 from forged.errors import StoreError, WorkspaceError
 from forged.files import MemoryStore, Root, Snapshot, files_of, scan
 from forged.memory import Memory, Scope, utc_now
-from forged.state import OwnFile, RootRecord, State
+from forged.state import OwnFile, Rewrite, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, Standing, Withheld
 from forged.trust.walk import tops_below
 
@@ -142,6 +142,28 @@ class Trust:
             if root.scope is not Scope.USER:
                 raise
             logger.warning("origin not written down error=%s", error)
+
+    async def expect(self, root: Root, hashes: Collection[str]) -> None:
+        """Files that count are about to have other bytes, of these hashes; durable on return.
+
+        Raises StoreError.
+        """
+        standing = await asyncio.to_thread(self._admission.standing, root.top)
+        if root.scope is Scope.REPO:
+            await self._records.approve(standing.identity, hashes)
+
+    async def follow(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
+        """Files of ours have other bytes now: what is on record of each is of those. Raises StoreError."""
+        standing = await asyncio.to_thread(self._admission.standing, root.top)
+        own = self._records.own(standing.identity)
+        known = ((own.get(each.id), each) for each in rewrites)
+        files = [
+            msgspec.structs.replace(file, sha256=each.after)
+            for file, each in known
+            if file is not None and file.sha256 == each.before
+        ]
+        if files:
+            await self._records.put_own(standing.identity, files)
 
     # --- what is there --------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class Parts:
             metrics=metrics,
         )
         self.resolver = Resolver(str(home), config, self.indexer)
-        writer = Writer(str(home / "state/trash"), self.trust, self.state.requests)
+        writer = Writer(str(home / "state/trash"), self.trust, self.state.requests, self.state.intents)
         self.capture = Pipeline(
             settings=WorkerSettings(),
             state=self.state,

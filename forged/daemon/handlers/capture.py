@@ -22,6 +22,7 @@ from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
 from forged.state import DeadEvent, Event, Kind, new_event_id
 from forged.text.redaction import INLINE_LENGTH
+from forged.writing import Taking, new_batch
 from forged_client import protocol as wire
 from forged_client.messages import window_id_of
 
@@ -79,8 +80,9 @@ async def undo(
     if not batch or request.preview:
         reason = "" if batch else "nothing that was captured is left to take back"
         return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=told)
+    taking = Taking(why="undo", batch=new_batch())
     gone = [
-        await put_away(context, _index(context, place, home), ids, erase=False, purge=False)
+        await put_away(context, _index(context, place, home), ids, taking, purge=False)
         for home in view.maps
         if (ids := tuple(found.id for m, found in batch if m is home))
     ]
