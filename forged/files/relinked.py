@@ -6,6 +6,7 @@ is not a line of its own is written anew, its unknown keys last. Raises MemoryFo
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import msgspec
@@ -17,7 +18,8 @@ _HEADER = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*\n)*---[ \t\r]*\n(.*?)^(?:---|\.\.\.)[ \t\r]*$\n?",
     re.MULTILINE | re.DOTALL,
 )
-_LINK = re.compile(rb"^supersedes[ \t]*:[^\n]*\n", re.MULTILINE)
+_LINK = re.compile(rb"^(supersedes[ \t]*:[^\n]*\n)", re.MULTILINE)
+_BEFORE = re.compile(rb"^category[ \t]*:[^\n]*\n()", re.MULTILINE)
 
 
 def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
@@ -26,18 +28,18 @@ def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
     header = _HEADER.match(data)
     if header is None:
         raise MemoryFormatError("it has no front matter")
-    for changed in (_with_line(data, header, older), render(wanted) + data[header.end() :]):
-        fresh = changed if changed is not None else b""
-        if fresh and parse(fresh, scope, name) == wanted:
-            return fresh
+    head = render(msgspec.structs.replace(wanted, content=""))
+    for fresh in (_with_line(data, header, older), head + data[header.end() :]):
+        with contextlib.suppress(MemoryFormatError):
+            if parse(fresh, scope, name) == wanted:
+                return fresh
     raise MemoryFormatError("its front matter cannot be written anew")
 
 
-def _with_line(data: bytes, header: re.Match[bytes], older: str | None) -> bytes | None:
-    """With another line of `supersedes`, or without one; None where it is not exactly one line."""
-    lines = _LINK.findall(header[1])
-    if len(lines) != 1:
-        return None
-    end = b"\r\n" if lines[0].endswith(b"\r\n") else b"\n"
+def _with_line(data: bytes, header: re.Match[bytes], older: str | None) -> bytes:
+    """With another line of `supersedes`, or without one, or with a new one where the written form has it."""
+    end = b"\r\n" if header[1].endswith(b"\r\n") else b"\n"
     line = b"" if older is None else b"supersedes: " + scalar(older).encode() + end
-    return data[: header.start(1)] + _LINK.sub(lambda _: line, header[1]) + data[header.end(1) :]
+    there = _LINK.search(header[1]) or _BEFORE.search(header[1])
+    first, last = there.span(1) if there else (len(header[1]),) * 2
+    return data[: header.start(1) + first] + line + data[header.start(1) + last :]
