@@ -4,6 +4,7 @@ from forged.scopes.file_source import FileRoots, FileSource, View
 from forged.scopes.listing import newest
 from forged.scopes.resolve import Resolver, Workplace
 from forged.scopes.source import Question, Ranked, Rows, Source
+from forged.scopes.together import Waiting
 
 __all__ = [
     "FileRoots",
@@ -14,6 +15,7 @@ __all__ = [
     "Rows",
     "Source",
     "View",
+    "Waiting",
     "Workplace",
     "newest",
 ]
