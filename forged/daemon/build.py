@@ -143,6 +143,7 @@ def build(
             trust=trust,
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,
+            batch_turns=config.capture.batch_turns,
             off=capture_off(config),
             problem=models.no_classifier,
             health=models.healths.capture,

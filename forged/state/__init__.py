@@ -25,26 +25,34 @@ from forged.state.event_values import (
 )
 
 if TYPE_CHECKING:
-    from forged.state.events import Events
+    from forged.state.events import Also, Events
     from forged.state.forgotten import Forgotten
+    from forged.state.heard import DIGEST_BYTES, Heard, Watermark
+    from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.state import State
     from forged.state.trust import OwnFile, RootRecord, TrustRecords
 
 __all__ = [
+    "DIGEST_BYTES",
     "EVERYWHERE",
+    "Also",
     "DeadEvent",
     "Document",
     "Event",
     "Events",
     "Forgotten",
+    "Heard",
     "Kind",
     "OwnFile",
+    "Part",
+    "Parts",
     "Pauses",
     "RootRecord",
     "State",
     "TrustRecords",
     "Unwanted",
+    "Watermark",
     "digest",
     "new_event_id",
     "texts_of",
@@ -52,8 +60,10 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    events=("Events",),
+    events=("Also", "Events"),
     forgotten=("Forgotten",),
+    heard=("DIGEST_BYTES", "Heard", "Watermark"),
+    parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     state=("State",),
     trust=("OwnFile", "RootRecord", "TrustRecords"),
