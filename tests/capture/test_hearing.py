@@ -175,7 +175,7 @@ async def test_a_session_that_is_silent_for_a_minute_is_judged(one):
 
 @pytest.mark.parametrize(
     "text",
-    ["Remember that we deploy on Fridays.", "No, we use tabs here.", "We always use tabs in this repo."],
+    ["Remember that we deploy on Fridays.", "No, we use tabs here.", "We always use tabs here."],
 )
 async def test_what_the_rules_recognise_is_judged_at_once(one, text):
     await hear(one, "question", "answer")
