@@ -15,7 +15,7 @@ from forged.files.roots import Root
 from forged.memory import Scope
 from forged.state import Event, digest
 from forged_client import protocol as wire
-from forged_client.messages import capture_request
+from forged_client.messages import window_id_of
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
 from tests.state.flaky import FlakyDatabase
@@ -58,7 +58,7 @@ async def test_turn_waits_with_what_was_said_and_the_roots_it_belongs_to(home, r
 async def test_a_window_that_its_client_left_unnamed_has_the_name_that_our_client_gives_it(home, repo, start):
     """Older names may lie on disk for one release; names are only ever compared."""
     request = turn(repo, "hello <private>x</private>", "good day", last_summary_index=start)
-    named = capture_request(str(repo), "s", request.messages, last_summary_index=start).window_id
+    named = window_id_of(request.messages, start)
 
     event, _, _ = await taken(home, request)
 
