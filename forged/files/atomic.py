@@ -57,11 +57,6 @@ class NewFile:
         else:
             self._written(self._fd)
 
-    def start_writeback(self) -> None:
-        """Have the kernel begin with it: of many files that are synced afterwards, most then wait for one."""
-        if self._fd is not None and hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
-
     def sync(self) -> None:
         """Return once the bytes will survive a power cut."""
         assert self._fd is not None, "it is closed"

@@ -44,12 +44,13 @@ class Removed(msgspec.Struct, frozen=True):
 
 
 class MemoryStore:
-    """One root. Holds no state of its own, so that threads and processes may share a directory."""
+    """One root. Threads and processes may share a directory: all that is kept is that it was looked at."""
 
     def __init__(self, root: Root, clock: Callable[[], float] = time.time) -> None:
         """No link may lead out of the root's top; `clock` gives seconds since the epoch."""
         self.root = root
         self._clock = clock
+        self._known: tuple[int, int] | None = None  # the directory of new memories, as it was entered last
 
     def write(self, memory: Memory) -> str:
         """Put a new memory on stable storage and return its path; its scope is that of the store.
@@ -83,7 +84,7 @@ class MemoryStore:
 
     def opened_to_write(self) -> AbstractContextManager[int]:
         """The directory of new memories, which is made if it is missing. Raises OSError, StoreError."""
-        return self._opened(FOLDERS[0], atomic.open_or_make)
+        return self._opened(FOLDERS[0], atomic.open_or_make, known=self._known)
 
     def rendered(self, memory: Memory) -> bytes:
         """The bytes that `write` puts into the file of a memory."""
@@ -150,12 +151,29 @@ class MemoryStore:
             return 0
 
     @contextlib.contextmanager
-    def _opened(self, folder: str, enter: Enter = open_part) -> Iterator[int]:
-        directory = open_folder(self.root.top, folder, enter)
+    def _opened(
+        self, folder: str, enter: Enter = open_part, known: tuple[int, int] | None = None
+    ) -> Iterator[int]:
+        """Open a directory; the way to one that is `known` as it was entered is not looked at again."""
+        directory = -1 if known is None else self._reopened(folder, known)
+        if directory < 0:
+            directory = open_folder(self.root.top, folder, enter)
+            if enter is atomic.open_or_make:
+                self._known = _place(directory)
         try:
             yield directory
         finally:
             os.close(directory)
+
+    def _reopened(self, folder: str, known: tuple[int, int]) -> int:
+        try:
+            directory = os.open(os.path.join(self.root.top, folder), atomic.DIRECTORY)
+        except OSError:
+            return -1
+        if _place(directory) == known:
+            return directory
+        os.close(directory)
+        return -1
 
     def _move(self, directory: str, name: str, folder: str, note: bytes) -> str:
         with atomic.explained(f"cannot move {directory}/{name}"), self._opened(directory) as source:
@@ -184,6 +202,11 @@ def _files_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, 
         for name, seen in listing.files.items()
         if seen.memory is not None and seen.memory.id in ids
     ]
+
+
+def _place(directory: int) -> tuple[int, int]:
+    status = os.fstat(directory)
+    return status.st_dev, status.st_ino
 
 
 def _as_name(id_: str) -> str:

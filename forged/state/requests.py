@@ -140,6 +140,7 @@ def _begin(write: Begun, now: int, connection: Connection) -> Known | None:
 
 
 def _forget(connection: Connection, memory_ids: frozenset[str]) -> None:
-    found = [row for row in tables.rows(connection, "requests") if row[2] in memory_ids]
-    for key, _, _, existed, at in found:
-        tables.put(connection, "requests", key, "", "", existed, at)
+    for memory_id in memory_ids:
+        wanted = "SELECT key, existed, at FROM requests WHERE memory_id = ?"
+        for key, existed, at in connection.execute(wanted, (memory_id,)).fetchall():
+            tables.put(connection, "requests", key, "", "", existed, at)

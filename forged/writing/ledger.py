@@ -22,6 +22,8 @@ from forged.memory import Memory
 from forged.text.same_text import normalised
 from forged.trust import Stamp, Trust
 
+_NO_MARKS = {code: None for code in range(128) if not chr(code).isalnum()}
+
 
 class Ledger:
     """One root. `stamp` is what trusting depended on at the last look."""
@@ -88,10 +90,9 @@ class Ledger:
 
     def same(self, content: str) -> Memory | None:
         """The head that says the same as a text, but for typography."""
-        wanted = normalised(content)
         for memory_id in self._by_letters.get(_letters(content), ()):
             memory = self._memories[memory_id]
-            if normalised(memory.content) == wanted and self._is_head(memory_id):
+            if normalised(memory.content) == normalised(content) and self._is_head(memory_id):
                 return memory
         return None
 
@@ -138,10 +139,11 @@ class Ledger:
 
 
 def _letters(text: str) -> int:
-    """A number that texts have in common that `normalised` makes equal; a hundred times as fast."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return hash("".join(filter(str.isalnum, text.casefold())))
+    """A number that texts have in common that `normalised` makes equal, and much faster than that."""
+    if text.isascii():
+        return hash(text.lower().translate(_NO_MARKS))
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return hash("".join(filter(str.isalnum, text)))
 
 
 Key = TypeVar("Key", str, int)

@@ -80,14 +80,12 @@ class NewFiles:
             try:
                 with atomic.explained(f"cannot write {path}"):
                     self._files[path] = NewFile(self._directory, self._contents[path])
-                    if len(paths) > 1:
-                        self._files[path].start_writeback()
             except StoreError as error:
                 self.failed[path] = error
-        for path in paths:
-            if path not in self.failed:
-                try:
-                    with atomic.explained(f"cannot write {path}"):
+        for path in paths:  # all are written by now: most find that the first sync was theirs as well
+            try:
+                with atomic.explained(f"cannot write {path}"):
+                    if path not in self.failed:
                         self._files[path].sync()
-                except StoreError as error:
-                    self.failed[path] = error
+            except StoreError as error:
+                self.failed[path] = error

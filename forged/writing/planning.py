@@ -47,7 +47,8 @@ def planned(
         there = _there(draft, memory, ledger, trust)
         if there is not None:
             named = draft.memory.supersedes or ""
-            answer = written(there, named, ledger.path_of(there.id), existed=True)
+            is_done = is_settled and there.id == memory.id  # the same request, in the same moment
+            answer = written(there, named, ledger.path_of(there.id), existed=not is_done)
             return Plan(draft, there, answer=answer, leans_on=there.id, is_settled=is_settled)
         data = store.checked(memory)
     except StoreError as error:

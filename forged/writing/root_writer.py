@@ -32,6 +32,13 @@ logger = logging.getLogger(__name__)
 Answer = Written | StoreError
 
 
+class Again(msgspec.Struct, frozen=True):
+    """A draft that has to be decided on once more. `is_settled`: its key is on record for its id."""
+
+    draft: Draft
+    is_settled: bool = False
+
+
 class RootWriter:
     """One root. `looked`: what counts was looked at anew in the last call of `write`."""
 
@@ -51,32 +58,29 @@ class RootWriter:
         """What became of each draft, in their order; generations are left at 0."""
         self.looked = self._ledger.look()
         answers: dict[int, Answer] = {}
-        left = [(number, draft, False) for number, draft in enumerate(drafts)]
+        left = [(number, Again(draft)) for number, draft in enumerate(drafts)]
         while left:
-            plans = [self._planned(draft, is_settled=is_settled) for _, draft, is_settled in left]
-            ends = self._carried_out(plans)
-            rest = []
-            for (number, draft, is_settled), end in zip(left, ends, strict=True):
-                if isinstance(end, Draft):
-                    rest.append((number, end, is_settled or end is not draft))
-                else:
-                    answers[number] = end
-            left = rest
+            ends = self._carried_out([self._planned(each) for _, each in left])
+            numbered = [(number, end) for (number, _), end in zip(left, ends, strict=True)]
+            answers |= {number: end for number, end in numbered if not isinstance(end, Again)}
+            left = [(number, end) for number, end in numbered if isinstance(end, Again)]
         return tuple(answers[number] for number in range(len(drafts)))
 
-    def _planned(self, draft: Draft, *, is_settled: bool) -> Plan:
-        return planned(draft, self._ledger, self._store, self._trust, is_settled=is_settled)
+    def _planned(self, each: Again) -> Plan:
+        return planned(each.draft, self._ledger, self._store, self._trust, is_settled=each.is_settled)
 
-    def _carried_out(self, plans: Sequence[Plan]) -> list[Answer | Draft]:
-        """The end of each plan, or the draft that has to be decided on again."""
+    def _carried_out(self, plans: Sequence[Plan]) -> list[Answer | Again]:
+        """The end of each plan, or that it has to be made again."""
         contents = {self._store.path_of(plan.memory.id): plan.data for plan in plans if plan.data}
         with NewFiles(self._store, contents, self._threads) as files:
             known = self._recorded(plans, files)
             if isinstance(known, StoreError):
-                return [self._undone(plan, plan.answer or known) for plan in plans]
+                return self._undone(plans, known)
             linking = _Linking(self._store, self._ledger, files)
             for plan, row in zip(plans, known, strict=True):
-                linking.end(plan, plan.answer if row is None else self._known(plan, row))
+                # What is on record from here on is that the key is of this plan.
+                again = Again(plan.draft, is_settled=plan.is_settled or row is None)
+                linking.end(plan, plan.answer if row is None else self._known(plan, row), again)
             return linking.settled()
 
     def _recorded(self, plans: Sequence[Plan], files: NewFiles) -> Sequence[Known | None] | StoreError:
@@ -97,7 +101,7 @@ class RootWriter:
             logger.warning("origin not written down error=%s", error)
             return [None] * len(plans)
 
-    def _known(self, plan: Plan, known: Known) -> Answer | Draft:
+    def _known(self, plan: Plan, known: Known) -> Answer | Again:
         """What is answered to a request that came before: as then, or it is completed now."""
         if not known.memory_id:
             return NoLongerWanted("what this request wrote was forgotten since")
@@ -108,12 +112,15 @@ class RootWriter:
             named = plan.draft.memory.supersedes or ""
             return written(there, named, self._ledger.path_of(there.id), existed=known.existed)
         memory = msgspec.structs.replace(plan.draft.memory, id=known.memory_id)
-        return msgspec.structs.replace(plan.draft, memory=memory)
+        return Again(msgspec.structs.replace(plan.draft, memory=memory), is_settled=True)
 
-    def _undone(self, plan: Plan, answer: Answer) -> Answer:
-        if plan.data:
-            self._ledger.remove(plan.memory)
-        return answer
+    def _undone(self, plans: Sequence[Plan], error: StoreError) -> list[Answer | Again]:
+        """Nothing is on record, so nothing is written; only what was there before is there."""
+        fresh = [plan.memory for plan in plans if plan.data]
+        for memory in fresh:
+            self._ledger.remove(memory)
+        lost = {memory.id for memory in fresh}
+        return [error if plan.memory.id in lost else plan.answer or error for plan in plans]
 
 
 class _Linking:
@@ -123,41 +130,51 @@ class _Linking:
         self._store = store
         self._ledger = ledger
         self._files = files
-        self._ends: list[tuple[Plan, Answer | Draft]] = []
+        self._ends: list[tuple[Plan, Answer | Again, Again]] = []
         self._lost: set[str] = set()  # ids that were counted on and will not be there
 
-    def end(self, plan: Plan, answer: Answer | Draft | None) -> None:
-        """Bring a plan to its end, which is known if there is an answer."""
-        leans_on = answer.memory.id if isinstance(answer, Written) else plan.leans_on
-        if leans_on in self._lost:
-            answer = plan.draft
-        if answer is None:
-            try:
-                self._files.link(self._store.path_of(plan.memory.id))
-            except StoreError as error:
-                answer = error
-        if answer is None:
-            path, named = self._store.path_of(plan.memory.id), plan.draft.memory.supersedes or ""
-            self._ledger.wrote(path)
-            answer = written(plan.memory, named, path, existed=False)
-        elif plan.data:
+    def end(self, plan: Plan, end: Answer | Again | None, again: Again) -> None:
+        """Bring a plan to its end, if it is not known yet; or `again`, if what it leans on is lost."""
+        leans_on = end.memory.id if isinstance(end, Written) else plan.leans_on
+        if leans_on in self._lost and not isinstance(end, Again):
+            end = again
+        if end is None:
+            end = self._linked(plan)
+        if plan.data and not _is_of(plan, end):
             self._lose(plan)
-        self._ends.append((plan, answer))
+        self._ends.append((plan, end, again))
 
-    def settled(self) -> list[Answer | Draft]:
+    def settled(self) -> list[Answer | Again]:
         """All ends, once the names are durable."""
         try:
             self._files.settle()
         except StoreError as error:
-            ends, self._ends = self._ends, []
-            for plan, answer in ends:
-                is_new = plan.data and isinstance(answer, Written) and answer.memory is plan.memory
-                if is_new:
+            failed = {plan.memory.id for plan, end, _ in self._ends if plan.data and _is_of(plan, end)}
+            for plan, _, _ in self._ends:
+                if plan.memory.id in failed and plan.data:
                     self._lose(plan)
-                leans = isinstance(answer, Written) and answer.memory.id in self._lost
-                self._ends.append((plan, error if is_new else plan.draft if leans else answer))
-        return [answer for _, answer in self._ends]
+            return [self._unsettled(plan, end, again, error) for plan, end, again in self._ends]
+        return [end for _, end, _ in self._ends]
+
+    def _linked(self, plan: Plan) -> Answer:
+        path = self._store.path_of(plan.memory.id)
+        try:
+            self._files.link(path)
+        except StoreError as error:
+            return error
+        self._ledger.wrote(path)
+        return written(plan.memory, plan.draft.memory.supersedes or "", path, existed=False)
+
+    def _unsettled(self, plan: Plan, end: Answer | Again, again: Again, error: StoreError) -> Answer | Again:
+        if not isinstance(end, Written) or end.memory.id not in self._lost:
+            return end
+        return error if plan.data and _is_of(plan, end) else again
 
     def _lose(self, plan: Plan) -> None:
         self._lost.add(plan.memory.id)
         self._ledger.remove(plan.memory)
+
+
+def _is_of(plan: Plan, end: Answer | Again) -> bool:
+    """Whether a plan has ended with its own memory being there."""
+    return isinstance(end, Written) and end.memory is plan.memory

@@ -43,7 +43,7 @@ class Scene:
         self.trust = Trust(state)
         self.indexer = Indexer(embedder=None, lexical=lexical, metrics=Metrics(), trust=self.trust)
         self.trust.join(self.indexer.follow, self.indexer.snapshot)
-        self.writer = Writer(str(tmp_path / "state/trash"), self.trust, state.requests)
+        self.writer = Writer(str(tmp_path / "state/trash"), self.trust, state.requests, state.intents)
         self.keeper = Keeper(self.indexer, self.writer, state.forgotten)
 
     def event(self, *said: str, **fields) -> Event:

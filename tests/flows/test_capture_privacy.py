@@ -508,7 +508,10 @@ FACT = "Deploys to the harbour leave at noon on Thursdays."
 
 @pytest.mark.parametrize("now", [False, True], ids=["to the trash", "for good"])
 def test_what_was_forgotten_is_nowhere_but_in_the_trash(stage, repo, now):
-    """Not in the spool, not in the queue, not among the dead; with --now in no file at all."""
+    """Not in the spool, not in the queue, not among the dead; with --now in no file at all.
+
+    What else was said in an event stays.
+    """
     known = _known(stage, repo)
     stage.buried(repo, f"We talked about it. {FACT.upper()} {FACT}", kind="explicit", session="dead")
     with _holding(stage, proposal(FACT)) as go:
@@ -517,7 +520,8 @@ def test_what_was_forgotten_is_nowhere_but_in_the_trash(stage, repo, now):
         for kind in KINDS:
             stage.tell(repo, f"Well: {FACT}", kind=kind, session=kind)
         assert _marked(FACT, _but_trash(stage, repo))
-        assert stage.client.forget(str(repo), known, erase_now=now).ids == (known,)
+        gone = stage.client.forget(str(repo), known, erase_now=now)
+        assert (gone.ids, gone.cut_sentences, gone.cut_events) == ((known,), 2 + len(KINDS), 1 + len(KINDS))
         left = _marked(FACT, stage.files(repo))
         assert _marked(FACT, _but_trash(stage, repo)) == []
         go.set()
@@ -525,7 +529,10 @@ def test_what_was_forgotten_is_nowhere_but_in_the_trash(stage, repo, now):
 
     assert len(left) == (0 if now else 1)
     assert _marked(FACT, stage.files(repo)) == left
-    assert (contents(on_disk(repo)), stage.state.dead) == ([], 0)
+    assert contents(on_disk(repo)) == []
+    (dead,) = stage.client.dead("show").events
+    assert dead.text.strip() == "user: We talked about it."
+    stage.client.dead("drop")
     _empty_trash(stage)
 
 
@@ -589,6 +596,7 @@ def test_what_was_forgotten_is_not_kept_by_the_journal_of_a_dead_event(stage, re
     stage.client.dead("retry")
     stage.settle()
     assert on_disk(repo) == []
+    assert stage.client.dead().events == ()
     _empty_trash(stage)
 
 

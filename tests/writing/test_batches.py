@@ -129,8 +129,8 @@ async def test_a_full_disk_under_the_record_writes_nothing_and_the_next_goes_thr
 
     with monkeypatch.context() as patched:
         patched.setattr(Database, "change", full)
-        told = await all_of(bench, [draft("mem_1"), draft("mem_2")])
-    assert [str(each) for each in told] == [f"{bench.state._path}: no space left on the device"] * 2
+        told = await all_of(bench, [draft("mem_1"), draft("mem_2"), draft("mem_x", None, "text of mem_1")])
+    assert [str(each) for each in told] == [f"{bench.state._path}: no space left on the device"] * 3
     assert bench.contents() == []
 
     assert not (await bench.writer.add(bench.index, draft("mem_3", content="text of mem_1"))).existed
@@ -245,9 +245,10 @@ async def test_trust_that_changes_counts_at_the_next_write(bench, repo):
     await bench.writer.add(bench.index, draft("mem_1"))
     await bench.trust.revoke(str(repo))
     put(repo, memory("theirs", "theirs", supersedes="mem_1", version=2))
+    assert (await bench.writer.add(bench.index, draft("mem_2"))).memory.version == 1
     await bench.trust.trust(str(repo))
 
-    told = await bench.writer.add(bench.index, draft("mem_2", "mem_1"))
+    told = await bench.writer.add(bench.index, draft("mem_3", "mem_1"))
     assert (told.replaced, told.base_moved) == ("theirs", True)
 
 

@@ -90,6 +90,29 @@ async def test_a_key_whose_file_is_missing_is_linked_again_on_the_head_of_that_m
         assert {each.id for each in bench.index.map.memories} <= set(bench.versions())
 
 
+async def test_who_leans_on_a_request_that_is_completed_is_there_too(repo, tmp_path, monkeypatch):
+    """It is decided on twice, and is on record from the first time: that is not its file."""
+    put(repo, draft("mem_1"))
+    async with bench_at(repo, tmp_path / "state") as bench:
+        with monkeypatch.context() as patched:
+            patched.setattr(NewFile, "link", _killed)
+            with pytest.raises(RuntimeError):
+                await bench.writer.add(bench.index, draft("mem_2", "mem_1", "two"), key="a")
+    async with bench_at(repo, tmp_path / "state") as bench:
+        repeated, other, twin, both = await asyncio.gather(
+            bench.writer.add(bench.index, draft("mem_x", "mem_1", "two"), key="a"),
+            bench.writer.add(bench.index, draft("mem_3", "mem_1", "three"), key="b"),
+            bench.writer.add(bench.index, draft("mem_4", None, "three"), key="c"),
+            bench.writer.add(bench.index, draft("mem_y", "mem_1", "two"), key="a"),
+        )
+        assert bench.versions() == {"mem_1": (1, None), "mem_2": (2, "mem_1"), "mem_3": (3, "mem_2")}
+        assert await bench.trust.withheld([bench.index.root]) == ()
+
+    assert [each.memory.id for each in (repeated, other, twin, both)] == ["mem_2", "mem_3", "mem_3", "mem_2"]
+    assert [each.existed for each in (repeated, other, twin, both)] == [False, False, True, False]
+    assert (other.replaced, other.base_moved) == ("mem_2", True)
+
+
 def _killed(*_: object) -> None:
     raise RuntimeError("killed")
 
