@@ -15,7 +15,7 @@ import msgspec
 from forged.conversation import Utterance
 from forged.errors import StoreError
 from forged.files import Root
-from forged.memory import Memory, time_ns, utc_now
+from forged.memory import Memory, utc_now
 
 Kind = Literal["turn", "compaction", "explicit", "session_end"]
 
@@ -61,12 +61,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """Estimated bytes in memory and on disk."""
         return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
-
-    @property
-    def times(self) -> tuple[float, ...]:
-        """When each message of the window was first heard, in Unix seconds."""
-        is_told = len(self.heard_at) == len(self.window)
-        return self.heard_at if is_told else (time_ns(self.received_at) / 1e9,) * len(self.window)
 
     @property
     def tops(self) -> tuple[str, ...]:
