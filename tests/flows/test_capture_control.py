@@ -142,8 +142,8 @@ def test_forget_purges_what_waits_and_what_was_given_up_with_that_text(stage, re
         left = stage.state
     stage.settle()
 
-    assert (waiting.turns, waiting.spooled, waiting.dead) == (2, 3, 1)
-    assert (left.turns, left.spooled, left.dead) == (1, 1, 0)
+    assert (waiting.turns, waiting.spooled, waiting.dead) == (2, 5, 1)
+    assert (left.turns, left.spooled, left.dead) == (1, 2, 0)
     assert ["Seals swim." in prompt for prompt in stage.prompts] == [False, True]
     state = stage.daemon.home / ".local/state/forged"
     assert b"on ice" not in b"".join(path.read_bytes() for path in state.glob("state*"))
