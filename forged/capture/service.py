@@ -212,7 +212,7 @@ class Pipeline:
         Raises StoreError.
         """
         await self._taken_up.wait()
-        done = Cut()
+        done = await self._state.parts.cut(unwanted, on_disk=self._keeps)
         for waiting in self._queue.waiting():
             left = await self._without(waiting, unwanted)
             done += left.cut

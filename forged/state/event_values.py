@@ -60,6 +60,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind in DURABLE
 
     @property
+    def times(self) -> tuple[float, ...]:
+        """When each message was first heard."""
+        return self.heard_at or (time_ns(self.received_at) / 1e9,) * len(self.window)
+
+    @property
     def length(self) -> int:
         """Characters of all messages."""
         return sum(len(utterance.text) for utterance in self.window)
@@ -68,12 +73,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """Estimated bytes in memory and on disk."""
         return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
-
-    @property
-    def times(self) -> tuple[float, ...]:
-        """When each message of the window was first heard, in Unix seconds."""
-        is_told = len(self.heard_at) == len(self.window)
-        return self.heard_at if is_told else (time_ns(self.received_at) / 1e9,) * len(self.window)
 
     @property
     def tops(self) -> tuple[str, ...]:

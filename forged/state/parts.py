@@ -8,7 +8,7 @@ day: what is sent again is known then, also to another daemon. What its sender g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,9 @@ import msgspec
 from forged.conversation import Utterance
 from forged.errors import StoreError
 from forged.state import tables
+from forged.state.cutting import Cut
 from forged.state.database import Damaged, Database
+from forged.text.forgetting import Words, without_sentences
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -96,6 +98,20 @@ class Parts:
         self.bytes += part.size - (others[number].size if number in others else 0)
         others[number] = part
 
+    async def cut(self, unwanted: Sequence[Words], *, on_disk: bool) -> Cut:
+        """Take sentences that hold an unwanted text out of all parts; what was done. Raises StoreError."""
+        done = Cut()
+        for event_id, parts in list(self._parts.items()):
+            for number, part in list(parts.items()):
+                left, sentences = _without(part, unwanted)
+                if sentences:
+                    done += Cut(sentences, 1)
+                    self._keep(event_id, number, left, self._begun_at[event_id])
+                    if on_disk:
+                        row = (f"{event_id}/{number}", self._begun_at[event_id], msgspec.msgpack.encode(left))
+                        await self._database.run(partial(_put, *row, ()))
+        return done
+
     def _too_old(self, before: int) -> tuple[str, ...]:
         """Forget what is older, and return its keys."""
         given_up = [event_id for event_id, at in self._begun_at.items() if at < before]
@@ -122,6 +138,17 @@ class Parts:
         """A capture is done, and in memory no part of it is kept."""
         self.forget(event_id)
         self._done[event_id] = int(self._clock()), slices
+
+
+def _without(part: Part, unwanted: Sequence[Words]) -> tuple[Part, int]:
+    """A part without some sentences, and how many these were; its messages keep their places."""
+    window: list[Utterance | None] = []
+    sentences = 0
+    for each in part.window:
+        text, count = ("", 0) if each is None else without_sentences(each.text, unwanted)
+        window.append(Utterance(each.role, text) if each is not None and text.strip() else None)
+        sentences += count
+    return msgspec.structs.replace(part, window=tuple(window)), sentences
 
 
 def all_parts(connection: Connection) -> tuple[Row, ...]:

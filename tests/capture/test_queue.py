@@ -354,7 +354,7 @@ class Line(RuleBasedStateMachine):
                 self.queue.drop(waiting)
                 assert waiting.is_cancelled == (waiting is hand)
                 if waiting is not hand:
-                    del self.alive[numbers([waiting])[0]]
+                    self.left(waiting)
 
     @rule(seconds=st.sampled_from([0.5, 5, 70]))
     def wait(self, seconds):
