@@ -153,13 +153,14 @@ class Hearing:
 
     async def _judged(self, spoken: Spoken, event_id: str, key: str, parts: tuple[Part, ...]) -> Outcome:
         """What is to be judged of all parts waits from now on, or it is said why not."""
-        now, known = int(self._clock()), self._state.heard.of(key)
+        moment, known = self._clock(), self._state.heard.of(key)
+        now = int(moment)
         row = b"".join(part.digests for part in parts)
         stands = places(known.digests, row)
         is_whole = spoken.kind in _ALL_IS_JUDGED
         times = known.times
         said = [
-            msgspec.structs.replace(each, heard_at=now if place is None else times[place])
+            msgspec.structs.replace(each, heard_at=moment if place is None else times[place])
             for each, place in zip(_messages(parts), stands, strict=True)
             if each is not None and (place is None or is_whole)
         ]
