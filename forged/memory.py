@@ -6,11 +6,14 @@ and offsets must survive a round trip.
 
 from __future__ import annotations
 
+import operator
 import os
 import random
 import re
 import time
 import uuid
+from bisect import bisect_left
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -40,6 +43,11 @@ class Category(StrEnum):
     USER_FACTS = "user-facts"
     CORRECTIONS = "corrections"
     PATTERNS = "patterns"
+
+
+def default_category(scope: str) -> Category:
+    """What a memory is about if nobody says."""
+    return Category.USER_FACTS if scope == Scope.USER else Category.PROJECT_CONVENTIONS
 
 
 class Relationship(StrEnum):
@@ -117,6 +125,10 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
         return (self.version, time_ns(self.created_at), self.id)
 
 
+_GREATEST = "\U0010ffff"
+_ID = operator.attrgetter("id")
+
+
 class Problem(msgspec.Struct, frozen=True, order=True):
     """A file that was skipped or read with a reservation: a value, never an exception."""
 
@@ -127,6 +139,15 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 def new_id() -> str:
     """An id that no other memory has. Nobody has to be unable to guess it, so the kernel is not asked."""
     return f"mem_{uuid.UUID(int=_numbers.getrandbits(128), version=4)}"
+
+
+def ids_beginning(memories: Sequence[Memory], text: str) -> tuple[str, ...]:
+    """Ids that begin like this, of memories that are sorted by id; `mem_` may be left out."""
+    found: list[str] = []
+    for start in dict.fromkeys((text, f"mem_{text}")) if text else ():
+        first, end = (bisect_left(memories, each, key=_ID) for each in (start, start + _GREATEST))
+        found += [each.id for each in memories[first:end]]
+    return tuple(found)
 
 
 def is_valid_id(text: str) -> bool:

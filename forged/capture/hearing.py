@@ -153,14 +153,13 @@ class Hearing:
 
     async def _judged(self, spoken: Spoken, event_id: str, key: str, parts: tuple[Part, ...]) -> Outcome:
         """What is to be judged of all parts waits from now on, or it is said why not."""
-        moment, known = self._clock(), self._state.heard.of(key)
-        now = int(moment)
+        now, known = round(self._clock(), 3), self._state.heard.of(key)
         row = b"".join(part.digests for part in parts)
         stands = places(known.digests, row)
         is_whole = spoken.kind in _ALL_IS_JUDGED
         times = known.times
         said = [
-            msgspec.structs.replace(each, heard_at=moment if place is None else times[place])
+            msgspec.structs.replace(each, heard_at=now if place is None else times[place])
             for each, place in zip(_messages(parts), stands, strict=True)
             if each is not None and (place is None or is_whole)
         ]
@@ -217,7 +216,7 @@ def _new(row: bytes, stands: Sequence[int | None]) -> bytes:
     return b"".join(row[at * size : (at + 1) * size] for at, place in enumerate(stands) if place is None)
 
 
-def _event(spoken: Spoken, event_id: str, piece: Slice, now: int) -> Event:
+def _event(spoken: Spoken, event_id: str, piece: Slice, now: float) -> Event:
     return Event(
         id=event_id,
         kind=spoken.kind,

@@ -112,6 +112,11 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
         some = " ".join(map(escape_line, root.redacted_ids[:_SECRETS_NAMED]))
         holds = counted(root.redacted, "memory holds a secret and is", "memories hold a secret and are")
         yield f"  {paint('warn', 'secrets:')} {holds} shown without it; `forgectl show {some}` says which"
+    if root.forks:
+        some = ", ".join(map(escape_line, root.fork_ids[:_SECRETS_NAMED]))
+        count = counted(root.forks, "memory has", "memories have")
+        told = f"{count} several newest versions, `forgectl history ID` shows them: {some}"
+        yield f"  {paint('warn', 'forks:')} {told}"
     yield from _problems(root, paint)
 
 

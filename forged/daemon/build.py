@@ -118,7 +118,7 @@ def build(
     trust = Trust(state, mode=config.trust.mode)
     indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
     trust.join(indexer.follow, indexer.snapshot)
-    writer = Writer(os.path.join(address.state_dir(env), "trash"), trust, state.requests)
+    writer = Writer(os.path.join(address.state_dir(env), "trash"), trust, state.requests, state.intents)
     models.door.guard(
         partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
     )

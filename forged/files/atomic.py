@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import hashlib
 import itertools
 import os
 import secrets
@@ -199,17 +200,35 @@ def replace(path: str, data: bytes) -> None:
     parent, name = os.path.split(path)
     os.makedirs(parent, mode=0o700, exist_ok=True)
     directory = os.open(parent, DIRECTORY)
+    try:
+        _exchange(directory, name, data)
+    finally:
+        os.close(directory)
+
+
+def rewrite(directory: int, name: str, data: bytes, *, expected: str) -> None:
+    """Put other bytes in the place of a file whose SHA-256 is `expected`, whole, keeping its mode.
+
+    For the one change of a memory file that is permitted, of its link. Raises StoreError if it has other
+    bytes by now.
+    """
+    if hashlib.sha256(read(directory, name)).hexdigest() != expected:
+        raise StoreError(f"{name} was changed at this moment; try again")
+    mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    _exchange(directory, name, data, stat.S_IMODE(mode))
+
+
+def _exchange(directory: int, name: str, data: bytes, mode: int = 0o600) -> None:
     fresh = _temporary_name()
     try:
         _write(directory, fresh, data)
+        os.chmod(fresh, mode, dir_fd=directory)
         os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
         os.fsync(directory)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(fresh, dir_fd=directory)
         raise
-    finally:
-        os.close(directory)
 
 
 def move(source: int, name: str, target: int) -> None:
@@ -219,14 +238,15 @@ def move(source: int, name: str, target: int) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        _write(target, name, _read(source, name))
+        _write(target, name, read(source, name))
         os.fsync(target)
         os.unlink(name, dir_fd=source)
     os.fsync(target)
     os.fsync(source)
 
 
-def _read(directory: int, name: str) -> bytes:
+def read(directory: int, name: str) -> bytes:
+    """The bytes of a file; no link is followed."""
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     with open(fd, "rb") as file:
         return file.read()

@@ -29,6 +29,12 @@ logger = logging.getLogger(__name__)
 _TEMPS_S = 30.0  # of a writer that is alive and takes longer, the write fails and is told so
 
 
+NOTE = "origin.json"
+"""What is known of a file in the trash, beside it."""
+
+Note = Callable[[str, str], bytes]
+
+
 class Removed(msgspec.Struct, frozen=True):
     """A file that is gone, and where it is kept now; nowhere if it was erased."""
 
@@ -84,18 +90,52 @@ class MemoryStore:
         """The bytes that `write` puts into the file of a memory."""
         return render(msgspec.structs.replace(memory, scope=self.root.scope))
 
-    def move_to_trash(self, snapshot: Snapshot, ids: Collection[str], trash: str) -> tuple[Removed, ...]:
+    def move_to_trash(
+        self, snapshot: Snapshot, ids: Collection[str], trash: str, note: Note | None = None
+    ) -> tuple[Removed, ...]:
         """Move every file of these ids to directories of their own, `<trash>/<time>-<id>/`.
 
-        Raises StoreError at the first that cannot be moved; those before it are moved.
+        `note` is what is written beside each, by the id and the path that it had. Raises StoreError at the
+        first that cannot be moved; those before it are moved.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
         with atomic.explained(f"cannot use the trash {trash}"):
             os.makedirs(trash, 0o700, exist_ok=True)
-        return tuple(
-            Removed(id_, os.path.join(path, name), self._move(path, name, f"{stamp}-{_as_name(id_)}", trash))
-            for path, name, id_ in _files_of(snapshot, ids)
-        )
+        removed = []
+        for path, name, id_ in _files_of(snapshot, ids):
+            told = note(id_, os.path.join(path, name)) if note is not None else b""
+            kept_at = self._move(path, name, os.path.join(trash, f"{stamp}-{_as_name(id_)}"), told)
+            removed.append(Removed(id_, os.path.join(path, name), kept_at))
+        return tuple(removed)
+
+    def put_back(self, folder: str, name: str, data: bytes) -> str:
+        """Write a file again as it was, into one of `FOLDERS`, and return its path.
+
+        If it is there already, whole, that is as well. Raises StoreError, MemoryExists for another one of
+        that name.
+        """
+        path = os.path.join(self.root.top, folder, name)
+        if folder not in FOLDERS or os.path.basename(name) != name:
+            raise StoreError(f"{path} is no place of a memory")
+        with atomic.explained(f"cannot write {path}"), self._opened(folder, atomic.open_or_make) as directory:
+            try:
+                atomic.publish(directory, name, data)
+            except FileExistsError as error:
+                if atomic.read(directory, name) != data:
+                    raise MemoryExists(f"there is another file at {path}; move it out of the way") from error
+        return path
+
+    def rewrite(self, path: str, data: bytes, *, expected: str) -> None:
+        """Put other bytes into a file whose SHA-256 is `expected`, as `atomic.rewrite`. Raises StoreError."""
+        folder, name = os.path.split(path)
+        with atomic.explained(f"cannot write {path}"), self._opened(folder) as directory:
+            atomic.rewrite(directory, name, data, expected=expected)
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file. Raises StoreError."""
+        folder, name = os.path.split(path)
+        with atomic.explained(f"cannot read {path}"), self._opened(folder) as directory:
+            return atomic.read(directory, name)
 
     def erase(self, snapshot: Snapshot, ids: Collection[str]) -> tuple[Removed, ...]:
         """Delete every file of these ids. Raises StoreError at the first that cannot be deleted."""
@@ -135,11 +175,13 @@ class MemoryStore:
         os.close(directory)
         return -1
 
-    def _move(self, directory: str, name: str, folder: str, trash: str) -> str:
+    def _move(self, directory: str, name: str, folder: str, note: bytes) -> str:
         with atomic.explained(f"cannot move {directory}/{name}"), self._opened(directory) as source:
-            kept_at = atomic.new_directory(os.path.join(trash, folder))
+            kept_at = atomic.new_directory(folder)
             target = os.open(kept_at, atomic.DIRECTORY)
             try:
+                if note:
+                    atomic.publish(target, NOTE, note)
                 atomic.move(source, name, target)
             finally:
                 os.close(target)

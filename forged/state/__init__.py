@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from forged.state.events import Also, Events
     from forged.state.forgotten import Forgotten
     from forged.state.heard import DIGEST_BYTES, Heard, Watermark
+    from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
@@ -46,6 +47,8 @@ __all__ = [
     "Events",
     "Forgotten",
     "Heard",
+    "Intent",
+    "Intents",
     "Kind",
     "Known",
     "Left",
@@ -54,6 +57,7 @@ __all__ = [
     "Parts",
     "Pauses",
     "Requests",
+    "Rewrite",
     "RootRecord",
     "State",
     "TrustRecords",
@@ -70,6 +74,7 @@ __getattr__ = door(
     events=("Also", "Events"),
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Heard", "Watermark"),
+    intents=("Intent", "Intents", "Rewrite"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),

@@ -26,6 +26,7 @@ from forged.state.event_rows import Stored, stored
 from forged.state.events import Events
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
+from forged.state.intents import Intent, Intents, all_intents
 from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
@@ -56,6 +57,7 @@ class _Contents(msgspec.Struct, frozen=True):
     spending: tuple[Spent, ...]
     trust: Kept
     outbound: tuple[DayOut, ...]
+    intents: tuple[Intent, ...]
     heard: tuple[tuple[str, Watermark], ...]
     parts: tuple[PartRow, ...]
     doubt: str
@@ -84,6 +86,7 @@ class State:
         self.spending = Spending(self._database, governor)
         self.trust = TrustRecords(self._database, lambda: self.pauses.doubt)
         self.outbound = Outbound(self._database)
+        self.intents = Intents(self._database)
         self.requests = Requests(self._database, self.trust)
         self.heard = Heard()
         self.parts = Parts(self._database)
@@ -144,6 +147,7 @@ class State:
             self.spending.restore(found.spending)
             self.trust.restore(found.trust)
             self.outbound.restore(found.outbound)
+            self.intents.restore(found.intents)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -208,6 +212,7 @@ def _read(connection: Connection) -> _Contents:
         spending=all_spent(connection),
         trust=all_kept(connection),
         outbound=all_left(connection),
+        intents=all_intents(connection),
         heard=all_heard(connection),
         parts=all_parts(connection),
         doubt=value_of(connection, damage.NOTE),

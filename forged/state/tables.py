@@ -39,6 +39,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "approvals": ("identity_and_sha256", "at"),
     "outbound": ("day_host_and_purpose", "calls", "failed", "texts", "characters"),
     "requests": ("key", "digest", "memory_id", "existed", "at"),
+    "intents": ("key", "intent"),
     "heard": ("session", "digests", "runs"),
     "parts": ("event_and_part", "at", "said"),
 }

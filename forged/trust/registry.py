@@ -18,7 +18,7 @@ import msgspec
 from forged.errors import StoreError, WorkspaceError
 from forged.files import MemoryStore, Root, Snapshot, files_of, scan
 from forged.memory import Memory, Scope, utc_now
-from forged.state import OwnFile, RootRecord, State
+from forged.state import OwnFile, Rewrite, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, Standing, Withheld
 from forged.trust.walk import tops_below
 
@@ -142,6 +142,31 @@ class Trust:
             if root.scope is not Scope.USER:
                 raise
             logger.warning("origin not written down error=%s", error)
+
+    async def expect(self, root: Root, hashes: Collection[str]) -> None:
+        """Files that count have these hashes, or are about to have them; durable on return.
+
+        Raises StoreError.
+        """
+        standing = await asyncio.to_thread(self._admission.standing, root.top)
+        if root.scope is Scope.REPO:
+            await self._records.approve(standing.identity, hashes)
+
+    async def follow(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
+        """Files of ours are about to have other bytes: what is on record of each is of those from now on.
+
+        Raises StoreError.
+        """
+        standing = await asyncio.to_thread(self._admission.standing, root.top)
+        own = self._records.own(standing.identity)
+        known = ((own.get(each.id), each) for each in rewrites)
+        files = [
+            msgspec.structs.replace(file, sha256=each.after)
+            for file, each in known
+            if file is not None and file.sha256 == each.before
+        ]
+        if files:
+            await self._records.put_own(standing.identity, files)
 
     # --- what is there --------------------------------------------------------------------------------
 

@@ -7,7 +7,21 @@ Drafts of any number of callers come in; out comes, for each, what was written, 
 durable and marked in its map by then.
 """
 
+from forged.writing.removing import Back, Taking, new_batch
+from forged.writing.trash import TRASH_S, Trashed
 from forged.writing.values import Draft, Gone, Written
-from forged.writing.writer import TRASH_S, Writer
+from forged.writing.versions import base_of
+from forged.writing.writer import Writer
 
-__all__ = ["TRASH_S", "Draft", "Gone", "Writer", "Written"]
+__all__ = [
+    "TRASH_S",
+    "Back",
+    "Draft",
+    "Gone",
+    "Taking",
+    "Trashed",
+    "Writer",
+    "Written",
+    "base_of",
+    "new_batch",
+]

@@ -109,5 +109,7 @@ def begun(plan: Plan, identity: str, top: str) -> Begun:
 
 def digest_of(draft: Draft, top: str) -> str:
     """By what two requests of one key are known to ask for the same."""
-    said = f"{top}\0{draft.memory.supersedes or ''}\0{draft.memory.content}"
+    # Who changes a memory as it is by then has named no version of his own.
+    named = "" if draft.again else draft.memory.supersedes or ""
+    said = f"{top}\0{named}\0{draft.memory.content}"
     return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

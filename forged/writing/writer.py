@@ -9,42 +9,40 @@ marks nothing, as its caller has more to do. MemoryNotFound and StoreError are r
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from forged.errors import StoreError
-from forged.files import Root, Snapshot, atomic, scan
+from forged.files import Root
 from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory
-from forged.state import Requests
+from forged.state import Intents, Requests, Rewrite
 from forged.trust import Trust
 from forged.writing.new_files import PARTS
+from forged.writing.removing import Back, Removing, Taking
 from forged.writing.root_writer import RootWriter
 from forged.writing.together import Together
+from forged.writing.trash import Trash, Trashed
 from forged.writing.values import Draft, Gone, Written
 
 _Item = tuple[RootIndex, Draft]
 
-TRASH_S = 7 * 24 * 3600.0
 _MOST_AT_ONCE = 64
-_GIT_NOTE = "copies in version control history, clones and backups"
 
 
 class Writer:
     """All writes to memory files that anybody asks for."""
 
-    def __init__(self, trash: str, trust: Trust, requests: Requests) -> None:
+    def __init__(self, trash: str, trust: Trust, requests: Requests, intents: Intents) -> None:
         """`trash` is the directory in the state directory where forgotten files wait for 7 days."""
-        self._trash = trash
+        self.trash = Trash(trash)
         self._trust = trust
         self._requests = requests
+        self._removing = Removing(self.trash, trust, intents)
         self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
         self._locks: dict[Root, asyncio.Lock] = {}
         self._lines: WeakKeyDictionary[RootIndex, _Line] = WeakKeyDictionary()
@@ -88,36 +86,18 @@ class Writer:
             return link(counting.memories).chain(memory_id)
         return (memory_id,) if any(memory.id == memory_id for memory in snapshot.memories) else ()
 
-    async def remove(self, index: RootIndex, ids: tuple[str, ...], *, erase: bool) -> Gone:
-        """Take every file of `ids` away, to the trash or for good. Raises StoreError."""
+    async def remove(
+        self, index: RootIndex, ids: tuple[str, ...], taking: Taking, earlier: Sequence[Rewrite] = ()
+    ) -> Gone:
+        """Take every file of `ids` away, as `Removing` does. Raises StoreError."""
         async with self._lock(index.root):
             await self._requests.forget(ids)  # first: what is gone must not come back by a late repetition
-            snapshot = await asyncio.to_thread(_on_disk, index)
-            if erase:
-                removed = await asyncio.to_thread(index.builder.store.erase, snapshot, ids)
-            else:
-                removed = await asyncio.to_thread(
-                    index.builder.store.move_to_trash, snapshot, ids, self._trash
-                )
-        contents = tuple(memory.content for memory in snapshot.memories if memory.id in ids)
-        trash = "" if erase else self._trash
-        return Gone(tuple(item.id for item in removed), trash, (_GIT_NOTE,), contents)
+            return await self._removing.remove(index.root, ids, taking, earlier)
 
-    def erase_from_trash(self, contents: Collection[str]) -> None:
-        """Erase files in the trash that hold one of these texts. Raises StoreError."""
-        wanted = [content.strip().encode(errors="replace") for content in contents]
-        with atomic.explained(f"cannot erase from {self._trash}"), contextlib.suppress(FileNotFoundError):
-            for folder in os.listdir(self._trash):
-                path = os.path.join(self._trash, folder)
-                if any(_holds(os.path.join(path, name), wanted) for name in os.listdir(path)):
-                    shutil.rmtree(path)
-
-    def empty_trash(self, now: float) -> None:
-        """Erase what was forgotten more than 7 days before `now` (seconds since the epoch)."""
-        with contextlib.suppress(FileNotFoundError):
-            for entry in os.scandir(self._trash):
-                if entry.is_dir(follow_symlinks=False) and now - entry.stat().st_ctime > TRASH_S:
-                    shutil.rmtree(entry.path, ignore_errors=True)
+    async def restore(self, index: RootIndex, some: Sequence[Trashed]) -> Back:
+        """Put files from the trash back into their root, as `Removing` does. Raises StoreError."""
+        async with self._lock(index.root):
+            return await self._removing.restore(index.root, some)
 
     async def _write(self, waiting: Sequence[_Item]) -> Sequence[Written | StoreError]:
         """Write what waits in one root, and mark it: all of it becomes visible together."""
@@ -148,14 +128,3 @@ class _Line(msgspec.Struct, frozen=True):
 
     writer: RootWriter
     together: Together[_Item, Written | StoreError]
-
-
-def _holds(path: str, wanted: Collection[bytes]) -> bool:
-    with open(path, "rb") as file:
-        data = file.read()
-    return any(text in data for text in wanted if text)
-
-
-def _on_disk(index: RootIndex) -> Snapshot:
-    """What is there now; only what changed since the last scan is read. Runs in a thread."""
-    return scan(index.root, index.builder.snapshot)

@@ -23,7 +23,7 @@ from forged.maps.indexer import Indexer
 from forged.memory import Memory
 from forged.state import Document, Event
 from forged.trust import Trust
-from forged.writing import Writer
+from forged.writing import Taking, Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened as state_in
 from tests.support.clock import PATIENCE_S
@@ -43,7 +43,7 @@ class Scene:
         self.trust = Trust(state)
         self.indexer = Indexer(embedder=None, lexical=lexical, metrics=Metrics(), trust=self.trust)
         self.trust.join(self.indexer.follow, self.indexer.snapshot)
-        self.writer = Writer(str(tmp_path / "state/trash"), self.trust, state.requests)
+        self.writer = Writer(str(tmp_path / "state/trash"), self.trust, state.requests, state.intents)
         self.keeper = Keeper(self.indexer, self.writer, state.forgotten)
 
     def event(self, *said: str, **fields) -> Event:
@@ -63,7 +63,7 @@ class Scene:
         index = self.indexer.open(self.repo)
         await self.state.forgotten.add(self.repo.top, [content])
         ids = tuple(found.id for found in self.memories(self.repo) if found.content.strip() == content)
-        await self.writer.remove(index, ids, erase=False)
+        await self.writer.remove(index, ids, Taking())
         await index.until_tried(index.mark(), time.monotonic() + PATIENCE_S)
 
     def memories(self, root: Root) -> tuple[Memory, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forged.counters import Departure
-from forged.state import Begun, Known, OwnFile, Part, RootRecord, Watermark, digest
+from forged.state import Begun, Intent, Known, OwnFile, Part, RootRecord, Watermark, digest
 from forged.state.database import connect, transaction
 from forged.state.tables import TABLES, VERSION, put
 from tests.state.conftest import a_governor, documents, event, opened, raw
@@ -50,6 +50,7 @@ async def filled(directory: Path) -> None:
         known = [Known(f"digest {number}", f"mem_{number}") for number in range(8)]
         rows = [Begun("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)]
         await asyncio.wrap_future(state.requests.begin(rows))
+        await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
     async with opened(directory) as state:
         await state._keep_copy()
@@ -84,6 +85,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "approvals": b"f00d7",
         "outbound": b"models.example build",
         "requests": b"key-of-7",
+        "intents": b"intent-7",
         "heard": b"of-a-session",
         "parts": b"a-capture/0",
     }[table]

@@ -53,7 +53,13 @@ async def bench_at(repo: Path, directory: Path) -> AsyncIterator[Bench]:
         try:
             index = indexer.open(Root(str(repo), Scope.REPO))
             await index.until_ended(index.generations.wanted, time.monotonic() + PATIENCE_S)
-            yield Bench(Writer(str(directory / "trash"), trust, state.requests), index, state, trust, repo)
+            yield Bench(
+                Writer(str(directory / "trash"), trust, state.requests, state.intents),
+                index,
+                state,
+                trust,
+                repo,
+            )
         finally:
             await indexer.close()
 

@@ -20,6 +20,7 @@ from forged.memory import Memory, Origin, Scope, Trigger, time_ns
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
 from forged.state import DeadEvent, Kind
+from forged.writing import Taking, new_batch
 from forged_client import protocol as wire
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -70,8 +71,9 @@ async def undo(
     if not batch or request.preview:
         reason = "" if batch else "nothing that was captured is left to take back"
         return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=told)
+    taking = Taking(why="undo", batch=new_batch())
     gone = [
-        await put_away(context, _index(context, place, home), ids, erase=False, purge=False)
+        await put_away(context, _index(context, place, home), ids, taking, purge=False)
         for home in view.maps
         if (ids := tuple(found.id for m, found in batch if m is home))
     ]
