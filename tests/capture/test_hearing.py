@@ -318,9 +318,8 @@ async def test_captures_of_one_session_at_the_same_time_are_heard_one_after_the_
 
 
 async def test_a_sentence_that_is_forgotten_leaves_the_parts_that_have_come_and_the_rest_is_judged(one):
-    first = await hear(
-        one, "Boats float. The harbour opens.", "noted", event_id="c", parts=2, kind="compaction"
-    )
+    numbered = {"event_id": "c", "parts": 2, "kind": "compaction"}
+    first = await hear(one, "Boats float. The harbour opens.", "noted", **numbered)
     cut = await one.pipeline.purge([words_of("the harbour opens")])
     assert b"harbour" not in await one.bytes_on_disk()
     last = await hear(one, "Trains run.", part=1, **numbered)
