@@ -17,7 +17,7 @@ from forged.daemon.handlers.convert import fitting, record
 from forged.daemon.handlers.naming import check_scope, in_view, on_disk, the_one
 from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.trust import in_reply
-from forged.errors import StoreError
+from forged.errors import MemoryNotFound, StoreError
 from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memory import Memory
@@ -33,7 +33,12 @@ _MOST_IN_REPLY = 1000
 
 async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
-    at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
+    try:
+        at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
+    except MemoryNotFound:
+        if ids := await _gone_before(context, request.key):
+            return wire.Forgotten(ids=ids, trash=context.daemon.writer.trash.path), 0
+        raise
     ids = (memory_id,) if request.version_only else await context.daemon.writer.chain(at.index, memory_id)
     taking = Taking(erase=request.erase_now, key=request.key)
     gone, cut, generation = await put_away(context, at.index, ids, taking, purge=True)
@@ -46,6 +51,12 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
         cut_events=cut.events,
     )
     return reply, generation
+
+
+async def _gone_before(context: Context, key: str) -> tuple[str, ...]:
+    """What a request of this key took away that was carried out already and comes again."""
+    held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time()) if key else ()
+    return tuple(each.note.id for each in held if each.note.key == key)
 
 
 async def put_away(
