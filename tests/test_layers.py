@@ -23,7 +23,7 @@ LAYERS = """
     models
     files
     config | text
-    conversation | memory | counters
+    conversation | memory | counters | in_turn
     errors
     =
 """

@@ -46,18 +46,23 @@ CODES = (
 # --- shared values -----------------------------------------------------------------------------------
 
 
-class Part(msgspec.Struct, frozen=True):
-    """One part of a message's content; only parts of a text type are read."""
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One part of a message's content; only parts of a text type are read, and no `thought`."""
 
     type: str = "text"
     text: str = ""
+    thought: bool = False
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One message of a conversation in OpenAI or Anthropic form; other fields are ignored."""
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation in OpenAI or Anthropic form; other fields are ignored.
+
+    In Gemini's form the role of an assistant is `model`, and its text stands in `parts`.
+    """
 
     role: str
     content: str | tuple[Part, ...] | None = None
+    parts: tuple[Part, ...] = ()
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -380,6 +385,11 @@ class Captured(Reply, frozen=True, tag="captured"):
     outcome: str = "rejected"
     slices: int = 0
     unread: int = 0
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the daemon has what was sent."""
+        return self.status == "ok" and self.outcome != "rejected"
 
 
 class Memories(Reply, frozen=True, tag="memories"):

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from forged_client.chain_verbs import ChainVerbs
-from forged_client.messages import RETRIEVE_BYTES, capture_request, public, window
+from forged_client.messages import RETRIEVE_BYTES, public, window
 from forged_client.protocol import (
+    Capture,
     Captured,
     Chain,
     Cost,
@@ -52,10 +53,15 @@ from forged_client.protocol import (
     Undone,
     Why,
 )
+from forged_client.shell import new_key
 
 
 class Verbs(ChainVerbs):
     """A client that answers when it is asked."""
+
+    def _hand_over(self, parts: Iterable[Capture]) -> Captured:
+        """The reply to the last part of a capture, or to the first that is refused."""
+        raise NotImplementedError
 
     def ping(self) -> Pong:
         """Whether the daemon answers."""
@@ -81,8 +87,8 @@ class Verbs(ChainVerbs):
     ) -> Retrieved:
         """The injection for one turn, as `text`.
 
-        `messages` are `protocol.Message`s, dicts in OpenAI or Anthropic form, or objects with such fields.
-        `timeout_s` limits the daemon's work (its default is 2.0 s); the call ends at most 0.5 s later.
+        `messages` are `protocol.Message`s, dicts in OpenAI, Anthropic or Gemini form, or objects with such
+        fields. `timeout_s` limits the daemon's work (2.0 s otherwise); the call ends at most 0.5 s later.
         """
         request = Retrieve(
             workspace=workspace,
@@ -150,17 +156,20 @@ class Verbs(ChainVerbs):
     ) -> Captured:
         """Hand over a finished turn, or another `kind` of event, to be turned into memories.
 
-        `window_id` names the message that the window starts with; left out, it is made from that message.
+        What one frame cannot hold goes out in several, within the one deadline. `window_id` says nothing any
+        more.
         """
-        request = capture_request(
-            workspace,
-            session_id,
-            messages,
+        from forged_client.parts import Parts  # noqa: PLC0415 - most processes only ask
+        from forged_client.said import Said  # noqa: PLC0415
+
+        request = Capture(
+            workspace=workspace,
+            session_id=session_id,
             kind=kind,
-            last_summary_index=last_summary_index,
             window_id=window_id,
+            event_id=new_key(),
         )
-        return self.ask(request)
+        return self._hand_over(Parts(request, Said(messages, last_summary_index)))
 
     def get(
         self, workspace: str, ids: Iterable[str], *, min_generation: str = "", scope: str = ""

@@ -28,11 +28,12 @@ from forged.daemon import listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
 from forged.daemon.handlers import Dispatcher, resume
 from forged.daemon.server import Server
-from forged.errors import ForgedError
+from forged.errors import ConfigError, ForgedError
 from forged.files import Root, atomic
 from forged.maps import Remembered
 from forged.memory import Scope
 from forged_client import address
+from forged_client.errors import AddressError
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = 
     """Run the daemon until SIGTERM or SIGINT; a test that brings its own models keeps them in every run."""
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is imported stays; to look through it again and again takes 15 ms without a ping
-    lock = listening.lock(address.socket_path(env))
+    lock = listening.lock(_socket_path(env))
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -66,6 +67,13 @@ async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = 
         if listening_socket is not None:
             listening_socket.close()
         os.close(lock)
+
+
+def _socket_path(env: Mapping[str, str]) -> str:
+    try:
+        return address.socket_path(env)
+    except AddressError as error:
+        raise ConfigError(str(error)) from error
 
 
 class DaemonRun:

@@ -15,6 +15,7 @@ from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline
+    from forged.map.cosines import Cosines, compared
     from forged.map.dense import DenseLeg
     from forged.map.lexical import LexicalLeg
     from forged.map.relevance import UNGATED, Reading, carried, threshold, weigh
@@ -28,6 +29,7 @@ __all__ = [
     "Baseline",
     "Candidate",
     "Chains",
+    "Cosines",
     "DenseLeg",
     "Found",
     "LexicalLeg",
@@ -35,6 +37,7 @@ __all__ = [
     "Traits",
     "VectorMap",
     "carried",
+    "compared",
     "hops",
     "link",
     "replaced_by",
@@ -46,6 +49,7 @@ __all__ = [
 __getattr__ = door(
     __name__,
     baseline=("Baseline", "LEAST_DIMENSION"),
+    cosines=("Cosines", "compared"),
     dense=("DenseLeg",),
     lexical=("LexicalLeg",),
     relevance=("Reading", "UNGATED", "carried", "threshold", "weigh"),

@@ -28,6 +28,7 @@ from forged.state import State
 from forged.trust import Trust
 from forged.writing import Writer
 from forged_client import protocol as wire
+from forged_client.framing import HEADER_BYTES, decode_reply
 
 EPOCH = "e1"
 
@@ -119,6 +120,8 @@ class Parts:
         """Carry out one request. Raises what the handler raises."""
         await self._trust(getattr(request, "workspace", ""))
         answer = self.handlers.handle(request)
+        if isinstance(answer, bytes):
+            return decode_reply(answer[HEADER_BYTES:])
         return await answer if inspect.isawaitable(answer) else answer
 
     async def _trust(self, workspace: str) -> None:

@@ -31,8 +31,9 @@ from forged.state import Document, Event, tables
 from forged.state.database import connect, transaction
 from forged.state.event_rows import dead_row
 from forged.text.redaction import redact
-from forged_client.messages import CAPTURE_BYTES
+from forged_client.parts import PART_BYTES, Parts
 from forged_client.protocol import Capture, Captured, Message, Reply
+from forged_client.said import Said
 from tests.data.forms import FORMS, HIDDEN, SAID
 from tests.data.memories import memory, put
 from tests.data.named_secrets import named_secrets
@@ -326,13 +327,19 @@ def _halves(secrets: Sequence[Planted]) -> list[Planted]:
     ]
 
 
+def _cuts(text: str = "x" * 2 * PART_BYTES) -> Iterator[int]:
+    """Where the client cuts a message that is too long for a part."""
+    for part in Parts(Capture(workspace="/w", session_id="s"), Said([{"role": "user", "content": text}], 0)):
+        yield len(str(part.messages[0].content))
+
+
 def test_no_half_of_a_secret_is_left_where_the_client_cuts(stage, repo):
-    """A frame has a limit too, and of a message that is longer the beginning is sent."""
+    """A frame has a limit too, and a message that is longer goes on in the next one."""
     for at, each in enumerate(_CUT):
         end = each.text.index(each.secret) + len(each.secret) // 2
-        rest = CAPTURE_BYTES - end
+        rest = next(_cuts()) - end
         text = "dolor sit am " * (rest // 13) + "x " * (rest % 13 // 2) + "\n" * (rest % 13 % 2) + each.text
-        assert text.encode()[:CAPTURE_BYTES].decode().endswith(each.text[:end])
+        assert next(_cuts(text)) == len(text) - len(each.text) + end
         stage.tell(repo, text + " and more", session=f"{at}")
     stage.settle()
 

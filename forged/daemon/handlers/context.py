@@ -13,6 +13,7 @@ from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
 from forged.daemon.handlers.notices import Notices
+from forged.daemon.handlers.turn import Lists
 from forged.files import Watcher
 from forged.maps import Indexer
 from forged.models import Governor, Health
@@ -68,6 +69,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     writer: Writer
     trust: Trust
     notices: Notices = msgspec.field(default_factory=Notices)
+    lists: Lists = msgspec.field(default_factory=Lists)
     capture: Pipeline
     governor: Governor
     healths: tuple[Health, ...] = ()

@@ -31,6 +31,8 @@ def token_of(epoch: str, generation: int) -> str:
 
 def generation_of(epoch: str, token: str) -> int:
     """The number in a token; one of another epoch counts as reached after the first scan."""
+    if not token:
+        return 0
     theirs, _, number = token.partition(":")
     ours = theirs == epoch and number.isdecimal() and len(number) < 20
     return int(number) if ours else 0

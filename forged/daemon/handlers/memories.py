@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-from forged import memory
+from forged import in_turn
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import fitting, record
 from forged.daemon.handlers.naming import check_scope, in_view, on_disk, the_one
@@ -20,9 +20,8 @@ from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound, StoreError
 from forged.map import VectorMap
 from forged.maps import RootIndex
-from forged.memory import Memory
 from forged.retrieval import FIRST_BUILD
-from forged.scopes import View, Workplace
+from forged.scopes import View, Workplace, newest
 from forged.state import Cut, Rewrite
 from forged.text.forgetting import words_of
 from forged.writing import Gone, Taking
@@ -104,6 +103,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     """Memories by id, in the order asked, two where two roots have it; ids that are not visible are named."""
     check_scope(request.scope, "")
     view = await context.view(place, request.min_generation)
+    await in_turn.turn()
     found = [(wanted, in_view(view, wanted, request.scope)) for wanted in request.ids[:_MOST_IN_REPLY]]
     items = [item for _, holders in found for item in holders]
     reply = wire.Memories(
@@ -122,14 +122,15 @@ async def list_page(
     """One page of what the workspace sees, newest first."""
     check_scope(request.scope, "")
     view = await context.view(place, request.min_generation)
+    await in_turn.turn()
     chosen = _chosen(view, request)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
-    page = fitting([record(*item) for item in chosen[start : start + count]])
+    page = fitting([record(*item) for item in newest(chosen, start, count)])
     reply = wire.Memories(
         status=_status(view, bool(page)),
         reason=FIRST_BUILD if view.waiting else view.problem,
         memories=page,
-        total=len(chosen),
+        total=sum(len(rows) for _, rows in chosen),
         notice=await in_reply(context, place),
     )
     return reply, view.generation
@@ -141,16 +142,20 @@ def _status(view: View, found: bool) -> str:
     return "not_ready" if view.waiting else "empty"
 
 
-def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, Memory]]:
-    chosen = [
-        (home, found)
-        for home in view.maps
-        for found in home.memories
-        if (not request.scope or home.scope == request.scope)
-        and (not request.category or found.category == request.category)
-        and (request.all_versions or home.chains.is_head(found.id))
+def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, list[int]]]:
+    homes = (home for home in view.maps if not request.scope or home.scope == request.scope)
+    return [
+        (
+            home,
+            [
+                row
+                for row, found in enumerate(home.memories)
+                if (not request.category or found.category == request.category)
+                and (request.all_versions or home.chains.is_head(found.id))
+            ],
+        )
+        for home in homes
     ]
-    return sorted(chosen, key=lambda item: (-memory.time_ns(item[1].created_at), item[1].id))
 
 
 async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
