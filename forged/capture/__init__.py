@@ -1,14 +1,17 @@
 """Finished turns become memory files: a queue, a worker process, and what decides what to keep.
 
-    daemon                                                          worker, spawned, one task at a time
-    intake -> service -> queue -> dispatcher -> supervisor -> worker_process == Queue ==> worker
-                |                  |  ^   ^                                      |          |
-                |                gate |   +------------- reports ------------ <= Pipe =  rules | llm
-                +--- state.Events ----+                                              documents -> files
+    daemon                                                              worker, spawned, one task at a time
+    hearing -> service -> queue -> dispatcher -> supervisor -> worker_process == Queue ==> worker
+    intake       |          |  ^   ^                                      |          |
+    slices       |        gate |   +-------- proposals, questions ---- <= Pipe =  rules | llm
+    watermark    +--- state.Events ----+
+                                       |
+                                     keeper -> candidates, documents -> the Writer
 
-`intake` cuts out what must not come in, `service` answers with a word, `queue` holds the line, `dispatcher`
-gives the worker one event and ends it once. What an event comes to is written to the state before the worker
-puts a file in place (ADR-0046). Capture never talks to the indexer: it writes files.
+`hearing` finds what is new of a capture and makes events of it, `intake` cuts out what must not come in,
+`service` answers with a word, `queue` holds the line, `dispatcher` gives the worker one event and ends it
+once. The worker proposes, the daemon commits: `keeper` judges what is proposed against the maps, and what an
+event comes to is written to the state before the first file is put in place (ADR-0046).
 """
 
 from typing import TYPE_CHECKING
@@ -16,17 +19,23 @@ from typing import TYPE_CHECKING
 from forged import door
 
 if TYPE_CHECKING:
-    from forged.capture.intake import take_in
+    from forged.capture.hearing import Spoken
+    from forged.capture.keeper import Keeper
     from forged.capture.service import Pipeline
     from forged.capture.values import KnownMemory, WorkerSettings
 
 __all__ = [
+    "Keeper",
     "KnownMemory",
     "Pipeline",
+    "Spoken",
     "WorkerSettings",
-    "take_in",
 ]
 
 __getattr__ = door(
-    __name__, intake=("take_in",), service=("Pipeline",), values=("KnownMemory", "WorkerSettings")
+    __name__,
+    hearing=("Spoken",),
+    keeper=("Keeper",),
+    service=("Pipeline",),
+    values=("KnownMemory", "WorkerSettings"),
 )

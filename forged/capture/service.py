@@ -1,9 +1,10 @@
 """Capture for the rest of the daemon: takes events, runs the worker, and answers what a person asks of it.
 
-`accept` takes an event and answers with a word. `durable` is said when the event is on stable storage, and
-then holds: such an event is never replaced, never evicted, and ends in memories or among the dead. An event
-leaves only when its memories are on disk, so whatever dies in between is done again, and done again it
-changes nothing that is visible. `run` does the work until it is cancelled; `close` comes after that.
+`hear` takes what an agent hands over and answers with a word. `durable` is said when all of it is on stable
+storage; what is said of a turn is there within a second. Whatever was acknowledged is never replaced and
+never cut, and ends in memories or among the dead: what there is no room for is refused. An event leaves only
+when its memories are on disk, so whatever dies in between is done again, and done again it changes nothing
+that is visible. `run` does the work until it is cancelled; `close` comes after that.
 """
 
 from __future__ import annotations
@@ -15,25 +16,21 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.capture.dispatcher import Dispatcher, MakeSupervisor, Rank, Written
+from forged.capture.dispatcher import Dispatcher, Keeps, MakeSupervisor, Rank
 from forged.capture.gate import Gate
-from forged.capture.queue import CaptureQueue, Change
+from forged.capture.hearing import Heard, Hearing, Outcome
+from forged.capture.keeping import Keeping
+from forged.capture.queue import CaptureQueue, Waiting
 from forged.capture.supervisor import Supervisor
+from forged.capture.urgent import is_urgent
 from forged.capture.values import WorkerSettings
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models import Governor, Health
-from forged.state import Event, State, Unwanted, texts_of
-from forged.trust import Trust
+from forged.state import Also, Cut, Event, Kind, Left, State, cut
+from forged.text.forgetting import Words
 
 logger = logging.getLogger(__name__)
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """The acknowledgement: accepted, coalesced, durable or rejected, and then why."""
-
-    word: str
-    reason: str = ""
 
 
 class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +53,7 @@ class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline:
     """One for the daemon.
 
-    `rank` finds the memories that a model should know about, `written` is told of the top of a root and the
-    file that was put there.
+    `rank` finds the memories that a model should know about, `keeper` decides what is kept and writes it.
     """
 
     def __init__(
@@ -68,10 +64,10 @@ class Pipeline:
         governor: Governor,
         metrics: Metrics,
         rank: Rank,
-        written: Written,
-        trust: Trust,
+        keeper: Keeps,
         keeps: bool = True,
         coalesce: bool = True,
+        batch_turns: int = 1,
         off: str = "",
         problem: str = "",
         health: Health | None = None,
@@ -89,7 +85,7 @@ class Pipeline:
         self.off = off
         self._problem = problem
         self._clock = clock
-        self._queue = CaptureQueue(coalesce=coalesce)
+        self._queue = CaptureQueue(coalesce=coalesce, batch_turns=batch_turns)
         self._dispatcher = Dispatcher(
             settings=settings,
             queue=self._queue,
@@ -97,8 +93,7 @@ class Pipeline:
             gate=Gate(governor, health or Health(clock=clock)) if settings.classifier else None,
             metrics=metrics,
             rank=rank,
-            written=written,
-            trust=trust,
+            keeper=keeper,
             keeps=keeps,
             make_supervisor=supervisor,
             clock=clock,
@@ -106,79 +101,136 @@ class Pipeline:
         self._taken_up = asyncio.Event()  # clear while `run` reads what an earlier daemon left
         self._taken_up.set()
         self._closing = False
+        self._keeping = Keeping(state, self._queue)
+        waits_for_more = settings.classifier and coalesce and batch_turns > 1
+        self.hear = Hearing(
+            self, state, metrics, keeps=keeps, is_urgent=is_urgent if waits_for_more else None
+        ).hear
 
     # --- what agents hand over ------------------------------------------------------------------------
 
-    async def accept(self, event: Event) -> Outcome:
-        """Take an event, or say why not. A durable one is on stable storage on return."""
-        await self._taken_up.wait()  # what its session left comes before it
-        if reason := self._refusal(event):
-            return self._refused(reason)
-        if event.is_durable and self._keeps:
-            return await self._store(event)
-        change = self._add(event, on_disk=False)
-        if any(waiting.event is event for waiting in change.evicted):
-            return self._refused("queue_full")
-        if change.coalesced:
-            self._metrics.captures_coalesced += 1
-            return Outcome("coalesced")
-        self._metrics.captures_accepted += 1
-        return Outcome("accepted")
+    async def refusal(self, tops: tuple[str, ...]) -> str:
+        """Why nothing is taken of these roots now, or nothing; waits for what an earlier daemon left."""
+        await self._taken_up.wait()
+        return self._refusal(tops)
 
-    def _refusal(self, event: Event) -> str:
+    def _refusal(self, tops: tuple[str, ...]) -> str:
         if self.off:
             return self.off
         if self._closing:
             return "the daemon is stopping"
-        if reason := self._state.pauses.reason(event.tops):
-            return reason
-        return "" if event.window else "nothing_to_capture"
+        return self._state.pauses.reason(tops)
 
-    def _refused(self, reason: str) -> Outcome:
+    def refused(self, reason: str) -> Outcome:
+        """Say no, and count it."""
         self._metrics.captures_rejected += 1
         return Outcome("rejected", reason)
 
-    async def _store(self, event: Event) -> Outcome:
-        try:
-            if not await self._events.put(event):
-                return self._refused("spool_full")
-        except StoreError as error:
-            return self._refused(f"storage_error: {error}")
-        self._add(event, on_disk=True)
-        self._metrics.captures_durable += 1
-        return Outcome("durable")
+    @property
+    def full(self) -> str:
+        """What is said where there is no room."""
+        waits = self._events.count + len(self._queue.in_memory())
+        return f"spool_full: {waits} events wait already; `forgectl status` says for what"
 
-    def _add(self, event: Event, *, on_disk: bool) -> Change:
-        """Queue an event; what left the queue for it leaves the disk as well."""
-        change = self._queue.add(event, on_disk=on_disk)
-        for waiting in (*change.coalesced, *change.evicted):
-            self._dispatcher.start(self._events.remove(waiting.event.id))
-        self._metrics.captures_replaced += sum(waiting.event is not event for waiting in change.evicted)
+    def has_room(self, count: int, size: int) -> bool:
+        """Whether so many further events of so many bytes in all may wait."""
+        held = self._queue.in_memory()
+        size += sum(waiting.size for waiting in held) + self._state.parts.bytes
+        return self._events.has_room(count + len(held), size)
+
+    async def accept(self, event: Event) -> Outcome:
+        """Take an event that stands for itself, or say why not."""
+        if reason := await self.refusal(event.tops):
+            return self.refused(reason)
+        return await self.accept_all(event.kind, (event,) if event.window else (), Heard())
+
+    async def accept_all(
+        self, kind: Kind, events: Sequence[Event], heard: Heard, *, is_known: bool = False
+    ) -> Outcome:
+        """Take all events that a capture comes to, which is nothing if all that was said `is_known`."""
+        if reason := self._refusal(events[0].tops if events else ()):
+            return self.refused(reason)
+        if not events and not is_known:
+            return self.refused("nothing_to_capture")
+        gone = self._state.parts.of(heard.event_id)
+        size = sum(event.size for event in events) - sum(part.size for part in gone.values())
+        if not self.has_room(len(events), size):
+            return self.refused(self.full)
+        if kind != "turn" and self._keeps:
+            return await self._store(events, heard)
+        if heard.watermark is not None:
+            self._state.heard.set(heard.session, heard.watermark)
+        if kind != "turn":
+            self._queue.ripen(heard.session)
+        before = len(self._queue)
+        for event in events:
+            self._add(event, on_disk=False, at_once=heard.is_urgent)
+        if heard.event_id:
+            self._state.parts.finished(heard.event_id, len(events))
+        if self._keeps:
+            self._keeping.soon()
+        if kind == "turn" and len(self._queue) == before:
+            self._metrics.captures_coalesced += 1
+            return Outcome("coalesced", slices=len(events))
+        self._metrics.captures_accepted += 1
+        return Outcome("accepted", slices=len(events))
+
+    async def _store(self, events: Sequence[Event], heard: Heard) -> Outcome:
+        """Take what has to be on disk before it is answered, and with it what its session said before."""
+        before = self._state.heard.of(heard.session)
+        if heard.watermark is not None:
+            self._state.heard.set(heard.session, heard.watermark)
+        self._queue.ripen(heard.session)
+        parts, also = self._state.parts, list[Also]()
+        if heard.event_id:
+            also.append(parts.finishing(heard.event_id, len(events)))
+        try:
+            await self._keeping.write(events, *also)
+        except StoreError as error:
+            if heard.watermark is not None:
+                self._state.heard.set(heard.session, before)
+            return self.refused(f"storage_error: {error}")
+        if heard.event_id:
+            parts.finished(heard.event_id, len(events))
+        for event in events:
+            self._add(event, on_disk=True)
+        self._dispatcher.wake()
+        self._metrics.captures_durable += 1
+        return Outcome("durable", slices=len(events))
+
+    def _add(self, event: Event, *, on_disk: bool, at_once: bool = True, sealed: bool = False) -> None:
+        self._queue.add(event, on_disk=on_disk, now=self._clock(), at_once=at_once, sealed=sealed)
         self._dispatcher.supervisor.want()
         self._dispatcher.wake()
-        return change
 
     # --- what a person asks ---------------------------------------------------------------------------
 
-    async def purge(self, unwanted: Unwanted) -> int:
-        """Forget every event that holds an unwanted text; returns how many. Raises StoreError.
+    async def purge(self, unwanted: Sequence[Words]) -> Cut:
+        """Take every sentence that holds an unwanted text out of all events; what was done.
 
-        What is in hand is finished by the worker or dies with it, and is not tried again.
+        What is in hand is found out about anew with what is left of it; an event that is empty then goes.
+        Raises StoreError.
         """
         await self._taken_up.wait()
-        ids = await asyncio.to_thread(self._unwanted, self._queue.events(), unwanted)
-        dropped = list(self._queue.drop(lambda event: event.id in ids))
-        if (in_hand := self._queue.in_hand) is not None and in_hand.event.id in ids:
-            in_hand.is_cancelled = True
-            dropped.append(in_hand)
-        for waiting in dropped:
-            await self._events.remove(waiting.event.id)
-        return len(dropped) + await self._events.drop_unwanted(unwanted)
+        done = await self._state.parts.cut(unwanted, on_disk=self._keeps)
+        for waiting in self._queue.waiting():
+            left = await self._without(waiting, unwanted)
+            done += left.cut
+            if left.sentences and left.is_empty:
+                self._queue.drop(waiting)
+                await self._events.remove(waiting.event.id)
+            elif left.sentences:
+                waiting.rewrite(left.event)
+                await self._events.rewrite(left)
+        return done + await self._events.cut_dead(unwanted)
 
-    def _unwanted(self, events: Sequence[Event], unwanted: Unwanted) -> frozenset[str]:
-        return frozenset(
-            event.id for event in events if unwanted(texts_of(event, self._events.documents(event.id)))
-        )
+    async def _without(self, waiting: Waiting, unwanted: Sequence[Words]) -> Left:
+        """What is left of one that waits, as it is by then."""
+        while True:
+            event, documents = waiting.event, self._events.documents(waiting.event.id)
+            left = await asyncio.to_thread(cut, event, documents, unwanted)
+            if waiting.event is event and self._events.documents(event.id) is documents:
+                return left
 
     async def retry(self, event_id: str) -> bool:
         """Queue a dead event again; false if there is none of this id. Raises StoreError."""
@@ -186,7 +238,7 @@ class Pipeline:
         event = await self._events.revive(event_id)
         if event is None:
             return False
-        self._add(event, on_disk=True)
+        self._add(event, on_disk=True, sealed=True)
         return True
 
     def resumed(self) -> None:
@@ -252,20 +304,21 @@ class Pipeline:
         """After `run` was cancelled: what only memory holds is stored for the next daemon."""
         self._closing = True
         await self._dispatcher.settle()
-        waiting = self._queue.in_memory()
-        if not waiting or not self._keeps:
+        self._keeping.stop()
+        if not (self._keeping.is_due and self._keeps):
             return
+        count = len(self._queue.in_memory())
         try:
-            await self._events.put_all(waiting)
+            await self._keeping.write(())
         except StoreError as error:
-            logger.warning("waiting turns are lost events=%d error=%s", len(waiting), error)
+            logger.warning("waiting turns are lost events=%d error=%s", count, error)
         else:
-            logger.info("waiting turns stored events=%d", len(waiting))
+            logger.info("waiting turns stored events=%d", count)
 
     def _take_up(self) -> None:
-        """What was acknowledged before the last end waits again, in its order."""
+        """What was acknowledged before the last end waits again, in its order, and for no further turns."""
         for event in self._events.left():
-            self._add(event, on_disk=True)
+            self._add(event, on_disk=True, sealed=True)
 
     async def _take_up_late(self) -> None:
         """The same, if the state could not be opened at first."""

@@ -20,7 +20,7 @@ import msgspec
 from forged.errors import MemoryFormatError
 from forged.files.doubts import doubts
 from forged.files.yaml_text import Value, load
-from forged.memory import Memory, Related, Relationship, Scope, Trigger
+from forged.memory import Memory, Related, Relationship, Trigger, default_category
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -194,7 +194,6 @@ def _header_text(header: bytes) -> str:
 
 
 def _from_values(header: dict[str, Value], extra: str, body: str, scope: str, name: str) -> Memory:
-    category = "user-facts" if scope == Scope.USER else "project-conventions"
     return Memory(
         id=_text(header, "id", name) or name,
         content=body,
@@ -202,7 +201,7 @@ def _from_values(header: dict[str, Value], extra: str, body: str, scope: str, na
         updated_at=_text(header, "updated_at", ""),
         version=_version(_text(header, "version", "1")),
         scope=scope,
-        category=_text(header, "category", category),
+        category=_text(header, "category", default_category(scope)),
         session_id=_text(header, "session_id", ""),
         trigger=_text(header, "trigger", Trigger.EXPLICIT.value),
         supersedes=_text(header, "supersedes", "") or None,

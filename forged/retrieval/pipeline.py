@@ -26,7 +26,7 @@ from forged.retrieval import hyde
 from forged.retrieval.rank import search_all
 from forged.retrieval.turns import Course
 from forged.retrieval.values import Answer, Ask, Sources, near
-from forged.scopes import FileSource, Question, View
+from forged.scopes import FileSource, Question, View, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,7 @@ class Pipeline:
         self._tuning = tuning
         self._metrics = metrics
         self.falls_back = tuning.strategy == "auto"
+        self._waiting: list[Waiting] = []
         self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
 
     def close(self) -> None:
@@ -234,7 +235,8 @@ class Pipeline:
         )
 
     def _files(self, view: View) -> FileSource:
-        return FileSource(view, lexical_weight=self._tuning.lexical_weight, thread=self._search_thread)
+        weight = self._tuning.lexical_weight
+        return FileSource(view, lexical_weight=weight, thread=self._search_thread, among=self._waiting)
 
     def _is_learning(self, view: View) -> bool:
         """Whether only words can tell what concerns a message, where it is not said that they shall not."""

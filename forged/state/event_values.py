@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -16,15 +15,12 @@ import msgspec
 from forged.conversation import Utterance
 from forged.errors import StoreError
 from forged.files import Root
-from forged.memory import Memory, utc_now
+from forged.memory import Memory, time_ns, utc_now
 
 Kind = Literal["turn", "compaction", "explicit", "session_end"]
 
-# Only a turn's event may be replaced by a newer one; the others are on disk before they are acknowledged.
+# What is on disk before it is acknowledged; a turn is within a second.
 DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end"})
-
-# Whether an event is to go, asked with all texts of it.
-Unwanted = Callable[[Sequence[str]], bool]
 
 _ID = re.compile(r"ev_[A-Za-z0-9_-]{1,64}")
 
@@ -39,12 +35,13 @@ def is_event_id(text: str) -> bool:
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One finished turn, compaction, explicit request or end of session.
+    """A few turns, a compaction, an explicit request or an end of session, or a slice of one of them.
 
-    `window` holds user and assistant text since the last summary, already without tool content, private
-    spans, our own injections and secrets, the newest whole messages under a size cap. `window_id` names the
-    message that the window starts with: a newer window of the same id contains this one. `roots` are those
-    the workspace sees, repo before user.
+    `window` holds user and assistant text, already without tool content, private spans, our own injections
+    and secrets. `heard_at` is when each message of it was first heard, in Unix seconds; () says that all of
+    them were when the event was received. Of a message that is too long for one window the first message may
+    be the rest, if the window is `begun`, and the last one only the beginning, if it `goes_on`. `roots` are
+    those the workspace sees, repo before user. `window_id` is not used any more.
     """
 
     id: str = msgspec.field(default_factory=new_event_id)
@@ -54,10 +51,23 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[Root, ...] = ()
     window: tuple[Utterance, ...] = ()
     received_at: str = msgspec.field(default_factory=utc_now)
+    heard_at: tuple[float, ...] = ()
+    begun: bool = False
+    goes_on: bool = False
 
     @property
     def is_durable(self) -> bool:
         return self.kind in DURABLE
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """When each message was first heard."""
+        return self.heard_at or (time_ns(self.received_at) / 1e9,) * len(self.window)
+
+    @property
+    def length(self) -> int:
+        """Characters of all messages."""
+        return sum(len(utterance.text) for utterance in self.window)
 
     @property
     def size(self) -> int:
@@ -95,9 +105,3 @@ class DeadEvent(msgspec.Struct, frozen=True):
     died_at: str
     bytes: int
     documents: tuple[Document, ...] | None = None
-
-
-def texts_of(event: Event, documents: tuple[Document, ...] | None) -> tuple[str, ...]:
-    """Everything that was said in an event or decided about it."""
-    said = (utterance.text for utterance in event.window)
-    return (*said, *(document.memory.content for document in documents or ()))

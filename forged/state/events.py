@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, TypeVar
 from forged.errors import StoreError
 from forged.memory import utc_now
 from forged.state import event_rows, tables
+from forged.state.cutting import Cut, Left
 from forged.state.database import Database
 from forged.state.event_rows import Stored
-from forged.state.event_values import DeadEvent, Document, Event, Unwanted, encoded
+from forged.state.event_values import DeadEvent, Document, Event, encoded
+from forged.text.forgetting import Words
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -34,6 +36,8 @@ _REASON_LENGTH = 2000
 T = TypeVar("T")
 _Documents = tuple[Document, ...]
 _Rows = Sequence[tuple[str, bytes]]
+# What is done in the same transaction.
+Also = Callable[["Connection"], object]
 
 
 class Events:
@@ -48,7 +52,7 @@ class Events:
         database: Database,
         *,
         max_bytes: int = 64 << 20,
-        max_events: int = 256,
+        max_events: int = 4096,
         max_dead_bytes: int = 32 << 20,
         retry_s: float = _RETRY_S,
     ) -> None:
@@ -112,31 +116,57 @@ class Events:
 
     # --- events that wait -----------------------------------------------------------------------------
 
+    def has_room(self, count: int, size: int) -> bool:
+        """Whether so many further events of so many bytes in all may wait."""
+        return self.count + count <= self._max_events and self.bytes + size <= self._max_bytes
+
     async def put(self, event: Event) -> bool:
         """Whether there was room; the event will survive a power cut then."""
-        data = encoded(event)
-        if self.count >= self._max_events or self.bytes + len(data) > self._max_bytes:
+        if not self.has_room(1, len(encoded(event))):
             return False
-        await self._put([(event.id, data)])
+        await self.put_all([event])
         return True
 
-    async def put_all(self, events: Sequence[Event]) -> None:
-        """Store events, whatever room there is: what was accepted is kept."""
-        await self._put([(event.id, encoded(event)) for event in events])
-
-    async def _put(self, rows: _Rows) -> None:
-        await self._run(partial(_put, rows))
+    async def put_all(self, events: Sequence[Event], *also: Also) -> None:
+        """Store events in place of those with their ids, and what belongs to them, whatever room there is."""
+        rows = [(event.id, encoded(event)) for event in events]
+        before = {event_id: self._sizes.get(event_id) for event_id, _ in rows}
+        # Who removes an event while it is being stored must find it here.
         self._sizes |= {event_id: len(data) for event_id, data in rows}
+        try:
+            await self._run(partial(_put, rows, also))
+        except StoreError:
+            for event_id, size in before.items():
+                if size is None:
+                    self._sizes.pop(event_id, None)
+                elif event_id in self._sizes:
+                    self._sizes[event_id] = size
+            raise
 
     def decided(self, event_id: str, documents: _Documents) -> None:
         """Take note of what an event comes to, as yet in memory only."""
         self._documents[event_id] = documents
 
     async def journal(self, event_id: str) -> None:
-        """Return once it is durable what was decided about an event."""
-        data = encoded(self._documents[event_id])
-        await self._run(partial(_journal, event_id, data))
+        """Return once it is durable what was decided about an event, as it is by then."""
+        written: _Documents | None = None
+        while (documents := self._documents.get(event_id)) is not written and documents is not None:
+            await self._run(partial(_journal, event_id, encoded(documents)))
+            written = documents
         self._journalled.add(event_id)
+
+    async def rewrite(self, left: Left) -> None:
+        """Put what is left of an event in the place of what there is of it."""
+        event_id = left.event.id
+        if left.documents is not None and event_id in self._documents:
+            self._documents[event_id] = left.documents
+        rows = [("events", encoded(left.event))] * (event_id in self._sizes)
+        if event_id in self._journalled and left.documents is not None:
+            rows.append(("journal", encoded(left.documents)))
+        if rows:
+            await self._run(partial(_rewrite, event_id, rows))
+        if event_id in self._sizes:
+            self._sizes[event_id] = len(rows[0][1])
 
     async def remove(self, event_id: str) -> None:
         """Forget an event, or see to it as soon as the disk allows. Raises nothing.
@@ -210,11 +240,11 @@ class Events:
         self.dead_count -= dropped
         return dropped > 0
 
-    async def drop_unwanted(self, unwanted: Unwanted) -> int:
-        """Erase dead events; returns how many."""
-        dropped = await self._run(partial(event_rows.drop_unwanted, unwanted))
-        self.dead_count -= dropped
-        return dropped
+    async def cut_dead(self, unwanted: Sequence[Words]) -> Cut:
+        """Take the sentences that hold an unwanted text out of dead events; empty ones are erased."""
+        done, gone = await self._run(partial(event_rows.cut_dead, unwanted))
+        self.dead_count -= gone
+        return done
 
     # --- inside ---------------------------------------------------------------------------------------
 
@@ -236,13 +266,20 @@ class Events:
 # --- in the thread of the database, each in one transaction -----------------------------------------------
 
 
-def _put(rows: _Rows, connection: Connection) -> None:
+def _put(rows: _Rows, also: Sequence[Also], connection: Connection) -> None:
     for event_id, data in rows:
         tables.put(connection, "events", event_id, data)
+    for each in also:
+        each(connection)
 
 
 def _journal(event_id: str, data: bytes, connection: Connection) -> None:
     tables.put(connection, "journal", event_id, data)
+
+
+def _rewrite(event_id: str, rows: _Rows, connection: Connection) -> None:
+    for table, data in rows:
+        tables.put(connection, table, event_id, data)
 
 
 def _remove(event_id: str, connection: Connection) -> None:

@@ -6,6 +6,7 @@ they are written down. None is softened to fit what was reached.
 
 from __future__ import annotations
 
+import agents
 import edits
 import footprint
 import growth
@@ -26,6 +27,7 @@ ROWS: tuple[Row, ...] = (
     *rebuilds.ROWS,
     *edits.ROWS,
     *starts.ROWS,
+    *agents.ROWS,
     *writes.ROWS,
     *footprint.ROWS,
     *growth.ROWS,

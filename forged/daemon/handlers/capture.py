@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import get_args
 
 import msgspec
 
 from forged import conversation
-from forged.capture import take_in
+from forged.capture import Spoken
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, record, token_of
-from forged.daemon.handlers.heard import heard
+from forged.daemon.handlers.convert import BY_HAND, fitting, record, token_of
+from forged.daemon.handlers.heard import heard, unreadable
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
 from forged.map import VectorMap
 from forged.maps import RootIndex
-from forged.memory import Memory, Scope, Trigger, time_ns
+from forged.memory import Memory, Origin, Scope, Trigger, time_ns
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
-from forged.state import DeadEvent, Event, Kind, new_event_id
-from forged.text.redaction import INLINE_LENGTH
+from forged.state import DeadEvent, Kind
+from forged.writing import Taking, new_batch
 from forged_client import protocol as wire
-from forged_client.messages import window_id_of
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
@@ -33,36 +31,30 @@ _MOST_NAME = 256
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
     """Take a finished turn for the worker; the outcome is a word that says what is promised."""
+    metrics = context.daemon.metrics
     if place.off:
-        context.daemon.metrics.captures_rejected += 1
+        metrics.captures_rejected += 1
         raise Disabled(place.off)
-    outcome = await context.daemon.capture.accept(await _event(context, place, request))
-    return wire.Captured(outcome=outcome.word, reason=outcome.reason)
-
-
-async def _event(context: Context, place: Workplace, request: wire.Capture) -> Event:
-    """What of the request may be kept: no tool content, nothing private, nothing injected, no secret."""
     kind = next((known for known in _KINDS if known == request.kind), None)
     if kind is None:
         raise InvalidRequest(f"unknown kind {request.kind[:64]!r}; use one of {', '.join(_KINDS)}")
-    event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
     said, echoes = msgspec.structs.astuple(await heard(request.messages, request.last_summary_index))
-    injected = context.daemon.retriever.turns.injected(request.session_id, place.tops)
-    if sum(len(utterance.text) for utterance in said) < INLINE_LENGTH:
-        taken = take_in(said, injected)
-    else:
-        taken = await asyncio.to_thread(take_in, said, injected)
-    context.daemon.metrics.secrets_redacted += taken.redacted
-    context.daemon.metrics.echoes_removed += echoes + taken.echoes
-    window_id = request.window_id or window_id_of(request.messages, request.last_summary_index)
-    return Event(
-        id=event_id,
+    spoken = Spoken(
         kind=kind,
         session_id=request.session_id[:_MOST_NAME],
-        window_id=window_id[:_MOST_NAME],
         roots=place.roots,
-        window=taken.window,
+        said=said,
+        injected=context.daemon.retriever.turns.injected(request.session_id, place.tops),
+        event_id=request.event_id,
+        part=request.part,
+        parts=request.parts,
+        begun=request.begun,
+        goes_on=request.goes_on,
     )
+    outcome = await context.daemon.capture.hear(spoken)
+    metrics.echoes_removed += echoes
+    unread = unreadable(request.messages, request.last_summary_index)
+    return wire.Captured(outcome=outcome.word, reason=outcome.reason, slices=outcome.slices, unread=unread)
 
 
 async def undo(
@@ -79,13 +71,14 @@ async def undo(
     if not batch or request.preview:
         reason = "" if batch else "nothing that was captured is left to take back"
         return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=told)
+    taking = Taking(why="undo", batch=new_batch())
     gone = [
-        await put_away(context, _index(context, place, home), ids, erase=False, purge=False)
+        await put_away(context, _index(context, place, home), ids, taking, purge=False)
         for home in view.maps
         if (ids := tuple(found.id for m, found in batch if m is home))
     ]
     context.daemon.metrics.undone += len(batch)
-    receipt, generation = gone[-1]
+    receipt, _, generation = gone[-1]
     return wire.Undone(memories=told, trash=receipt.trash), generation
 
 
@@ -98,13 +91,20 @@ def _newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]
         (home, found)
         for home in view.maps
         for found in home.memories
-        if found.trigger in _CAPTURED
+        if _was_captured(found)
         and (not session_id or found.session_id == session_id)
         and (head := home.find(home.chains.head(found.id))) is not None
         and _batch(head) == _batch(found)
     ]
     newest = max(standing, key=lambda item: (time_ns(item[1].created_at), item[1].id), default=None)
     return [item for item in standing if newest is not None and _batch(item[1]) == _batch(newest[1])]
+
+
+def _was_captured(found: Memory) -> bool:
+    """Whether it came out of a conversation; what a person or a program remembered is theirs to forget."""
+    if found.trigger == Trigger.EXPLICIT:
+        return found.origin == Origin.EXPLICIT and found.session_id != BY_HAND
+    return found.trigger in _CAPTURED
 
 
 def _batch(found: Memory) -> tuple[str, str]:
@@ -204,4 +204,5 @@ def report(context: Context) -> wire.CaptureReport:
         tokens_today=daemon.governor.tokens_today,
         token_limit=daemon.config.memory.daily_token_limit,
         paused=daemon.state.pauses.listed(),
+        said_again=metrics.captures_said_again,
     )

@@ -15,12 +15,13 @@ from forged.daemon.handlers.convert import generation_of
 from forged.daemon.handlers.notices import Notices
 from forged.daemon.handlers.turn import Lists
 from forged.files import Watcher
-from forged.maps import Indexer, Writer
+from forged.maps import Indexer
 from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.scopes import Resolver, View, Workplace
 from forged.state import State
 from forged.trust import Trust
+from forged.writing import Writer
 
 # Waiting for a map where no deadline comes with the request.
 PATIENCE_S = 5.0

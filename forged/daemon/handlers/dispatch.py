@@ -18,7 +18,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from forged.daemon.handlers import capture, endpoints, health, memories, retrieve, trust
+from forged.daemon.handlers import (
+    capture,
+    endpoints,
+    health,
+    memories,
+    moving,
+    restoring,
+    retrieve,
+    trust,
+    writing,
+)
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
@@ -43,7 +53,11 @@ IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
     wire.Retrieve: (retrieve.retrieve, Needs.INJECTION),
     wire.Search: (retrieve.search, Needs.RETRIEVAL),
     wire.Why: (retrieve.why, Needs.RETRIEVAL),
-    wire.Remember: (memories.remember, Needs.MEMORY),
+    wire.Remember: (writing.remember, Needs.MEMORY),
+    wire.Edit: (writing.edit, Needs.MEMORY),
+    wire.Relate: (writing.relate, Needs.MEMORY),
+    wire.Move: (moving.move, Needs.MEMORY),
+    wire.Restore: (restoring.restore, Needs.MEMORY),
     wire.GetMemories: (memories.get, Needs.MEMORY),
     wire.ListMemories: (memories.list_page, Needs.MEMORY),
     wire.History: (memories.history, Needs.MEMORY),
