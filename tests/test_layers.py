@@ -16,6 +16,7 @@ LAYERS = """
     daemon | evaluation
     retrieval | capture
     scopes
+    writing
     maps
     trust
     map | state
@@ -76,6 +77,7 @@ MAY_CATCH_ALL = {
     "forged.daemon.connection": "request guard: a bad request ends nothing",
     "forged.maps.indexer": "task guard: a failed rebuild keeps the old map",
     "forged.files.watcher": "supervisor: watchfiles fails on odd file names",
+    "forged.writing.together": "hands what went wrong on to everybody who waits for it",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",

@@ -14,6 +14,7 @@ import socket
 import stat
 
 from forged.errors import ForgedError
+from forged_client.address import in_the_way
 
 BACKLOG = 1024  # a full one makes connect fail at once with EAGAIN
 
@@ -46,7 +47,11 @@ def lock(path: str) -> int:
     Raises AlreadyRunning, AddressUnusable.
     """
     private_directory(os.path.dirname(path))
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        told = f"{path}.lock cannot be opened: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(told) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -59,7 +64,12 @@ def lock(path: str) -> int:
 
 
 def bind(path: str) -> socket.socket:
-    """Listen at `path`, replacing whatever a dead daemon left there. Hold the lock first."""
+    """Listen at `path`, replacing whatever a dead daemon left there. Hold the lock first.
+
+    Raises AddressUnusable where somebody else's file or directory is.
+    """
+    if obstacle := in_the_way(path):
+        raise AddressUnusable(obstacle)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     fresh = f"{path[:-1]}~"  # not longer than the path itself, which may be at the limit
     before = os.umask(0o077)
@@ -69,6 +79,10 @@ def bind(path: str) -> socket.socket:
         listening.bind(fresh)
         listening.listen(BACKLOG)
         os.rename(fresh, path)
+    except OSError as error:
+        listening.close()
+        told = f"no socket can be made at {path}: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(told) from error
     except BaseException:
         listening.close()
         raise

@@ -11,7 +11,7 @@ worker needs them, and does not need numpy.
 from typing import TYPE_CHECKING
 
 from forged import door
-from forged.map.chains import NO_CHAINS, Chains, hops, link
+from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline
@@ -40,6 +40,7 @@ __all__ = [
     "compared",
     "hops",
     "link",
+    "replaced_by",
     "search_maps",
     "threshold",
     "weigh",

@@ -95,13 +95,21 @@ class FileRoots:
         self._roots = tuple(roots)
         self._indexes: tuple[RootIndex, ...] = ()
 
+    def shown(self) -> tuple[int, ...]:
+        """What stands for the maps that are there now: another value as soon as one of them is another."""
+        return tuple(index.map.generation if index.map is not None else 0 for index in self._opened())
+
+    def _opened(self) -> tuple[RootIndex, ...]:
+        self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
+        return self._indexes
+
     async def see(self, generation: int, deadline: float) -> View:
         """What is visible, after waiting until `deadline` for a build that tried to show `generation`.
 
         0 stands for the first build; what changed in an empty root is waited for as that is. Never raises for
         what is on disk: the view says what is missing.
         """
-        indexes = self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
+        indexes = self._opened()
         for index in indexes:
             while index.generations.tried < (goal := _goal(index, generation)):
                 if not await index.until_tried(goal, deadline):
@@ -255,7 +263,9 @@ def _as_head(view: View, key: Key, found: Ranked | None = None, via: str = "sear
     home = view.maps[place]
     memory = home.find(head)
     assert memory is not None, "chains and edges name memories of their own map"
-    older = tuple(reversed([each for each in view.chain(home, head) if each.id != head]))
-    if found is None:
-        return Ranked(memory, 0.0, via=via, older=older, root=home.root)
-    return msgspec.structs.replace(found, memory=memory, older=older)
+    beside = home.chains.beside(head)
+    others = [each for each in reversed(view.chain(home, head)) if each.id != head]
+    older = tuple(each for each in others if each.id not in beside)
+    rivals = tuple(each for each in others if each.id in beside)
+    found = found or Ranked(memory, 0.0, via=via, root=home.root)
+    return msgspec.structs.replace(found, memory=memory, older=older, rivals=rivals)
