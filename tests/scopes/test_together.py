@@ -1,4 +1,4 @@
-"""Searches that wait at the same time share one product with the maps that they see, and each finds its own."""
+"""Searches that wait at the same time share one product with the maps they see, and each finds its own."""
 
 from __future__ import annotations
 

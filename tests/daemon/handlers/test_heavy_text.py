@@ -39,16 +39,16 @@ def quick_switches():
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-@pytest.mark.parametrize("role", ["user", "assistant"])
-def test_other_threads_go_on_while_it_is_read(kind, role, quick_switches):
+def test_other_threads_go_on_while_it_is_read(kind, quick_switches):
     """Measured in this process's own time, so that a busy machine does not count."""
-    message = wire.Message(role, TEXTS[kind] * (_BYTES // len(TEXTS[kind])))
+    message = wire.Message(
+        "assistant" if kind == "thoughts" else "user", TEXTS[kind] * (_BYTES // len(TEXTS[kind]))
+    )
 
     def read():
         take_in(utterances([message], 0), ("a memory that was injected before",))
 
-    longest = min(_longest_wait(read) for _ in range(2))
-    assert longest <= _LONGEST_S
+    assert _longest_wait(read) <= _LONGEST_S or _longest_wait(read) <= _LONGEST_S
 
 
 def _longest_wait(read) -> float:
