@@ -204,10 +204,10 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
     """State of capture. `state`: idle, busy, waiting, failing, paused, off; `reason` says why.
 
-    `turns` wait in memory, `spooled` on disk (with `spool_bytes`), `dead` were given up. Counts are since
-    the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight UTC. `last_success` is a UTC
-    time; ages are seconds. `finished` counts events that were classified, `memories` files written,
-    `said_again` those of them that were forgotten once and kept because somebody said them since.
+    `turns` events of turns wait; of any kind `spooled` are on disk (`spool_bytes`) and `dead` were given up.
+    Counts are since the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight UTC.
+    `last_success` is a UTC time; ages are seconds. `finished` counts events that were classified, `memories`
+    files written, `said_again` those of them that were forgotten once and kept because they were said since.
     """
 
     state: str = "off"

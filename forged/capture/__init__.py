@@ -1,17 +1,17 @@
 """Finished turns become memory files: a queue, a worker process, and what decides what to keep.
 
-    daemon                                                          worker, spawned, one task at a time
-    intake -> service -> queue -> dispatcher -> supervisor -> worker_process == Queue ==> worker
-                |                  |  ^   ^                                      |          |
-                |                gate |   +-------- proposals, questions ---- <= Pipe =  rules | llm
-                +--- state.Events ----+
-                                      |
-                                    keeper -> candidates, documents -> the Writer
+    daemon                                                              worker, spawned, one task at a time
+    hearing -> service -> queue -> dispatcher -> supervisor -> worker_process == Queue ==> worker
+    intake       |          |  ^   ^                                      |          |
+    slices       |        gate |   +-------- proposals, questions ---- <= Pipe =  rules | llm
+    watermark    +--- state.Events ----+
+                                       |
+                                     keeper -> candidates, documents -> the Writer
 
-`intake` cuts out what must not come in, `service` answers with a word, `queue` holds the line, `dispatcher`
-gives the worker one event and ends it once. The worker proposes, the daemon commits: `keeper` judges what is
-proposed against the maps, and what an event comes to is written to the state before the first file is put in
-place (ADR-0046).
+`hearing` finds what is new of a capture and makes events of it, `intake` cuts out what must not come in,
+`service` answers with a word, `queue` holds the line, `dispatcher` gives the worker one event and ends it
+once. The worker proposes, the daemon commits: `keeper` judges what is proposed against the maps, and what an
+event comes to is written to the state before the first file is put in place (ADR-0046).
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from forged import door
 
 if TYPE_CHECKING:
-    from forged.capture.intake import take_in
+    from forged.capture.hearing import Spoken
     from forged.capture.keeper import Keeper
     from forged.capture.service import Pipeline
     from forged.capture.values import KnownMemory, WorkerSettings
@@ -28,13 +28,13 @@ __all__ = [
     "Keeper",
     "KnownMemory",
     "Pipeline",
+    "Spoken",
     "WorkerSettings",
-    "take_in",
 ]
 
 __getattr__ = door(
     __name__,
-    intake=("take_in",),
+    hearing=("Spoken",),
     keeper=("Keeper",),
     service=("Pipeline",),
     values=("KnownMemory", "WorkerSettings"),

@@ -77,11 +77,13 @@ def decide(
 
 
 def said_since(event: Event, content: str, since: float) -> bool:
-    """Whether the person says something in a message of an event that was first heard after a moment."""
-    heard = zip(event.window, event.times, strict=True)
+    """Whether the person says something in a message of an event that was first heard after a moment.
+
+    Of a message of which nobody knows when it was heard it does not count: it may be from before.
+    """
     return any(
         at > since and utterance.role == "user" and says_again(utterance.text, content)
-        for utterance, at in heard
+        for utterance, at in zip(event.window, event.heard_at, strict=False)
     )
 
 

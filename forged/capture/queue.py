@@ -1,15 +1,16 @@
-"""The queue of events that wait for the worker: order, replacement by a newer turn, eviction when it is full.
+"""The queue of events that wait for the worker: order, growth, and when an event is worth a call.
 
-`add` puts an event in and returns what left for it; `take` gives out the first one, which `put_back` or
-`finish` then ends; `drop` removes what is not wanted any more. Nothing is raised.
+`add` puts an event in or lets a waiting one grow by it; `take` gives out the first one, which `put_back` or
+`finish` then ends; `drop` removes what is not wanted any more. Nothing is raised, and nothing that is in the
+queue ever goes for want of room: who adds asks first how much is there.
 
-A turn's event carries the whole window since the last summary, so of two that begin at the same message only
-the newer is worth a model call. It takes the older one's place in the line, for a session that never pauses
-would otherwise be sent to the end for ever. Another window, after a summary, contains other text: both wait.
+What a session says while its newest turn still waits is added to that, so that a model reads a few turns at
+once. An event that is ripe goes as soon as it can: one that is full, has turns enough, or holds what should
+not wait. Another ripens when its session has been silent for a minute, or by `ripen`.
 
 Sessions are served first come, first served, and each in its own order. An event that has to wait (a
-back-off, a paused repository) holds up its own session only. The event that is taken stays in the line, where
-`put_back` leaves it; it counts everywhere, and is never replaced, evicted or dropped.
+back-off, a paused repository, more turns) holds up its own session only. The event that is taken stays in
+the line, where `put_back` leaves it; it counts everywhere, grows no more, and is never dropped.
 
 An event that makes trouble is given up in the end. A killed worker counts against the event that it had. A
 failure counts only if it says something about this event, and not about the endpoint or the disk, which would
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from forged.capture.slices import WINDOW_LIMIT
 from forged.capture.values import Failed
 from forged.state import Event
 
@@ -31,14 +33,15 @@ MOST_KILLS, MOST_FAILURES = 3, 5
 # An event's own back-off after a failed call, doubling; storage that is full is looked at more often.
 _RETRY_S, _RETRY_MOST_S, STORAGE_RETRY_S = 2.0, 60.0, 2.0
 _NOT_ITS_FAULT = frozenset({"unreachable", "rate_limited", "auth", "limit", "storage"})
-
-# A compaction or an end of session tells of the same window as a turn would; what a user asked to remember
-# is about something of its own.
-_COVERS_TURNS = frozenset({"turn", "session_end", "compaction"})
+# Seconds without a word after which a session's turns wait for no others.
+IDLE_S = 60.0
 
 
 class Waiting(msgspec.Struct, eq=False):
     """An event in the line, and how the attempts at it went. Times are seconds of the caller's clock.
+
+    `on_disk` says that the event is stored as it is now. `turns` is of how many it consists, `ripe_at` when
+    it may be taken; a `sealed` one takes in no further turn.
 
     `given_up` is why it is to be buried, or nothing; it waits then only because that did not work. `cut` is
     why what was decided about it may be less than there was, `trouble` why the last attempt failed.
@@ -47,6 +50,9 @@ class Waiting(msgspec.Struct, eq=False):
 
     event: Event
     on_disk: bool
+    turns: int = 1
+    ripe_at: float = 0.0
+    sealed: bool = False
     not_before: float = 0.0
     failures: int = 0
     kills: int = 0
@@ -61,15 +67,33 @@ class Waiting(msgspec.Struct, eq=False):
     def __post_init__(self) -> None:
         # Both are asked for at every addition and cost a walk through the event.
         self.size = self.event.size
-        self.session = _session(self.event)
+        self.session = session_of(self.event)
 
     @property
-    def is_turn_in_memory(self) -> bool:
-        return self.event.kind == "turn" and not self.on_disk
+    def ready_at(self) -> float:
+        """When it may be taken."""
+        return max(self.not_before, self.ripe_at)
+
+    def takes_in(self, other: Event) -> bool:
+        """Whether another turn of its session may be added to it."""
+        if self.sealed or self.event.kind != "turn" or other.kind != "turn" or not other.session_id:
+            return False
+        room = WINDOW_LIMIT - self.event.length
+        return self.session == session_of(other) and other.length <= room and not other.begun
+
+    def grow(self, other: Event) -> None:
+        """Take in another turn."""
+        mine = self.event
+        self.event = msgspec.structs.replace(
+            mine, window=(*mine.window, *other.window), heard_at=(*mine.times, *other.times)
+        )
+        self.size += other.size
+        self.turns += 1
+        self.on_disk = False
 
     def begin(self, now: float) -> None:
         """An attempt begins."""
-        self.taken_at = now
+        self.taken_at, self.sealed = now, True
 
     def rewrite(self, event: Event) -> None:
         """Put what is left of its event in the place of the event."""
@@ -98,21 +122,13 @@ class Waiting(msgspec.Struct, eq=False):
         return min(report.retry_after_s or _RETRY_S * 2.0**self.failures, _RETRY_MOST_S)
 
 
-class Change(msgspec.Struct, frozen=True):
-    """Who left the line for a newcomer: replaced by it, or for want of room, which may be the newcomer."""
-
-    coalesced: tuple[Waiting, ...] = ()
-    evicted: tuple[Waiting, ...] = ()
-
-
 class CaptureQueue:
     """The line. One event is in hand at a time."""
 
-    def __init__(self, *, coalesce: bool = True, max_sessions: int = 64, max_bytes: int = 64 << 20) -> None:
-        """Take caps for what only memory holds: sessions with turns, and bytes of events of any kind."""
+    def __init__(self, *, coalesce: bool = True, batch_turns: int = 1) -> None:
+        """An event of `batch_turns` turns is ripe; without `coalesce` each turn is one of its own."""
         self._coalesce = coalesce
-        self._max_sessions = max_sessions
-        self._max_bytes = max_bytes
+        self._batch_turns = batch_turns
         self._line: list[Waiting] = []
         self.in_hand: Waiting | None = None
 
@@ -121,17 +137,12 @@ class CaptureQueue:
 
     @property
     def turns(self) -> int:
-        """Turn events that only memory holds."""
-        return sum(waiting.is_turn_in_memory for waiting in self._line)
-
-    @property
-    def sessions(self) -> int:
-        """Sessions that have such turns."""
-        return len({waiting.session for waiting in self._line if waiting.is_turn_in_memory})
+        """Turn events."""
+        return sum(waiting.event.kind == "turn" for waiting in self._line)
 
     @property
     def bytes(self) -> int:
-        """Estimated size of all events that only memory holds."""
+        """Estimated size of all that a kill would take away."""
         return sum(waiting.size for waiting in self._line if not waiting.on_disk)
 
     @property
@@ -147,81 +158,46 @@ class CaptureQueue:
         """The whole line, the one in hand in it."""
         return tuple(self._line)
 
-    def in_memory(self) -> tuple[Event, ...]:
-        """Events that a kill would take away and that are still wanted, in order."""
-        return tuple(w.event for w in self._line if not (w.on_disk or w.is_cancelled))
+    def in_memory(self) -> tuple[Waiting, ...]:
+        """What a kill would take away, at least in part, and is still wanted, in order."""
+        return tuple(w for w in self._line if not (w.on_disk or w.is_cancelled))
 
     # --- in -------------------------------------------------------------------------------------------
 
-    def add(self, event: Event, *, on_disk: bool) -> Change:
-        """Let an event wait. Only turns make room for others; an event that finds none is evicted itself."""
-        new = Waiting(event, on_disk)
-        if not on_disk and new.size > self._max_bytes:
-            return Change(evicted=(new,))
-        replaced = [waiting for waiting in self._line if self._is_replaced(waiting, new)]
-        place = self._place(new, replaced)
-        for waiting in replaced:
-            new.not_before = max(new.not_before, waiting.not_before)
-            if not event.is_durable:
-                # The window holds what killed the worker; a session that goes on could kill it for ever.
-                new.kills = max(new.kills, waiting.kills)
-        self._line.insert(place, new)
-        self._leave(replaced)
-        return Change(tuple(replaced), self._evict_for(new))
+    def add(
+        self, event: Event, *, on_disk: bool, now: float = 0.0, at_once: bool = True, sealed: bool = False
+    ) -> bool:
+        """Let an event wait, or one that waits grow by it; true if it grew.
 
-    def _is_replaced(self, old: Waiting, new: Waiting) -> bool:
-        return (
-            self._coalesce
-            and old is not self.in_hand
-            and old.event.kind == "turn"
-            and old.session == new.session
-            and old.event.window_id == new.event.window_id != ""
-            and new.event.kind in _COVERS_TURNS
-            and old.event.id < new.event.id  # a revived event is no news
-        )
+        `at_once` says that it should not wait for further turns; a `sealed` one is left as it is.
+        """
+        session = session_of(event)
+        last = next((w for w in reversed(self._line) if w.session == session), None)
+        if last is None or sealed or not (self._coalesce and last.takes_in(event)):
+            self.ripen(session)  # what is not the last of its session takes nothing in
+            self._line.append(Waiting(event, on_disk, ripe_at=now + IDLE_S, sealed=sealed))
+            last, grows = self._line[-1], False
+        else:
+            last.grow(event)
+            grows = True
+        last.sealed = last.sealed or event.goes_on
+        is_ripe = at_once or last.sealed or event.is_durable or last.turns >= self._batch_turns
+        if last.ripe_at:
+            last.ripe_at = 0.0 if is_ripe else now + IDLE_S
+        return grows
 
-    def _place(self, new: Waiting, replaced: list[Waiting]) -> int:
-        """Index of the first that is replaced, unless its session has others behind it: they come first."""
-        end = len(self._line)
-        if not replaced:
-            return end
-        place = self._line.index(replaced[0])
-        behind = (waiting for waiting in self._line[place:] if waiting not in replaced)
-        return end if any(waiting.session == new.session for waiting in behind) else place
-
-    def _evict_for(self, new: Waiting) -> tuple[Waiting, ...]:
-        if new.on_disk:
-            return ()
-        evicted: list[Waiting] = []
-        while new.is_turn_in_memory and self.sessions > self._max_sessions:
-            if not (gone := self._oldest_session(new)):
-                break
-            evicted += self._leave(gone)
-        while self.bytes > self._max_bytes:
-            evicted += self._leave([self._oldest_turn(new) or new])
-        return tuple(evicted)
-
-    def _oldest_session(self, new: Waiting) -> list[Waiting]:
-        """Turns of the session that has the oldest one; sessions that could not be got rid of left out."""
-        kept = {new.session}
-        if self.in_hand is not None and self.in_hand.is_turn_in_memory:
-            kept.add(self.in_hand.session)
-        turns = [w for w in self._line if w.is_turn_in_memory and w.session not in kept]
-        oldest = min(turns, key=_age, default=None)
-        return [] if oldest is None else [w for w in turns if w.session == oldest.session]
-
-    def _oldest_turn(self, new: Waiting) -> Waiting | None:
-        """Turn that goes first for its size: the oldest of another session, or else an older one of ours."""
-        turns = [w for w in self._line if w.is_turn_in_memory and w is not new and w is not self.in_hand]
-        others = [w for w in turns if w.session != new.session]
-        return min(others or turns, key=_age, default=None)
+    def ripen(self, session: str) -> None:
+        """Let a session's turns wait for no others."""
+        for waiting in self._line:
+            if waiting.session == session:
+                waiting.ripe_at = 0.0
 
     # --- out ------------------------------------------------------------------------------------------
 
     def take(self, now: float, held: Callable[[Event], bool]) -> Waiting | None:
         """Take the first that may be worked on in hand; None if there is none, or one is in hand already."""
         if self.in_hand is None:
-            ready = (w for w in self._heads() if w.not_before <= now and not held(w.event))
+            ready = (w for w in self._heads() if w.ready_at <= now and not held(w.event))
             self.in_hand = next(ready, None)
             if self.in_hand is not None:
                 self.in_hand.begin(now)
@@ -243,7 +219,7 @@ class CaptureQueue:
         """Seconds until `take` may give something; None if time alone will not bring that about."""
         if self.in_hand is not None:
             return None
-        return min((max(0.0, w.not_before - now) for w in self._heads() if not held(w.event)), default=None)
+        return min((max(0.0, w.ready_at - now) for w in self._heads() if not held(w.event)), default=None)
 
     def drop(self, waiting: Waiting) -> None:
         """Remove one that is not wanted any more; one in hand is not tried again."""
@@ -270,11 +246,7 @@ class CaptureQueue:
         return gone
 
 
-def _age(waiting: Waiting) -> str:
-    return waiting.event.id  # ids are in the order of acceptance
-
-
-def _session(event: Event) -> str:
+def session_of(event: Event) -> str:
     """Key of a session: what waits in a paused repository must not hold up its session in another one.
 
     An event of no session and no root, as a journal without its event is, stands for itself.

@@ -1,9 +1,10 @@
 """Capture for the rest of the daemon: takes events, runs the worker, and answers what a person asks of it.
 
-`accept` takes an event and answers with a word. `durable` is said when the event is on stable storage, and
-then holds: such an event is never replaced, never evicted, and ends in memories or among the dead. An event
-leaves only when its memories are on disk, so whatever dies in between is done again, and done again it
-changes nothing that is visible. `run` does the work until it is cancelled; `close` comes after that.
+`hear` takes what an agent hands over and answers with a word. `durable` is said when all of it is on stable
+storage; what is said of a turn is there within a second. Whatever was acknowledged is never replaced and
+never cut, and ends in memories or among the dead: what there is no room for is refused. An event leaves only
+when its memories are on disk, so whatever dies in between is done again, and done again it changes nothing
+that is visible. `run` does the work until it is cancelled; `close` comes after that.
 """
 
 from __future__ import annotations
@@ -17,23 +18,19 @@ import msgspec
 
 from forged.capture.dispatcher import Dispatcher, Keeps, MakeSupervisor, Rank
 from forged.capture.gate import Gate
-from forged.capture.queue import CaptureQueue, Change, Waiting
+from forged.capture.hearing import Heard, Hearing, Outcome
+from forged.capture.keeping import Keeping
+from forged.capture.queue import CaptureQueue, Waiting
 from forged.capture.supervisor import Supervisor
+from forged.capture.urgent import is_urgent
 from forged.capture.values import WorkerSettings
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models import Governor, Health
-from forged.state import Cut, Event, Left, State, cut
+from forged.state import Also, Cut, Event, Kind, Left, State, cut
 from forged.text.forgetting import Words
 
 logger = logging.getLogger(__name__)
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """The acknowledgement: accepted, coalesced, durable or rejected, and then why."""
-
-    word: str
-    reason: str = ""
 
 
 class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +67,7 @@ class Pipeline:
         keeper: Keeps,
         keeps: bool = True,
         coalesce: bool = True,
+        batch_turns: int = 1,
         off: str = "",
         problem: str = "",
         health: Health | None = None,
@@ -87,7 +85,7 @@ class Pipeline:
         self.off = off
         self._problem = problem
         self._clock = clock
-        self._queue = CaptureQueue(coalesce=coalesce)
+        self._queue = CaptureQueue(coalesce=coalesce, batch_turns=batch_turns)
         self._dispatcher = Dispatcher(
             settings=settings,
             queue=self._queue,
@@ -103,57 +101,107 @@ class Pipeline:
         self._taken_up = asyncio.Event()  # clear while `run` reads what an earlier daemon left
         self._taken_up.set()
         self._closing = False
+        self._keeping = Keeping(state, self._queue)
+        waits_for_more = settings.classifier and coalesce and batch_turns > 1
+        self.hear = Hearing(
+            self, state, metrics, keeps=keeps, is_urgent=is_urgent if waits_for_more else None
+        ).hear
 
     # --- what agents hand over ------------------------------------------------------------------------
 
-    async def accept(self, event: Event) -> Outcome:
-        """Take an event, or say why not. A durable one is on stable storage on return."""
-        await self._taken_up.wait()  # what its session left comes before it
-        if reason := self._refusal(event):
-            return self._refused(reason)
-        if event.is_durable and self._keeps:
-            return await self._store(event)
-        change = self._add(event, on_disk=False)
-        if any(waiting.event is event for waiting in change.evicted):
-            return self._refused("queue_full")
-        if change.coalesced:
-            self._metrics.captures_coalesced += 1
-            return Outcome("coalesced")
-        self._metrics.captures_accepted += 1
-        return Outcome("accepted")
+    async def refusal(self, tops: tuple[str, ...]) -> str:
+        """Why nothing is taken of these roots now, or nothing; waits for what an earlier daemon left."""
+        await self._taken_up.wait()
+        return self._refusal(tops)
 
-    def _refusal(self, event: Event) -> str:
+    def _refusal(self, tops: tuple[str, ...]) -> str:
         if self.off:
             return self.off
         if self._closing:
             return "the daemon is stopping"
-        if reason := self._state.pauses.reason(event.tops):
-            return reason
-        return "" if event.window else "nothing_to_capture"
+        return self._state.pauses.reason(tops)
 
-    def _refused(self, reason: str) -> Outcome:
+    def refused(self, reason: str) -> Outcome:
+        """Say no, and count it."""
         self._metrics.captures_rejected += 1
         return Outcome("rejected", reason)
 
-    async def _store(self, event: Event) -> Outcome:
-        try:
-            if not await self._events.put(event):
-                return self._refused("spool_full")
-        except StoreError as error:
-            return self._refused(f"storage_error: {error}")
-        self._add(event, on_disk=True)
-        self._metrics.captures_durable += 1
-        return Outcome("durable")
+    @property
+    def full(self) -> str:
+        """What is said where there is no room."""
+        waits = self._events.count + len(self._queue.in_memory())
+        return f"spool_full: {waits} events wait already; `forgectl status` says for what"
 
-    def _add(self, event: Event, *, on_disk: bool) -> Change:
-        """Queue an event; what left the queue for it leaves the disk as well."""
-        change = self._queue.add(event, on_disk=on_disk)
-        for waiting in (*change.coalesced, *change.evicted):
-            self._dispatcher.start(self._events.remove(waiting.event.id))
-        self._metrics.captures_replaced += sum(waiting.event is not event for waiting in change.evicted)
+    def has_room(self, count: int, size: int) -> bool:
+        """Whether so many further events of so many bytes in all may wait."""
+        held = self._queue.in_memory()
+        size += sum(waiting.size for waiting in held) + self._state.parts.bytes
+        return self._events.has_room(count + len(held), size)
+
+    async def accept(self, event: Event) -> Outcome:
+        """Take an event that stands for itself, or say why not."""
+        if reason := await self.refusal(event.tops):
+            return self.refused(reason)
+        return await self.accept_all(event.kind, (event,) if event.window else (), Heard())
+
+    async def accept_all(
+        self, kind: Kind, events: Sequence[Event], heard: Heard, *, is_known: bool = False
+    ) -> Outcome:
+        """Take all events that a capture comes to, which is nothing if all that was said `is_known`."""
+        if reason := self._refusal(events[0].tops if events else ()):
+            return self.refused(reason)
+        if not events and not is_known:
+            return self.refused("nothing_to_capture")
+        gone = self._state.parts.of(heard.event_id)
+        size = sum(event.size for event in events) - sum(part.size for part in gone.values())
+        if not self.has_room(len(events), size):
+            return self.refused(self.full)
+        if kind != "turn" and self._keeps:
+            return await self._store(events, heard)
+        if heard.watermark is not None:
+            self._state.heard.set(heard.session, heard.watermark)
+        if kind != "turn":
+            self._queue.ripen(heard.session)
+        before = len(self._queue)
+        for event in events:
+            self._add(event, on_disk=False, at_once=heard.is_urgent)
+        if heard.event_id:
+            self._state.parts.finished(heard.event_id, len(events))
+        if self._keeps:
+            self._keeping.soon()
+        if kind == "turn" and len(self._queue) == before:
+            self._metrics.captures_coalesced += 1
+            return Outcome("coalesced", slices=len(events))
+        self._metrics.captures_accepted += 1
+        return Outcome("accepted", slices=len(events))
+
+    async def _store(self, events: Sequence[Event], heard: Heard) -> Outcome:
+        """Take what has to be on disk before it is answered, and with it what its session said before."""
+        before = self._state.heard.of(heard.session)
+        if heard.watermark is not None:
+            self._state.heard.set(heard.session, heard.watermark)
+        self._queue.ripen(heard.session)
+        parts, also = self._state.parts, list[Also]()
+        if heard.event_id:
+            also.append(parts.finishing(heard.event_id, len(events)))
+        try:
+            await self._keeping.write(events, *also)
+        except StoreError as error:
+            if heard.watermark is not None:
+                self._state.heard.set(heard.session, before)
+            return self.refused(f"storage_error: {error}")
+        if heard.event_id:
+            parts.finished(heard.event_id, len(events))
+        for event in events:
+            self._add(event, on_disk=True)
+        self._dispatcher.wake()
+        self._metrics.captures_durable += 1
+        return Outcome("durable", slices=len(events))
+
+    def _add(self, event: Event, *, on_disk: bool, at_once: bool = True, sealed: bool = False) -> None:
+        self._queue.add(event, on_disk=on_disk, now=self._clock(), at_once=at_once, sealed=sealed)
         self._dispatcher.supervisor.want()
         self._dispatcher.wake()
-        return change
 
     # --- what a person asks ---------------------------------------------------------------------------
 
@@ -164,7 +212,7 @@ class Pipeline:
         Raises StoreError.
         """
         await self._taken_up.wait()
-        done = Cut()
+        done = await self._state.parts.cut(unwanted, on_disk=self._keeps)
         for waiting in self._queue.waiting():
             left = await self._without(waiting, unwanted)
             done += left.cut
@@ -190,7 +238,7 @@ class Pipeline:
         event = await self._events.revive(event_id)
         if event is None:
             return False
-        self._add(event, on_disk=True)
+        self._add(event, on_disk=True, sealed=True)
         return True
 
     def resumed(self) -> None:
@@ -256,20 +304,21 @@ class Pipeline:
         """After `run` was cancelled: what only memory holds is stored for the next daemon."""
         self._closing = True
         await self._dispatcher.settle()
-        waiting = self._queue.in_memory()
-        if not waiting or not self._keeps:
+        self._keeping.stop()
+        if not (self._keeping.is_due and self._keeps):
             return
+        count = len(self._queue.in_memory())
         try:
-            await self._events.put_all(waiting)
+            await self._keeping.write(())
         except StoreError as error:
-            logger.warning("waiting turns are lost events=%d error=%s", len(waiting), error)
+            logger.warning("waiting turns are lost events=%d error=%s", count, error)
         else:
-            logger.info("waiting turns stored events=%d", len(waiting))
+            logger.info("waiting turns stored events=%d", count)
 
     def _take_up(self) -> None:
-        """What was acknowledged before the last end waits again, in its order."""
+        """What was acknowledged before the last end waits again, in its order, and for no further turns."""
         for event in self._events.left():
-            self._add(event, on_disk=True)
+            self._add(event, on_disk=True, sealed=True)
 
     async def _take_up_late(self) -> None:
         """The same, if the state could not be opened at first."""

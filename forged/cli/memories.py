@@ -121,8 +121,8 @@ def edge(text: str) -> wire.Edge:
 def written_lines(written: wire.Remembered) -> Iterator[str]:
     """What was written, where, and what it replaced."""
     done = "there already as" if written.existed else "remembered"
-    about = f"{escape_line(written.scope)}/{escape_line(written.category)}"
-    yield f"{done} {escape_line(written.memory_id)}, version {written.version}, {about}"
+    about = f", {escape_line(written.scope)}/{escape_line(written.category)}" if written.scope else ""
+    yield f"{done} {escape_line(written.memory_id)}, version {written.version}{about}"
     if written.replaced:
         moved = ", which was newer than the one named" if written.base_moved else ""
         yield f"replaces {escape_line(written.replaced)}{moved}"

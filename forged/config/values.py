@@ -70,6 +70,7 @@ class CaptureConfig(Section, frozen=True):
     enabled: bool = True
     spool: bool = True
     coalesce: bool = True
+    batch_turns: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
 
 
 class TrustConfig(Section, frozen=True):

@@ -144,6 +144,7 @@ def build(
             keeper=Keeper(indexer, writer, state.forgotten),
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,
+            batch_turns=config.capture.batch_turns,
             off=capture_off(config),
             problem=models.no_classifier,
             health=models.healths.capture,

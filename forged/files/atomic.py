@@ -200,15 +200,8 @@ def replace(path: str, data: bytes) -> None:
     parent, name = os.path.split(path)
     os.makedirs(parent, mode=0o700, exist_ok=True)
     directory = os.open(parent, DIRECTORY)
-    fresh = _temporary_name()
     try:
-        _write(directory, fresh, data)
-        os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
-        os.fsync(directory)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(fresh, dir_fd=directory)
-        raise
+        _exchange(directory, name, data)
     finally:
         os.close(directory)
 
@@ -221,11 +214,15 @@ def rewrite(directory: int, name: str, data: bytes, *, expected: str) -> None:
     """
     if hashlib.sha256(read(directory, name)).hexdigest() != expected:
         raise StoreError(f"{name} was changed at this moment; try again")
+    mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    _exchange(directory, name, data, stat.S_IMODE(mode))
+
+
+def _exchange(directory: int, name: str, data: bytes, mode: int = 0o600) -> None:
     fresh = _temporary_name()
     try:
         _write(directory, fresh, data)
-        mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-        os.chmod(fresh, stat.S_IMODE(mode), dir_fd=directory)
+        os.chmod(fresh, mode, dir_fd=directory)
         os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
         os.fsync(directory)
     except OSError:

@@ -25,16 +25,20 @@ from forged.state.event_values import (
 if TYPE_CHECKING:
     from forged.state.cutting import Cut, Left, cut
     from forged.state.digests import digest
-    from forged.state.events import Events
+    from forged.state.events import Also, Events
     from forged.state.forgotten import Forgotten
+    from forged.state.heard import DIGEST_BYTES, Heard, Watermark
     from forged.state.intents import Intent, Intents, Rewrite
+    from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
     from forged.state.trust import OwnFile, RootRecord, TrustRecords
 
 __all__ = [
+    "DIGEST_BYTES",
     "EVERYWHERE",
+    "Also",
     "Begun",
     "Cut",
     "DeadEvent",
@@ -42,18 +46,22 @@ __all__ = [
     "Event",
     "Events",
     "Forgotten",
+    "Heard",
     "Intent",
     "Intents",
     "Kind",
     "Known",
     "Left",
     "OwnFile",
+    "Part",
+    "Parts",
     "Pauses",
     "Requests",
     "Rewrite",
     "RootRecord",
     "State",
     "TrustRecords",
+    "Watermark",
     "cut",
     "digest",
     "new_event_id",
@@ -63,9 +71,11 @@ __getattr__ = door(
     __name__,
     cutting=("Cut", "Left", "cut"),
     digests=("digest",),
-    events=("Events",),
+    events=("Also", "Events"),
     forgotten=("Forgotten",),
+    heard=("DIGEST_BYTES", "Heard", "Watermark"),
     intents=("Intent", "Intents", "Rewrite"),
+    parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),
     state=("State",),

@@ -19,7 +19,7 @@ from forged.memory import Memory, time_ns, utc_now
 
 Kind = Literal["turn", "compaction", "explicit", "session_end"]
 
-# Only a turn's event may be replaced by a newer one; the others are on disk before they are acknowledged.
+# What is on disk before it is acknowledged; a turn is within a second.
 DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end"})
 
 _ID = re.compile(r"ev_[A-Za-z0-9_-]{1,64}")
@@ -35,13 +35,13 @@ def is_event_id(text: str) -> bool:
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One finished turn, compaction, explicit request or end of session.
+    """A few turns, a compaction, an explicit request or an end of session, or a slice of one of them.
 
-    `window` holds user and assistant text since the last summary, already without tool content, private
-    spans, our own injections and secrets, the newest whole messages under a size cap. `window_id` names the
-    message that the window starts with: a newer window of the same id contains this one. `roots` are those
-    the workspace sees, repo before user. `heard_at` is when each message of the window was first heard, in
-    Unix seconds; () says that all of them were when the event was received.
+    `window` holds user and assistant text, already without tool content, private spans, our own injections
+    and secrets. `heard_at` is when each message of it was first heard, in Unix seconds; () says that all of
+    them were when the event was received. Of a message that is too long for one window the first message may
+    be the rest, if the window is `begun`, and the last one only the beginning, if it `goes_on`. `roots` are
+    those the workspace sees, repo before user. `window_id` is not used any more.
     """
 
     id: str = msgspec.field(default_factory=new_event_id)
@@ -51,22 +51,28 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[Root, ...] = ()
     window: tuple[Utterance, ...] = ()
     received_at: str = msgspec.field(default_factory=utc_now)
-    heard_at: tuple[int, ...] = ()
+    heard_at: tuple[float, ...] = ()
+    begun: bool = False
+    goes_on: bool = False
 
     @property
     def is_durable(self) -> bool:
         return self.kind in DURABLE
 
     @property
+    def times(self) -> tuple[float, ...]:
+        """When each message was first heard."""
+        return self.heard_at or (time_ns(self.received_at) / 1e9,) * len(self.window)
+
+    @property
+    def length(self) -> int:
+        """Characters of all messages."""
+        return sum(len(utterance.text) for utterance in self.window)
+
+    @property
     def size(self) -> int:
         """Estimated bytes in memory and on disk."""
         return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
-
-    @property
-    def times(self) -> tuple[float, ...]:
-        """When each message of the window was first heard, in Unix seconds."""
-        is_told = len(self.heard_at) == len(self.window)
-        return self.heard_at if is_told else (time_ns(self.received_at) / 1e9,) * len(self.window)
 
     @property
     def tops(self) -> tuple[str, ...]:

@@ -36,6 +36,8 @@ _REASON_LENGTH = 2000
 T = TypeVar("T")
 _Documents = tuple[Document, ...]
 _Rows = Sequence[tuple[str, bytes]]
+# What is done in the same transaction.
+Also = Callable[["Connection"], object]
 
 
 class Events:
@@ -50,7 +52,7 @@ class Events:
         database: Database,
         *,
         max_bytes: int = 64 << 20,
-        max_events: int = 256,
+        max_events: int = 4096,
         max_dead_bytes: int = 32 << 20,
         retry_s: float = _RETRY_S,
     ) -> None:
@@ -114,21 +116,32 @@ class Events:
 
     # --- events that wait -----------------------------------------------------------------------------
 
+    def has_room(self, count: int, size: int) -> bool:
+        """Whether so many further events of so many bytes in all may wait."""
+        return self.count + count <= self._max_events and self.bytes + size <= self._max_bytes
+
     async def put(self, event: Event) -> bool:
         """Whether there was room; the event will survive a power cut then."""
-        data = encoded(event)
-        if self.count >= self._max_events or self.bytes + len(data) > self._max_bytes:
+        if not self.has_room(1, len(encoded(event))):
             return False
-        await self._put([(event.id, data)])
+        await self.put_all([event])
         return True
 
-    async def put_all(self, events: Sequence[Event]) -> None:
-        """Store events, whatever room there is: what was accepted is kept."""
-        await self._put([(event.id, encoded(event)) for event in events])
-
-    async def _put(self, rows: _Rows) -> None:
-        await self._run(partial(_put, rows))
+    async def put_all(self, events: Sequence[Event], *also: Also) -> None:
+        """Store events in place of those with their ids, and what belongs to them, whatever room there is."""
+        rows = [(event.id, encoded(event)) for event in events]
+        before = {event_id: self._sizes.get(event_id) for event_id, _ in rows}
+        # Who removes an event while it is being stored must find it here.
         self._sizes |= {event_id: len(data) for event_id, data in rows}
+        try:
+            await self._run(partial(_put, rows, also))
+        except StoreError:
+            for event_id, size in before.items():
+                if size is None:
+                    self._sizes.pop(event_id, None)
+                elif event_id in self._sizes:
+                    self._sizes[event_id] = size
+            raise
 
     def decided(self, event_id: str, documents: _Documents) -> None:
         """Take note of what an event comes to, as yet in memory only."""
@@ -253,9 +266,11 @@ class Events:
 # --- in the thread of the database, each in one transaction -----------------------------------------------
 
 
-def _put(rows: _Rows, connection: Connection) -> None:
+def _put(rows: _Rows, also: Sequence[Also], connection: Connection) -> None:
     for event_id, data in rows:
         tables.put(connection, "events", event_id, data)
+    for each in also:
+        each(connection)
 
 
 def _journal(event_id: str, data: bytes, connection: Connection) -> None:

@@ -25,8 +25,11 @@ from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
 from forged.state.events import Events
 from forged.state.forgotten import Forgotten
+from forged.state.heard import Heard, Watermark, all_heard
 from forged.state.intents import Intent, Intents, all_intents
 from forged.state.outbound import DayOut, Outbound, all_left
+from forged.state.parts import Parts, all_parts
+from forged.state.parts import Row as PartRow
 from forged.state.pauses import Pauses
 from forged.state.requests import Requests
 from forged.state.spending import Spending, Spent, all_spent
@@ -55,6 +58,8 @@ class _Contents(msgspec.Struct, frozen=True):
     trust: Kept
     outbound: tuple[DayOut, ...]
     intents: tuple[Intent, ...]
+    heard: tuple[tuple[str, Watermark], ...]
+    parts: tuple[PartRow, ...]
     doubt: str
 
 
@@ -83,6 +88,8 @@ class State:
         self.outbound = Outbound(self._database)
         self.intents = Intents(self._database)
         self.requests = Requests(self._database, self.trust)
+        self.heard = Heard()
+        self.parts = Parts(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -132,6 +139,8 @@ class State:
             self.pauses.doubt = self.problem if self._may_hold_pauses() else ""
         else:
             self.problem = ""
+            self.heard.restore(found.heard)
+            self.parts.restore(found.parts)
             self.events.restore(found.events)
             self.forgotten.restore(found.forgotten)
             self.pauses.restore(found.pauses, found.doubt)
@@ -204,5 +213,7 @@ def _read(connection: Connection) -> _Contents:
         trust=all_kept(connection),
         outbound=all_left(connection),
         intents=all_intents(connection),
+        heard=all_heard(connection),
+        parts=all_parts(connection),
         doubt=value_of(connection, damage.NOTE),
     )

@@ -40,6 +40,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     "outbound": ("day_host_and_purpose", "calls", "failed", "texts", "characters"),
     "requests": ("key", "digest", "memory_id", "existed", "at"),
     "intents": ("key", "intent"),
+    "heard": ("session", "digests", "runs"),
+    "parts": ("event_and_part", "at", "said"),
 }
 # The tables that a file of each version has.
 OF_VERSION = {1: tuple(TABLES)[:7], 2: tuple(TABLES)[:11], VERSION: tuple(TABLES)}

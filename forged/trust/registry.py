@@ -144,7 +144,7 @@ class Trust:
             logger.warning("origin not written down error=%s", error)
 
     async def expect(self, root: Root, hashes: Collection[str]) -> None:
-        """Files that count are about to have other bytes, of these hashes; durable on return.
+        """Files that count have these hashes, or are about to have them; durable on return.
 
         Raises StoreError.
         """
@@ -153,7 +153,10 @@ class Trust:
             await self._records.approve(standing.identity, hashes)
 
     async def follow(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
-        """Files of ours have other bytes now: what is on record of each is of those. Raises StoreError."""
+        """Files of ours are about to have other bytes: what is on record of each is of those from now on.
+
+        Raises StoreError.
+        """
         standing = await asyncio.to_thread(self._admission.standing, root.top)
         own = self._records.own(standing.identity)
         known = ((own.get(each.id), each) for each in rewrites)

@@ -71,7 +71,6 @@ class Removing:
         links = links_over([file.memory for file in files], gone)
         relinks = await asyncio.to_thread(planned, store, files, links)
         intent = _intent("remove", root, ids, relinks, taking)
-        await self._trust.follow(root, earlier)
         await self._relinked(root, store, intent, relinks)
         notes = self._notes(root, admitted, taking, {*earlier, *intent.rewrites})
         if taking.erase:
@@ -116,14 +115,17 @@ class Removing:
     async def _relinked(
         self, root: Root, store: MemoryStore, intent: Intent, relinks: Sequence[Relink]
     ) -> None:
-        """Change the files that stay; hashes on record go with them."""
+        """Change the files that stay.
+
+        Their hashes go on record before, or a build that comes between would take them for somebody else's.
+        """
         if not relinks:
             return
         rewrites = tuple(each.rewrite for each in relinks)
-        await self._trust.expect(root, {each.after for each in rewrites})
+        await self._trust.expect(root, {hash_ for each in rewrites for hash_ in (each.before, each.after)})
         await self._intents.begin(msgspec.structs.replace(intent, rewrites=rewrites))
-        await asyncio.to_thread(carried_out, store, relinks)
         await self._trust.follow(root, rewrites)
+        await asyncio.to_thread(carried_out, store, relinks)
 
     def _notes(
         self, root: Root, admitted: Admitted, taking: Taking, rewrites: Collection[Rewrite]

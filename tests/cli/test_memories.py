@@ -115,7 +115,7 @@ def test_remember_says_id_version_path_and_generation(daemon, forgectl):
         "generation e:9",
     ]
     asked = daemon.asked(Remember)
-    assert (asked.content, asked.scope, asked.supersedes) == ("Wrap errors.", "repo", "mem_o")
+    assert (asked.content, asked.scope, asked.supersedes) == ("Wrap errors.", "", "mem_o")
     assert asked.related == (Edge("mem_b", "relates-to"), Edge("c", "refines"))
 
 

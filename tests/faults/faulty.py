@@ -27,6 +27,7 @@ from forged.__main__ import main
 from tests.faults.orders import ORDERS, Fault, Fired, note
 
 _real_link, _real_unlink, _real_fsync, _real_replace = os.link, os.unlink, os.fsync, os.replace
+_real_rename = os.rename
 _real_send, _real_get, _real_connect = Connection.send_bytes, Queue.get, sqlite3.connect
 # As SQLite says it.
 _SAID = {"EIO": ("SQLITE_IOERR_FSYNC", "disk I/O error"), "ENOSPC": ("SQLITE_FULL", "disk is full")}
@@ -118,6 +119,7 @@ def install(process: str, directory: str) -> None:
     orders = _Orders(process, directory)
     os.link = orders.wrap("link", _real_link, _target)
     os.replace = orders.wrap("replace", _real_replace, _target)
+    os.rename = orders.wrap("rename", _real_rename, _target)
     os.unlink = orders.wrap("unlink", _real_unlink, lambda path, *, dir_fd=None: _path(path, dir_fd))
     os.fsync = orders.wrap("fsync", _real_fsync, _opened)
 

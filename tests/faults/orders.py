@@ -28,7 +28,7 @@ class Fault(msgspec.Struct, frozen=True):
     """
 
     process: Literal["daemon", "worker"]
-    call: Literal["link", "unlink", "fsync", "replace", "send", "get", "commit"]
+    call: Literal["link", "unlink", "fsync", "rename", "replace", "send", "get", "commit"]
     about: str
     at: int
     does: str

@@ -23,8 +23,8 @@ ERRORS_AS = "Always use errors.As for error checks in Go."
 # --- every turn ---------------------------------------------------------------------------------------
 
 
-def test_every_completed_turn_is_classified_and_its_window_is_whole(stage, repo):
-    """No counter, no memory of what was sent before."""
+def test_every_completed_turn_is_classified_and_every_message_once(stage, repo):
+    """The window comes whole each time; a model is told what is new of it."""
     talk: list[str] = []
     for turn in range(3):
         talk += [f"question {turn}", f"answer {turn}"]
@@ -32,7 +32,7 @@ def test_every_completed_turn_is_classified_and_its_window_is_whole(stage, repo)
 
     assert len(stage.prompts) == 3
     for turn, prompt in enumerate(stage.prompts):
-        assert [f"question {at}" in prompt for at in range(3)] == [at <= turn for at in range(3)]
+        assert [f"question {at}" in prompt for at in range(3)] == [at == turn for at in range(3)]
 
 
 @pytest.mark.parametrize(("kind", "trigger"), [("compaction", "compaction"), ("session_end", "cadence")])
@@ -53,7 +53,8 @@ def test_a_compaction_is_classified_whatever_the_state_of_the_turn(stage, repo, 
     }
 
 
-def test_a_turn_that_a_compaction_contains_is_not_classified_twice(stage, repo):
+def test_a_compaction_is_a_second_pass_over_all_of_it(stage, repo):
+    """What its turns left is known by then."""
     with stage.hanging():
         stage.capture(repo, "in hand", session="other")
         stage.provider.wait_for(1, path=CHAT)
@@ -61,7 +62,8 @@ def test_a_turn_that_a_compaction_contains_is_not_classified_twice(stage, repo):
         stage.capture(repo, "hello", "and more", kind="compaction")
     stage.settle()
 
-    assert ["hello" in prompt for prompt in stage.prompts] == [False, True]
+    assert ["hello" in prompt for prompt in stage.prompts] == [False, True, True]
+    assert ["and more" in prompt for prompt in stage.prompts] == [False, False, True]
 
 
 def test_the_next_event_knows_what_the_last_one_left(rules, repo):

@@ -119,6 +119,14 @@ def test_undo_by_the_rules_is_not_undone_by_the_next_turn(rules, repo):
     assert _shell(rules, repo).run("undo", "--yes").err.startswith("nothing to take back")
 
 
+def test_undo_takes_back_what_was_asked_for_in_a_conversation_and_leaves_what_a_person_wrote(rules, repo):
+    rules.client.remember(str(repo), "Written by hand.", category="patterns")
+    assert len(rules.captured(repo, "We use meson here.", session="asked", kind="explicit")) == 2
+    (gone,) = rules.client.undo(str(repo)).memories
+
+    assert (gone.content, contents(on_disk(repo))) == ("We use meson here.", ["Written by hand."])
+
+
 def test_forget_purges_what_waits_and_what_was_given_up_with_that_text(stage, repo):
     put(repo, memory("m1", "Walruses live on ice."))
     stage.load(repo)
@@ -134,8 +142,8 @@ def test_forget_purges_what_waits_and_what_was_given_up_with_that_text(stage, re
         left = stage.state
     stage.settle()
 
-    assert (waiting.turns, waiting.spooled, waiting.dead) == (2, 3, 1)
-    assert (left.turns, left.spooled, left.dead) == (1, 1, 0)
+    assert (waiting.turns, waiting.spooled, waiting.dead) == (2, 5, 1)
+    assert (left.turns, left.spooled, left.dead) == (1, 2, 0)
     assert ["Seals swim." in prompt for prompt in stage.prompts] == [False, True]
     state = stage.daemon.home / ".local/state/forged"
     assert b"on ice" not in b"".join(path.read_bytes() for path in state.glob("state*"))

@@ -184,8 +184,8 @@ def test_what_says_the_same_is_written_once(stage, repo):
         proposal("The user likes short answers."),
     )
 
-    for _ in range(2):
-        assert contents(stage.captured(repo, "hello")) == ["Builds run on bazel."]
+    for said in ("hello", "hello again"):
+        assert contents(stage.captured(repo, said)) == ["Builds run on bazel."]
     assert stage.state.duplicates - before == 5
 
 

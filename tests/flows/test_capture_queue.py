@@ -66,22 +66,6 @@ def test_a_hundred_turns_behind_a_hanging_classifier_are_answered_at_once(stage,
     assert (waiting.state, waiting.turns, waiting.coalesced - before.coalesced) == ("busy", 11, 89)
 
 
-def test_sessions_beyond_the_limit_replace_the_oldest_and_are_counted(stage, repo):
-    """64 sessions may wait; status tells of the others."""
-    before = stage.state.replaced
-    with stage.hanging():
-        stage.capture(repo, "the one in hand", session="first")
-        stage.until(lambda now: now.in_hand)
-        for session in range(66):
-            assert stage.capture(repo, f"number {session}.", session=f"s{session}").outcome == "accepted"
-        waiting = stage.state
-    stage.settle()
-
-    assert (waiting.turns, waiting.replaced - before) == (64, 3)
-    told = " ".join(stage.prompts)
-    assert [n for n in range(66) if f"number {n}." not in told] == [0, 1, 2]
-
-
 def test_a_compaction_is_processed_however_many_turns_wait(stage, repo):
     """It is durable before the answer, and nothing takes its place."""
     with stage.hanging():
@@ -93,30 +77,35 @@ def test_a_compaction_is_processed_however_many_turns_wait(stage, repo):
             stage.capture(repo, f"number {session}.", session=f"s{session}")
     stage.settle()
 
-    assert (answer.outcome, spooled) == ("durable", 1)
+    assert answer.outcome == "durable"
+    assert spooled >= 1
     assert any("what the summary will lose" in prompt for prompt in stage.prompts)
     assert (_on_disk(stage), stage.state.spooled) == ([], 0)
 
 
-def test_a_full_spool_says_so_and_loses_nothing(stage, repo):
-    before = stage.state
-    with stage.hanging():
-        for number in range(256):
-            answer = stage.capture(repo, f"number {number}.", session=f"s{number % 16}", kind="compaction")
-            assert answer.outcome == "durable", (number, answer)
-        refused = [
-            stage.capture(repo, "one too many", session=kind, kind=kind)
-            for kind in ("compaction", "session_end", "explicit")
-        ]
-        full = stage.state
-    stage.settle(60)
+def test_where_there_is_no_room_a_capture_is_refused_with_a_sentence_and_nothing_is_lost(alone, repo):
+    """64 MiB may wait; what is taken is taken whole."""
+    page = "many words. " * 140_000
+    with alone.hanging():
+        alone.capture(repo, "in hand", session="other")
+        alone.until(lambda now: now.in_hand)
+        taken = 0
+        while (
+            answer := alone.capture(repo, page, session=f"s{taken}", kind="compaction")
+        ).outcome == "durable":
+            taken += 1
+        turn = alone.capture(repo, page, session="turn")
+        full = alone.state
 
-    assert [(each.outcome, each.reason) for each in refused] == [("rejected", "spool_full")] * 3
-    assert (full.spooled, full.rejected - before.rejected) == (256, 3)
-    assert stage.state.finished - before.finished == 256
-    told = sorted(int(re.search(r"number (\d+)\.", prompt)[1]) for prompt in stage.prompts)
-    assert told == list(range(256))
-    assert stage.capture(repo, "room again", kind="compaction").outcome == "durable"
+    assert taken == (64 << 20) // len(page)
+    for refused in (answer, turn):
+        assert refused.outcome == "rejected"
+        assert re.fullmatch(
+            r"spool_full: \d+ events wait already; `forgectl status` says for what", refused.reason
+        )
+    assert (full.spooled, full.rejected) == (27 * taken + 1, 2)
+    assert alone.daemon.stop() == 0
+    assert len([name for name in _on_disk(alone) if name.endswith(".events")]) >= 27 * taken
 
 
 # --- one at a time, and in order ----------------------------------------------------------------------
@@ -139,7 +128,6 @@ AFTER = ["Summary: there was much.", "as you say", "the next question"]
 
 
 def test_both_windows_around_a_summary_are_classified(stage, repo):
-    """A turn replaces the one that waits only if it contains it; the client names the windows."""
     with stage.hanging():
         stage.capture(repo, "in hand", session="other")
         stage.until(lambda now: now.in_hand)
@@ -148,13 +136,12 @@ def test_both_windows_around_a_summary_are_classified(stage, repo):
             stage.capture(repo, *LONG, *AFTER, last_summary_index=len(LONG)).outcome,
             stage.capture(repo, *LONG, *AFTER, "and another", last_summary_index=len(LONG)).outcome,
         ]
-        assert stage.state.turns == 3
+        assert stage.state.turns == 2
     stage.settle()
 
-    assert outcomes == ["accepted", "accepted", "coalesced"]
-    _, before, after = stage.prompts
-    assert ("long 0:" in before, "the next question" in before) == (True, False)
-    assert ("long 0:" in after, "and another" in after) == (False, True)
+    assert outcomes == ["accepted", "coalesced", "coalesced"]
+    _, whole = stage.prompts
+    assert all(whole.count(text) == 1 for text in ("long 0:", "the next question", "and another"))
 
 
 def test_both_windows_around_a_summary_reach_the_daemon_through_an_observer(stage, repo):
@@ -168,25 +155,24 @@ def test_both_windows_around_a_summary_reach_the_daemon_through_an_observer(stag
             [*talk, *({"role": "user", "content": text} for text in AFTER)], last_summary_index=len(LONG)
         )
         assert observer.close(10)
-        assert stage.state.turns == 3
+        assert stage.state.turns == 2
     stage.settle()
 
-    assert observer.counts == {"accepted": 2}
-    assert ["long 0:" in prompt for prompt in stage.prompts] == [False, True, False]
-    assert "the next question" in stage.prompts[2]
+    assert observer.counts == {"accepted": 1, "coalesced": 1}
+    assert ["long 0:" in prompt for prompt in stage.prompts] == [False, True]
+    assert "the next question" in stage.prompts[1]
 
 
 # --- a stop -------------------------------------------------------------------------------------------
 
 
 def test_waiting_turns_survive_a_stop_and_are_classified_after_it(alone, repo):
-    """SIGTERM in the middle of a call; what only memory held is in the spool then."""
+    """SIGTERM in the middle of a call."""
     with alone.hanging(proposal("Builds go through bazel.")):
         for session in range(3):
             assert alone.capture(repo, f"session {session}.", session=f"s{session}").outcome == "accepted"
         alone.until(lambda now: now.in_hand)
         alone.provider.wait_for(1, path=CHAT)
-        assert _on_disk(alone) == []
         assert alone.daemon.stop() == 0
         assert len([name for name in _on_disk(alone) if name.endswith(".events")]) == 3
         assert not (repo / ".forge").exists()  # no file, whole or in part

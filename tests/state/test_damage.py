@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forged.counters import Departure
-from forged.state import Begun, Intent, Known, OwnFile, RootRecord, digest
+from forged.state import Begun, Intent, Known, OwnFile, Part, RootRecord, Watermark, digest
 from forged.state.database import connect, transaction
 from forged.state.tables import TABLES, VERSION, put
 from tests.state.conftest import a_governor, documents, event, opened, raw
@@ -42,6 +42,9 @@ async def filled(directory: Path) -> None:
         await state.trust.put_root(TRUSTED)
         await state.trust.put_own("1:2:3", [OwnFile(f"mem_own{number}", "beef") for number in range(9)])
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
+        state.heard.set("of-a-session", Watermark(b"12345678", ((1, 7),)))
+        await state.events.put_all([], state.heard.writing())
+        await state.parts.put("a-capture", 0, Part((), b""), on_disk=True)
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
         known = [Known(f"digest {number}", f"mem_{number}") for number in range(8)]
@@ -83,6 +86,8 @@ def a_byte_of(directory: Path, table: str) -> int:
         "outbound": b"models.example build",
         "requests": b"key-of-7",
         "intents": b"intent-7",
+        "heard": b"of-a-session",
+        "parts": b"a-capture/0",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3

@@ -244,7 +244,7 @@ def test_messages_keep_their_times_when_others_are_cut():
     found = Event(window=window, heard_at=(1, 2, 3))
 
     left = cut(found, None, [words_of("harbour")]).event
-    assert [(each.text, at) for each, at in zip(left.window, left.times, strict=True)] == [
+    assert [(each.text, at) for each, at in zip(left.window, left.heard_at, strict=True)] == [
         ("One.", 1),
         ("Three.", 3),
     ]

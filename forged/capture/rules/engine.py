@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.capture.rules.patterns import Flag, patterns
+from forged.capture.rules.patterns import Flag, any_statement, patterns
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
 from forged.capture.values import Classified, KnownMemory, Proposal
@@ -55,7 +55,7 @@ class RuleClassifier:
     ) -> Classified:
         """Propose the lasting statements of the window's user messages, in their order."""
         del known, deadline, attempts  # for a model: few memories, and limits
-        said = _still_meant([utterance.text for utterance in event.window if utterance.role == "user"])
+        said = _still_meant(_typed(event))
         proposals = _newest(said)
         names = list(dict.fromkeys(name for each in proposals for name in given_up(each.content)))
         if names:
@@ -64,12 +64,28 @@ class RuleClassifier:
         return Classified(tuple(proposals), author=Origin.TYPED)
 
 
-def proposals_in(text: str) -> list[Proposal]:
-    """Return what one user message says that lasts."""
+def asks_to_remember(text: str) -> bool:
+    """Whether a sentence of a user message is led in as one that lasts or corrects, whatever it says."""
+    raws = (raw for raw in sentences(text) if len(raw) <= 2 * LONGEST)
+    return any(without_lead_ins(raw.translate(_STRAIGHT)).flags - {""} for raw in raws)
+
+
+def _typed(event: Event) -> list[tuple[str, bool, bool]]:
+    """User messages, and whether each is the rest of one or only its beginning: the middle is a paste."""
+    last = len(event.window) - 1
+    return [
+        (utterance.text, event.begun and place == 0, event.goes_on and place == last)
+        for place, utterance in enumerate(event.window)
+        if utterance.role == "user"
+    ]
+
+
+def proposals_in(text: str, *, begun: bool = False, goes_on: bool = False) -> list[Proposal]:
+    """Return what one user message says that lasts, or a piece of one (see `Event`)."""
     found: list[Proposal | None] = []
     carried: frozenset[Flag] = frozenset()
     is_local = patterns().local.search(text) is not None
-    for raw in sentences(text):
+    for raw in sentences(text, begun=begun, goes_on=goes_on):
         if len(raw) > 2 * LONGEST:
             continue
         if found and (patterns().takes_back.match(raw) or patterns().asks_for_it.match(raw)):
@@ -97,13 +113,13 @@ def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> Sente
     return Sentence(text.strip(), frozenset(flags))
 
 
-def _still_meant(messages: Sequence[str]) -> list[Proposal]:
+def _still_meant(messages: Sequence[tuple[str, bool, bool]]) -> list[Proposal]:
     """Proposals of all messages but those that the next message takes back."""
     kept: list[list[Proposal]] = []
-    for text in messages:
+    for text, begun, goes_on in messages:
         if kept and patterns().takes_back.match(text.lstrip()):
             kept[-1] = []
-        kept.append(proposals_in(text))
+        kept.append(proposals_in(text, begun=begun, goes_on=goes_on))
     return [proposal for found in kept for proposal in found]
 
 
@@ -112,17 +128,20 @@ def _judged(sentence: Sentence, raw: str, *, is_local: bool) -> Proposal | None:
     bare = content.rstrip(".。")
     if len(content.encode()) < SHORTEST or len(content) > LONGEST or content.count('"') % 2:
         return None
-    if patterns().veto.search(sentence.text) or patterns().veto.search(raw):
-        return None
     category = _category(bare, sentence.flags)
-    if category is None:
+    # Few sentences come as far as the veto, which takes longer than all that comes before it.
+    if category is None or patterns().veto.search(sentence.text) or patterns().veto.search(raw):
         return None
     scope = _scope(bare, category, is_local=is_local)
     return Proposal(content, scope, _settled(category, scope, bare))
 
 
 def _category(text: str, flags: frozenset[Flag]) -> Category | None:
-    statement = next((one for one in patterns().statements if one.pattern.match(text)), None)
+    statement = None
+    if any_statement().match(text):
+        statement = next((one for one in patterns().statements if one.pattern.match(text)), None)
+    elif not flags & {"correcting", "firm"}:
+        return None
     if (statement is None or not statement.is_order) and patterns().mishap.search(text):
         return None
     if "correcting" in flags:

@@ -49,9 +49,13 @@ _END = re.compile(
 )
 
 
-def sentences(text: str) -> Iterator[str]:
-    """Yield the person's sentences in order, with their end marks, blank space made single."""
-    for paragraph in _paragraphs(text):
+def sentences(text: str, *, begun: bool = False, goes_on: bool = False) -> Iterator[str]:
+    """Yield the person's sentences in order, with their end marks, blank space made single.
+
+    The text may be a piece of a message that was long: the rest of one that is `begun`, and not the end of
+    one that `goes_on`.
+    """
+    for paragraph in _paragraphs(text, begun=begun, goes_on=goes_on):
         start = 0
         for match in _END.finditer(paragraph):
             if match["end"] is not None:
@@ -66,11 +70,13 @@ def _tidy(piece: str) -> Iterator[str]:
         yield sentence
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _paragraphs(text: str, *, begun: bool, goes_on: bool) -> Iterator[str]:
     """Paragraphs without a pasted line, wrapped lines joined; a line break is left where a thought ended."""
     introduced = False
     blocks = list(_blocks(text))
-    for lines in blocks if len(text) <= TYPED else (blocks[:1] + blocks[1:][-1:]):
+    if begun or goes_on or len(text) > TYPED:
+        blocks = blocks[: 0 if begun else 1] + blocks[0 if begun else 1 :][len(blocks) if goes_on else -1 :]
+    for lines in blocks:
         if any(_PASTED.match(line) for line in lines):
             introduced = False
             continue

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import get_args
 
 import msgspec
 
 from forged import conversation
-from forged.capture import take_in
+from forged.capture import Spoken
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, fitting, record, token_of
-from forged.daemon.handlers.heard import heard
+from forged.daemon.handlers.heard import heard, unreadable
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
 from forged.map import VectorMap
@@ -20,11 +19,9 @@ from forged.maps import RootIndex
 from forged.memory import Memory, Origin, Scope, Trigger, time_ns
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
-from forged.state import DeadEvent, Event, Kind, new_event_id
-from forged.text.redaction import INLINE_LENGTH
+from forged.state import DeadEvent, Kind
 from forged.writing import Taking, new_batch
 from forged_client import protocol as wire
-from forged_client.messages import window_id_of
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
@@ -34,36 +31,30 @@ _MOST_NAME = 256
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
     """Take a finished turn for the worker; the outcome is a word that says what is promised."""
+    metrics = context.daemon.metrics
     if place.off:
-        context.daemon.metrics.captures_rejected += 1
+        metrics.captures_rejected += 1
         raise Disabled(place.off)
-    outcome = await context.daemon.capture.accept(await _event(context, place, request))
-    return wire.Captured(outcome=outcome.word, reason=outcome.reason)
-
-
-async def _event(context: Context, place: Workplace, request: wire.Capture) -> Event:
-    """What of the request may be kept: no tool content, nothing private, nothing injected, no secret."""
     kind = next((known for known in _KINDS if known == request.kind), None)
     if kind is None:
         raise InvalidRequest(f"unknown kind {request.kind[:64]!r}; use one of {', '.join(_KINDS)}")
-    event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
     said, echoes = msgspec.structs.astuple(await heard(request.messages, request.last_summary_index))
-    injected = context.daemon.retriever.turns.injected(request.session_id, place.tops)
-    if sum(len(utterance.text) for utterance in said) < INLINE_LENGTH:
-        taken = take_in(said, injected)
-    else:
-        taken = await asyncio.to_thread(take_in, said, injected)
-    context.daemon.metrics.secrets_redacted += taken.redacted
-    context.daemon.metrics.echoes_removed += echoes + taken.echoes
-    window_id = request.window_id or window_id_of(request.messages, request.last_summary_index)
-    return Event(
-        id=event_id,
+    spoken = Spoken(
         kind=kind,
         session_id=request.session_id[:_MOST_NAME],
-        window_id=window_id[:_MOST_NAME],
         roots=place.roots,
-        window=taken.window,
+        said=said,
+        injected=context.daemon.retriever.turns.injected(request.session_id, place.tops),
+        event_id=request.event_id,
+        part=request.part,
+        parts=request.parts,
+        begun=request.begun,
+        goes_on=request.goes_on,
     )
+    outcome = await context.daemon.capture.hear(spoken)
+    metrics.echoes_removed += echoes
+    unread = unreadable(request.messages, request.last_summary_index)
+    return wire.Captured(outcome=outcome.word, reason=outcome.reason, slices=outcome.slices, unread=unread)
 
 
 async def undo(

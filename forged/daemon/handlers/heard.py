@@ -22,6 +22,17 @@ from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
+# Parts that nobody said, by the beginnings of their names.
+_SILENT = (
+    "tool",
+    "function",
+    "server_tool",
+    "mcp",
+    "web_search",
+    "thinking",
+    "redacted_thinking",
+    "reasoning",
+)
 _SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", **harnesses.ROLES}
 # Characters that are looked through on the event loop, a few milliseconds at most; more goes to a thread.
 _INLINE_LENGTH = 64_000
@@ -87,6 +98,18 @@ def is_said(message: wire.Message) -> bool:
 def window_start(messages: Sequence[wire.Message], start: int) -> int:
     """Where the window begins: a `start` that is no place in `messages` is that of all of them."""
     return start if 0 <= start <= len(messages) else 0
+
+
+def unreadable(messages: Sequence[wire.Message], start: int) -> int:
+    """How many messages of user and assistant since the summary hold something that is no text."""
+    first = start if start in range(len(messages) + 1) else 0
+    return sum(map(_has_unread, messages[first:]))
+
+
+def _has_unread(message: wire.Message) -> bool:
+    if message.role not in _SPEAKERS or not isinstance(message.content, tuple):
+        return False
+    return any(part.type not in _TEXT_PARTS and not part.type.startswith(_SILENT) for part in message.content)
 
 
 def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tuple[Utterance, ...]:

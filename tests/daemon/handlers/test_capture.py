@@ -15,11 +15,9 @@ from forged.files.roots import Root
 from forged.memory import Scope
 from forged.state import Event, digest
 from forged_client import protocol as wire
-from forged_client.messages import window_id_of
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
 from tests.state.flaky import FlakyDatabase
-from tests.support.clock import until
 
 KEY = "AKIA" + "QWERTYUIOPASDFGH"
 
@@ -46,23 +44,12 @@ async def taken(home, request):
 
 
 async def test_turn_waits_with_what_was_said_and_the_roots_it_belongs_to(home, repo):
-    event, reply, _ = await taken(home, turn(repo, "hello", "good day", id=7, window_id="w"))
+    event, reply, _ = await taken(home, turn(repo, "hello", "good day", id=7))
 
     assert (reply.id, reply.status, reply.outcome) == (7, "ok", "accepted")
-    assert (event.kind, event.session_id, event.window_id) == ("turn", "s", "w")
+    assert (event.kind, event.session_id, reply.slices) == ("turn", "s", 1)
     assert event.window == (Utterance("user", "hello"), Utterance("assistant", "good day"))
     assert event.roots == (Root(str(repo), Scope.REPO), Root(str(home), Scope.USER))
-
-
-@pytest.mark.parametrize("start", [0, 1])
-async def test_a_window_that_its_client_left_unnamed_has_the_name_that_our_client_gives_it(home, repo, start):
-    """Older names may lie on disk for one release; names are only ever compared."""
-    request = turn(repo, "hello <private>x</private>", "good day", last_summary_index=start)
-    named = window_id_of(request.messages, start)
-
-    event, _, _ = await taken(home, request)
-
-    assert event.window_id == named
 
 
 @pytest.mark.parametrize("kind", ["compaction", "explicit", "session_end"])
@@ -86,11 +73,16 @@ async def test_only_what_follows_the_summary_is_kept(home, repo):
     assert event.window == (Utterance("user", "now"),)
 
 
-async def test_windows_that_begin_alike_are_one_though_the_client_names_none(home, repo):
+async def test_of_a_growing_window_only_what_is_new_is_added_to_what_waits(home, repo):
+    """An older window that comes late and the same one again change nothing."""
     async with assembled(home) as parts:
-        replies = [await parts.ask(turn(repo, *said)) for said in (("a",), ("a", "b", "c"), ("c",))]
-        assert [reply.outcome for reply in replies] == ["accepted", "coalesced", "accepted"]
-        assert len(waiting(parts)) == 2
+        said = ["a", "b", "c"], ["a"], ["a", "b", "c"], ["a", "b", "c", "d", "e"]
+        replies = [await parts.ask(turn(repo, *texts)) for texts in said]
+        (event,) = waiting(parts)
+
+    assert [reply.outcome for reply in replies] == ["accepted", *["coalesced"] * 3]
+    assert [reply.slices for reply in replies] == [1, 0, 0, 1]
+    assert [utterance.text for utterance in event.window] == ["a", "b", "c", "d", "e"]
 
 
 @pytest.mark.parametrize("length", [0, 20_000])
@@ -154,7 +146,7 @@ async def test_where_memory_is_off_nothing_is_captured(home, repo):
 async def test_long_turns_are_looked_through_beside_the_loop(home, repo):
     async with assembled(home) as parts:
         await parts.resolver.resolve(str(repo))
-        answer = parts.handlers.handle(turn(repo, "word " * 20_000))
+        answer = parts.handlers.handle(turn(repo, "word " * 10_000))
         task = asyncio.create_task(answer)
         await asyncio.sleep(0)  # one step: what is short would be over
         assert waiting(parts) == ()
@@ -420,10 +412,9 @@ async def test_status_tells_of_capture(home, repo):
         await parts.ask(turn(repo, "hello", kind="session_end"))
         await parts.state.pauses.set(str(repo), True)
         await parts.ask(turn(repo, "hello"))
-        await until(lambda: parts.capture.state().turns == 0)
         report = (await parts.ask(wire.Status())).capture
 
     assert (report.state, report.classifier) == ("waiting", "builtin:rules")
     assert (report.accepted, report.durable, report.rejected) == (1, 1, 1)
-    assert (report.turns, report.spooled, report.paused) == (0, 1, (str(repo),))
+    assert (report.turns, report.spooled, report.paused) == (1, 1, (str(repo),))
     assert report.reason == "paused; `forgectl resume` ends it"

@@ -27,7 +27,8 @@ from tests.support.provider import CHAT, ScriptedProvider, reply
 _QUIET = {"embedding_model": "builtin:lexical"}
 # What a classifier says that finds nothing worth keeping: anything but JSON would be a failure.
 NOTHING = ("[]",)
-_FREE = {"FORGED_LLM__CALLS_PER_MINUTE": "0"}
+# And every turn goes to the classifier as soon as it can.
+_FREE = {"FORGED_LLM__CALLS_PER_MINUTE": "0", "FORGED_CAPTURE__BATCH_TURNS": "1"}
 
 
 def said(*texts: object) -> list[object]:

@@ -1,0 +1,230 @@
+"""From what an agent hands over to the events that wait: what is new of it, clean, whole, and in slices.
+
+`hear` gets what was said in a capture and answers with a word. Of a turn and an end of session only what the
+session has not said before is judged; of a compaction and an explicit request all is, once more. A capture in
+parts is judged when all parts are there; one that comes again under its id is answered and not judged again.
+What a session has said counts as heard with the events that hold it, never before: one transaction.
+
+Captures of one session are heard one after the other, others meanwhile. Long text is read in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from forged.capture.intake import Intake, take_in
+from forged.capture.queue import session_of
+from forged.capture.slices import Said, Slice, slices
+from forged.capture.watermark import digests, places
+from forged.conversation import Utterance
+from forged.counters import Metrics
+from forged.errors import StoreError
+from forged.files import Root
+from forged.memory import utc
+from forged.state import Event, Kind, Part, State, Watermark, new_event_id
+from forged.text.redaction import INLINE_LENGTH
+
+if TYPE_CHECKING:
+    from forged.capture.service import Pipeline
+
+MOST_PARTS = 4096
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+T = TypeVar("T")
+_ALL_IS_JUDGED = frozenset({"compaction", "explicit"})
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The acknowledgement: accepted, coalesced, durable or rejected and then why; in how many slices."""
+
+    word: str
+    reason: str = ""
+    slices: int = 0
+
+
+class Spoken(msgspec.Struct, frozen=True, kw_only=True):
+    """A capture, or one of its parts, as it comes from an agent, and what was injected into its session."""
+
+    kind: Kind
+    session_id: str
+    roots: tuple[Root, ...]
+    said: tuple[Utterance, ...]
+    injected: Collection[str] = ()
+    event_id: str = ""
+    part: int = 0
+    parts: int = 1
+    begun: bool = False
+    goes_on: bool = False
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What is to be stored together with events: what their session has said, and which capture is done."""
+
+    session: str = ""
+    watermark: Watermark | None = None
+    event_id: str = ""
+    is_urgent: bool = True
+
+
+class Hearing:
+    """One for the daemon; lives in its event loop."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        state: State,
+        metrics: Metrics,
+        *,
+        keeps: bool,
+        is_urgent: Callable[[Sequence[str]], bool] | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`keeps` false leaves parts in memory; `is_urgent` says whether something must not wait for more."""
+        self._pipeline = pipeline
+        self._state = state
+        self._metrics = metrics
+        self._keeps = keeps
+        self._is_urgent = is_urgent
+        self._clock = clock
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def hear(self, spoken: Spoken) -> Outcome:
+        """Take what was said, or say why not."""
+        if problem := _problem(spoken):
+            return self._pipeline.refused(problem)
+        event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
+        if reason := await self._pipeline.refusal(tuple(root.top for root in spoken.roots)):
+            return self._pipeline.refused(reason)
+        key = session_of(Event(id=event_id, session_id=spoken.session_id, roots=spoken.roots))
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            if (done := self._state.parts.done(spoken.event_id)) is not None:
+                return Outcome("durable", slices=done)
+            take = self._whole if spoken.parts == 1 else self._part
+            return await take(spoken, event_id, key if spoken.session_id else "")
+
+    async def _whole(self, spoken: Spoken, event_id: str, key: str) -> Outcome:
+        """A capture that came at once: what is known already is not even looked through for secrets."""
+        if not spoken.said:
+            return self._pipeline.refused("nothing_to_capture")
+        row = await _read(spoken.said, lambda: digests(spoken.said, key))
+        watermark = self._state.heard.of(key)
+        stands = places(watermark.digests, row)
+        new = [place is None or spoken.kind in _ALL_IS_JUDGED for place in stands]
+        fresh = tuple(each for each, is_new in zip(spoken.said, new, strict=True) if is_new)
+        left = iter((await self._clean(spoken, fresh)).window)
+        window = [next(left) if is_new else None for is_new in new]
+        part = Part(tuple(window), row, spoken.begun, spoken.goes_on)
+        return await self._judged(spoken, event_id, key, (part,))
+
+    async def _part(self, spoken: Spoken, event_id: str, key: str) -> Outcome:
+        parts = self._state.parts
+        if spoken.part not in parts.of(spoken.event_id):
+            row = await _read(spoken.said, lambda: digests(spoken.said, key))
+            window = (await self._clean(spoken, spoken.said)).window
+            part = Part(window, row, spoken.begun, spoken.goes_on)
+            if not self._pipeline.has_room(1, part.size):
+                return self._pipeline.refused(self._pipeline.full)
+            try:
+                await parts.put(spoken.event_id, spoken.part, part, on_disk=self._keeps)
+            except StoreError as error:
+                return self._pipeline.refused(f"storage_error: {error}")
+        there = parts.of(spoken.event_id)
+        if any(number not in there for number in range(spoken.parts)):
+            return Outcome("accepted")
+        return await self._judged(
+            spoken, event_id, key, tuple(there[number] for number in range(spoken.parts))
+        )
+
+    async def _clean(self, spoken: Spoken, said: tuple[Utterance, ...]) -> Intake:
+        begun = spoken.begun and said[:1] == spoken.said[:1]
+        goes_on = spoken.goes_on and said[-1:] == spoken.said[-1:]
+
+        taken = await _read(said, lambda: take_in(said, spoken.injected, begun=begun, goes_on=goes_on))
+        self._metrics.secrets_redacted += taken.redacted
+        self._metrics.echoes_removed += taken.echoes
+        return taken
+
+    async def _judged(self, spoken: Spoken, event_id: str, key: str, parts: tuple[Part, ...]) -> Outcome:
+        """What is to be judged of all parts waits from now on, or it is said why not."""
+        now, known = round(self._clock(), 3), self._state.heard.of(key)
+        row = b"".join(part.digests for part in parts)
+        stands = places(known.digests, row)
+        is_whole = spoken.kind in _ALL_IS_JUDGED
+        times = known.times
+        said = [
+            msgspec.structs.replace(each, heard_at=now if place is None else times[place])
+            for each, place in zip(_messages(parts), stands, strict=True)
+            if each is not None and (place is None or is_whole)
+        ]
+        heard = Heard(
+            session=key,
+            watermark=known.grown(_new(row, stands), now) if key and spoken.kind != "explicit" else None,
+            event_id=spoken.event_id,
+            is_urgent=await self._urgent(spoken.kind, said),
+        )
+        pieces = await _read([each.utterance for each in said], lambda: tuple(slices(said)))
+        ids = [event_id] if len(pieces) == 1 else [f"{event_id}-{at:04}" for at in range(len(pieces))]
+        events = tuple(_event(spoken, each, piece, now) for each, piece in zip(ids, pieces, strict=True))
+        is_known = all(place is not None for place in stands)
+        return await self._pipeline.accept_all(spoken.kind, events, heard, is_known=is_known)
+
+    async def _urgent(self, kind: Kind, said: Sequence[Said]) -> bool:
+        if self._is_urgent is None or kind != "turn":
+            return True
+        typed = [each.utterance.text for each in said if each.utterance.role == "user"]
+        return bool(typed) and await asyncio.to_thread(self._is_urgent, typed)
+
+
+async def _read(said: Sequence[Utterance], work: Callable[[], T]) -> T:
+    """Do something that takes time with the length of a text: in a thread if it is long."""
+    if sum(len(each.text) for each in said) < INLINE_LENGTH:
+        return work()
+    return await asyncio.to_thread(work)
+
+
+def _problem(spoken: Spoken) -> str:
+    """Why the numbers of a capture make no sense, or nothing."""
+    if spoken.event_id and not _ID.fullmatch(spoken.event_id):
+        return "event_id: use at most 64 letters, digits, `_` and `-`"
+    if not (1 <= spoken.parts <= MOST_PARTS and 0 <= spoken.part < spoken.parts):
+        return f"part {spoken.part} of {spoken.parts}: parts are numbered from 0, and at most {MOST_PARTS}"
+    if spoken.parts > 1 and not spoken.event_id:
+        return "a capture in parts needs an event_id"
+    return ""
+
+
+def _messages(parts: Sequence[Part]) -> list[Said | None]:
+    """The messages of all parts, None for those of which nothing is left."""
+    found: list[Said | None] = []
+    for part in parts:
+        last = len(part.window) - 1
+        for place, each in enumerate(part.window):
+            begun, goes_on = part.begun and place == 0, part.goes_on and place == last
+            found.append(None if each is None else Said(each, 0, begun, goes_on))
+    return found
+
+
+def _new(row: bytes, stands: Sequence[int | None]) -> bytes:
+    size = len(row) // len(stands) if stands else 0
+    return b"".join(row[at * size : (at + 1) * size] for at, place in enumerate(stands) if place is None)
+
+
+def _event(spoken: Spoken, event_id: str, piece: Slice, now: float) -> Event:
+    return Event(
+        id=event_id,
+        kind=spoken.kind,
+        session_id=spoken.session_id,
+        roots=spoken.roots,
+        window=tuple(each.utterance for each in piece),
+        heard_at=tuple(each.heard_at for each in piece),
+        received_at=utc(now),
+        begun=piece[0].begun,
+        goes_on=piece[-1].goes_on,
+    )

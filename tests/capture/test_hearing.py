@@ -1,0 +1,312 @@
+"""What an agent hands over, and what of it waits: all that is new, once, in slices."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from forged.capture.hearing import Spoken
+from forged.capture.queue import IDLE_S
+from forged.capture.slices import WINDOW_LIMIT
+from forged.conversation import Utterance
+from tests.capture.pipeline import Capture, captured
+from tests.support.clock import later, until
+
+LONG = "word " * (WINDOW_LIMIT // 10)  # half a slice
+
+
+def spoken(one: Capture, *texts: str, session: str = "s", **fields) -> Spoken:
+    roles = ("user", "assistant")
+    said = tuple(Utterance(roles[at % 2], text) for at, text in enumerate(texts))
+    return Spoken(
+        **{"kind": "turn", "session_id": session, "roots": (one.repo, one.user), "said": said} | fields
+    )
+
+
+async def hear(one: Capture, *texts: str, **fields) -> tuple[str, int]:
+    """Word and slices of the answer."""
+    outcome = await one.pipeline.hear(spoken(one, *texts, **fields))
+    return outcome.word, outcome.slices
+
+
+def waiting(one: Capture) -> list[list[str]]:
+    """The texts of each event that waits."""
+    return [[each.text for each in event.window] for event in one.pipeline._queue.events()]
+
+
+@pytest.fixture
+def one(tmp_path):
+    """A pipeline with a model, which reads four turns at once."""
+    return captured(tmp_path, model=True, batch_turns=4)
+
+
+# --- what is new ----------------------------------------------------------------------------------------
+
+
+async def test_the_same_turn_ten_times_is_one_call(one):
+    words = [await hear(one, "hello", "good day") for _ in range(10)]
+    await hear(one, "hello", "good day", kind="session_end")
+    await until(lambda: one.in_hand)
+
+    assert words == [("accepted", 1), *[("coalesced", 0)] * 9]
+    (task,) = one.given
+    assert [each.text for each in task.event.window] == ["hello", "good day"]
+    one.done(task.event)
+    await one.idle()
+    assert len(one.given) == 1
+
+
+async def test_an_older_window_that_comes_late_adds_only_what_is_new(one):
+    await hear(one, "a", "b", "c", "d")
+    await hear(one, "a", "b")
+    await hear(one, "a", "missed", "c")
+
+    assert waiting(one) == [["a", "b", "c", "d", "missed"]]
+
+
+async def test_a_second_agent_of_the_same_session_and_beginning_replaces_nothing(one):
+    await hear(one, "hello", "the first says this")
+    await hear(one, "hello", "the second says that", "more")
+    await hear(one, "hello", "the first says this", "and this")
+
+    assert waiting(one) == [["hello", "the first says this", "the second says that", "more", "and this"]]
+
+
+async def test_another_session_or_place_has_heard_nothing_of_it(one):
+    await hear(one, "hello")
+    await hear(one, "hello", session="t")
+    await hear(one, "hello", roots=(one.user,))
+
+    assert waiting(one) == [["hello"]] * 3
+
+
+async def test_what_was_heard_is_known_to_the_next_daemon(one):
+    await hear(one, "a", "b")
+    await one.stop()
+
+    async with captured(one.top, model=True, batch_turns=4) as again:
+        await hear(again, "a", "b", "c")
+        assert waiting(again) == [["a", "b"], ["c"]]
+
+
+async def test_nothing_counts_as_heard_that_a_kill_takes_away(one):
+    """Both are on disk with one transaction or neither is."""
+    one.disk.failing = frozenset({"put"})
+    await hear(one, "a", "b")
+    await later(1)
+    await one.stop()
+
+    async with captured(one.top, model=True, batch_turns=4) as again:
+        await hear(again, "a", "b", "c")
+        assert waiting(again) == [["a", "b", "c"]]
+
+
+async def test_a_message_keeps_the_time_at_which_it_was_first_heard(one):
+    one.pipeline.hear.__self__._clock = iter([100, 200, 300]).__next__
+    await hear(one, "a", "b")
+    await hear(one, "a", "b", "c")
+    await hear(one, "a", "b", "c", "d", kind="compaction")
+
+    turns, arc = one.pipeline._queue.events()
+    assert (turns.times, arc.times) == ((100, 100, 200), (100, 100, 200, 300))
+
+
+async def test_while_the_endpoint_is_down_nothing_of_twelve_turns_is_lost(one):
+    said: list[str] = []
+    for number in range(12):
+        said += [f"question {number} {LONG}", f"answer {number}"]
+        assert (await hear(one, *said[-8:]))[0] != "rejected"  # a window that slides
+        while one.in_hand:
+            await one.fails(one.pipeline._queue.in_hand.event, "unreachable")
+        await later(70)
+    heard: list[str] = []
+    while one.state.state != "idle":
+        await until(lambda: one.in_hand)
+        event = one.pipeline._queue.in_hand.event
+        heard += [each.text for each in event.window]
+        one.done(event)
+        await until(lambda done=event: one.in_hand != done.id)
+        await later(70)
+
+    assert [text.strip() for text in heard] == [text.strip() for text in said]
+
+
+async def test_a_session_costs_its_own_size_and_not_its_size_every_turn(one):
+    """30 turns, each with the whole window: what models are given is the conversation, once."""
+    said: list[str] = []
+    for number in range(30):
+        said += [f"question {number} {'x' * 700}", f"answer {number} {'y' * 700}"]
+        await hear(one, *said)
+    await hear(one, *said, kind="session_end")
+    given = 0
+    while one.state.state != "idle":
+        await until(lambda: one.in_hand)
+        event = one.pipeline._queue.in_hand.event
+        given += event.length
+        one.done(event)
+        await until(lambda done=event: one.in_hand != done.id)
+
+    assert given == sum(map(len, said))
+    assert len(one.given) <= 8
+
+
+# --- when it goes ---------------------------------------------------------------------------------------
+
+
+async def test_with_a_model_four_turns_are_one_call(one):
+    said: list[str] = []
+    for number in range(4):
+        assert one.given == []
+        said += [f"question {number}", "yes"]
+        await hear(one, *said)
+    await until(lambda: one.given)
+
+    assert [each.text for each in one.given[0].event.window] == said
+
+
+async def test_a_session_that_is_silent_for_a_minute_is_judged(one):
+    await hear(one, "question", "answer")
+    await later(IDLE_S - 2)
+    assert one.given == []
+    await later(3)
+    await until(lambda: one.given)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Remember that we deploy on Fridays.", "No, we use tabs here.", "We always use tabs here."],
+)
+async def test_what_the_rules_recognise_is_judged_at_once(one, text):
+    await hear(one, "question", "answer")
+    await hear(one, "question", "answer", text)
+    await until(lambda: one.given)
+
+    assert len(one.given[0].event.window) == 3
+
+
+@pytest.mark.parametrize("kind", ["compaction", "explicit", "session_end"])
+async def test_other_kinds_let_the_turns_before_them_go(one, kind):
+    await hear(one, "question", "answer")
+    assert await hear(one, "question", "answer", "more", kind=kind) == ("durable", 1)
+    await until(lambda: one.given)
+
+    assert [each.text for each in one.given[0].event.window] == ["question", "answer"]
+
+
+# --- whole ----------------------------------------------------------------------------------------------
+
+
+async def test_a_compaction_is_judged_once_more_whole_and_in_slices(one):
+    said = [f"{number} {LONG}" for number in range(5)]
+    await hear(one, *said[:4])
+    assert await hear(one, *said, kind="compaction") == ("durable", 5)
+
+    arc = [event for event in one.pipeline._queue.events() if event.kind == "compaction"]
+    assert [each.text.strip() for event in arc for each in event.window] == [text.strip() for text in said]
+    assert [event.id for event in arc] == sorted(event.id for event in arc)
+    assert all(f"{event.id}.events" in one.rows() for event in arc)
+
+
+async def test_what_there_is_no_room_for_is_refused_whole_and_heard_the_next_time(one):
+    one.events._max_events = 2
+    refused = await one.pipeline.hear(spoken(one, *["x" * WINDOW_LIMIT] * 3, kind="compaction"))
+    assert (refused.word, refused.reason.partition(":")[0]) == ("rejected", "spool_full")
+    assert (await hear(one, *["x" * WINDOW_LIMIT] * 3))[0] == "rejected"
+    assert (waiting(one), one.rows()) == ([], [])
+
+    one.events._max_events = 9
+    assert await hear(one, *["x" * WINDOW_LIMIT] * 3) == ("accepted", 3)
+
+
+# --- sent again, and in parts ---------------------------------------------------------------------------
+
+
+def parts(one: Capture, *texts: str, event_id: str = "e1", **fields) -> list[Spoken]:
+    """A compaction in parts of one message each."""
+    given = {"kind": "compaction", "event_id": event_id, "parts": len(texts)} | fields
+    return [spoken(one, text, part=at, **given) for at, text in enumerate(texts)]
+
+
+async def test_a_capture_that_is_sent_again_under_its_id_is_answered_and_not_done_again(one):
+    for kind in ("compaction", "explicit", "session_end"):
+        for _ in range(3):
+            assert await hear(one, f"this {kind}", kind=kind, event_id=kind) == ("durable", 1)
+    assert len(one.rows()) == 3
+    await one.stop()
+
+    async with captured(one.top, model=True) as again:
+        assert await hear(again, "this compaction", kind="compaction", event_id="compaction") == (
+            "durable",
+            1,
+        )
+        assert len(again.rows()) == 3
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (0, 0, 1, 1, 2)])
+async def test_parts_are_judged_when_all_are_there_in_their_order(one, order):
+    sent = parts(one, "a", "b", "c")
+    words = [(await one.pipeline.hear(sent[number])).word for number in order]
+
+    assert words == ["accepted"] * (len(order) - 1) + ["durable"]
+    assert waiting(one) == [["a", "b", "c"]]
+    assert [(await one.pipeline.hear(each)).word for each in sent] == ["durable"] * 3
+    assert waiting(one) == [["a", "b", "c"]]
+
+
+async def test_parts_outlive_a_daemon_and_take_no_room_when_they_are_done(one):
+    first, second = parts(one, "a", "b")
+    await one.pipeline.hear(first)
+    await one.stop()
+
+    async with captured(one.top, model=True) as again:
+        assert (await again.pipeline.hear(second)).word == "durable"
+        assert waiting(again) == [["a", "b"]]
+        kept = again.daemon_state.parts
+        assert (kept.done("e1"), kept.of("e1"), kept.bytes) == (1, {}, 0)
+
+
+async def test_a_turn_in_parts_adds_what_is_new(one):
+    await hear(one, "a", "b")
+    for part in parts(one, "a", "b", "c", kind="turn"):
+        await one.pipeline.hear(part)
+
+    assert [text for texts in waiting(one) for text in texts].count("c") == 1
+
+
+async def test_the_pieces_of_a_message_are_told_to_be_pieces(one):
+    first, second = parts(one, "a " * 20_000 + "b " * 20_000, "b " * 20_000 + "c " * 20_000)
+    await one.pipeline.hear(
+        Spoken(**{name: getattr(first, name) for name in first.__struct_fields__} | {"goes_on": True})
+    )
+    await one.pipeline.hear(
+        Spoken(**{name: getattr(second, name) for name in second.__struct_fields__} | {"begun": True})
+    )
+
+    events = one.pipeline._queue.events()
+    assert [(event.begun, event.goes_on) for event in events] == [(False, True), (True, False)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"event_id": "../x"}, "event_id"),
+        ({"event_id": "e", "parts": 2, "part": 2}, "part 2 of 2"),
+        ({"event_id": "e", "parts": 0}, "part 0 of 0"),
+        ({"parts": 2}, "needs an event_id"),
+    ],
+)
+async def test_numbers_that_make_no_sense_are_refused_with_a_sentence(one, fields, why):
+    outcome = await one.pipeline.hear(spoken(one, "a", **fields))
+
+    assert outcome.word == "rejected"
+    assert why in outcome.reason
+
+
+async def test_captures_of_one_session_at_the_same_time_are_heard_one_after_the_other(one):
+    window = [f"message {number} {LONG}" for number in range(3)]
+    await asyncio.gather(*(hear(one, *window) for _ in range(8)))
+
+    assert sorted(text for texts in waiting(one) for text in texts) == sorted(
+        text.rstrip() for text in window
+    )

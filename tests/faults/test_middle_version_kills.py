@@ -1,0 +1,86 @@
+"""A daemon that is killed while a version is taken out of the middle of its chain leaves that whole."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+from forged_client import Client
+from forged_client.protocol import Chain
+from tests.faults.amount import times
+from tests.faults.orders import Faults
+from tests.faults.telling import REPO
+from tests.support.daemon import DaemonProcess
+
+_KILLS = times(100, 7)
+_STRIKES_S = 5.0
+_MEMORY, _TRASH = r"\.forge/memory/mem_[^/]*\.md$", r"/trash/.*\.md$"
+# Where a kill strikes: call, what it is about, before or after it; and whether the version is erased at once.
+_SPOTS = (
+    ("commit", "INTO intents", True, False),
+    ("rename", _MEMORY, False, False),
+    ("rename", _MEMORY, True, False),
+    ("rename", _TRASH, False, False),
+    ("rename", _TRASH, True, False),
+    ("unlink", _MEMORY, False, True),
+    ("unlink", _MEMORY, True, True),
+)
+
+
+def a_chain(client: Client, top: Path, name: str) -> list[str]:
+    ids = [""]
+    for number in (1, 2, 3):
+        told = client.remember(str(top), f"Version {number} of {name}.", supersedes=ids[-1])
+        assert told.status == "ok", told
+        ids.append(told.memory_id)
+    return ids[1:]
+
+
+def links(chain: Chain) -> list[tuple[str, str | None]]:
+    return [(each.id, each.supersedes) for each in chain.memories]
+
+
+def test_a_hundred_kills_around_the_link_leave_every_chain_whole(place, promised):
+    top = place / "repo"
+    (top / ".git").mkdir(parents=True)
+    faults = Faults(place / "faults")
+    daemon = DaemonProcess(
+        place,
+        env={"PYTHONPATH": str(REPO), **faults.env},
+        config='[memory]\nembedding_model = "builtin:lexical"\n',
+        command=(sys.executable, "-m", "tests.faults.faulty"),
+    )
+    try:
+        daemon.start()
+        for kill, (call, about, after, erase) in zip(range(_KILLS), itertools.cycle(_SPOTS), strict=False):
+            with daemon.client(trusts=False, timeout_s=10.0) as client:
+                one, two, three = a_chain(client, top, f"chain {kill}")
+                faults.arm("daemon", call, about, after=after)
+                assert client.forget(str(top), two, version_only=True, erase_now=erase).status != "ok"
+            assert daemon.process is not None
+            daemon.process.wait(_STRIKES_S)
+            daemon.start()
+            with daemon.client(trusts=False, timeout_s=10.0) as client:
+                chain = finished(client, top, three)
+                assert (links(chain), chain.flags) == ([(one, None), (three, one)], ()), (kill, call, after)
+                assert {each.origin for each in chain.memories} == {"agent"}
+                if not erase:
+                    assert client.restore(str(top), two).status == "ok"
+                    assert links(client.history(str(top), three)) == [(one, None), (two, one), (three, two)]
+        files = len(list((top / ".forge/memory").glob("*.md")))
+        assert daemon.stop() == 0
+    finally:
+        daemon.close()
+    assert files == sum(2 if spot[-1] else 3 for spot in itertools.islice(itertools.cycle(_SPOTS), _KILLS))
+    promised("killed around the link of a middle version: the chain is whole", _KILLS, f"{files} files")
+
+
+def finished(client: Client, top: Path, memory_id: str) -> Chain:
+    """The chain once what the kill interrupted is done: a daemon begins with that."""
+    for _ in range(200):
+        chain = client.history(str(top), memory_id)
+        if len(chain.memories) == 2:
+            return chain
+        client.rebuild(str(top), wait=True)
+    return chain
