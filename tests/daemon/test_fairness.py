@@ -118,6 +118,20 @@ async def test_stopping_begins_nothing_that_waits_or_comes():
         assert len(replies) == len(served.service.written) == len(written(served)) == begun < 40
 
 
+async def test_stopping_reads_no_more_when_there_is_room_again():
+    async with serving() as served:
+        peer = await served.connect()
+        peer.send(*(remember(number, f"text {number}") for number in range(2, 82)))
+        await until(lambda: len(written(served)) == 64)
+        stopping = asyncio.create_task(served.server.stop())
+        await turns()
+        for number in range(2, 82):
+            served.service.release(f"text {number}")
+        replies = await peer.rest()
+        await stopping
+        assert len(replies) == len(written(served)) == 64
+
+
 async def test_a_write_that_was_begun_has_longer_to_be_answered_than_a_question():
     async with serving() as served:
         peer = await served.connect()
