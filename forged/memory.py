@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import msgspec
@@ -135,6 +135,11 @@ def utc_now() -> str:
 def utc(seconds: float) -> str:
     """A time since 1970 in that form."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def utc_day(seconds: float, back: int = 0) -> str:
+    """The day, as YYYY-MM-DD in UTC, so many days before that of a time since 1970."""
+    return (datetime.fromtimestamp(seconds, UTC).date() - timedelta(days=back)).isoformat()
 
 
 _TIME = re.compile(

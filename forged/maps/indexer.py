@@ -91,7 +91,7 @@ class Indexer:
         self._refusal = refusal if embedder is not None and embedder.replaceable else None
         self.identity = None
         if embedder is not None:
-            obstacle, renew = self._obstacle, self._renew_all
+            obstacle, renew = self._obstacle, self._renew
             self.identity = Identity(embedder, remembered, clock=clock, obstacle=obstacle, on_change=renew)
         self.learner = BaselineLearner(self.identity, self._health, needed=gated)
 
@@ -100,9 +100,8 @@ class Indexer:
         maps = (index.map for index in self._roots.values() if index.map is not None)
         return self._affords(estimate(*(memory.content for each in maps for memory in each.memories)))
 
-    def _renew_all(self) -> None:
-        for index in self._roots.values():
-            index.mark()
+    def _renew(self) -> None:
+        self.mark_all()
         self.learner.learn()
 
     def open(self, root: Root) -> RootIndex:
@@ -130,7 +129,7 @@ class Indexer:
             if root.top == top:
                 index.mark(files)
 
-    def resumed(self) -> None:
+    def mark_all(self) -> None:
         """Text may leave again, and what was in doubt may hold again: look at everything."""
         for index in self._roots.values():
             index.mark()

@@ -13,12 +13,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
 
 from forged.errors import ProviderError
+from forged.memory import utc_day
 from forged.models import ChatModel, Completion, Prompt
 from forged.text.tokens import estimate
 
@@ -104,7 +105,7 @@ class Governor:
         now = self._clock()
         self._slots.extend([now + _MINUTE_S] * (calls - 1))
         tokens = (_plausible(prompt_tokens), _plausible(completion_tokens))
-        self._add(Day(_day(now), purpose, calls, failed, *tokens))
+        self._add(Day(utc_day(now), purpose, calls, failed, *tokens))
 
     def _add(self, day: Day) -> None:
         key = (day.day, day.purpose)
@@ -116,7 +117,7 @@ class Governor:
             prompt_tokens=known.prompt_tokens + day.prompt_tokens,
             completion_tokens=known.completion_tokens + day.completion_tokens,
         )
-        since = _day(self._clock(), back=_DAYS_KEPT - 1)
+        since = utc_day(self._clock(), back=_DAYS_KEPT - 1)
         self._days = {key: kept for key, kept in self._days.items() if kept.day >= since}
 
     @contextlib.contextmanager
@@ -130,7 +131,7 @@ class Governor:
 
     @property
     def tokens_today(self) -> int:
-        today = _day(self._clock())
+        today = utc_day(self._clock())
         return sum(day.tokens for day in self._days.values() if day.day == today)
 
     @property
@@ -141,7 +142,7 @@ class Governor:
 
     def days(self, number: int) -> tuple[Day, ...]:
         """What the last days cost, today included: newest first, purposes in their order as text."""
-        since = _day(self._clock(), back=number - 1)
+        since = utc_day(self._clock(), back=number - 1)
         chosen = sorted((day for day in self._days.values() if day.day >= since), key=lambda day: day.purpose)
         return tuple(sorted(chosen, key=lambda day: day.day, reverse=True))
 
@@ -206,10 +207,6 @@ class GovernedChat:
 
 def _plausible(tokens: int) -> int:
     return min(max(tokens, 0), _MOST_TOKENS)
-
-
-def _day(now: float, back: int = 0) -> str:
-    return (datetime.fromtimestamp(now, UTC).date() - timedelta(days=back)).isoformat()
 
 
 def _until_midnight(now: float) -> float:

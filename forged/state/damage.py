@@ -154,7 +154,7 @@ def _readable(path: str) -> dict[str, list[Row]]:
                 _mend_first_page(scratch)
             with contextlib.closing(connect(scratch)) as connection, explained(scratch):
                 named = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-                if named.issuperset(tables.OF_VERSION_1):
+                if named.issuperset(tables.OF_VERSION[1]):
                     return {table: _rows(connection, table) for table in tables.TABLES if table in named}
         except (OSError, StoreError) as error:
             logger.warning("damaged state not read path=%s error=%s", path, error)

@@ -6,24 +6,20 @@ wrong with that ends no call.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from forged.counters import Departure
-from forged.errors import StoreError
+from forged.memory import utc_day
 from forged.state import tables
 from forged.state.database import Database
+from forged.state.soft_rows import SoftRows
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-
-logger = logging.getLogger(__name__)
 
 _DAYS_KEPT = 90
 _TABLE = "outbound"
@@ -45,11 +41,9 @@ class Outbound:
     """The record, in memory and in the file. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        self._database = database
+        self._rows = SoftRows(database, _TABLE, "what leaves is")
         self._clock = clock
         self._days: dict[tuple[str, str, str], DayOut] = {}
-        self._written: tuple[DayOut, ...] = ()
-        self._warned = False
 
     def add(self, departure: Departure) -> None:
         """Count what left just now, or that it came to nothing."""
@@ -71,7 +65,7 @@ class Outbound:
         """Take over what a file holds, as it is opened; more may have left by then."""
         for each in found:
             self._add(each)
-        self._written = tuple(found)
+        self._rows.restore(tuple(map(_row, found)))
 
     def days(self, number: int) -> tuple[DayOut, ...]:
         """What left in the last days, today included: newest first, then by host and purpose."""
@@ -82,17 +76,7 @@ class Outbound:
 
     async def save(self) -> None:
         """Write what has changed since the last time. Raises nothing; what fails is written later."""
-        now = tuple(self._days.values())
-        if now == self._written:
-            return
-        try:
-            await self._database.run(partial(_save, now), durable=False)
-        except StoreError as error:
-            if not self._warned:
-                logger.warning("what leaves is counted in memory only error=%s", error)
-            self._warned = True
-        else:
-            self._written, self._warned = now, False
+        await self._rows.save(tuple(map(_row, self._days.values())))
 
     def _add(self, more: DayOut) -> None:
         key = (more.day, more.host, more.purpose)
@@ -109,7 +93,7 @@ class Outbound:
             self._days = {key: kept for key, kept in self._days.items() if kept.day >= oldest}
 
     def _day(self, back: int = 0) -> str:
-        return (datetime.fromtimestamp(self._clock(), UTC).date() - timedelta(days=back)).isoformat()
+        return utc_day(self._clock(), back)
 
 
 def all_left(connection: Connection) -> tuple[DayOut, ...]:
@@ -122,8 +106,6 @@ def _day_out(row: tables.Row) -> DayOut:
     return DayOut(day, host, purpose, *(count if isinstance(count, int) else 0 for count in row[1:]))
 
 
-def _save(days: Sequence[DayOut], connection: Connection) -> None:
-    connection.execute(f"DELETE FROM {_TABLE}")  # noqa: S608 - a constant of this module
-    for each in days:
-        key = f"{each.day} {each.host} {each.purpose}"
-        tables.put(connection, _TABLE, key, each.calls, each.failed, each.texts, each.characters)
+def _row(out: DayOut) -> tables.Row:
+    key = f"{out.day} {out.host} {out.purpose}"
+    return (key, out.calls, out.failed, out.texts, out.characters)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 Value = str | int | bytes | None
 Row = tuple[Value, ...]
 
-# 1: up to spending. 2: what came after it.
-VERSION = 2
+VERSION = 3
 # Columns, the key first. The order of the tables is part of the format: their first pages lie in it, so a
 # later version adds its own at the end.
 TABLES: dict[str, tuple[str, ...]] = {
@@ -40,7 +39,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     "approvals": ("identity_and_sha256", "at"),
     "outbound": ("day_host_and_purpose", "calls", "failed", "texts", "characters"),
 }
-OF_VERSION_1 = tuple(TABLES)[:7]
+# The tables that a file of each version has.
+OF_VERSION = {1: tuple(TABLES)[:7], 2: tuple(TABLES)[:11], VERSION: tuple(TABLES)}
 _CHECKSUM_BYTES = 8
 
 
@@ -72,7 +72,9 @@ def check(connection: Connection) -> None:
         raise Damaged("it does not say which version wrote it")
     if int(version) > VERSION:
         raise StoreError(f"a newer forged has written it (version {version})")
-    for table in TABLES if int(version) == VERSION else OF_VERSION_1:
+    if int(version) not in OF_VERSION:
+        raise Damaged(f"it says that version {version} wrote it, which there never was")
+    for table in OF_VERSION[int(version)]:
         for row in unchecked(connection, table):
             _checked(table, row)
     if int(version) < VERSION:
@@ -105,6 +107,11 @@ def remove_below(connection: Connection, table: str, prefix: str) -> None:
     """Take every row away whose key begins like this."""
     key = TABLES[table][0]
     connection.execute(f"DELETE FROM {table} WHERE substr({key}, 1, ?) = ?", (len(prefix), prefix))
+
+
+def clear(connection: Connection, table: str) -> None:
+    """Take every row away."""
+    connection.execute(f"DELETE FROM {table}")
 
 
 def remove(connection: Connection, table: str, key: str) -> bool:

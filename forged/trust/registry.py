@@ -56,8 +56,7 @@ def own_file(root: Root, memory: Memory, *, insisted: bool = False) -> OwnFile:
 class Trust:
     """One for the daemon.
 
-    `rebuild` has a root's map follow what was decided, before it returns; `previous` is the last snapshot of
-    a root, so that not all is read again. `mode` is that of the configuration.
+    `mode` is that of the configuration.
     """
 
     def __init__(
@@ -65,19 +64,21 @@ class Trust:
         state: State,
         *,
         mode: str = "follow",
-        rebuild: Rebuild | None = None,
-        previous: Previous | None = None,
     ) -> None:
         self._state = state
         self._records = state.trust
         self._mode = mode
-        self._rebuild = rebuild
-        self._previous = previous
+        self._rebuild: Rebuild | None = None
+        self._previous: Previous | None = None
         self._admission = Admission(state.trust)
         self.admit = self._admission.admit
 
     def join(self, rebuild: Rebuild, previous: Previous) -> None:
-        """Tell of the maps, which are made after this."""
+        """Tell of the maps, which are made after this.
+
+        `rebuild` has a root's map follow what was decided, before it returns; `previous` is the last snapshot
+        of a root, so that not all is read again.
+        """
         self._rebuild, self._previous = rebuild, previous
 
     async def opened(self) -> None:

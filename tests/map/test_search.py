@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given, reject, settings
 from hypothesis import strategies as st
 
 from forged.map.chains import NO_CHAINS
@@ -271,11 +271,17 @@ def centred(rows, scripts, vectors, asked_scripts):
     return np.array(moved), np.array([v - means[s] for v, s in zip(vectors, asked_scripts, strict=True)])
 
 
+class UndecidedError(Exception):
+    """Which of two is nearer cannot be said in single precision."""
+
+
 def over_neighbours(scores, rows):
     """Each candidate with 0.4 of the weighted mean of its five nearest others, over 1.4."""
     result = []
     for i, score in enumerate(scores):
         near = sorted(((max(0, row @ rows[i]), j) for j, row in enumerate(rows) if j != i), reverse=True)
+        if len(near) > 5 and 0 < near[4][0] < near[5][0] + 1e-5:
+            raise UndecidedError
         near = near[:5]
         total = sum(weight for weight, _ in near)
         mean = sum(weight * scores[j] for weight, j in near) / total if total > 1e-6 else score
@@ -356,7 +362,11 @@ def test_ranking_is_the_whole_formula(data, repo, user, queries, seed):
 
     hits = search(maps, asked, vectors, k=500, message=message)
 
-    assert_scores(hits, ranking_by_hand(maps, asked, vectors, message=message))
+    try:
+        wanted = ranking_by_hand(maps, asked, vectors, message=message)
+    except UndecidedError:
+        reject()
+    assert_scores(hits, wanted)
 
 
 def big_store(seed=0, count=300):

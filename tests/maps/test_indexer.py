@@ -739,7 +739,7 @@ async def test_what_was_held_back_gets_its_vectors_when_text_may_leave_again(roo
         assert (index.map.dense, index.progress.error) == (None, "")
 
         embedder.down = ""
-        indexer.resumed()
+        indexer.mark_all()
 
         await until(lambda: index.map.dense is not None)
         assert (index.progress.state, index.progress.held) == ("ready", "")

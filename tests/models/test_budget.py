@@ -13,19 +13,11 @@ from hypothesis import strategies as st
 from forged.errors import ProviderError
 from forged.models import Completion, Prompt
 from forged.models.budget import Day, GovernedChat, Governor
-from tests.support.clock import run, turns
+from tests.support.clock import Clock, run, turns
 from tests.support.provider.embedders import QUERY
 
 NOON = 1_777_636_800.0  # 2026-05-01T12:00:00Z
 DAY_S = 86_400
-
-
-class Clock:
-    def __init__(self, now=NOON):
-        self.now = now
-
-    def __call__(self):
-        return self.now
 
 
 class Model:
@@ -49,7 +41,7 @@ class Model:
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(NOON)
 
 
 @pytest.fixture
@@ -125,7 +117,7 @@ def test_a_clock_that_is_set_back_blocks_nothing(governor, clock):
 
 @given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 5))
 def test_in_no_minute_there_are_more_calls_than_allowed(steps, most):
-    clock = Clock()
+    clock = Clock(NOON)
     limited = Governor(daily_token_limit=0, calls_per_minute=most, clock=clock)
     admitted = []
     for step in steps:

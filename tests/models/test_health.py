@@ -8,23 +8,16 @@ from hypothesis import strategies as st
 
 from forged.errors import ProviderError, SizeRefused
 from forged.models.health import Health, Trouble, Waiting
+from tests.support.clock import Clock
 
 # A little more than half a minute and a minute: the provider counts, too.
 A_LOOK_S, A_MINUTE_S = 30.5, 60.5
 DOWN = ProviderError("nobody listens", reason="unreachable")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_000.0)
 
 
 @pytest.fixture
@@ -177,7 +170,7 @@ def test_the_first_call_after_a_good_one_may_be_waited_for(health, clock):
     st.lists(st.tuples(st.floats(0, 40), st.booleans(), st.floats(0, 70)), min_size=1, max_size=60),
 )
 def test_of_a_dead_endpoint_at_most_two_calls_go_in_any_minute(steps):
-    clock = Clock()
+    clock = Clock(1_000.0)
     health, made = Health(clock=clock), []
     for pause_s, hurry, call_s in steps:
         clock.now += pause_s

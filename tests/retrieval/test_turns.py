@@ -10,18 +10,12 @@ from hypothesis import strategies as st
 
 from forged.retrieval.turns import ANSWERS, FAILURE_TTL_S, SESSIONS, Turns
 from forged.retrieval.values import Answer
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture
@@ -98,7 +92,7 @@ def test_the_least_recently_used_turn_goes_first(clock):
 
 @given(st.lists(st.integers(0, 2 * ANSWERS), max_size=3 * ANSWERS))
 def test_it_never_holds_more_than_its_size_and_always_the_newest(turns):
-    cache = Turns(Clock())
+    cache = Turns(Clock(100.0))
     for turn in turns:
         cache.put(key(str(turn)), OK)
 

@@ -18,17 +18,10 @@ from forged.errors import WorkspaceError
 from forged.maps.indexer import Indexer
 from forged.memory import Scope
 from forged.scopes.resolve import KEPT_S, MOST_KEPT, Resolver
-from tests.support.clock import run
+from tests.support.clock import Clock, run
 
 # The worst for the parser that is allowed: 15 ms.
 WORST = f"[{'a.' * 23}a]\n" + "".join(f"{'a.' * 24}{number}=1\n" for number in range(75))
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @contextlib.asynccontextmanager

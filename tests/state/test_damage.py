@@ -13,7 +13,7 @@ import pytest
 from forged.counters import Departure
 from forged.state import OwnFile, RootRecord, digest
 from forged.state.database import connect, transaction
-from forged.state.tables import TABLES, put
+from forged.state.tables import TABLES, VERSION, put
 from tests.state.conftest import a_governor, documents, event, opened, raw
 from tests.state.stepped import killed_at_every_call
 from tests.support.clock import run
@@ -220,11 +220,11 @@ async def test_what_was_set_aside_goes_with_what_is_forgotten(directory):
 
 async def test_file_of_a_newer_forged_stays_as_it_is_and_everything_is_paused(directory):
     with contextlib.closing(connect(str(directory / "state.db"))) as connection, transaction(connection):
-        put(connection, "meta", "version", "3")
+        put(connection, "meta", "version", str(VERSION + 1))
     before = (directory / "state.db").read_bytes()
 
     async with opened(directory) as state:
-        assert "a newer forged has written it (version 3)" in state.problem
+        assert f"a newer forged has written it (version {VERSION + 1})" in state.problem
         assert state.pauses.listed() == ("*",)
         assert state.events.left() == ()
 

@@ -11,7 +11,7 @@ import pytest
 from forged.errors import StoreError
 from forged.state import State, digest
 from forged.state.database import connect, transaction
-from forged.state.tables import OF_VERSION_1, TABLES, put
+from forged.state.tables import OF_VERSION, TABLES, VERSION, put
 from tests.state.conftest import a_governor, event, opened, raw
 from tests.state.flaky import FlakyDatabase
 from tests.support.clock import later, turns, until
@@ -39,7 +39,7 @@ async def test_spending_is_written_every_five_seconds_and_only_when_there_is_som
     governor = a_governor()
     async with opened(directory, governor) as state:
         state._database.__class__ = FlakyDatabase
-        saved = lambda: state._database.asked.count("save")  # noqa: E731
+        saved = lambda: state._database.asked.count("replace")  # noqa: E731
         await later(5.1)
         await until(lambda: state._copied_at > 0 and (directory / "state.copy").exists())
         assert saved() == 0
@@ -57,7 +57,7 @@ async def test_spending_that_cannot_be_written_is_warned_of_once_and_written_lat
     first, second = a_governor(), a_governor()
     async with opened(directory, first) as state:
         state._database.__class__ = FlakyDatabase
-        state._database.failing = frozenset({"save"})
+        state._database.failing = frozenset({"replace"})
         for _ in range(3):
             first.spend("hyde", prompt_tokens=5)
             await state.spending.save()
@@ -141,13 +141,16 @@ async def test_nothing_lies_beside_the_closed_file_and_another_program_can_read_
     assert b"errors.As" in raw(directory)
 
 
-async def test_file_of_the_version_before_keeps_all_that_is_in_it_and_gets_the_tables_that_are_new(directory):
+@pytest.mark.parametrize("version", range(1, VERSION))
+async def test_file_of_an_older_version_keeps_all_that_is_in_it_and_gets_the_tables_that_are_new(
+    directory, version
+):
     async with opened(directory) as state:
         await state.pauses.set("/srv/other", True)
     with contextlib.closing(connect(str(directory / "state.db"))) as connection, transaction(connection):
-        for table in TABLES.keys() - set(OF_VERSION_1):
+        for table in TABLES.keys() - set(OF_VERSION[version]):
             connection.execute(f"DROP TABLE {table}")
-        put(connection, "meta", "version", "1")
+        put(connection, "meta", "version", str(version))
 
     for _ in range(2):
         async with opened(directory) as state:

@@ -1,8 +1,9 @@
 """The clock stage: async tests without a plugin, time that can be put forward, and waits with a deadline.
 
 `run` runs one async test in a loop of its own and cancels it when it hangs; all that it started ends with
-the loop. `later` puts that loop's time forward, so that nobody waits for a back-off. `eventually` and `until`
-wait, outside and inside of a loop, for what a test can see; `turns` lets happen what is ready.
+the loop. `later` puts that loop's time forward, so that nobody waits for a back-off; `Clock` is time of its
+own. `eventually` and `until` wait, outside and inside of a loop, for what a test can see; `turns` lets happen
+what is ready.
 """
 
 from __future__ import annotations
@@ -16,6 +17,16 @@ from typing import TypeVar
 # Longer than any test may take, so that a broken test ends and a working one never waits for it.
 PATIENCE_S = 30.0
 T = TypeVar("T")
+
+
+class Clock:
+    """Seconds that stand still until a test puts them forward."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class _Loop(asyncio.SelectorEventLoop):

@@ -126,7 +126,7 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
     await context.daemon.state.opened()
     await context.daemon.state.pauses.set(top, request.paused)
     context.daemon.capture.resumed()
-    context.daemon.indexer.resumed()
+    context.daemon.indexer.mark_all()
     return wire.Paused(paused=context.daemon.state.pauses.listed())
 
 
