@@ -22,7 +22,7 @@ LAYERS = """
     models
     files
     config | text
-    conversation | memory | counters
+    conversation | memory | counters | log
     errors
     =
 """
@@ -53,7 +53,14 @@ HOMES = {
     "click": {"forged.cli"},
     "argparse": {"forged.__main__"},
     "forged_client": {
-        *("forged.text.private", "forged.daemon", "forged.cli", "forged.evaluation", "forged_client"),
+        *(
+            "forged.__main__",
+            "forged.text.private",
+            "forged.daemon",
+            "forged.cli",
+            "forged.evaluation",
+            "forged_client",
+        ),
     },
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandvars", "home"}
@@ -76,6 +83,7 @@ MAY_CATCH_ALL = {
     "forged.maps.indexer": "task guard: a failed rebuild keeps the old map",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
+    "forged.log": "a line whose values cannot be shown ends nobody",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.messages": "the agent's own objects run their code here",
 }

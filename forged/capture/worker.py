@@ -25,6 +25,7 @@ from multiprocessing.queues import Queue
 
 import msgspec
 
+from forged import log
 from forged.capture.classifier import CallFailed, Classifier
 from forged.capture.documents import decide
 from forged.capture.values import (
@@ -66,7 +67,8 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_daemon, name="daemon-watch", daemon=True).start()
     os.umask(0o077)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    wanted = msgspec.msgpack.decode(settings, type=WorkerSettings)
+    log.begin(wanted.log)
 
     def report(one: Report) -> None:
         try:
@@ -74,7 +76,6 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
         except BrokenPipeError:  # the daemon is gone, and what an orderly end would close goes by itself
             os._exit(1)
 
-    wanted = msgspec.msgpack.decode(settings, type=WorkerSettings)
     existing = Existing()
     classifier, problem = _classifier(wanted, existing, report)
     one = Worker(wanted, classifier, existing, report)
