@@ -34,6 +34,7 @@ class Metrics(msgspec.Struct):
     capture_failures: int = 0
     echoes_removed: int = 0
     secrets_redacted: int = 0
+    captures_said_again: int = 0
     undone: int = 0
     rebuilds: int = 0
     rebuild_failures: int = 0

@@ -6,6 +6,8 @@ ForgedError
 ├── MemoryFormatError    one file is not a memory; loaders turn it into a problem value
 ├── StoreError           a write or removal did not happen
 │   ├── MemoryExists     the id is taken; files are never overwritten
+│   ├── Conflict         what it was based on has moved, or its key was used for something else
+│   ├── NoLongerWanted   it was forgotten before it could be written
 │   └── MemoryNotFound   no memory of that id is visible to the request
 └── ProviderError        an embedding or chat endpoint failed
     └── SizeRefused      a request was too large for it; half of it may pass
@@ -53,6 +55,16 @@ class MemoryExists(StoreError):  # noqa: N818 - reads as the state it names
     """A memory of this id is already on disk."""
 
     code = "conflict"
+
+
+class Conflict(StoreError):  # noqa: N818
+    """What a write was based on is not what is there; the message names that."""
+
+    code = "conflict"
+
+
+class NoLongerWanted(StoreError):  # noqa: N818
+    """What was to be written is no longer wanted: it was forgotten meanwhile."""
 
 
 class MemoryNotFound(StoreError):  # noqa: N818

@@ -6,13 +6,22 @@ and offsets must survive a round trip.
 
 from __future__ import annotations
 
+import operator
+import os
+import random
 import re
 import time
 import uuid
+from bisect import bisect_left
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import msgspec
+
+# Begins with what the kernel says; asking it for every id lets go of the interpreter, on the event loop.
+_numbers = random.Random()  # noqa: S311 - as `new_id` says
+os.register_at_fork(after_in_child=_numbers.seed)
 
 # New ids match this; what is read from old files may hold anything.
 ID_PATTERN = re.compile(r"mem_[A-Za-z0-9_-]{1,64}")
@@ -34,6 +43,11 @@ class Category(StrEnum):
     USER_FACTS = "user-facts"
     CORRECTIONS = "corrections"
     PATTERNS = "patterns"
+
+
+def default_category(scope: str) -> Category:
+    """What a memory is about if nobody says."""
+    return Category.USER_FACTS if scope == Scope.USER else Category.PROJECT_CONVENTIONS
 
 
 class Relationship(StrEnum):
@@ -111,6 +125,10 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
         return (self.version, time_ns(self.created_at), self.id)
 
 
+_GREATEST = "\U0010ffff"
+_ID = operator.attrgetter("id")
+
+
 class Problem(msgspec.Struct, frozen=True, order=True):
     """A file that was skipped or read with a reservation: a value, never an exception."""
 
@@ -119,7 +137,17 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 def new_id() -> str:
-    return f"mem_{uuid.uuid4()}"
+    """An id that no other memory has. Nobody has to be unable to guess it, so the kernel is not asked."""
+    return f"mem_{uuid.UUID(int=_numbers.getrandbits(128), version=4)}"
+
+
+def ids_beginning(memories: Sequence[Memory], text: str) -> tuple[str, ...]:
+    """Ids that begin like this, of memories that are sorted by id; `mem_` may be left out."""
+    found: list[str] = []
+    for start in dict.fromkeys((text, f"mem_{text}")) if text else ():
+        first, end = (bisect_left(memories, each, key=_ID) for each in (start, start + _GREATEST))
+        found += [each.id for each in memories[first:end]]
+    return tuple(found)
 
 
 def is_valid_id(text: str) -> bool:

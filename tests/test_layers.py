@@ -16,13 +16,14 @@ LAYERS = """
     daemon | evaluation
     retrieval | capture
     scopes
+    writing
     maps
     trust
     map | state
     models
     files
     config | text
-    conversation | memory | counters | log
+    conversation | memory | counters | log | in_turn
     errors
     =
 """

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 # What fits into sockaddr_un beside the closing NUL.
 MAX_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFREG: "a file",
+}
+
 
 def environment() -> Mapping[str, str]:
     """The process's environment, for the modules that may not read it themselves."""
@@ -92,6 +99,18 @@ def checked(path: str) -> str:
             f"set FORGED_SOCKET to a shorter one ({path})"
         )
     return path
+
+
+def in_the_way(path: str) -> str:
+    """What stands at a socket's path that no daemon can have left there, as a sentence; empty for nothing."""
+    try:
+        found = os.lstat(path)
+    except (OSError, ValueError):
+        return ""
+    if stat.S_ISSOCK(found.st_mode) or (stat.S_ISREG(found.st_mode) and not found.st_size):
+        return ""
+    kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+    return f"{path} is {kind} and no socket: remove it, or set FORGED_SOCKET to another path"
 
 
 def _is_private_directory(path: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from functools import wraps
 from types import TracebackType
@@ -28,8 +28,16 @@ from forged_client.errors import (
     DeadlineExceeded,
     ReplyLost,
 )
-from forged_client.exchange import bypass_reply, expect_reply, failed_reply, may_repeat
-from forged_client.protocol import Events, Progress, R, Reply, Request
+from forged_client.exchange import (
+    bypass_reply,
+    expect_reply,
+    failed_reply,
+    keyed,
+    may_repeat,
+    of_all_parts,
+    of_both,
+)
+from forged_client.protocol import Capture, Captured, Events, Progress, R, Reply, Request
 from forged_client.shell import Shell
 from forged_client.verbs import Verbs
 from forged_client.wire import Wire
@@ -69,6 +77,10 @@ class AsyncClient(Shell):
     get = _awaited(Verbs.get)
     list = _awaited(Verbs.list)
     history = _awaited(Verbs.history)
+    edit = _awaited(Verbs.edit)
+    relate = _awaited(Verbs.relate)
+    move = _awaited(Verbs.move)
+    restore = _awaited(Verbs.restore)
     forget = _awaited(Verbs.forget)
     undo = _awaited(Verbs.undo)
     pause = _awaited(Verbs.pause)
@@ -86,13 +98,22 @@ class AsyncClient(Shell):
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)
         try:
-            return expect_reply(request, await self._deliver(request, deadline))
+            return expect_reply(request, await self._deliver(keyed(request), deadline))
         except ClientError as error:
             if isinstance(error, DeadlineExceeded) and self._wire is not None and self._wire.is_idle():
                 self._drop(str(error))
             if self._strict:
                 raise
             return failed_reply(request, error)
+
+    async def _hand_over(self, parts: Iterable[Capture]) -> Captured:
+        """As `Client._hand_over`; the parts are made in a thread, as a long window takes its time."""
+        deadline, replies, walk = Deadline(self._timeout_s), list[Captured](), iter(parts)
+        while (part := await asyncio.to_thread(next, walk, None)) is not None:
+            replies.append(await self.ask(part, timeout_s=deadline.seconds()))
+            if not replies[-1].is_taken:
+                break
+        return of_all_parts(replies)
 
     async def events(
         self, workspace: str = "", *, timeout_s: float | None = None
@@ -135,7 +156,13 @@ class AsyncClient(Shell):
         except ConnectionLost as lost:
             if not may_repeat(request, lost):
                 raise
+            return await self._send_again(request, deadline, lost)
+
+    async def _send_again(self, request: Request[R], deadline: Deadline, lost: ConnectionLost) -> Reply:
+        try:
             return await self._send(request, deadline)
+        except DaemonUnavailable as error:
+            raise of_both(request, lost, error) from error
 
     async def _send(self, request: Request[R], deadline: Deadline) -> Reply:
         wire = self._wire
@@ -170,12 +197,15 @@ class AsyncClient(Shell):
             if not self._autostart:
                 raise
         starting = await asyncio.to_thread(daemon_start.start, address, self._executable, deadline)
-        for pause in growing_pauses():
-            await asyncio.sleep(pause)
-            try:
-                return await self._dialled(address)
-            except DaemonAbsent:
-                starting.check()
+        try:
+            for pause in growing_pauses():
+                await asyncio.sleep(pause)
+                try:
+                    return await self._dialled(address)
+                except DaemonAbsent:
+                    await asyncio.to_thread(starting.check)
+        finally:
+            starting.done()
         raise AssertionError  # the pauses never end
 
     async def _dialled(self, address: str) -> Wire:

@@ -3,14 +3,18 @@
 What is started runs with the user's rights, outlives us and serves every agent. So it inherits next to
 nothing (inherited.py), and the program is never searched for: it is named by the author of the calling
 program, or by the record that a daemon left in the state directory, and must be a file that only we or root
-can change, outside of the tree where the caller stands. No variable names it. Several clients may start
-several daemons at once; the daemon's lock decides, the losers exit with 75 and do no harm.
+can change, outside of the tree where the caller stands. No variable names it.
+
+Of several clients that find nobody at once one starts the daemon, the others wait for its socket: a lock in
+the state directory says who, and who holds it may die. Without that, thirty agents would start thirty
+interpreters, and none would be answered before all of them had found out that 29 are too many. Should two
+daemons start all the same, the daemon's own lock decides, and the loser exits with 75.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from forged_client.address import environment, home, socket_path, state_dir
@@ -23,29 +27,64 @@ if TYPE_CHECKING:  # importing it costs 10 ms, and nearly every call finds a dae
 
 RECORD_NAME = "executable"
 LOG_NAME = "forged.log"
+LOCK_NAME = "starting.lock"
 SYSTEMCTL = ("/usr/bin/systemctl", "/bin/systemctl", "/run/current-system/sw/bin/systemctl")
 
 _UNIT = "forged.socket"
 _ANOTHER_WON = 75  # EX_TEMPFAIL
 _RECORD_BYTES = 4096
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Starting:
-    """A daemon that was asked to start, and may yet fail to."""
+    """A daemon that is being started, by us or by another client, and may yet fail to."""
 
-    def __init__(self, process: subprocess.Popen[bytes] | None = None, log: str = "") -> None:
-        self._process = process
-        self._log = log
-        if process is not None:
-            import _thread  # noqa: PLC0415 - waits for the child as long as we live, so that it never is a zombie
-
-            _thread.start_new_thread(process.wait, ())
+    def __init__(self, begin: Callable[[], subprocess.Popen[bytes] | None], state: str) -> None:
+        self._begin = begin
+        self._state = state
+        self._lock = -1
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_begun = False
+        self._is_ours = self._is_ours_to_start()
 
     def check(self) -> None:
-        """Raises DaemonEnded when it has already given up (bad configuration, missing package)."""
+        """What is to happen as still nobody listens: it is started, unless another client is about to.
+
+        A client that has waited for the lock looks for a daemon once more before it starts one.
+        Raises DaemonUnavailable when there is nothing trustworthy to start, DaemonEnded when what was started
+        has already given up (bad configuration, missing package).
+        """
+        if not self._is_ours:
+            self._is_ours = self._is_ours_to_start()
+        elif not self._is_begun:
+            self._is_begun = True
+            self._process = self._begin()
         code = self._process.poll() if self._process else None
         if code not in (None, 0, _ANOTHER_WON):
-            raise DaemonEnded(f"the daemon ended with exit code {code}; see {self._log}", code)
+            raise DaemonEnded(f"the daemon ended with exit code {code}; see {self._state}/{LOG_NAME}", code)
+
+    def done(self) -> None:
+        """We wait no longer, so whoever waits for us may go on."""
+        if self._lock >= 0:
+            import fcntl  # noqa: PLC0415 - loaded by then
+
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file open, too
+            os.close(self._lock)
+            self._lock = -1
+
+    def _is_ours_to_start(self) -> bool:
+        import fcntl  # noqa: PLC0415 - nearly every call finds a daemon
+
+        try:
+            if self._lock < 0:
+                os.makedirs(self._state, mode=0o700, exist_ok=True)
+                self._lock = os.open(f"{self._state}/{LOCK_NAME}", _LOCK_FLAGS, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a place without locks: the daemon's own decides
+            return True
+        return True
 
 
 def start(
@@ -56,15 +95,19 @@ def start(
     env: Mapping[str, str] | None = None,
     systemctl: tuple[str, ...] = SYSTEMCTL,
 ) -> Starting:
-    """Have a daemon started that will listen at `address`; returns before it does.
+    """A start of the daemon that will listen at `address`, for `check` to begin and `done` to end.
 
-    Raises DaemonUnavailable when there is nothing trustworthy to start or to give it, DeadlineExceeded.
+    Raises DaemonUnavailable when there is nothing trustworthy to give it.
     """
     given = inherited(environment() if env is None else env, address)
-    if _unit_listens_at(address, given) and _start_unit(given, deadline, systemctl):
-        return Starting()
     state = state_dir(given)
-    return _spawn(trusted_executable(executable, state), address, given, state)
+
+    def begin() -> subprocess.Popen[bytes] | None:
+        if _unit_listens_at(address, given) and _start_unit(given, deadline, systemctl):
+            return None
+        return _spawn(trusted_executable(executable, state), address, given, state)
+
+    return Starting(begin, state)
 
 
 def trusted_executable(explicit: str | None, state: str) -> str:
@@ -129,7 +172,7 @@ def _start_unit(env: dict[str, str], deadline: Deadline, systemctl: tuple[str, .
     return done.returncode == 0
 
 
-def _spawn(executable: str, address: str, env: dict[str, str], state: str) -> Starting:
+def _spawn(executable: str, address: str, env: dict[str, str], state: str) -> subprocess.Popen[bytes]:
     import subprocess  # noqa: PLC0415 - see above
 
     log = f"{state}/{LOG_NAME}"
@@ -152,4 +195,7 @@ def _spawn(executable: str, address: str, env: dict[str, str], state: str) -> St
     finally:
         if output >= 0:
             os.close(output)
-    return Starting(process, log)
+    import _thread  # noqa: PLC0415 - waits for the child as long as we live, so that it never is a zombie
+
+    _thread.start_new_thread(process.wait, ())
+    return process

@@ -2,8 +2,9 @@
 
 Every call has one total deadline and ends with the verb's reply; what went wrong is its `status` and
 `reason`. The connection is opened at the first call and kept; a daemon that was restarted, or that hung up
-on an idle connection, costs one reconnect. What could be carried out twice is not sent again (`remember`,
-`forget`, `undo`, `dead`). Threads may share a client and then take turns.
+on an idle connection, costs one reconnect and a second attempt. What changes memories has a key, by which
+the daemon knows what it has done; what has none and could be done twice (`undo`, `dead`) is not sent again.
+Threads may share a client and then take turns.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from _thread import LockType, allocate_lock
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Self
 
@@ -27,8 +28,16 @@ from forged_client.errors import (
     DaemonUnavailable,
     DeadlineExceeded,
 )
-from forged_client.exchange import bypass_reply, expect_reply, failed_reply, may_repeat
-from forged_client.protocol import Events, Progress, R, Reply, Request
+from forged_client.exchange import (
+    bypass_reply,
+    expect_reply,
+    failed_reply,
+    keyed,
+    may_repeat,
+    of_all_parts,
+    of_both,
+)
+from forged_client.protocol import Capture, Captured, Events, Progress, R, Reply, Request
 from forged_client.verbs import Verbs
 
 
@@ -45,11 +54,20 @@ class Client(Verbs):
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)
         try:
-            return expect_reply(request, self._take_turn(request, deadline))
+            return expect_reply(request, self._take_turn(keyed(request), deadline))
         except ClientError as error:
             if self._strict:
                 raise
             return failed_reply(request, error)
+
+    def _hand_over(self, parts: Iterable[Capture]) -> Captured:
+        """The reply to the last part of a capture, or to the first that is refused."""
+        deadline, replies = Deadline(self._timeout_s), list[Captured]()
+        for part in parts:
+            replies.append(self.ask(part, timeout_s=deadline.seconds()))
+            if not replies[-1].is_taken:
+                break
+        return of_all_parts(replies)
 
     def events(
         self, workspace: str = "", *, timeout_s: float | None = None
@@ -96,7 +114,7 @@ class Client(Verbs):
         except ConnectionLost as lost:
             if not may_repeat(request, lost):
                 raise
-            return self._send(request, deadline)
+            return self._send_again(request, deadline, lost)
         finally:
             lock.release()
 
@@ -110,6 +128,12 @@ class Client(Verbs):
             raise
         self._connection = connection
         return reply
+
+    def _send_again(self, request: Request[R], deadline: Deadline, lost: ConnectionLost) -> Reply:
+        try:
+            return self._send(request, deadline)
+        except DaemonUnavailable as error:
+            raise of_both(request, lost, error) from error
 
     def _usable(self) -> Connection | None:
         """The kept connection, taken out of service until a reply has come over it."""
@@ -133,12 +157,15 @@ class Client(Verbs):
             if not self._autostart:
                 raise
         starting = daemon_start.start(address, self._executable, deadline)
-        for pause in growing_pauses():
-            time.sleep(min(pause, deadline.left("starting the daemon")))
-            try:
-                return Connection(dial(address, deadline), self._name)
-            except DaemonAbsent:
-                starting.check()
+        try:
+            for pause in growing_pauses():
+                time.sleep(min(pause, deadline.left("starting the daemon")))
+                try:
+                    return Connection(dial(address, deadline), self._name)
+                except DaemonAbsent:
+                    starting.check()
+        finally:
+            starting.done()
         raise AssertionError  # the pauses never end
 
     def _lock(self) -> LockType:

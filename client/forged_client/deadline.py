@@ -23,6 +23,10 @@ class Deadline:
         self._seconds = min(seconds, _LONGEST_S) if seconds > 0 else 0.0
         self._at = monotonic() + self._seconds
 
+    def seconds(self) -> float:
+        """Seconds left; 0 when it has passed."""
+        return max(self._at - monotonic(), 0.0)
+
     def left(self, doing: str) -> float:
         """Seconds left, above 0. Raises DeadlineExceeded, naming what was being done."""
         seconds = self._at - monotonic()

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 
+from forged_client.address import in_the_way
 from forged_client.errors import ConnectionLost, DaemonAbsent, DaemonUnavailable
 
 TYPE_CHECKING = False  # `typing` itself costs more than all this; see __init__.py
@@ -32,7 +33,7 @@ def attempt(path: str) -> _socket.socket | None:
     """A connected, non-blocking socket; None while the daemon's backlog is full.
 
     Raises DaemonAbsent when nobody listens there, DaemonUnavailable for anything else, also when the
-    listener is another user's.
+    listener is another user's, or where something else lies at the path.
     """
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
@@ -80,6 +81,8 @@ def is_gone(sock: _socket.socket) -> bool:
 def _explained(path: str, error: OSError) -> DaemonUnavailable:
     told = error.strerror or type(error).__name__
     if error.errno in _ABSENT:
+        if obstacle := in_the_way(path):
+            return DaemonUnavailable(obstacle)
         return DaemonAbsent(f"no daemon listens at {path} ({told})")
     if isinstance(error, ConnectionError):
         return ConnectionLost(f"{path}: {told}")

@@ -9,6 +9,7 @@ sent. One `Exchange` lives as long as one connection.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import msgspec
 
@@ -68,9 +69,24 @@ class Exchange:
         return False
 
 
+def keyed(request: protocol.Request[protocol.R]) -> protocol.Request[protocol.R]:
+    """The request under a key of its own, if it is of those that are carried out once for each key."""
+    if getattr(request, "key", None) == "":
+        return msgspec.structs.replace(request, key=os.urandom(16).hex())
+    return request
+
+
 def may_repeat(request: protocol.Request[protocol.R], lost: errors.ConnectionLost) -> bool:
     """Whether a request whose connection ended may be sent again: never if it could be done twice."""
-    return request.repeatable or not isinstance(lost, errors.ReplyLost)
+    return request.repeatable or bool(getattr(request, "key", "")) or not isinstance(lost, errors.ReplyLost)
+
+
+def of_both(
+    request: protocol.Request[protocol.R], lost: errors.ConnectionLost, again: errors.DaemonUnavailable
+) -> errors.DaemonUnavailable:
+    """What two failed attempts come to: a write that may have happened is never called `unavailable`."""
+    is_open = not request.repeatable and isinstance(lost, errors.ReplyLost)
+    return lost if is_open and again.status == "unavailable" else again
 
 
 def expect_reply(request: protocol.Request[protocol.R], reply: protocol.Reply) -> protocol.R:
@@ -81,6 +97,11 @@ def expect_reply(request: protocol.Request[protocol.R], reply: protocol.Reply) -
     if isinstance(reply, protocol.Failed):
         raise errors.RequestFailed(reply.code, reply.message)
     raise errors.MalformedFrame(f"expected {kind.__name__}, the daemon answered {type(reply).__name__}")
+
+
+def of_all_parts(replies: Sequence[protocol.Captured]) -> protocol.Captured:
+    """The reply to a whole capture: the last one's, with what could not be read in any part."""
+    return msgspec.structs.replace(replies[-1], unread=sum(reply.unread for reply in replies))
 
 
 def bypass_reply(request: protocol.Request[protocol.R]) -> protocol.R:

@@ -1,6 +1,6 @@
 """From an agent's own message objects to what of them may leave the agent.
 
-Agents hold dicts in OpenAI or Anthropic form, SDK objects, or ours. All are read, none is an error: a
+Agents hold dicts in OpenAI, Anthropic or Gemini form, SDK objects, or ours. All are read, none is an error: a
 message that cannot be read becomes an empty one. The list keeps its length, so that `last_summary_index`
 stays true, but only messages of the window keep their text (user and assistant, after the last summary, the
 newest that fit): tool output and system prompts are never read by the daemon and are most of the bytes.
@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from forged_client.private import open_before, without_private
-from forged_client.protocol import Capture, Message, Part
+from forged_client.protocol import Message, Part
 
-# Below the frame limits of a retrieve and a capture, with room for the other fields.
+# Below the frame limit of a retrieve, with room for the other fields.
 RETRIEVE_BYTES = 896 << 10
-CAPTURE_BYTES = 1792 << 10
 
 # Characters of a window's first text that name it.
 _TOLD_APART_BY = 4096
@@ -26,8 +25,25 @@ _TOLD_APART_BY = 4096
 # Characters; without a blank in so many, all of them go where a text is cut.
 _LONGEST_SECRET = 16_000
 
-_READ_ROLES = ("user", "assistant")
-_TEXT_TYPES = ("text", "input_text", "output_text")
+READ_ROLES = ("user", "assistant")
+GEMINI_ROLES = {"model": "assistant"}
+TEXT_TYPES = ("text", "input_text", "output_text")
+# What the model was shown and nobody reads here; Gemini's parts have a field of that name and no type.
+_GEMINI_MEDIA = ("inline_data", "file_data", "inlineData", "fileData")
+MEDIA_TYPES = (
+    "image",
+    "image_url",
+    "input_image",
+    "audio",
+    "input_audio",
+    "video",
+    "video_url",
+    "document",
+    "file",
+    "input_file",
+    *_GEMINI_MEDIA,
+)
+UNREADABLE = "unreadable"
 
 
 def window(
@@ -35,14 +51,14 @@ def window(
 ) -> tuple[Message, ...]:
     """As many messages as were given; text only in those that the daemon reads. Never raises."""
     given = listed(messages)
-    start = _start(given, last_summary_index)
+    start = start_of(given, last_summary_index)
     room, open_spans = limit_bytes, _open_spans(given)
     newest_first: list[Message] = []
     for position in range(len(given) - 1, -1, -1):
         readable = position >= start and room > 0
         message, size = _read(given[position], open_spans[position]) if readable else (None, 0)
         if message is None:
-            message = Message(role=_role(given[position]))
+            message = Message(role=role_of(given[position]))
         elif size > room:
             # The newest is cut rather than lost; an older one is left out whole.
             message = _shortened(message, room) if room == limit_bytes else Message(role=message.role)
@@ -50,27 +66,6 @@ def window(
         room -= size
         newest_first.append(message)
     return tuple(reversed(newest_first))
-
-
-def capture_request(
-    workspace: str,
-    session_id: str,
-    messages: Iterable[object],
-    *,
-    kind: str = "turn",
-    last_summary_index: int = 0,
-    window_id: str = "",
-) -> Capture:
-    """The request that hands a finished turn over, with the name of its window. Never raises."""
-    given = listed(messages)
-    return Capture(
-        workspace=workspace,
-        session_id=session_id,
-        kind=kind,
-        messages=window(given, last_summary_index, CAPTURE_BYTES),
-        last_summary_index=last_summary_index,
-        window_id=window_id or window_id_of(given, last_summary_index),
-    )
 
 
 def window_id_of(messages: Iterable[object] | None, last_summary_index: int) -> str:
@@ -83,7 +78,7 @@ def window_id_of(messages: Iterable[object] | None, last_summary_index: int) -> 
     import zlib  # noqa: PLC0415 - only for a capture; hashlib takes seven times as long
 
     given = listed(messages)
-    start = _start(given, last_summary_index)
+    start = start_of(given, last_summary_index)
     first = _first_text(given[start:], _open_spans(given)[start:]).encode()
     return f"{start}-{zlib.crc32(first):08x}{zlib.adler32(first):08x}"
 
@@ -95,9 +90,9 @@ def public(text: str) -> str:
 
 def _open_spans(given: tuple[object, ...]) -> list[int]:
     """How many private spans are open before each message."""
-    said = ((_role(each), each) for each in given)
+    said = ((role_of(each), each) for each in given)
     return open_before(
-        (role, (text for _, text in _texts(each)) if role == "user" else ()) for role, each in said
+        (role, (text for _, text in texts_of(each)) if role == "user" else ()) for role, each in said
     )
 
 
@@ -113,7 +108,8 @@ def _first_text(given: tuple[object, ...], open_spans: list[int]) -> str:
     return ""
 
 
-def _start(given: tuple[object, ...], last_summary_index: int) -> int:
+def start_of(given: tuple[object, ...], last_summary_index: int) -> int:
+    """Where the window begins: after the summary, or at once if that is no place in the list."""
     return last_summary_index if last_summary_index in range(len(given) + 1) else 0
 
 
@@ -127,35 +123,57 @@ def listed(messages: Iterable[object] | None) -> tuple[object, ...]:
         return ()
 
 
-def _role(given: object) -> str:
+def role_of(given: object) -> str:
     try:
         role = _field(given, "role")
     except Exception:  # noqa: BLE001 - as above
         return ""
-    return role if isinstance(role, str) and role.isascii() else ""
+    return GEMINI_ROLES.get(role, role) if isinstance(role, str) and role.isascii() else ""
 
 
 def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
     """The message with its text and the text's bytes; None for one the daemon does not read."""
-    role, parts, size = _role(given), list[Part](), 0
-    if role not in _READ_ROLES:
+    role, parts, size = role_of(given), list[Part](), 0
+    if role not in READ_ROLES:
         return None, 0
     if role == "assistant" and open_spans:
         return Message(role=role), 0
-    for kind, text in _texts(given):
+    for kind, text in texts_of(given):
         public, open_spans = without_private(text, open_spans)
-        encodable, taken = _encodable(public)
-        parts.append(Part(type=kind, text=encodable))
+        sendable, taken = _encodable(public)
+        parts.append(Part(type=kind, text=sendable))
         size += taken
     return Message(role=role, content=parts[0].text if len(parts) == 1 else tuple(parts) or None), size
 
 
-def _texts(given: object) -> tuple[tuple[str, str], ...]:
+def texts_of(given: object) -> tuple[tuple[str, str], ...]:
     """Kind and text of the text parts of a message; none of one that cannot be read."""
     try:
-        return tuple(_text_parts(_field(given, "content")))
+        return tuple(_text_parts(_content(given)))
     except Exception:  # noqa: BLE001 - as above
         return ()
+
+
+def media_of(given: object) -> tuple[str, ...]:
+    """What a message holds besides texts, by the names above; one that cannot be read is UNREADABLE."""
+    try:
+        return tuple(_media(_content(given)))
+    except Exception:  # noqa: BLE001 - as above
+        return (UNREADABLE,)
+
+
+def _content(given: object) -> object:
+    content = _field(given, "content")
+    return _field(given, "parts") if content is None else content
+
+
+def _media(content: object) -> Iterable[str]:
+    for part in content if isinstance(content, (list, tuple)) else ():
+        kind = _field(part, "type")
+        if isinstance(kind, str) and kind in MEDIA_TYPES:
+            yield kind
+        elif kind is None:
+            yield from (name for name in _GEMINI_MEDIA if _field(part, name) is not None)
 
 
 def _text_parts(content: object) -> Iterable[tuple[str, str]]:
@@ -164,7 +182,7 @@ def _text_parts(content: object) -> Iterable[tuple[str, str]]:
             yield "text", part
             continue
         kind, text = _field(part, "type") or "text", _field(part, "text")
-        if isinstance(text, str) and kind in _TEXT_TYPES:
+        if isinstance(text, str) and kind in TEXT_TYPES and not _field(part, "thought"):
             yield str(kind), text
 
 

@@ -1,42 +1,81 @@
 """Tells the daemon about finished turns without the agent ever waiting for it.
 
-The agent's own thread only takes a snapshot of the window; one background thread sends. A turn replaces the
-one still waiting if its window starts at the same message, since it then contains it; across a summary both
-wait. Compactions and the session's end are different: that text is about to disappear from the conversation,
-so they queue in order, before the turns, and are never replaced. What could not be delivered stays waiting
-and is tried again. The alternative, a queue of all turns, would grow behind a stopped daemon and then hand it
-the same text many times.
+The agent's own thread only takes the texts of a window by reference (said.py); one background thread looks
+into them and sends, in slices between which the agent has the interpreter. Every event has an id from the
+moment it is made, and stays until a reply says that it was taken, or that it never will be: a connection that
+broke, a time that ran out and a daemon that is stopping are all asked again, more and more slowly, and the id
+makes that harmless where the first attempt had worked.
+
+A turn that waits is replaced by one that begins with all that it says. Compactions and the session's end are
+different: that text is about to disappear from the conversation, so they queue in order, before the turns,
+and are never replaced. The alternative, a queue of all turns, would grow behind a stopped daemon.
+
+At the end of the process what waits is delivered, in 300 ms for all observers together, whether they were
+closed or not. The interpreter runs such functions while background threads still live.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from weakref import WeakSet
 
+from forged_client import settling
 from forged_client.client import Client
-from forged_client.messages import capture_request
+from forged_client.errors import ClientError
+from forged_client.exchange import failed_reply, of_all_parts
+from forged_client.parts import Parts
 from forged_client.protocol import Capture, Captured
+from forged_client.said import Said
+from forged_client.settling import Verdict
 
 MAX_LASTING = 16
 MAX_WINDOWS = 16
+EXIT_S = 0.3
 
 # Nobody waits for the background thread, so a slow disk may have its time.
 _SEND_TIMEOUT_S = 10.0
 _FIRST_RETRY_S = 1.0
 _LAST_RETRY_S = 60.0
 
+# How long the sender keeps the interpreter at a time, and how long it then leaves it alone.
+_SLICE_S = 0.001
+_PAUSE_S = 0.001
+
+# Of answers that may be about the event itself, so many are taken for bad luck.
+_MOST_ODD = 5
+
 _TURN, _END = "turn", "session_end"
+
+
+class _Event:
+    """What an agent has handed over, and how the attempts at it went."""
+
+    __slots__ = ("id", "kind", "odd", "said")
+
+    def __init__(self, event_id: str, kind: str, said: Said) -> None:
+        self.id = event_id
+        self.kind = kind
+        self.said = said
+        self.odd = 0  # answers that may be its own fault
+
+    def covers(self, other: _Event) -> bool:
+        return self.kind in (_TURN, _END) and other.kind == _TURN and self.said.begins_with(other.said)
 
 
 class Observer:
     """Observes one session of an agent; no method raises, `on_...` never wait.
 
     `counts` tells how often each outcome came back (`accepted`, `durable`, `rejected`, ... or the status of a
-    failed call), how many windows were `replaced` by newer ones and how many events were `dropped` because
-    too many were waiting: of 16 windows the oldest goes, of 16 compactions and ends none, so the new one
-    does. `last_reply` is the newest reply, None before the first.
+    failed call), how many windows were `replaced` by newer ones that hold them, and how many events are
+    `waiting`. `dropped` were too many: of 16 windows the oldest goes, of 16 compactions and ends none, so the
+    new one does. `given_up` were refused for good by a daemon that could not say why. `repaired` texts held
+    something that cannot be sent, `unread` messages something that is no text. `last_reply` is the newest
+    reply, None before the first.
     """
 
     def __init__(
@@ -44,139 +83,179 @@ class Observer:
     ) -> None:
         self._workspace = workspace
         self._session_id = session_id
-        self._client = Client(address, timeout_s=_SEND_TIMEOUT_S, autostart=autostart, name="forged-observer")
+        self._client = Client(
+            address, timeout_s=_SEND_TIMEOUT_S, autostart=autostart, strict=True, name="forged-observer"
+        )
         self.last_reply: Captured | None = None
         self._begin()
+        _observers.add(self)
 
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._turns: dict[str, Capture] = {}  # by window, oldest first
-        self._lasting: deque[Capture] = deque()
+        self._turns: list[_Event] = []  # oldest first
+        self._lasting: deque[_Event] = deque()
+        self._in_hand: _Event | None = None
         self._counts: Counter[str] = Counter()
         self._sender: threading.Thread | None = None
         self._closing = False
+        self._slice_ends = 0.0
+        # Ids are counted on from here: to ask the system for each would let go of the interpreter.
+        self._stem, self._made = os.urandom(12).hex(), 0
 
     @property
     def counts(self) -> Mapping[str, int]:
         with self._changed:
-            return dict(self._counts)
+            waiting = self._waiting()
+            return {**self._counts, **({"waiting": waiting} if waiting else {})}
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The window as it is now; `messages` may be changed afterwards."""
-        event = self._event(_TURN, messages, last_summary_index)
-        self._revive_after_fork()
-        with self._changed:
-            self._drop_replaced(event.window_id)
-            self._turns[event.window_id] = event
-            self._drop_oldest_windows()
-            self._wake_sender()
+        self._add(_TURN, Said(messages, last_summary_index))
 
     def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The messages that are about to be replaced by a summary."""
-        self._queue(self._event("compaction", messages, last_summary_index))
+        self._add("compaction", Said(messages, last_summary_index))
 
     def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """The window as the session leaves it; the turn that waits of the same window is part of it."""
-        self._queue(self._event("session_end", messages, last_summary_index))
+        """The window as the session leaves it; a turn that waits and is part of it is not sent besides."""
+        self._add(_END, Said(messages, last_summary_index))
 
     def close(self, timeout_s: float = 2.0) -> bool:
         """Try once more to send what waits, for at most `timeout_s`; whether nothing waits any more."""
+        self.hurry()
+        if _ending.by is not None and self._sender is None:
+            self._send_all()  # an interpreter that ends may start no thread
+        with self._changed:
+            ended = self._changed.wait_for(lambda: self._sender is None, timeout_s)
+            return ended and not self._waiting()
+
+    def hurry(self) -> None:
+        """Begin to close, and do not wait."""
         self._revive_after_fork()
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-            ended = self._changed.wait_for(lambda: self._sender is None, timeout_s)
-            return ended and not self._waits()
 
-    def _event(self, kind: str, messages: Iterable[object], last_summary_index: int) -> Capture:
-        # All conversion is done here: in the background it would hold the interpreter against the agent.
-        return capture_request(
-            self._workspace,
-            self._session_id,
-            messages,
-            kind=kind,
-            last_summary_index=last_summary_index,
-        )
-
-    def _queue(self, event: Capture) -> None:
+    def _add(self, kind: str, said: Said) -> None:
         self._revive_after_fork()
         with self._changed:
-            if len(self._lasting) >= MAX_LASTING:
+            self._made += 1
+            event = _Event(f"{self._stem}-{self._made}", kind, said)
+            if kind == _TURN:
+                self._replace(event)
+                self._turns.append(event)
+                self._drop_oldest_windows()
+            elif len(self._lasting) < MAX_LASTING:
+                self._replace(event)
+                self._lasting.append(event)
+            else:
                 self._counts["dropped"] += 1
-                return
-            self._lasting.append(event)
-            if event.kind == _END:
-                self._drop_replaced(event.window_id)
             self._wake_sender()
+        if _ending.by is not None:  # an agent's own last act, after ours
+            self.close(_ending.seconds())
 
     def _revive_after_fork(self) -> None:
         # A forked child has neither the thread nor, perhaps, an open lock; its parent sends what waited.
         if self._pid != os.getpid():
             self._begin()
 
-    def _waits(self) -> bool:
-        return bool(self._turns or self._lasting)
+    def _waiting(self) -> int:
+        return len(self._turns) + len(self._lasting) + (self._in_hand is not None)
 
-    def _drop_replaced(self, window_id: str) -> None:
-        if self._turns.pop(window_id, None) is not None:
-            self._counts["replaced"] += 1
+    def _replace(self, event: _Event) -> None:
+        left = [waiting for waiting in self._turns if not event.covers(waiting)]
+        self._count(replaced=len(self._turns) - len(left))
+        self._turns = left
 
     def _drop_oldest_windows(self) -> None:
         while len(self._turns) > MAX_WINDOWS:
-            del self._turns[next(iter(self._turns))]
+            del self._turns[0]
             self._counts["dropped"] += 1
 
     def _wake_sender(self) -> None:
         self._closing = False
         if self._sender is None:
             self._sender = threading.Thread(target=self._send_all, name="forged-observer", daemon=True)
-            self._sender.start()
+            try:
+                self._sender.start()
+            except RuntimeError:  # Python 3.12 starts none once its main program has ended
+                self._sender = None
         self._changed.notify_all()
 
     # In the background thread.
 
     def _send_all(self) -> None:
         retry_s = _FIRST_RETRY_S
-        while (event := self._taken()) is not None:
-            if self._is_settled(event, self._client.ask(event)):
-                retry_s = _FIRST_RETRY_S
-                continue
-            if not self._may_retry_after(retry_s):
-                return
-            retry_s = min(retry_s * 2, _LAST_RETRY_S)
+        try:
+            while (event := self._taken()) is not None:
+                if self._is_settled(event):
+                    retry_s = _FIRST_RETRY_S
+                elif self._may_retry_after(retry_s):
+                    retry_s = min(retry_s * 2, _LAST_RETRY_S)
+                else:
+                    return
+        finally:
+            if self._sender is threading.current_thread():  # broken off
+                self._end()
 
-    def _taken(self) -> Capture | None:
+    def _taken(self) -> _Event | None:
         """The next event, turns last; None when closed with nothing left: the thread ends."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waits() or self._closing)
+            self._changed.wait_for(lambda: self._turns or self._lasting or self._closing)
             if self._lasting:
-                return self._lasting.popleft()
-            if self._turns:
-                return self._turns.pop(next(iter(self._turns)))
-            self._end()
-            return None
+                self._in_hand = self._lasting.popleft()
+            elif self._turns:
+                self._in_hand = self._turns.pop(0)
+            else:
+                self._end()
+            return self._in_hand
 
-    def _is_settled(self, event: Capture, reply: Captured) -> bool:
-        """Count the reply; an event that never reached the daemon (`unavailable`) waits again."""
+    def _is_settled(self, event: _Event) -> bool:
+        """Send an event and count the reply; one that may be taken another time waits again."""
+        request = Capture(
+            workspace=self._workspace, session_id=self._session_id, kind=event.kind, event_id=event.id
+        )
+        parts = Parts(request, event.said, meanwhile=self._breathe)
+        reply, verdict = self._answer(parts)
         with self._changed:
+            self._in_hand = None
             self.last_reply = reply
             self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
-            if reply.status != "unavailable":
-                return True
-            self._put_back(event)
-            return False
+            event.odd += verdict == "odd"
+            if verdict != "settled" and event.odd < _MOST_ODD:
+                self._put_back(event)
+                return False
+            given_up = int(verdict != "settled")
+            self._count(given_up=given_up, unread=reply.unread, repaired=parts.repaired)
+            return True
 
-    def _put_back(self, event: Capture) -> None:
-        window_id = event.window_id
+    def _answer(self, parts: Parts) -> tuple[Captured, Verdict]:
+        """The reply that ended it: the last part's, or the first that is a refusal."""
+        replies: list[Captured] = []
+        try:
+            for part in parts:
+                replies.append(self._client.ask(part, timeout_s=_ending.seconds()))
+                if not replies[-1].is_taken:
+                    break
+        except ClientError as error:
+            return failed_reply(part, error), settling.of_error(error)
+        reply = of_all_parts(replies)
+        is_whole = part.kind != _TURN and part.parts > 1 and part.part == part.parts - 1
+        return reply, settling.of_reply(reply, is_whole=is_whole)
+
+    def _count(self, **numbers: int) -> None:
+        for name, number in numbers.items():
+            if number:
+                self._counts[name] += number
+
+    def _put_back(self, event: _Event) -> None:
         if event.kind != _TURN:
             self._lasting.appendleft(event)
-        elif window_id in self._turns or any(
-            other.kind == _END and other.window_id == window_id for other in self._lasting
-        ):
+        elif any(other.covers(event) for other in (*self._turns, *self._lasting)):
             self._counts["replaced"] += 1
         else:
-            self._turns = {window_id: event, **self._turns}
+            self._turns.insert(0, event)
             self._drop_oldest_windows()
 
     def _may_retry_after(self, seconds: float) -> bool:
@@ -188,7 +267,39 @@ class Observer:
                 self._end()
             return not was_closing
 
+    def _breathe(self) -> None:
+        """Leave the interpreter to the agent, now and then."""
+        if time.monotonic() > self._slice_ends and not self._closing:
+            time.sleep(_PAUSE_S)
+            self._slice_ends = time.monotonic() + _SLICE_S
+
     def _end(self) -> None:
-        self._client.close()
-        self._sender = None
-        self._changed.notify_all()
+        """The thread ends; under the lock, so that no event comes between."""
+        with self._changed:
+            self._client.close()
+            self._sender = None
+            self._changed.notify_all()
+
+
+class _Ending:
+    """The end of the process: when it has to be over with, once it has begun."""
+
+    by: float | None = None
+
+    def seconds(self) -> float:
+        """How long a call may take."""
+        return _SEND_TIMEOUT_S if self.by is None else max(self.by - time.monotonic(), 0)
+
+
+_ending = _Ending()
+_observers: WeakSet[Observer] = WeakSet()
+
+
+@atexit.register
+def _deliver_at_exit() -> None:
+    _ending.by = time.monotonic() + EXIT_S
+    observers = list(_observers)
+    for observer in observers:
+        observer.hurry()
+    for observer in observers:
+        observer.close(_ending.seconds())

@@ -31,8 +31,11 @@ def without_private(text: str, depth: int = 0) -> tuple[str, int]:
     """
     if not depth and not any(word in text for word in _WORDS):
         return text, 0
-    tags = tuple(_TAG.finditer(text))
-    last_closer = max((tag.start() for tag in tags if tag["close"]), default=-1)
+    tags, last_closer = [], -1
+    for tag in _TAG.finditer(text):  # one by one: other threads wait while a call makes a tuple of all
+        tags.append(tag)
+        if tag["close"]:
+            last_closer = tag.start()
     kept: list[str] = []
     start = 0
     for tag in tags:

@@ -21,6 +21,10 @@ MAX_REQUEST_BYTES = 1 << 20
 MAX_CAPTURE_BYTES = 2 << 20
 MAX_REPLY_BYTES = 4 << 20
 
+# Characters. The end of a message that goes on in the next part of a capture stands there once more: what a
+# cut goes through, a secret or a sentence, stands whole in one of the two.
+CONTINUED_OVERLAP = 48_000
+
 # Error codes of `Failed`; the message beside it is a sentence for a person.
 CODES = (
     "invalid",
@@ -42,18 +46,23 @@ CODES = (
 # --- shared values -----------------------------------------------------------------------------------
 
 
-class Part(msgspec.Struct, frozen=True):
-    """One part of a message's content; only parts of a text type are read."""
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One part of a message's content; only parts of a text type are read, and no `thought`."""
 
     type: str = "text"
     text: str = ""
+    thought: bool = False
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One message of a conversation in OpenAI or Anthropic form; other fields are ignored."""
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation in OpenAI or Anthropic form; other fields are ignored.
+
+    In Gemini's form the role of an assistant is `model`, and its text stands in `parts`.
+    """
 
     role: str
     content: str | tuple[Part, ...] | None = None
+    parts: tuple[Part, ...] = ()
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -76,7 +85,8 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     """One memory with all its fields; times are RFC 3339 text as in the file.
 
     `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
-    `redacted` are the secrets that its file holds and that are not in `content`, by name.
+    `redacted` are the secrets that its file holds and that are not in `content`, by name. `rivals` are newest
+    versions that stand beside this one: neither replaces the other, as both were made elsewhere.
     """
 
     id: str
@@ -94,12 +104,14 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     is_head: bool = True
     origin: str = ""
     redacted: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()
 
 
 class Hit(msgspec.Struct, frozen=True):
     """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered.
 
-    An id is of its `root`: a repository may have one that the user's own memories have, too.
+    An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
+    beside it: neither replaces the other.
     """
 
     id: str
@@ -114,6 +126,7 @@ class Hit(msgspec.Struct, frozen=True):
     via: str = "search"
     older: tuple[Version, ...] = ()
     root: str = ""
+    rivals: tuple[Version, ...] = ()
 
 
 # --- replies -----------------------------------------------------------------------------------------
@@ -159,6 +172,7 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     `withheld` counts files that are not used until a person says so; `notice` is the sentence about them,
     with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
     `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
+    `forks` counts memories with more than one newest version; `fork_ids` names some.
     """
 
     root: str
@@ -183,6 +197,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     notice: str = ""
     redacted: int = 0
     redacted_ids: tuple[str, ...] = ()
+    forks: int = 0
+    fork_ids: tuple[str, ...] = ()
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +206,8 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `turns` wait in memory, `spooled` on disk (with `spool_bytes`), `dead` were given up. Counts are since
     the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight UTC. `last_success` is a UTC
-    time; ages are seconds. `finished` counts events that were classified, `memories` files written.
+    time; ages are seconds. `finished` counts events that were classified, `memories` files written,
+    `said_again` those of them that were forgotten once and kept because somebody said them since.
     """
 
     state: str = "off"
@@ -220,6 +237,7 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
     tokens_today: int = 0
     token_limit: int = 0
     paused: tuple[str, ...] = ()
+    said_again: int = 0
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -340,16 +358,38 @@ class Explained(Reply, frozen=True, tag="explained"):
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):
+    """`replaced` is the id of the version that this one replaces; `base_moved`: not the one that was named.
+
+    `existed`: the same text was there, so nothing was written; `memory_id` is the one that is there.
+    """
+
     memory_id: str = ""
     version: int = 0
     path: str = ""
     generation: str = ""
+    replaced: str = ""
+    base_moved: bool = False
+    existed: bool = False
+    scope: str = ""
+    category: str = ""
 
 
 class Captured(Reply, frozen=True, tag="captured"):
-    """`outcome`: accepted, coalesced, durable, rejected (then `reason` says why)."""
+    """`outcome`: accepted, coalesced, durable, rejected (then `reason` says why).
+
+    `durable` means all parts and all of them on disk; a part that is kept while others are missing is
+    `accepted`. `slices` is in how many pieces the text is judged, `unread` how many messages held something
+    that is no text, such as an image.
+    """
 
     outcome: str = "rejected"
+    slices: int = 0
+    unread: int = 0
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the daemon has what was sent."""
+        return self.status == "ok" and self.outcome != "rejected"
 
 
 class Memories(Reply, frozen=True, tag="memories"):
@@ -371,12 +411,18 @@ class Chain(Reply, frozen=True, tag="chain"):
 
 
 class Forgotten(Reply, frozen=True, tag="forgotten"):
-    """Receipt: ids taken away, where they went, and what forged cannot reach."""
+    """Receipt: ids taken away, where they went, and what forged cannot reach.
+
+    `cut_sentences` is how many sentences with that text were taken out of `cut_events` events that waited to
+    be judged or were given up; what else was said in them stays.
+    """
 
     ids: tuple[str, ...] = ()
     trash: str = ""
     unreachable: tuple[str, ...] = ()
     generation: str = ""
+    cut_sentences: int = 0
+    cut_events: int = 0
 
 
 class Undone(Reply, frozen=True, tag="undone"):
@@ -614,8 +660,11 @@ class Why(Request[Explained], frozen=True, tag="why"):
 class Remember(Request[Remembered], frozen=True, tag="remember"):
     """Write one memory durably; the reply comes after fsync.
 
-    A text with a secret is refused with the code `secret`, unless `allow_secret`. `origin`: `agent`, or
-    `explicit` where a person gave the text.
+    What is left out of `scope` and `category` is that of the memory it supersedes; of a new one the scope is
+    repo, and the category `project-conventions` there and `user-facts` for the user. Links of what it
+    supersedes are kept, and `related` added. A text with a secret is refused with the code `secret`, unless
+    `allow_secret`. `origin`: `agent`, or `explicit` where a person gave the text. A request with a `key` may
+    be sent twice, and is carried out once.
     """
 
     repeatable: ClassVar[bool] = False
@@ -623,21 +672,29 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
 
     workspace: str
     content: str
-    scope: str = "repo"
-    category: str = "user-facts"
+    scope: str = ""
+    category: str = ""
     supersedes: str = ""
     related: tuple[Edge, ...] = ()
     session_id: str = ""
     allow_secret: bool = False
     origin: str = "agent"
+    key: str = ""
 
 
 class Capture(Request[Captured], frozen=True, tag="capture"):
     """A finished turn, for the capture worker. `kind`: turn, compaction, explicit, session_end.
 
-    `window_id` names the message that the window starts with: of two waiting turns of a session the newer
-    replaces the older only if both start there. Left out, the daemon derives one. It may be sent twice: what
-    is known already is not written again.
+    `messages` is the whole window: what of it the session has said before is known, and only the rest is
+    judged (of a compaction and an explicit request all is). `window_id` says nothing any more.
+
+    A window that one frame cannot hold comes in `parts`, numbered from 0 by `part`, in any order, all under
+    one `event_id` that the client makes (letters, digits, `_` and `-`, at most 64). With such an id a capture
+    may be sent again, in whole or in part, also after its reply got lost: what is done is answered and not
+    done twice. A message that is longer than a part is sent as several: the last message of a part that
+    `goes_on` is continued by the first message of the next one, which is `begun` and has the same role. Its
+    text begins there with the last CONTINUED_OVERLAP characters that were sent of it. `last_summary_index`
+    counts within the part.
     """
 
     limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
@@ -649,6 +706,11 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
     messages: tuple[Message, ...] = ()
     last_summary_index: int = 0
     window_id: str = ""
+    event_id: str = ""
+    part: int = 0
+    parts: int = 1
+    begun: bool = False
+    goes_on: bool = False
 
 
 class GetMemories(Request[Memories], frozen=True, tag="get"):
@@ -684,7 +746,8 @@ class History(Request[Chain], frozen=True, tag="history"):
 class Forget(Request[Forgotten], frozen=True, tag="forget"):
     """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`.
 
-    An id that repository and user have is refused without its `scope`.
+    What replaced a single version then replaces what that one had replaced. An id that repository and user
+    have is refused without its `scope`. With a `key` it may be sent twice.
     """
 
     repeatable: ClassVar[bool] = False
@@ -694,6 +757,7 @@ class Forget(Request[Forgotten], frozen=True, tag="forget"):
     version_only: bool = False
     erase_now: bool = False
     scope: str = ""
+    key: str = ""
 
 
 class Undo(Request[Undone], frozen=True, tag="undo"):
@@ -801,6 +865,118 @@ class Outbound(Request[Departed], frozen=True, tag="outbound"):
     """What left the machine, by day, host and purpose: counts and never text."""
 
     days: int = 7
+
+
+# --- what a person does to a memory --------------------------------------------------------------------
+
+
+class Moved(Reply, frozen=True, tag="moved"):
+    """The memory in its new scope, and the `ids` of the versions that went to the trash for it.
+
+    `unlinked` counts links that lead nowhere there and stayed behind.
+    """
+
+    memory_id: str = ""
+    path: str = ""
+    generation: str = ""
+    scope: str = ""
+    category: str = ""
+    ids: tuple[str, ...] = ()
+    trash: str = ""
+    unlinked: int = 0
+
+
+class Trashed(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions of one memory that were taken away together and can be restored until `until`.
+
+    `id` is that of the newest, `ids` are all of them, oldest first; times are RFC 3339. `why`: forget, undo,
+    move.
+    """
+
+    id: str
+    ids: tuple[str, ...] = ()
+    scope: str = ""
+    root: str = ""
+    why: str = ""
+    taken_at: str = ""
+    until: str = ""
+    first_line: str = ""
+
+
+class Restored(Reply, frozen=True, tag="restored"):
+    """What came back, oldest first; for a request without an id what could come back, newest first."""
+
+    memories: tuple[MemoryRecord, ...] = ()
+    restorable: tuple[Trashed, ...] = ()
+    generation: str = ""
+
+
+class Edit(Request[Remembered], frozen=True, tag="edit"):
+    """Write a new version of a memory: another text, another category, or both; the rest stays.
+
+    `content` None keeps the text. `base` is the id (or the number) of the version that the text was made
+    from: if another one is the newest by now, nothing is written and the code is `conflict`. With a `key` it
+    may be sent twice.
+    """
+
+    repeatable: ClassVar[bool] = False
+    bypassable: ClassVar[bool] = True
+
+    workspace: str
+    memory_id: str
+    content: str | None = None
+    category: str = ""
+    base: str = ""
+    scope: str = ""
+    session_id: str = ""
+    allow_secret: bool = False
+    origin: str = "agent"
+    key: str = ""
+
+
+class Relate(Request[Remembered], frozen=True, tag="relate"):
+    """Write a new version with other links: `related` are added, `remove` are ids of links to take away.
+
+    A link that is there with another relationship gets this one. With a `key` it may be sent twice.
+    """
+
+    repeatable: ClassVar[bool] = False
+
+    workspace: str
+    memory_id: str
+    related: tuple[Edge, ...] = ()
+    remove: tuple[str, ...] = ()
+    scope: str = ""
+    allow_secret: bool = False
+    key: str = ""
+
+
+class Move(Request[Moved], frozen=True, tag="move"):
+    """Write a memory in the other scope, `to` repo or user, and take it away where it was, into the trash.
+
+    `scope` is where it is, for an id that both have. With a `key` it may be sent twice.
+    """
+
+    repeatable: ClassVar[bool] = False
+
+    workspace: str
+    memory_id: str
+    to: str
+    scope: str = ""
+    allow_secret: bool = False
+    key: str = ""
+
+
+class Restore(Request[Restored], frozen=True, tag="restore"):
+    """Take back a forget or an undo of the last 7 days: all versions that went with `memory_id`.
+
+    Without an id the reply lists what could come back. What is there already is `empty` and no failure.
+    """
+
+    workspace: str
+    memory_id: str = ""
+    scope: str = ""
+    key: str = ""
 
 
 REQUESTS = tuple(Request.__subclasses__())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from forged_client.address import checked, socket_path
 from forged_client.deadline import Deadline
 from forged_client.protocol import R, Request, Retrieve
@@ -9,6 +11,11 @@ from forged_client.protocol import R, Request, Retrieve
 DEFAULT_TIMEOUT_S = 2.5
 # How much longer than a retrieve's own time limit the client waits for its answer.
 GRACE_S = 0.5
+
+
+def new_key() -> str:
+    """A name for a request that nobody else has, by which a daemon knows it again."""
+    return os.urandom(16).hex()
 
 
 class Shell:

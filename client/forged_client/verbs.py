@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from forged_client.messages import RETRIEVE_BYTES, capture_request, public, window
+from forged_client.chain_verbs import ChainVerbs
+from forged_client.messages import RETRIEVE_BYTES, public, window
 from forged_client.protocol import (
+    Capture,
     Captured,
     Chain,
     Cost,
@@ -32,12 +34,10 @@ from forged_client.protocol import (
     Paused,
     Ping,
     Pong,
-    R,
     Rebuild,
     Rebuilt,
     Remember,
     Remembered,
-    Request,
     Retrieve,
     Retrieved,
     Review,
@@ -53,14 +53,14 @@ from forged_client.protocol import (
     Undone,
     Why,
 )
-from forged_client.shell import Shell
+from forged_client.shell import new_key
 
 
-class Verbs(Shell):
+class Verbs(ChainVerbs):
     """A client that answers when it is asked."""
 
-    def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """The reply to any request."""
+    def _hand_over(self, parts: Iterable[Capture]) -> Captured:
+        """The reply to the last part of a capture, or to the first that is refused."""
         raise NotImplementedError
 
     def ping(self) -> Pong:
@@ -87,8 +87,8 @@ class Verbs(Shell):
     ) -> Retrieved:
         """The injection for one turn, as `text`.
 
-        `messages` are `protocol.Message`s, dicts in OpenAI or Anthropic form, or objects with such fields.
-        `timeout_s` limits the daemon's work (its default is 2.0 s); the call ends at most 0.5 s later.
+        `messages` are `protocol.Message`s, dicts in OpenAI, Anthropic or Gemini form, or objects with such
+        fields. `timeout_s` limits the daemon's work (2.0 s otherwise); the call ends at most 0.5 s later.
         """
         request = Retrieve(
             workspace=workspace,
@@ -118,16 +118,18 @@ class Verbs(Shell):
         workspace: str,
         content: str,
         *,
-        scope: str = "repo",
-        category: str = "user-facts",
+        scope: str = "",
+        category: str = "",
         supersedes: str = "",
         related: Iterable[Edge] = (),
         session_id: str = "",
         allow_secret: bool = False,
+        key: str = "",
     ) -> Remembered:
         """Write one memory; the reply comes when it is safe on disk.
 
-        A text with a password or key in it is refused, unless `allow_secret`: agents will see it.
+        Scope and category that are left out are those of what it supersedes, else repo and a default. A text
+        with a password or key in it is refused, unless `allow_secret`: agents will see it.
         """
         request = Remember(
             workspace=workspace,
@@ -138,6 +140,7 @@ class Verbs(Shell):
             related=tuple(related),
             session_id=session_id,
             allow_secret=allow_secret,
+            key=key,
         )
         return self.ask(request)
 
@@ -153,17 +156,20 @@ class Verbs(Shell):
     ) -> Captured:
         """Hand over a finished turn, or another `kind` of event, to be turned into memories.
 
-        `window_id` names the message that the window starts with; left out, it is made from that message.
+        What one frame cannot hold goes out in several, within the one deadline. `window_id` says nothing any
+        more.
         """
-        request = capture_request(
-            workspace,
-            session_id,
-            messages,
+        from forged_client.parts import Parts  # noqa: PLC0415 - most processes only ask
+        from forged_client.said import Said  # noqa: PLC0415
+
+        request = Capture(
+            workspace=workspace,
+            session_id=session_id,
             kind=kind,
-            last_summary_index=last_summary_index,
             window_id=window_id,
+            event_id=new_key(),
         )
-        return self.ask(request)
+        return self._hand_over(Parts(request, Said(messages, last_summary_index)))
 
     def get(
         self, workspace: str, ids: Iterable[str], *, min_generation: str = "", scope: str = ""
@@ -187,6 +193,7 @@ class Verbs(Shell):
         version_only: bool = False,
         erase_now: bool = False,
         scope: str = "",
+        key: str = "",
     ) -> Forgotten:
         """Take a memory away, with all its versions unless `version_only`; `scope` as for `history`."""
         request = Forget(
@@ -195,6 +202,7 @@ class Verbs(Shell):
             version_only=version_only,
             erase_now=erase_now,
             scope=scope,
+            key=key,
         )
         return self.ask(request)
 

@@ -3,12 +3,15 @@
     daemon                                                          worker, spawned, one task at a time
     intake -> service -> queue -> dispatcher -> supervisor -> worker_process == Queue ==> worker
                 |                  |  ^   ^                                      |          |
-                |                gate |   +------------- reports ------------ <= Pipe =  rules | llm
-                +--- state.Events ----+                                              documents -> files
+                |                gate |   +-------- proposals, questions ---- <= Pipe =  rules | llm
+                +--- state.Events ----+
+                                      |
+                                    keeper -> candidates, documents -> the Writer
 
 `intake` cuts out what must not come in, `service` answers with a word, `queue` holds the line, `dispatcher`
-gives the worker one event and ends it once. What an event comes to is written to the state before the worker
-puts a file in place (ADR-0046). Capture never talks to the indexer: it writes files.
+gives the worker one event and ends it once. The worker proposes, the daemon commits: `keeper` judges what is
+proposed against the maps, and what an event comes to is written to the state before the first file is put in
+place (ADR-0046).
 """
 
 from typing import TYPE_CHECKING
@@ -17,10 +20,12 @@ from forged import door
 
 if TYPE_CHECKING:
     from forged.capture.intake import take_in
+    from forged.capture.keeper import Keeper
     from forged.capture.service import Pipeline
     from forged.capture.values import KnownMemory, WorkerSettings
 
 __all__ = [
+    "Keeper",
     "KnownMemory",
     "Pipeline",
     "WorkerSettings",
@@ -28,5 +33,9 @@ __all__ = [
 ]
 
 __getattr__ = door(
-    __name__, intake=("take_in",), service=("Pipeline",), values=("KnownMemory", "WorkerSettings")
+    __name__,
+    intake=("take_in",),
+    keeper=("Keeper",),
+    service=("Pipeline",),
+    values=("KnownMemory", "WorkerSettings"),
 )

@@ -1,10 +1,11 @@
 """Hands one event after the other to the worker, and ends each: done, tried again later, or given up.
 
-The worker first finds out what an event comes to. That is written down, with ids, before the worker may put
-the first file in place; so an event that comes again is only linked, and a file that is there already is one
-that is done. An event leaves the queue only when it has left the disk or lies among the dead; if the disk
-does not allow that, it is tried again and the worker is not asked twice. Nothing that an event needs on its
-way may end the daemon: if the ranking fails or hangs, the model gets no list of known memories.
+The worker proposes what an event comes to, and the keeper makes documents of that. These are written down,
+with ids, before the first file is put in place; so an event that comes again is only put in place, and a file
+that is there already is one that is done. An event leaves the queue only when it has left the disk or lies
+among the dead; if the disk does not allow that, it is tried again and the worker is not asked twice. Nothing
+that an event needs on its way may end the daemon: if the ranking fails or hangs, the model gets no list of
+known memories. An event that was cut meanwhile, because a text was forgotten, is found out about anew.
 """
 
 from __future__ import annotations
@@ -13,50 +14,61 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Protocol
 
 from forged.capture.gate import Gate
+from forged.capture.keeper import Put
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
+    Asked,
+    Classified,
     Classify,
     Decided,
     Departed,
-    Done,
     Failed,
+    Heads,
     KnownMemory,
-    Link,
-    Linked,
     Ready,
     Report,
-    Task,
+    Tally,
     WorkerSettings,
 )
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.memory import utc_now
-from forged.state import Document, Event, State, digest
-from forged.trust import Trust, own_file
+from forged.state import Document, Event, State
 
 logger = logging.getLogger(__name__)
 
 _GIVE_UP_RETRY_S = 60.0
-# What a worker may take beyond its classifier's time limit: the scan of a large store, and its files.
+# What a worker may take beyond its classifier's time limit, and while it waits for an answer of ours.
 _GRACE_S = 60.0
 _RANK_S = 5.0
 _SETTLE_S = 1.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
-Written = Callable[[str, frozenset[str]], object]
 MakeSupervisor = Callable[..., Supervisor]
+_Documents = tuple[Document, ...]
 # The last report about a task, or what the worker died of.
-_Answer = Decided | Done | Failed | str
+_Answer = Decided | Failed | str
+
+
+class Keeps(Protocol):
+    """What the dispatcher needs of a Keeper."""
+
+    async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]: ...
+
+    async def decide(self, event: Event, classified: Classified) -> tuple[_Documents, Tally]: ...
+
+    async def put(self, documents: _Documents, tops: Sequence[str]) -> Put: ...
 
 
 class Dispatcher:
     """One for the daemon. The queue says what is under way.
 
     `gate` is asked before a model is, and None if the classifier is none; `rank` finds the memories that a
-    model should know about. `written` is told of the top of a root and the file that was put there.
+    model should know about; `keeper` decides and writes.
     """
 
     def __init__(
@@ -68,8 +80,7 @@ class Dispatcher:
         gate: Gate | None,
         metrics: Metrics,
         rank: Rank,
-        written: Written,
-        trust: Trust,
+        keeper: Keeps,
         keeps: bool,
         make_supervisor: MakeSupervisor,
         clock: Callable[[], float],
@@ -78,14 +89,12 @@ class Dispatcher:
         self._limit_s = settings.timeout_s + _GRACE_S
         self._queue = queue
         self._events = state.events
-        self._forgotten = state.forgotten
         self._pauses = state.pauses
         self._outbound = state.outbound
         self._gate = gate
         self._metrics = metrics
         self._rank = rank
-        self._written = written
-        self._trust = trust
+        self._keeper = keeper
         self._keeps = keeps
         self._clock = clock
         self.supervisor = make_supervisor(settings, on_report=self._heard, on_death=self._died)
@@ -137,7 +146,7 @@ class Dispatcher:
 
     async def _step(self) -> float | None:
         """Begin with an event if there can be one; seconds until it is worth another look."""
-        if self._queue.in_hand is not None or not self.supervisor.ready:
+        if self._queue.in_hand is not None:
             return None
         now = self._clock()
         waiting = self._queue.take(now, self._is_held)
@@ -156,7 +165,12 @@ class Dispatcher:
         """Bring an event as far as it gets; then it is over with it, or it waits again."""
         delay_s: float | None = 0.0
         if not waiting.given_up:
-            delay_s = await self._tried(waiting, known)
+            try:
+                delay_s = await self._tried(waiting, known)
+            except Exception as error:
+                logger.exception("event not finished event=%s", waiting.event.id)
+                told = f"{type(error).__name__}; the log has the rest"
+                delay_s = self._failed(waiting, Failed(waiting.event.id, "internal", told))
         if waiting.given_up and not waiting.is_cancelled:
             delay_s = await self._bury(waiting)
         if delay_s is None or waiting.is_cancelled:
@@ -173,16 +187,15 @@ class Dispatcher:
             if self._is_paused(event) or not self._can_give(waiting):
                 return 0.0
             attempts = 1 if self._gate is None else self._gate.attempts
-            withheld = await self._trust.withheld(event.roots)
-            paths = frozenset(each.path for each in withheld)
-            if not self._can_give(waiting):
-                return 0.0
-            answer = await self._ask(Classify(event, self._unwanted(), known, attempts, paths))
+            answer = await self._ask(Classify(event, known, attempts))
             if not isinstance(answer, Decided):
                 return self._failed(waiting, answer)
-            documents, waiting.cut = self._decided(answer), answer.cut
+            documents = await self._decided(event, answer.classified)
+            if waiting.event is not event or waiting.is_cancelled:  # something was forgotten meanwhile
+                return 0.0
+            waiting.cut = answer.classified.cut
             if not documents:
-                return self._done(waiting, Done(event.id))
+                return self._done(waiting, Put())
             self._events.decided(event.id, documents)
         # What is not all that there was is not what a later daemon should leave it at.
         if not (waiting.cut or self._events.is_journalled(event.id)):
@@ -190,18 +203,12 @@ class Dispatcher:
                 await self._events.journal(event.id)
             except StoreError as error:
                 return self._unwritten(error)
-            waiting.has_progress = True
-        documents = self._still_wanted(self._events.documents(event.id) or ())
-        try:
-            await self._own(documents)
-        except StoreError as error:
-            return self._unwritten(error)
-        if not self._can_give(waiting):
+        if waiting.is_cancelled:
             return 0.0
-        answer = await self._ask(Link(event.id, documents))
-        if not isinstance(answer, Done):
-            return self._failed(waiting, answer)
-        return self._done(waiting, answer)
+        put = await self._keeper.put(self._events.documents(event.id) or (), event.tops)
+        if put.reason:
+            return self._failed(waiting, Failed(event.id, put.reason, put.trouble))
+        return self._done(waiting, put)
 
     def _unwritten(self, error: StoreError) -> float:
         """Take note that something could not be written down; seconds until the next attempt."""
@@ -209,16 +216,10 @@ class Dispatcher:
         self.last_error = str(error)
         return STORAGE_RETRY_S
 
-    async def _own(self, documents: Sequence[Document]) -> None:
-        """Put on record what the worker is about to write: a file without a record would not count."""
-        for root in {document.root for document in documents}:
-            here = [document for document in documents if document.root == root]
-            await self._trust.own(root, [own_file(root, document.memory) for document in here])
-
     def _can_give(self, waiting: Waiting) -> bool:
         return self.supervisor.ready and not waiting.is_cancelled
 
-    async def _ask(self, task: Task) -> _Answer:
+    async def _ask(self, task: Classify) -> _Answer:
         """What the worker makes of a task."""
         self._answer = asyncio.get_running_loop().create_future()
         try:
@@ -227,18 +228,15 @@ class Dispatcher:
         finally:
             self._answer = None
 
-    def _still_wanted(self, documents: tuple[Document, ...]) -> tuple[Document, ...]:
-        """Documents but for those that were forgotten meanwhile, which must not be written anywhere."""
-        unwanted = self._unwanted()
-        return tuple(
-            document
-            for document in documents
-            if not unwanted or digest(document.root.top, document.memory.content) not in unwanted
-        )
-
-    def _unwanted(self) -> frozenset[str]:
-        """Digests of texts that must not come back; mostly there are none."""
-        return self._forgotten.digests() if self._forgotten.known else frozenset()
+    async def _answer_heads(self, event: Event, names: Sequence[str]) -> None:
+        """Tell the worker which memories name something; none if that cannot be found out."""
+        heads: tuple[KnownMemory, ...] = ()
+        try:
+            heads = await self._keeper.heads(event, names)
+        except Exception:
+            logger.exception("no heads event=%s", event.id)
+        if self._answer is not None and self.supervisor.ready:
+            self.supervisor.give(Heads(event.id, heads), self._limit_s)
 
     async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
         """What the model should know about; it can do without."""
@@ -258,6 +256,8 @@ class Dispatcher:
 
     def _is_held(self, event: Event) -> bool:
         gate = self._gate_of(event)
+        if not (self.supervisor.ready or self._is_decided(event)):
+            return True
         return (gate is not None and gate.wait_s(self._clock()) > 0) or self._is_paused(event)
 
     def _gate_of(self, event: Event) -> Gate | None:
@@ -283,9 +283,8 @@ class Dispatcher:
         waiting, answer = self._queue.in_hand, self._answer
         if waiting is None or answer is None or answer.done() or waiting.event.id != report.event_id:
             logger.warning("report about another event=%s", report.event_id)
-        elif isinstance(report, Linked):
-            waiting.linked_one()
-            self._written(report.top, frozenset({report.path}))
+        elif isinstance(report, Asked):
+            self.start(self._answer_heads(waiting.event, report.names))
         else:
             answer.set_result(report)
 
@@ -293,25 +292,27 @@ class Dispatcher:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(reason)
 
-    def _decided(self, report: Decided) -> tuple[Document, ...]:
+    async def _decided(self, event: Event, classified: Classified) -> _Documents:
         if self._gate is not None:
-            self._gate.answered(report.usage)
-        self._metrics.capture_invalid += report.tally.invalid
-        self._metrics.capture_duplicates += report.tally.duplicates
-        self._metrics.secrets_redacted += report.tally.secrets
-        return self._still_wanted(report.documents)
+            self._gate.answered(classified.usage)
+        documents, tally = await self._keeper.decide(event, classified)
+        self._metrics.capture_invalid += tally.invalid
+        self._metrics.capture_duplicates += tally.duplicates
+        self._metrics.secrets_redacted += tally.secrets
+        self._metrics.captures_said_again += tally.said_again
+        return documents
 
-    def _done(self, waiting: Waiting, report: Done) -> float | None:
+    def _done(self, waiting: Waiting, put: Put) -> float | None:
         """Take note that all is in place; None if the event is done with that, else a delay."""
-        self._metrics.captured += report.written
+        self._metrics.captured += put.written
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut
-            waiting.cut_short(report.written)
+            waiting.cut_short(put.written)
             return 0.0
         self._metrics.captures_finished += 1
         self.last_success = utc_now()
-        self.last_error = f"not written: {', '.join(report.failed)}" if report.failed else ""
+        self.last_error = f"not written: {', '.join(put.failed)}" if put.failed else ""
         return None
 
     def _failed(self, waiting: Waiting, answer: _Answer) -> float:

@@ -8,24 +8,29 @@ be the newest.
 
 What is known is not written again. That includes a superseded version that came from the same session: a
 window is sent whole every turn, so the statement that was replaced is still in it and would otherwise replace
-its successor. Said in another session, the old choice is a new one.
+its successor. Said in another session, the old choice is a new one. What was forgotten is not written either,
+unless a person has said it since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Tally
 from forged.files import Root
 from forged.map import link
 from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger, new_id
-from forged.state import Document, Event, digest
+from forged.state import Document, Event
+from forged.text.forgetting import says_again
 from forged.text.private import without_private
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import Texts, content_words
 
 MOST_RELATED = 8
+
+# When a text was forgotten in one of some roots (their tops), in Unix seconds; None if it was not.
+ForgottenSince = Callable[[Sequence[str], str], float | None]
 
 # What a file says about its origin, in the words of the file format.
 _TRIGGERS: dict[str, Trigger] = {
@@ -47,7 +52,7 @@ def decide(
     event: Event,
     classified: Classified,
     existing: Mapping[Root, Sequence[Memory]],
-    forgotten: frozenset[str],
+    forgotten: ForgottenSince,
     now: str,
 ) -> tuple[tuple[Document, ...], Tally]:
     """Return what to write, in the order proposed, and what was left out.
@@ -55,8 +60,9 @@ def decide(
     Args:
         event: whence the proposals come; only its roots are written to.
         classified: the answer; its malformed elements are counted as invalid here.
-        existing: all memories of each root that the event sees, in all versions.
-        forgotten: digests of texts that must not come back (`forgotten.digest`).
+        existing: memories of each root that the event sees, in all versions; of many, those that say
+            something like a proposal or are named by one.
+        forgotten: knows the texts that must not come back.
         now: RFC 3339, the time of creation.
 
     The tally counts each proposal that was left out once, those beyond ten documents as invalid, and all
@@ -65,8 +71,18 @@ def decide(
     deciding = _Deciding(event, classified.author, existing, forgotten, now)
     for proposal in classified.proposals:
         deciding.judge(proposal)
-    tally = Tally(deciding.invalid + classified.malformed, deciding.duplicates, deciding.secrets)
+    invalid = deciding.invalid + classified.malformed
+    tally = Tally(invalid, deciding.duplicates, deciding.secrets, deciding.said_again)
     return tuple(deciding.documents), tally
+
+
+def said_since(event: Event, content: str, since: float) -> bool:
+    """Whether the person says something in a message of an event that was first heard after a moment."""
+    heard = zip(event.window, event.times, strict=True)
+    return any(
+        at > since and utterance.role == "user" and says_again(utterance.text, content)
+        for utterance, at in heard
+    )
 
 
 class _Deciding:
@@ -77,11 +93,11 @@ class _Deciding:
         event: Event,
         author: Origin,
         existing: Mapping[Root, Sequence[Memory]],
-        forgotten: frozenset[str],
+        forgotten: ForgottenSince,
         now: str,
     ) -> None:
         self.documents: list[Document] = []
-        self.invalid = self.duplicates = self.secrets = 0
+        self.invalid = self.duplicates = self.secrets = self.said_again = 0
         self._event = event
         self._existing = existing
         self._forgotten = forgotten
@@ -93,7 +109,7 @@ class _Deciding:
         content = self._presentable(proposal.content)
         if root is None or proposal.category not in _CATEGORIES or not content:
             self.invalid += 1
-        elif self._was_forgotten(content) or self._compared.has_like(content):
+        elif (is_again := self._is_again(content)) is False or self._compared.has_like(content):
             self.duplicates += 1
         elif len(self.documents) == MOST_DOCUMENTS:
             self.invalid += 1
@@ -101,11 +117,12 @@ class _Deciding:
             memory = self._memory(root, content, proposal)
             self.documents.append(Document(root, memory))
             self._compared.add(content)
+            self.said_again += is_again is not None
 
-    def _was_forgotten(self, content: str) -> bool:
-        if not self._forgotten:
-            return False
-        return any(digest(root.top, content) in self._forgotten for root in self._event.roots)
+    def _is_again(self, content: str) -> bool | None:
+        """Whether the person has said since what was forgotten; None of what never was."""
+        since = self._forgotten(self._event.tops, content)
+        return None if since is None else said_since(self._event, content, since)
 
     def _presentable(self, content: str) -> str:
         """Return the content as it may be stored, or nothing if it must not be."""

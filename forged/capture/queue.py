@@ -11,9 +11,9 @@ Sessions are served first come, first served, and each in its own order. An even
 back-off, a paused repository) holds up its own session only. The event that is taken stays in the line, where
 `put_back` leaves it; it counts everywhere, and is never replaced, evicted or dropped.
 
-An event that makes trouble is given up in the end. A killed worker counts against it only if it had the event
-and made no progress; files put in place by an earlier attempt are no progress. A failure counts only if it
-says something about this event, and not about the endpoint or the disk, which would have met any other.
+An event that makes trouble is given up in the end. A killed worker counts against the event that it had. A
+failure counts only if it says something about this event, and not about the endpoint or the disk, which would
+have met any other.
 
 No clock, no disk, no lock: the caller brings the time and acts on what is returned.
 """
@@ -42,10 +42,7 @@ class Waiting(msgspec.Struct, eq=False):
 
     `given_up` is why it is to be buried, or nothing; it waits then only because that did not work. `cut` is
     why what was decided about it may be less than there was, `trouble` why the last attempt failed.
-    `is_cancelled` is set when its text was forgotten: what is under way may end, but is not tried again.
-
-    The last three are of the attempt under way: how many documents are in place, of which the best attempt so
-    far had `most_linked`, and whether that or a decision is progress.
+    `is_cancelled` is set when all of it was forgotten: what is under way may end, but is not tried again.
     """
 
     event: Event
@@ -53,14 +50,11 @@ class Waiting(msgspec.Struct, eq=False):
     not_before: float = 0.0
     failures: int = 0
     kills: int = 0
-    most_linked: int = 0
     given_up: str = ""
     is_cancelled: bool = False
     size: int = 0
     session: str = ""
     taken_at: float = 0.0
-    has_progress: bool = False
-    linked: int = 0
     cut: str = ""
     trouble: str = ""
 
@@ -75,18 +69,15 @@ class Waiting(msgspec.Struct, eq=False):
 
     def begin(self, now: float) -> None:
         """An attempt begins."""
-        self.taken_at, self.has_progress, self.linked = now, False, 0
+        self.taken_at = now
 
-    def linked_one(self) -> None:
-        """One of its documents is in place, since just now or since an earlier attempt."""
-        self.linked += 1
-        if self.linked > self.most_linked:
-            self.most_linked = self.linked
-            self.has_progress = True
+    def rewrite(self, event: Event) -> None:
+        """Put what is left of its event in the place of the event."""
+        self.event, self.size = event, event.size
 
     def died(self, reason: str) -> None:
         """The worker died over it."""
-        self.kills += not self.has_progress
+        self.kills += 1
         if self.kills >= MOST_KILLS:
             self.given_up = f"the worker died {MOST_KILLS} times over it: {reason}"
 
@@ -151,6 +142,10 @@ class CaptureQueue:
     def events(self) -> tuple[Event, ...]:
         """All events, the one in hand among them, in order."""
         return tuple(waiting.event for waiting in self._line)
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """The whole line, the one in hand in it."""
+        return tuple(self._line)
 
     def in_memory(self) -> tuple[Event, ...]:
         """Events that a kill would take away and that are still wanted, in order."""
@@ -250,10 +245,12 @@ class CaptureQueue:
             return None
         return min((max(0.0, w.not_before - now) for w in self._heads() if not held(w.event)), default=None)
 
-    def drop(self, unwanted: Callable[[Event], bool]) -> tuple[Waiting, ...]:
-        """Remove what waits and is not wanted any more, and return it."""
-        gone = [w for w in self._line if w is not self.in_hand and unwanted(w.event)]
-        return tuple(self._leave(gone))
+    def drop(self, waiting: Waiting) -> None:
+        """Remove one that is not wanted any more; one in hand is not tried again."""
+        if waiting is self.in_hand:
+            waiting.is_cancelled = True
+        else:
+            self._leave([waiting])
 
     def _heads(self) -> Iterable[Waiting]:
         """Return the first of every session, in order: the others of it wait for that one."""

@@ -15,16 +15,16 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.capture.dispatcher import Dispatcher, MakeSupervisor, Rank, Written
+from forged.capture.dispatcher import Dispatcher, Keeps, MakeSupervisor, Rank
 from forged.capture.gate import Gate
-from forged.capture.queue import CaptureQueue, Change
+from forged.capture.queue import CaptureQueue, Change, Waiting
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import WorkerSettings
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models import Governor, Health
-from forged.state import Event, State, Unwanted, texts_of
-from forged.trust import Trust
+from forged.state import Cut, Event, Left, State, cut
+from forged.text.forgetting import Words
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +56,7 @@ class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline:
     """One for the daemon.
 
-    `rank` finds the memories that a model should know about, `written` is told of the top of a root and the
-    file that was put there.
+    `rank` finds the memories that a model should know about, `keeper` decides what is kept and writes it.
     """
 
     def __init__(
@@ -68,8 +67,7 @@ class Pipeline:
         governor: Governor,
         metrics: Metrics,
         rank: Rank,
-        written: Written,
-        trust: Trust,
+        keeper: Keeps,
         keeps: bool = True,
         coalesce: bool = True,
         off: str = "",
@@ -97,8 +95,7 @@ class Pipeline:
             gate=Gate(governor, health or Health(clock=clock)) if settings.classifier else None,
             metrics=metrics,
             rank=rank,
-            written=written,
-            trust=trust,
+            keeper=keeper,
             keeps=keeps,
             make_supervisor=supervisor,
             clock=clock,
@@ -160,25 +157,32 @@ class Pipeline:
 
     # --- what a person asks ---------------------------------------------------------------------------
 
-    async def purge(self, unwanted: Unwanted) -> int:
-        """Forget every event that holds an unwanted text; returns how many. Raises StoreError.
+    async def purge(self, unwanted: Sequence[Words]) -> Cut:
+        """Take every sentence that holds an unwanted text out of all events; what was done.
 
-        What is in hand is finished by the worker or dies with it, and is not tried again.
+        What is in hand is found out about anew with what is left of it; an event that is empty then goes.
+        Raises StoreError.
         """
         await self._taken_up.wait()
-        ids = await asyncio.to_thread(self._unwanted, self._queue.events(), unwanted)
-        dropped = list(self._queue.drop(lambda event: event.id in ids))
-        if (in_hand := self._queue.in_hand) is not None and in_hand.event.id in ids:
-            in_hand.is_cancelled = True
-            dropped.append(in_hand)
-        for waiting in dropped:
-            await self._events.remove(waiting.event.id)
-        return len(dropped) + await self._events.drop_unwanted(unwanted)
+        done = Cut()
+        for waiting in self._queue.waiting():
+            left = await self._without(waiting, unwanted)
+            done += left.cut
+            if left.sentences and left.is_empty:
+                self._queue.drop(waiting)
+                await self._events.remove(waiting.event.id)
+            elif left.sentences:
+                waiting.rewrite(left.event)
+                await self._events.rewrite(left)
+        return done + await self._events.cut_dead(unwanted)
 
-    def _unwanted(self, events: Sequence[Event], unwanted: Unwanted) -> frozenset[str]:
-        return frozenset(
-            event.id for event in events if unwanted(texts_of(event, self._events.documents(event.id)))
-        )
+    async def _without(self, waiting: Waiting, unwanted: Sequence[Words]) -> Left:
+        """What is left of one that waits, as it is by then."""
+        while True:
+            event, documents = waiting.event, self._events.documents(waiting.event.id)
+            left = await asyncio.to_thread(cut, event, documents, unwanted)
+            if waiting.event is event and self._events.documents(event.id) is documents:
+                return left
 
     async def retry(self, event_id: str) -> bool:
         """Queue a dead event again; false if there is none of this id. Raises StoreError."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from forged.capture.values import Decided, Done, Failed, Ready, Report, Task, WorkerSettings
+from forged.capture.values import Decided, Failed, Ready, Report, Task, WorkerSettings
 from forged.capture.worker_process import Target, WorkerProcess, work
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Supervisor:
         self._wanted.set()
 
     def give(self, task: Task, limit_s: float) -> None:
-        """Hand a task to a worker that is `ready` and has none.
+        """Hand a task to a worker that is `ready` and has none, or the answer that it waits for.
 
         A worker that reports nothing for `limit_s` seconds, because it is stopped or hangs on a dead disk,
         is killed.
@@ -144,7 +144,7 @@ class Supervisor:
                 self.ready = not report.problem
                 self._show(report.problem)
                 logger.info("worker ready pid=%d restarts=%d", report.pid, self.restarts)
-            case Decided() | Done() | Failed():
+            case Decided() | Failed():
                 self._expect()
                 self._fruitless = 0
             case _:

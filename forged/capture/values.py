@@ -1,8 +1,8 @@
 """What the daemon and the capture worker tell each other, and what a classifier proposes. Values only.
 
-The worker gets one task at a time: Classify an event, which ends in Decided, or Link the documents that an
-event comes to, which ends in Done. Either may end in Failed. Everything that crosses the process boundary is
-msgspec bytes: an object that cannot be pickled vanishes from a `multiprocessing.Queue` without an error.
+The worker gets one task at a time: Classify an event, which ends in Decided or Failed. Before that it may ask
+which memories name something (Asked), and gets Heads. Everything that crosses the process boundary is msgspec
+bytes: an object that cannot be pickled vanishes from a `multiprocessing.Queue` without an error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 from forged.counters import Departure
 from forged.log import LogSettings
 from forged.memory import Origin, Related, Scope
-from forged.state import Document, Event
+from forged.state import Event
 
 # Of one event.
 MOST_DOCUMENTS = 10
@@ -20,7 +20,7 @@ MAX_CONTENT_BYTES = 8 << 10
 
 
 class KnownMemory(msgspec.Struct, frozen=True):
-    """The newest version of an existing memory, as the classifier's prompt lists it."""
+    """The newest version of an existing memory, as a classifier is told of it."""
 
     id: str
     scope: str
@@ -74,11 +74,15 @@ class Classified(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """How many proposals were left out, and why, and how many secrets were cut out of the rest."""
+    """How many proposals were left out, and why, and how many secrets were cut out of the rest.
+
+    `said_again` are those that are kept although they were forgotten once, as somebody said them since.
+    """
 
     invalid: int = 0
     duplicates: int = 0
     secrets: int = 0
+    said_again: int = 0
 
 
 # --- daemon to worker, over the Queue -----------------------------------------------------------------
@@ -87,30 +91,27 @@ class Tally(msgspec.Struct, frozen=True):
 class Classify(msgspec.Struct, frozen=True, tag="classify"):
     """Find out what an event comes to.
 
-    `forgotten` are the digests of texts that must not come back. For a model: `known` are memories that it
-    should know about, and `attempts` is how many calls it may be asked at most. `withheld` are the paths of
-    files that do not count, which are to be treated as if they were not there.
+    For a model: `known` are memories that it should know about, and `attempts` is how many calls it may be
+    asked at most.
     """
 
     event: Event
-    forgotten: frozenset[str] = frozenset()
     known: tuple[KnownMemory, ...] = ()
     attempts: int = 2
-    withheld: frozenset[str] = frozenset()
 
     @property
     def event_id(self) -> str:
         return self.event.id
 
 
-class Link(msgspec.Struct, frozen=True, tag="link"):
-    """Put documents in place, which may be there already from an earlier attempt."""
+class Heads(msgspec.Struct, frozen=True, tag="heads"):
+    """The answer to Asked: the newest versions of memories whose first line names one of the things."""
 
     event_id: str
-    documents: tuple[Document, ...]
+    heads: tuple[KnownMemory, ...] = ()
 
 
-Task = Classify | Link
+Task = Classify | Heads
 
 
 # --- worker to daemon, over the Pipe ------------------------------------------------------------------
@@ -123,40 +124,25 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     problem: str = ""
 
 
+class Asked(msgspec.Struct, frozen=True, tag="asked"):
+    """Which memories name one of these things? The worker waits for Heads."""
+
+    event_id: str
+    names: tuple[str, ...] = ()
+
+
 class Decided(msgspec.Struct, frozen=True, tag="decided"):
-    """What an event comes to, which is mostly nothing, and what finding out has cost.
-
-    `cut` says why there may have been more: the event is not done when these documents are in place.
-    """
+    """What a classifier makes of an event, which is mostly nothing, and what finding out has cost."""
 
     event_id: str
-    documents: tuple[Document, ...] = ()
-    usage: Usage = Usage()
-    tally: Tally = Tally()
-    cut: str = ""
-
-
-class Linked(msgspec.Struct, frozen=True, tag="linked"):
-    """A document of the root at `top` is in place, by this task or an earlier attempt at it: progress."""
-
-    event_id: str
-    top: str
-    path: str
-
-
-class Done(msgspec.Struct, frozen=True, tag="done"):
-    """All documents are in place, but for those in `failed`, which no disk would take."""
-
-    event_id: str
-    written: int = 0
-    failed: tuple[str, ...] = ()
+    classified: Classified = Classified()
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The task is not finished. `reason` is the word of a ProviderError, or one of the worker's own.
 
-    `storage`: a disk is full or broken; `unwritten`: it takes some files and not others; `gone`: no root that
-    it would go to exists; `internal`: a bug.
+    `internal`: a bug. The daemon's own are `storage`: a disk is full or broken; `unwritten`: it takes some
+    files and not others; `gone`: no root that they would go to exists.
     """
 
     event_id: str
@@ -172,7 +158,7 @@ class Departed(msgspec.Struct, frozen=True, tag="departed"):
     departure: Departure
 
 
-Report = Ready | Departed | Decided | Linked | Done | Failed
+Report = Ready | Departed | Asked | Decided | Failed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

@@ -47,11 +47,11 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     interactive: bool = False
     watch_period_s: float = 2.0
 
-    def redraws(self, stream: TextIO) -> bool:
-        """Whether the stream ends on a terminal that knows escape sequences."""
-        return stream.isatty() and self.environ.get("TERM") != "dumb"
+    def redraws(self, stream: TextIO | None) -> bool:
+        """Whether the stream is open and ends on a terminal that knows escape sequences."""
+        return stream is not None and stream.isatty() and self.environ.get("TERM") != "dumb"
 
-    def colour(self, stream: TextIO) -> bool:
+    def colour(self, stream: TextIO | None) -> bool:
         """Whether to colour: NO_COLOR, then FORCE_COLOR, then a terminal that is not dumb."""
         if self.environ.get("NO_COLOR"):
             return False

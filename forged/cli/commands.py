@@ -21,6 +21,7 @@ import msgspec
 from forged import __version__
 from forged.cli.call import Invocation, report
 from forged.cli.exits import EXPLAINED, INTERRUPTED, Stop
+from forged.cli.terminal import let_go, not_written
 
 VERBS = {
     "demo": ("demo.steps", "Show in a scratch directory what forged does, with a real daemon."),
@@ -31,6 +32,10 @@ VERBS = {
     "retrieve": ("retrieval", "Print what an agent would get for a message."),
     "why": ("retrieval", "Explain the last injection of a session, or what a query would find."),
     "remember": ("memories", "Write one memory."),
+    "edit": ("chains", "Write a new version of a memory."),
+    "relate": ("chains", "Link a memory to others, or take links away."),
+    "move": ("chains", "Give a memory the other scope."),
+    "restore": ("chains", "Take back what was forgotten or undone; list what can come back."),
     "forget": ("memories", "Take a memory and its older versions away."),
     "list": ("memories", "List memories, newest first."),
     "show": ("memories", "Print memories whole."),
@@ -182,9 +187,19 @@ def run(arguments: Sequence[str], call: Invocation) -> int:
     except click.UsageError as error:
         if "--json" in arguments:
             return report(Stop("usage", error.format_message()), as_json=True)
-        error.show()
-        return error.exit_code
+        return _shown(error)
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _shown(error)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        not_written(error)  # click prints help by itself
     return code if isinstance(code, int) else 0
+
+
+def _shown(error: click.ClickException) -> int:
+    try:
+        error.show()
+    except OSError:
+        let_go(sys.stderr)
+    return error.exit_code

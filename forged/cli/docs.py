@@ -65,7 +65,7 @@ def _show(call: Invocation, topic: str) -> None:
         meant = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(known)}"
         raise Stop("usage", f"there is no page {topic!r}{meant}")
     text = (_PAGES / f"{topic}{_SUFFIX}").read_text(encoding="utf-8").rstrip("\n")
-    if sys.stdout.isatty() and not call.as_json:
+    if sys.stdout and sys.stdout.isatty() and not call.as_json:
         click.echo_via_pager(text)
     else:
         _say(call, "text", text)

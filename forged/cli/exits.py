@@ -11,6 +11,7 @@ NOT_DONE = 1  # the answer is no: no such memory, or the person declined
 USAGE = 2
 NOT_RUNNING = 3
 UNAVAILABLE = 69
+NOT_WRITTEN = 74
 TRY_AGAIN = 75
 NOT_PERMITTED = 77
 CONFIGURATION = 78
@@ -23,6 +24,7 @@ EXPLAINED = (
     (USAGE, "wrong usage"),
     (NOT_RUNNING, "the daemon is not running"),
     (UNAVAILABLE, "the daemon or what it needs is unavailable"),
+    (NOT_WRITTEN, "what was to be printed could not be written"),
     (TRY_AGAIN, "try again: timeout, not ready yet, or busy"),
     (NOT_PERMITTED, "not permitted"),
     (CONFIGURATION, "the configuration is wrong"),

@@ -64,10 +64,12 @@ def _run_verb(verb: str, message: str, as_json: bool, directory: str, environ: M
 
 
 def _say_pong(as_json: bool) -> int | None:
+    if sys.stdout is None:
+        return None
     try:
         sys.stdout.write((PONG_JSON if as_json else "pong") + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         return None  # the long way meets it again and ends as it should
     return 0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from forged.cli.terminal import Painter, columns, counted, escape, escape_line, listed, shown_fields
-from forged_client.protocol import Chain, Explained, Hit, MemoryRecord
+from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed
 
 _CELL_CHARS = 80
 
@@ -21,7 +21,7 @@ def memory_table(memories: Iterable[MemoryRecord]) -> list[str]:
             escape_line(f"{memory.scope}/{memory.category}"),
             f"v{memory.version}",
             _day(memory.created_at),
-            _gist(memory.content),
+            _gist(memory.content) + _beside(memory),
         )
         for memory in memories
     )
@@ -30,6 +30,8 @@ def memory_table(memories: Iterable[MemoryRecord]) -> list[str]:
 def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     """A memory whole: its fields, an empty line, its text."""
     yield paint("strong", escape_line(memory.id)) + ("" if memory.is_head else "  (superseded)")
+    if memory.rivals:
+        yield f"beside it stands {listed(memory.rivals)}: neither replaces the other"
     yield f"{escape_line(memory.scope)}/{escape_line(memory.category)}, version {memory.version}"
     fields = {
         "created": memory.created_at,
@@ -49,8 +51,23 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     yield escape(memory.content.rstrip("\n"))
 
 
+def trash_table(restorable: Iterable[Trashed]) -> list[str]:
+    """One line for what went together: id, scope, how many versions, when and why it went, first line."""
+    return columns(
+        (
+            escape_line(each.id),
+            escape_line(each.scope),
+            counted(len(each.ids), "file"),
+            f"{escape_line(each.why)} {escape_line(each.taken_at[:16])}",
+            f"until {_day(each.until)}",
+            _shortened(escape_line(each.first_line)),
+        )
+        for each in restorable
+    )
+
+
 def chain_table(chain: Chain) -> Iterator[str]:
-    """The versions of a memory, oldest first; `*` marks the head."""
+    """The versions of a memory, oldest first; `*` marks the newest, or those that stand beside each other."""
     yield from columns(
         (
             "*" if memory.is_head else " ",
@@ -64,6 +81,11 @@ def chain_table(chain: Chain) -> Iterator[str]:
     )
     if chain.flags:
         yield f"odd about this chain: {listed(chain.flags)}"
+    heads = [memory for memory in chain.memories if memory.is_head]
+    if len(heads) > 1:
+        one, other = (escape_line(memory.id) for memory in heads[-2:])
+        yield f"{len(heads)} versions stand beside each other, until one replaces the other:"
+        yield f"  forgectl relate {other} {one}:supersedes   or   forgectl forget --version {one}"
 
 
 def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
@@ -81,6 +103,10 @@ def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
         )
         yield "  ".join(filter(None, facts))
         yield f"       {_gist(hit.content)}"
+        for rival in hit.rivals:
+            gist = _shortened(escape_line(rival.first_line))
+            named = f"v{rival.version} {_day(rival.created_at)} {escape_line(rival.id)}"
+            yield f"       beside it: {named}  {gist}"
         for older in hit.older:
             gist = _shortened(escape_line(older.first_line))
             yield f"       older: v{older.version} {_day(older.created_at)} {escape_line(older.id)}  {gist}"
@@ -135,6 +161,10 @@ def _ranking(found: Explained) -> list[str]:
 
 def _score(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
+
+
+def _beside(memory: MemoryRecord) -> str:
+    return f"  (fork: {listed(memory.rivals)} stands, too)" if memory.rivals else ""
 
 
 def _day(time: str) -> str:

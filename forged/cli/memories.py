@@ -42,14 +42,14 @@ def list_command(call: Invocation, **fields: Any) -> None:
         tell(f"no more than {counted(found.total, 'memory', 'memories')}: the offset leaves all out")
 
 
-_scope_option = click.option(
+scope_option = click.option(
     "--scope", default="", help="repo or user, for an id that the repository and the user both have."
 )
 
 
 @click.command("show")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@_scope_option
+@scope_option
 @min_generation_option
 @asks
 def show_command(call: Invocation, **fields: Any) -> None:
@@ -62,7 +62,7 @@ def show_command(call: Invocation, **fields: Any) -> None:
 
 @click.command("history")
 @click.argument("memory_id", metavar="ID")
-@_scope_option
+@scope_option
 @min_generation_option
 @asks
 def history_command(call: Invocation, **fields: Any) -> None:
@@ -73,8 +73,8 @@ def history_command(call: Invocation, **fields: Any) -> None:
 
 @click.command("remember")
 @click.argument("text")
-@click.option("--scope", default="repo", show_default=True, help="Who it is for: repo or user.")
-@click.option("--category", default="user-facts", show_default=True, help="What it is about.")
+@click.option("--scope", default="", help="Who it is for: repo (or that of --supersedes) or user.")
+@click.option("--category", default="", help="What it is about; left out, by what it supersedes or by scope.")
 @click.option("--supersedes", default="", metavar="ID", help="Memory that this one replaces.")
 @click.option("--related", multiple=True, metavar="ID[:RELATIONSHIP]", help="Link to a memory; repeatable.")
 @click.option("--allow-secret", is_flag=True, help="Keep a text that holds a secret: agents will see it.")
@@ -82,17 +82,17 @@ def history_command(call: Invocation, **fields: Any) -> None:
 def remember_command(call: Invocation, *, text: str, related: tuple[str, ...], **fields: Any) -> None:
     """Write one memory, durably; `-` reads its text from stdin."""
     content = sys.stdin.read() if text == "-" else text
-    edges = tuple(map(_edge, related))
+    edges = tuple(map(edge, related))
     request = wire.Remember(
         workspace=call.workspace, content=content, related=edges, origin="explicit", **fields
     )
     written = ask(call, request, check_done)
-    show(call, written, _written(written))
+    show(call, written, written_lines(written))
 
 
 @click.command("forget")
 @click.argument("memory_id", metavar="ID")
-@_scope_option
+@scope_option
 @click.option("--version", "version_only", is_flag=True, help="Only this version, not the whole chain.")
 @click.option("--now", "erase_now", is_flag=True, help="Erase at once instead of 7 days in the trash.")
 @yes_option
@@ -112,13 +112,20 @@ def forget_command(call: Invocation, *, yes: bool, **fields: Any) -> None:
         tell("what is not reached must be removed by hand")
 
 
-def _edge(text: str) -> wire.Edge:
+def edge(text: str) -> wire.Edge:
+    """A link as it is written on a command line: ID[:RELATIONSHIP]."""
     memory_id, colon, relationship = text.partition(":")
     return wire.Edge(memory_id, relationship) if colon else wire.Edge(memory_id)
 
 
-def _written(written: wire.Remembered) -> Iterator[str]:
-    yield f"remembered {escape_line(written.memory_id)}, version {written.version}"
+def written_lines(written: wire.Remembered) -> Iterator[str]:
+    """What was written, where, and what it replaced."""
+    done = "there already as" if written.existed else "remembered"
+    about = f"{escape_line(written.scope)}/{escape_line(written.category)}"
+    yield f"{done} {escape_line(written.memory_id)}, version {written.version}, {about}"
+    if written.replaced:
+        moved = ", which was newer than the one named" if written.base_moved else ""
+        yield f"replaces {escape_line(written.replaced)}{moved}"
     yield f"path {escape_line(written.path)}"
     yield f"generation {escape_line(written.generation)}"
     if written.reason:
@@ -139,5 +146,8 @@ def _confirm(client: Client, request: wire.Forget) -> None:
 def _receipt(gone: wire.Forgotten) -> Iterator[str]:
     yield f"forgotten: {listed(gone.ids)}"
     yield f"in the trash for 7 days: {escape_line(gone.trash)}" if gone.trash else "erased"
+    if gone.cut_sentences:
+        sentences, events = counted(gone.cut_sentences, "sentence"), counted(gone.cut_events, "event")
+        yield f"taken out of what waited to be judged or was given up: {sentences} in {events}"
     yield from (f"not reached: {escape_line(place)}" for place in gone.unreachable)
     yield f"generation {escape_line(gone.generation)}"

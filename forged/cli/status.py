@@ -35,7 +35,9 @@ _LEARNS = {
 }
 _LOUD = {"off": "warn", "paused": "warn", "waiting": "warn", "failing": "bad"}
 # Fields of the report that are shown by their own names, where they are not zero.
-_COUNTERS = ("coalesced", "rejected", "replaced", "duplicates", "invalid", "redacted", "failures")
+_COUNTERS = (
+    *("coalesced", "rejected", "replaced", "duplicates", "invalid", "redacted", "failures", "said_again"),
+)
 
 
 def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
@@ -110,6 +112,11 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
         some = " ".join(map(escape_line, root.redacted_ids[:_SECRETS_NAMED]))
         holds = counted(root.redacted, "memory holds a secret and is", "memories hold a secret and are")
         yield f"  {paint('warn', 'secrets:')} {holds} shown without it; `forgectl show {some}` says which"
+    if root.forks:
+        some = ", ".join(map(escape_line, root.fork_ids[:_SECRETS_NAMED]))
+        count = counted(root.forks, "memory has", "memories have")
+        told = f"{count} several newest versions, `forgectl history ID` shows them: {some}"
+        yield f"  {paint('warn', 'forks:')} {told}"
     yield from _problems(root, paint)
 
 

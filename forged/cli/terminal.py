@@ -6,20 +6,22 @@ direction is shown instead of obeyed; newline and tab stay. The deny-list is of 
 sequences: sequences have dialects, their first character does not.
 
 A function here that takes a line of data expects it escaped, because colour comes after escaping. JSON is one
-object a line with `schema_version` first. Nothing is raised; a reader that left ends the process with 141.
+object a line with `schema_version` first. Nothing is raised; a reader that left ends the process with 141, an
+output that takes nothing (a full disk, a closed descriptor) with 74 and a sentence.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 import msgspec
 
-from forged.cli.exits import BROKEN_PIPE
+from forged.cli.exits import BROKEN_PIPE, NOT_WRITTEN
 from forged_client.protocol import Reply
 
 SCHEMA_VERSION = 1
@@ -135,13 +137,14 @@ def columns(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> l
 
 def say(text: str) -> None:
     """One or several lines of data."""
-    _write(sys.stdout, text + "\n")
+    _put(text + "\n")
 
 
 def say_exactly(text: str) -> None:
     """Foreign text as data, with nothing added but the line end that a terminal needs."""
-    ended = "" if text.endswith("\n") or not sys.stdout.isatty() else "\n"
-    _write(sys.stdout, escape(text) + ended)
+    stream: TextIO | None = sys.stdout
+    is_terminal = stream is not None and stream.isatty()
+    _put(escape(text) + ("\n" if is_terminal and not text.endswith("\n") else ""))
 
 
 def say_json(value: msgspec.Struct | Mapping[str, object]) -> None:
@@ -150,12 +153,18 @@ def say_json(value: msgspec.Struct | Mapping[str, object]) -> None:
     if isinstance(value, Reply):
         del fields["type"], fields["id"]
     encoded = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **fields})
-    _write(sys.stdout, escape_json(encoded.decode()) + "\n")
+    _put(escape_json(encoded.decode()) + "\n")
 
 
 def tell(message: str) -> None:
-    """A line for the person, never part of the data; it is escaped here."""
-    _write(sys.stderr, escape_line(message) + "\n")
+    """A line for the person, never part of the data; it is escaped here. Where nobody listens it is lost."""
+    try:
+        _write(sys.stderr, escape_line(message) + "\n")
+    except BrokenPipeError:
+        let_go(sys.stderr)
+        sys.exit(BROKEN_PIPE)
+    except OSError:
+        let_go(sys.stderr)
 
 
 def progress(doing: str, done: int, total: int) -> str:
@@ -191,11 +200,30 @@ class Bar:
             sys.stderr.flush()
 
 
-def _write(stream: TextIO, text: str) -> None:
-    try:
-        stream.write(text)
-        stream.flush()
-    except BrokenPipeError:
-        # The reader has enough. Python would try once more at exit and complain: give it a place to write.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def not_written(error: OSError) -> NoReturn:
+    """End a process whose output goes nowhere: its reader left, the disk is full, or it was closed."""
+    let_go(sys.stdout)
+    if isinstance(error, BrokenPipeError):
         sys.exit(BROKEN_PIPE)
+    tell(f"forgectl: the output could not be written: {error.strerror}")
+    sys.exit(NOT_WRITTEN)
+
+
+def _put(text: str) -> None:
+    try:
+        _write(sys.stdout, text)
+    except OSError as error:
+        not_written(error)
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None:  # closed before we were started
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    stream.write(text)
+    stream.flush()
+
+
+def let_go(stream: TextIO | None) -> None:
+    """Python would try once more at exit and complain: give it a place to write."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

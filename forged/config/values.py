@@ -102,7 +102,8 @@ class Config(msgspec.Struct, frozen=True):
         """Share of unrelated messages that must inject nothing; 0 or less: whatever is found is injected.
 
         Where it is not set: 0.95 with a model that is known by name or needs no endpoint. A strange endpoint
-        is sent nothing but memories and questions, and a lexical weight of 0 is ADR-0047 to the letter.
+        is sent nothing but memories and questions; explicit `hyde` is ADR-0047 to the letter, which has no
+        gate, as is a lexical weight of 0.
         """
         chosen = self.memory.retrieval_min_score
         if chosen is not None:
@@ -114,6 +115,8 @@ class Config(msgspec.Struct, frozen=True):
         """Why nothing is held back where `retrieval_min_score` is not set, or nothing."""
         if not self.embedder:
             return "retrieval is off"
+        if self.memory.retrieval_strategy == "hyde":
+            return "memory.retrieval_strategy is hyde"
         if self.memory.retrieval_lexical_weight == 0:
             return "memory.retrieval_lexical_weight is 0"
         return "" if is_known(self.embedder) else f"{self.embedder} is not a model known by name"

@@ -27,13 +27,14 @@ from forged.config import Loaded
 from forged.config import load as load_config
 from forged.daemon import listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
-from forged.daemon.handlers import Dispatcher
+from forged.daemon.handlers import Dispatcher, resume
 from forged.daemon.server import Server
-from forged.errors import ForgedError
+from forged.errors import ConfigError, ForgedError
 from forged.files import Root, atomic
 from forged.maps import Remembered
 from forged.memory import Scope
 from forged_client import address, framing
+from forged_client.errors import AddressError
 from forged_client.protocol import Failed
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = 
     """Run the daemon until SIGTERM or SIGINT; a test that brings its own models keeps them in every run."""
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is imported stays; to look through it again and again takes 15 ms without a ping
-    lock = listening.lock(address.socket_path(env))
+    lock = listening.lock(_socket_path(env))
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -79,6 +80,13 @@ async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = 
         if listening_socket is not None:
             listening_socket.close()
         os.close(lock)
+
+
+def _socket_path(env: Mapping[str, str]) -> str:
+    try:
+        return address.socket_path(env)
+    except AddressError as error:
+        raise ConfigError(str(error)) from error
 
 
 class DaemonRun:
@@ -152,6 +160,7 @@ class DaemonRun:
             self._begin(daemon.watcher.run())
             self._begin(daemon.indexer.run())
             self._begin(self._housekeeping())
+            self._begin(resume(daemon))
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
         self._begin(daemon.capture.run())
 
@@ -234,7 +243,7 @@ class DaemonRun:
         while True:
             now = time.time()
             try:
-                await asyncio.to_thread(self._daemon.writer.empty_trash, now)
+                await asyncio.to_thread(self._daemon.writer.trash.empty, now)
                 await asyncio.to_thread(atomic.sweep_at, self._state_dir, now - _TEMPS_S)
             except OSError as error:  # untidy, and no reason to end the daemon
                 logger.warning("state directory not tidied error=%s", error)

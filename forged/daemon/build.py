@@ -15,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from forged.capture import Pipeline, WorkerSettings
+from forged.capture import Keeper, Pipeline, WorkerSettings
 from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
@@ -24,7 +24,7 @@ from forged.daemon.probes import probes
 from forged.errors import ProviderError
 from forged.files import Root, Watcher
 from forged.log import LogSettings
-from forged.maps import Indexer, Remembered, Writer
+from forged.maps import Indexer, Remembered
 from forged.models import (
     GOVERNED,
     ChatModel,
@@ -44,6 +44,7 @@ from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
 from forged.trust import Trust
+from forged.writing import Writer
 from forged_client import address
 from forged_client.autostart import LOG_NAME
 
@@ -120,6 +121,7 @@ def build(
     trust = Trust(state, mode=config.trust.mode)
     indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
     trust.join(indexer.follow, indexer.snapshot)
+    writer = Writer(os.path.join(address.state_dir(env), "trash"), trust, state.requests, state.intents)
     models.door.guard(
         partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
     )
@@ -134,7 +136,7 @@ def build(
         watcher=watcher,
         retriever=retriever,
         resolver=Resolver(user_top(env), config, indexer),
-        writer=Writer(os.path.join(address.state_dir(env), "trash"), trust),
+        writer=writer,
         trust=trust,
         capture=Pipeline(
             settings=msgspec.structs.replace(models.worker, log=log_settings(env)),
@@ -142,8 +144,7 @@ def build(
             governor=governor,
             metrics=metrics,
             rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
-            written=indexer.mark,
-            trust=trust,
+            keeper=Keeper(indexer, writer, state.forgotten),
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,
             off=capture_off(config),

@@ -3,7 +3,9 @@
 In: bytes in any chunks. Out: one reply to each request, in the order in which they are ready. What a request
 raises becomes its reply; nothing that a peer sends or leaves out ends the daemon or holds up another peer.
 A frame must be complete 5 s after its first byte, a peer that takes no reply for 5 s is dropped, and with 64
-requests in flight nothing more is read from it.
+requests in flight nothing more is read from it. Only hello and ping are answered as they come: every other
+request waits for its connection's turn in the server's line, and for a peer that takes replies. When a peer
+leaves, what only asks is dropped if it has not begun; everything else is carried out.
 
 It is a `BufferedProtocol` that receives straight into its frame cutter: asyncio's streams and plain protocols
 allocate a quarter of a megabyte per read and take twice the time.
@@ -14,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from forged.daemon import peer
 from forged.errors import ForgedError
+from forged.in_turn import Place
 from forged_client import framing, protocol
 from forged_client.errors import FrameTooLarge, MalformedFrame
 from forged_client.protocol import Failed, Reply, Request
@@ -31,15 +35,26 @@ logger = logging.getLogger(__name__)
 FRAME_TIMEOUT_S = 5.0
 READER_TIMEOUT_S = 5.0
 _IN_FLIGHT = 64
-# What only asks, and may ask a model: given up when the peer hangs up.
-_QUESTIONS = (protocol.Retrieve, protocol.Search, protocol.Why)
+# Frames of one connection that are taken in one turn of the loop.
+_FRAMES_AT_ONCE = 64
+_AT_ONCE = (protocol.Hello, protocol.Ping)
+# What only asks: given up when the peer hangs up. Everything else is carried out.
+_QUESTIONS = (
+    *(protocol.Retrieve, protocol.Search, protocol.Why, protocol.GetMemories, protocol.ListMemories),
+    *(protocol.History, protocol.Status, protocol.Cost, protocol.Outbound, protocol.Try, protocol.Events),
+)
+# One connection's requests that wait may have so many bytes, and one more request.
+_WAITING_BYTES = protocol.MAX_CAPTURE_BYTES
 _MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
 
 
 class Service(Protocol):
-    """What answers requests: the handlers' dispatcher, or a stand-in of a test."""
+    """What answers requests: the handlers' dispatcher, or a stand-in of a test.
 
-    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]: ...
+    Bytes are a reply as its frame, ready to be sent.
+    """
+
+    def handle(self, request: Request[Any]) -> Reply | bytes | Awaitable[Reply] | AsyncIterator[Reply]: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -55,10 +70,14 @@ class Connection(asyncio.BufferedProtocol):
         self._began: float | None = None  # when the first byte of an unfinished frame came
         self._stuck_since: float | None = None  # when the peer stopped taking replies
         self._ended = False  # the peer will send no more
+        self._is_deaf = False  # the daemon stops: it reads and begins no more
         self._unsent = 0
-        self._tasks: set[asyncio.Task[None]] = set()
         self._streams: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
+        self.writes: set[asyncio.Task[None]] = set()
+        self._place = Place(server.line)
+        self._waiting: deque[tuple[Request[Any], int]] = deque()  # received and not begun, with their sizes
+        self._waiting_bytes = 0
 
     # --- asyncio's side ---
 
@@ -78,6 +97,8 @@ class Connection(asyncio.BufferedProtocol):
         # answer that nobody hears is not worth a model's time.
         for task in self._streams | self._questions:
             task.cancel()
+        self._waiting = deque(each for each in self._waiting if not isinstance(each[0], _QUESTIONS))
+        self._place.release()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._frames.room()
@@ -88,12 +109,15 @@ class Connection(asyncio.BufferedProtocol):
         self._take_frames()
 
     def _take_frames(self) -> None:
-        """Begin what has arrived, as far as there is room for it; the rest stays in the buffer."""
-        began, frames = self._began, self._frames
+        """Take what has arrived, as far as there is room for it; the rest stays in the buffer."""
+        began, frames, taken = self._began, self._frames, 0
         try:
             while frames.held and self._has_room and (body := frames.take()) is not None:
                 began = None
                 self._receive(body)
+                if (taken := taken + 1) == _FRAMES_AT_ONCE:
+                    self._place.begin(self._take_frames)
+                    break
         except FrameTooLarge:
             self._server.metrics.bad_frames += 1
             self.refuse("frame_too_large", f"a request may have {protocol.MAX_CAPTURE_BYTES} bytes")
@@ -115,9 +139,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._unsent = self._transport.get_write_buffer_size()
             self._transport.pause_reading()
+            self._place.hold()
 
     def resume_writing(self) -> None:
         self._stuck_since = None
+        self._place.release()
         self._listen_again()
 
     # --- the server's side ---
@@ -125,7 +151,15 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def begun(self) -> set[asyncio.Task[None]]:
         """Requests that are being carried out; streams are not, as they have no end."""
-        return self._tasks - self._streams
+        return self.writes | self._questions
+
+    def finish(self) -> None:
+        """Read and begin no more; what was begun goes on."""
+        self._is_deaf = True
+        self._waiting.clear()
+        self._place.release()
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def end(self) -> None:
         if self._transport is not None:
@@ -158,10 +192,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.metrics.slow_readers_closed += 1
                 self._transport.abort()
 
-    def send(self, reply: Reply) -> None:
-        if self._transport is None:
+    def send(self, reply: Reply | bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
             return
-        frame = self._encoded(reply)
+        frame = reply if isinstance(reply, bytes) else self._encoded(reply)
         stuck = self._stuck_since is not None
         if stuck and self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
             self._server.metrics.slow_readers_closed += 1
@@ -182,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- requests ---
 
     def _receive(self, body: memoryview) -> None:
-        """Answer one frame, at once or in a task; nothing that a request does may end the daemon."""
+        """Answer one frame, at once or when it is its turn; nothing in a request may end the daemon."""
         try:
             request = framing.decode_request(body)
         except MalformedFrame as error:
@@ -196,45 +230,68 @@ class Connection(asyncio.BufferedProtocol):
         if not self.greeted and not isinstance(request, protocol.Hello):
             self.send(_failed(request.id, "hello_required", "the first request is hello"))
             return
+        if isinstance(request, _AT_ONCE):
+            self._carry_out(request)
+            return
+        self.in_flight += 1
+        self._waiting.append((request, len(body)))
+        self._waiting_bytes += len(body)
+        if not self._has_room and self._transport is not None:
+            self._transport.pause_reading()
+        self._place.begin(self._begin_next)
+
+    def _begin_next(self) -> None:
+        """Begin what has waited longest; nothing, if it was dropped since."""
+        if not self._waiting:
+            return
+        request, size = self._waiting.popleft()
+        self._waiting_bytes -= size
+        if not self._carry_out(request):
+            self._is_over()
+        elif self._waiting_bytes < _WAITING_BYTES <= self._waiting_bytes + size:
+            self._listen_again()
+
+    def _carry_out(self, request: Request[Any]) -> bool:
+        """Whether a task was begun for it; else it has its reply."""
         try:
             answer = self._server.service.handle(request)
         except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
-            self.send(self._guarded(request, error))
-            return
-        if isinstance(answer, Reply):
+            answer = self._guarded(request, error)
+        if isinstance(answer, (Reply, bytes)):
             self.greeted = self.greeted or isinstance(answer, protocol.Welcome)
             self.send(answer)
-        elif isinstance(answer, AsyncIterator):
-            stream = self._start(self._pass_on(request, answer))
-            self._streams.add(stream)
-            stream.add_done_callback(self._streams.discard)
+            return False
+        if isinstance(answer, AsyncIterator):
+            self._start(self._pass_on(request, answer), self._streams)
         else:
-            task = self._start(self._finish(request, answer))
-            if isinstance(request, _QUESTIONS):
-                self._questions.add(task)
-                task.add_done_callback(self._questions.discard)
+            kind = self._questions if isinstance(request, _QUESTIONS) else self.writes
+            task = self._start(self._finish(request, answer), kind)
+            if isinstance(
+                answer, Coroutine
+            ):  # one that is cancelled before its first step is still to be closed
+                task.add_done_callback(lambda _: answer.close())
+        return True
 
-    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        self.in_flight += 1
-        task.add_done_callback(self._done)
-        if self.in_flight == _IN_FLIGHT and self._transport is not None:
-            self._transport.pause_reading()
+    def _start(self, work: Coroutine[None, None, None], kind: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, context=self._place.context)
+        kind.add(task)
+        task.add_done_callback(kind.discard)
+        task.add_done_callback(self._is_over)
         return task
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _is_over(self, _: object = None) -> None:
         self.in_flight -= 1
         if self._ended and not self.in_flight:
             self.end()
-        self._listen_again()
+        if self.in_flight == _IN_FLIGHT - 1:
+            self._listen_again()
 
     @property
     def _has_room(self) -> bool:
-        """Whether one more request may be begun: not with 64 in flight or a peer that takes no replies."""
+        """Whether one more request is read: not with 64 in flight, or of a peer that takes no replies."""
         open_ = self._transport is not None and not self._transport.is_closing()
-        return open_ and self._stuck_since is None and self.in_flight < _IN_FLIGHT
+        willing = self._stuck_since is None and not self._is_deaf
+        return open_ and willing and self.in_flight < _IN_FLIGHT and self._waiting_bytes < _WAITING_BYTES
 
     def _listen_again(self) -> None:
         if self._has_room:

@@ -13,18 +13,12 @@ import fcntl
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator
 
 from forged.errors import ForgedError
+from forged_client.address import in_the_way
 
 BACKLOG = 1024  # a full one makes connect fail at once with EAGAIN
 _ASKED_BYTES = 65536
-_KINDS = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISLNK, "a link"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
-)
 
 
 class AlreadyRunning(ForgedError):  # noqa: N818 - reads as the state it names
@@ -32,7 +26,7 @@ class AlreadyRunning(ForgedError):  # noqa: N818 - reads as the state it names
 
 
 class AddressUnusable(ForgedError):  # noqa: N818
-    """What stands where the socket or its directory should be is not ours; the message says what to do."""
+    """The directory of the socket is not ours alone; the message says what to do."""
 
 
 def private_directory(path: str) -> None:
@@ -55,9 +49,11 @@ def lock(path: str) -> int:
     Raises AlreadyRunning, AddressUnusable.
     """
     private_directory(os.path.dirname(path))
-    _refuse_unless(f"{path}.lock", stat.S_ISREG, "the daemon's lock")
-    with _explained(f"{path}.lock cannot be opened"):
+    try:
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        told = f"{path}.lock cannot be opened: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(told) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -70,51 +66,31 @@ def lock(path: str) -> int:
 
 
 def bind(path: str) -> socket.socket:
-    """Listen at `path`, replacing the socket that a dead daemon left there. Hold the lock first.
+    """Listen at `path`, replacing whatever a dead daemon left there. Hold the lock first.
 
-    Raises AddressUnusable when something else stands there, which is not ours to remove.
+    Raises AddressUnusable where somebody else's file or directory is.
     """
-    fresh = f"{path[:-1]}~"  # not longer than the path itself, which may be at the limit
-    for place in (path, fresh):
-        _refuse_unless(place, lambda mode: stat.S_ISSOCK(mode) or stat.S_ISREG(mode), "the socket")
+    if obstacle := in_the_way(path):
+        raise AddressUnusable(obstacle)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    fresh = f"{path[:-1]}~"  # not longer than the path itself, which may be at the limit
     before = os.umask(0o077)
     try:
-        with _explained(f"{path} cannot be made"):
-            if os.path.lexists(fresh):
-                os.unlink(fresh)
-            listening.bind(fresh)
-            listening.listen(BACKLOG)
-            os.rename(fresh, path)
+        if os.path.lexists(fresh):
+            os.unlink(fresh)
+        listening.bind(fresh)
+        listening.listen(BACKLOG)
+        os.rename(fresh, path)
+    except OSError as error:
+        listening.close()
+        told = f"no socket can be made at {path}: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(told) from error
     except BaseException:
         listening.close()
         raise
     finally:
         os.umask(before)
     return listening
-
-
-def _refuse_unless(path: str, is_ours: Callable[[int], bool], purpose: str) -> None:
-    """Raises AddressUnusable if something of another kind stands there."""
-    try:
-        found = os.lstat(path).st_mode
-    except OSError:
-        return  # nothing, or nothing that can be seen: whoever makes it will hear why
-    if not is_ours(found):
-        kind = next((name for test, name in _KINDS if test(found)), "something else")
-        raise AddressUnusable(
-            f"{path} is {kind}, and {purpose} has to be there: "
-            "move it away, or set FORGED_SOCKET to another place"
-        )
-
-
-@contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        told = f"{what}: {error.strerror or error}; set FORGED_SOCKET to another place"
-        raise AddressUnusable(told) from error
 
 
 def turn_away(descriptor: int, frame: bytes) -> None:

@@ -11,18 +11,20 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from forged.counters import Metrics
 from forged.daemon import peer
 from forged.daemon.connection import Connection, Service
 from forged.daemon.listening import BACKLOG
+from forged.in_turn import Line
 
 MAX_CONNECTIONS = 128
 SWEEP_S = 1.0
 # Without a descriptor left asyncio tries so often, complains each time, and pauses for a second.
 _ACCEPTED_AT_ONCE = 16
-# What was begun when the daemon is told to stop has this long to be answered.
+# What was begun when the daemon is told to stop has this long to be answered, and what writes twice as long.
 _GRACE_S = 1.0
 # Turns of the loop from the acceptance of a connection until asyncio has made it and read what it said.
 _ACCEPTING_TURNS = 5
@@ -35,6 +37,7 @@ class Server:
         self.service = service
         self.metrics = metrics
         self.connections: set[Connection] = set()
+        self.line = Line()
         self._uid = os.geteuid() if uid is None else uid
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -65,14 +68,15 @@ class Server:
         return server
 
     async def stop(self) -> None:
-        """Stop accepting, let what was begun be answered for a moment, then end every connection."""
+        """Accept, read and begin no more, let what was begun be answered, then end every connection."""
         if self._server is not None:
             await self._close(self._server)
         if self._sweeper is not None:
             self._sweeper.cancel()
-        begun = [task for connection in self.connections for task in connection.begun]
-        if begun:
-            await asyncio.wait(begun, timeout=_GRACE_S)
+        for connection in self.connections:
+            connection.finish()
+        await _ended(task for connection in self.connections for task in connection.begun)
+        await _ended(task for connection in self.connections for task in connection.writes)
         for connection in tuple(self.connections):
             connection.end()
         await asyncio.sleep(0)
@@ -109,3 +113,9 @@ class Server:
             now = time.monotonic()
             for connection in tuple(self.connections):
                 connection.check(now)
+
+
+async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait for them, but only for a moment."""
+    if begun := tuple(tasks):
+        await asyncio.wait(begun, timeout=_GRACE_S)

@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING
 
 from forged import door
 from forged.files import atomic
+from forged.files.arrivals import Arrivals
+from forged.files.atomic import NewFile
 from forged.files.frontmatter import parse, read, render
 from forged.files.pace import Pace
+from forged.files.relinked import relinked
 from forged.files.roots import FOLDERS, Root, resolve
 from forged.files.scan import open_folder, scan
 from forged.files.snapshot import File, Snapshot, files_of, one_per_id, printable
-from forged.files.store import MemoryStore, Removed
+from forged.files.store import NOTE, MemoryStore, Removed
 
 if TYPE_CHECKING:
     from forged.files.watcher import Watcher
 
 __all__ = [
     "FOLDERS",
+    "NOTE",
+    "Arrivals",
     "File",
     "MemoryStore",
+    "NewFile",
     "Pace",
     "Removed",
     "Root",
@@ -35,6 +41,7 @@ __all__ = [
     "parse",
     "printable",
     "read",
+    "relinked",
     "render",
     "resolve",
     "scan",

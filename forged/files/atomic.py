@@ -1,7 +1,9 @@
 """New files that are whole or absent, whatever is killed and whenever.
 
-A file is written under a hidden name beside its final one, synced, linked to the final name (which never
-overwrites), and the directory is synced; only then does a function return. Exclusive creation of the final
+A file is written and synced before it has a name (O_TMPFILE), then linked to its final one, which never
+overwrites, and the directory is synced; only then does a function return. What is killed before the link
+leaves nothing at all. Where the file system has no files without names, a hidden name beside the final one
+takes their place, and `sweep` removes what killed writers left of these. Exclusive creation of the final
 name was rejected: 158 of 200 kills left a torn file, against none this way. A failed fsync is a failed write
 and is not tried again on that file, because the kernel may have dropped the pages already.
 
@@ -14,17 +16,23 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import hashlib
 import itertools
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from forged.errors import StoreError
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEMP_PREFIX, _TEMP_SUFFIX = ".forged-", ".tmp"
 _NO_LINKS = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS))
+# No file without a name: a file system or a kernel that knows none.
+_NO_NAMELESS = frozenset((errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOSYS))
+# Such a file cannot get a name: no hard links, or no /proc.
+_NO_NAMELESS_LINKS = _NO_LINKS | {errno.ENOENT, errno.ENOTDIR}
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1
 
 
@@ -36,28 +44,107 @@ def open_or_make(parent: int, name: str) -> int:
     return os.open(name, DIRECTORY, dir_fd=parent)
 
 
+class NewFile:
+    """A file of a directory that has no name yet: `sync` it, then `link` it, and in any case `close` it."""
+
+    def __init__(self, directory: int, data: bytes) -> None:
+        self._directory = directory
+        self._data = data
+        self._temp = ""
+        self._fd = _nameless(directory)
+        if self._fd is None:
+            self._begin_named()
+        else:
+            self._written(self._fd)
+
+    def sync(self) -> None:
+        """Return once the bytes will survive a power cut."""
+        assert self._fd is not None, "it is closed"
+        os.fsync(self._fd)
+
+    def link(self, name: str) -> None:
+        """Give it its name, which is durable once the directory is synced. Raises FileExistsError.
+
+        StoreError: the file system can neither link nor rename without replacing.
+        """
+        if not self._temp:
+            try:
+                way = f"/proc/self/fd/{self._fd}"
+                os.link(way, name, dst_dir_fd=self._directory, follow_symlinks=True)
+            except OSError as error:
+                if error.errno not in _NO_NAMELESS_LINKS:
+                    raise
+                self._begin_named()
+                self.sync()
+            else:
+                return
+        _give_name(self._directory, self._temp, name)
+
+    def close(self) -> None:
+        """Let go of it; what has no name is gone."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+        if self._temp:
+            with contextlib.suppress(OSError):  # what stays is swept later
+                os.unlink(self._temp, dir_fd=self._directory)
+            self._temp = ""
+
+    def _begin_named(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+        self._fd, self._temp = None, _temporary_name()
+        self._fd = os.open(self._temp, _NEW_FILE, 0o600, dir_fd=self._directory)
+        self._written(self._fd)
+
+    def _written(self, fd: int) -> None:
+        try:
+            _write_all(fd, self._data)
+        except BaseException:
+            self.close()
+            raise
+
+
+def _nameless(directory: int) -> int | None:
+    """A new file without a name, or None where there is no such thing."""
+    flag = getattr(os, "O_TMPFILE", 0)
+    if not flag:
+        return None
+    try:
+        return os.open(".", flag | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    except OSError as error:
+        if error.errno not in _NO_NAMELESS:
+            raise
+        return None
+
+
 def publish(directory: int, name: str, data: bytes) -> None:
     """Put a new file into a directory and return once it will survive a power cut.
 
     Raises FileExistsError if the name is taken, which is then durable too; other OSErrors mean that nothing
     was published. StoreError: the file system can neither link nor rename without replacing.
     """
-    temp = _temporary_name()
+    file = NewFile(directory, data)
     try:
-        _write(directory, temp, data)
-        _give_name(directory, temp, name)
+        file.sync()
+        file.link(name)
     except FileExistsError:
         os.fsync(directory)  # a replayed event takes "exists" for done
         raise
     finally:
-        with contextlib.suppress(OSError):  # what stays is swept later
-            os.unlink(temp, dir_fd=directory)
+        file.close()
+    sync_names(directory, (name,))
+
+
+def sync_names(directory: int, names: Collection[str]) -> None:
+    """Return once the names that were just given will survive a power cut; else none of them stays."""
     try:
         os.fsync(directory)
     except OSError:
         # Not acknowledged, so it must not look like an earlier success to the next attempt.
-        with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=directory)
+        for name in reversed(tuple(names)):
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=directory)
         raise
 
 
@@ -66,15 +153,18 @@ def _temporary_name() -> str:
 
 
 def _write(directory: int, name: str, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(name, flags, 0o600, dir_fd=directory)
+    fd = os.open(name, _NEW_FILE, 0o600, dir_fd=directory)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
+        _write_all(fd, data)
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
 
 
 def _give_name(directory: int, temp: str, name: str) -> None:
@@ -123,6 +213,27 @@ def replace(path: str, data: bytes) -> None:
         os.close(directory)
 
 
+def rewrite(directory: int, name: str, data: bytes, *, expected: str) -> None:
+    """Put other bytes in the place of a file whose SHA-256 is `expected`, whole, keeping its mode.
+
+    For the one change of a memory file that is permitted, of its link. Raises StoreError if it has other
+    bytes by now.
+    """
+    if hashlib.sha256(read(directory, name)).hexdigest() != expected:
+        raise StoreError(f"{name} was changed at this moment; try again")
+    fresh = _temporary_name()
+    try:
+        _write(directory, fresh, data)
+        mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+        os.chmod(fresh, stat.S_IMODE(mode), dir_fd=directory)
+        os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
+        os.fsync(directory)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh, dir_fd=directory)
+        raise
+
+
 def move(source: int, name: str, target: int) -> None:
     """Move a file between directories, also across file systems, and sync both."""
     try:
@@ -130,14 +241,15 @@ def move(source: int, name: str, target: int) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        _write(target, name, _read(source, name))
+        _write(target, name, read(source, name))
         os.fsync(target)
         os.unlink(name, dir_fd=source)
     os.fsync(target)
     os.fsync(source)
 
 
-def _read(directory: int, name: str) -> bytes:
+def read(directory: int, name: str) -> bytes:
+    """The bytes of a file; no link is followed."""
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     with open(fd, "rb") as file:
         return file.read()

@@ -18,8 +18,9 @@ from functools import cache
 import msgspec
 
 from forged.errors import MemoryFormatError
+from forged.files.doubts import doubts
 from forged.files.yaml_text import Value, load
-from forged.memory import Memory, Related, Relationship, Scope, Trigger
+from forged.memory import Memory, Related, Relationship, Trigger, default_category
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -51,7 +52,7 @@ def read(data: bytes, scope: str, name: str) -> Reading:
     """
     if len(data) > MAX_FILE_BYTES:
         raise MemoryFormatError(f"larger than {MAX_FILE_BYTES // 1024} KiB; split it into smaller memories")
-    return _read_written_form(data, scope, name) or _read_any_form(data, scope, name)
+    return _read_written_form(data, scope, name) or _doubted(_read_any_form(data, scope, name), data)
 
 
 def render(memory: Memory) -> bytes:
@@ -147,6 +148,11 @@ _TIME_LIKE = re.compile(
 )
 
 
+def _doubted(reading: Reading, data: bytes) -> Reading:
+    found = doubts(reading.memory, _KEYS, has_header=_OPENING.match(data) is not None)
+    return Reading(reading.memory, reading.notes + found) if found else reading
+
+
 def _read_any_form(data: bytes, scope: str, name: str) -> Reading:
     opening = _OPENING.match(data)
     if opening is None:
@@ -157,7 +163,8 @@ def _read_any_form(data: bytes, scope: str, name: str) -> Reading:
     header, extra = load(_header_text(data[opening.end() : closing.start()]), _KEYS)
     body = data[closing.end() :].decode("utf-8", "replace")
     memory = _from_values(header, extra, body, scope, name)
-    return Reading(memory, _notes(memory, _text(header, "scope", scope), name))
+    notes = _notes(memory, _text(header, "scope", scope), name)
+    return Reading(memory, notes + _of_edges(header.get("related")))
 
 
 def _whole_text(data: bytes) -> str:
@@ -187,7 +194,6 @@ def _header_text(header: bytes) -> str:
 
 
 def _from_values(header: dict[str, Value], extra: str, body: str, scope: str, name: str) -> Memory:
-    category = "user-facts" if scope == Scope.USER else "project-conventions"
     return Memory(
         id=_text(header, "id", name) or name,
         content=body,
@@ -195,7 +201,7 @@ def _from_values(header: dict[str, Value], extra: str, body: str, scope: str, na
         updated_at=_text(header, "updated_at", ""),
         version=_version(_text(header, "version", "1")),
         scope=scope,
-        category=_text(header, "category", category),
+        category=_text(header, "category", default_category(scope)),
         session_id=_text(header, "session_id", ""),
         trigger=_text(header, "trigger", Trigger.EXPLICIT.value),
         supersedes=_text(header, "supersedes", "") or None,
@@ -226,15 +232,26 @@ def _related(value: Value) -> tuple[Related, ...]:
         return ()
     if not isinstance(value, tuple):
         raise MemoryFormatError("`related` must be a list of entries with `id` and `relationship`")
-    return tuple(map(_edge, value))
+    return tuple(_edge(entry) for entry in value if _has_id(entry))
 
 
 def _edge(value: Value) -> Related:
     """One entry; a bare id, as people write it, relates to that memory."""
-    entry: Value = {"id": value} if isinstance(value, str) else value
-    if not isinstance(entry, dict) or entry.get("id") is None:
-        raise MemoryFormatError("an entry of `related` has no `id`")
+    entry: dict[str, Value] = value if isinstance(value, dict) else {"id": value}
     return Related(_text(entry, "id", ""), _text(entry, "relationship", Relationship.RELATES_TO.value))
+
+
+def _has_id(entry: Value) -> bool:
+    return isinstance(entry.get("id") if isinstance(entry, dict) else entry, str)
+
+
+def _of_edges(value: Value) -> tuple[str, ...]:
+    """A note on entries that lead nowhere and are left out."""
+    lost = sum(not _has_id(entry) for entry in value) if isinstance(value, tuple) else 0
+    if not lost:
+        return ()
+    one = "an entry of `related` has no `id` and is left out"
+    return (one if lost == 1 else f"{lost} entries of `related` have no `id` and are left out",)
 
 
 def _notes(memory: Memory, stated_scope: str, name: str) -> tuple[str, ...]:

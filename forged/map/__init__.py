@@ -11,10 +11,11 @@ worker needs them, and does not need numpy.
 from typing import TYPE_CHECKING
 
 from forged import door
-from forged.map.chains import NO_CHAINS, Chains, hops, link
+from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline
+    from forged.map.cosines import Cosines, compared
     from forged.map.dense import DenseLeg
     from forged.map.lexical import LexicalLeg
     from forged.map.relevance import UNGATED, Reading, carried, threshold, weigh
@@ -28,6 +29,7 @@ __all__ = [
     "Baseline",
     "Candidate",
     "Chains",
+    "Cosines",
     "DenseLeg",
     "Found",
     "LexicalLeg",
@@ -35,8 +37,10 @@ __all__ = [
     "Traits",
     "VectorMap",
     "carried",
+    "compared",
     "hops",
     "link",
+    "replaced_by",
     "search_maps",
     "threshold",
     "weigh",
@@ -45,6 +49,7 @@ __all__ = [
 __getattr__ = door(
     __name__,
     baseline=("Baseline", "LEAST_DIMENSION"),
+    cosines=("Cosines", "compared"),
     dense=("DenseLeg",),
     lexical=("LexicalLeg",),
     relevance=("Reading", "UNGATED", "carried", "threshold", "weigh"),

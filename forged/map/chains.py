@@ -3,7 +3,8 @@
 Pure functions over values in memory; retrieval never touches disk for them. People edit these links by hand,
 so every walk expects forks, cycles and ids that lead nowhere: a chain is the connected set of memories that
 supersede one another, and its head is the greatest of (version, created_at, id), which is defined for all of
-those shapes.
+those shapes. Where two versions replaced the same one, made by two people or in two branches, neither knew of
+the other: both stand, as heads, until one names the other in `supersedes`, or in `related` by that word.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from forged.memory import Memory
+from forged.memory import Memory, Relationship
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -22,23 +23,34 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
     """The chains of one root that have more than one member, or an odd link.
 
     `members` maps a head to all ids of its chain, oldest first; `head_of` maps each of those ids to the
-    head; `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>". A memory in none of them is
-    its own head. The maps are never changed after `link`.
+    head; `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>"; `rivals` maps the head of a
+    fork to its other heads, oldest first. A memory in none of them is its own head. The maps are never
+    changed after `link`.
     """
 
     head_of: dict[str, str]
     members: dict[str, tuple[str, ...]]
     flags: dict[str, tuple[str, ...]]
+    rivals: dict[str, tuple[str, ...]] = {}
 
     def head(self, memory_id: str) -> str:
+        """The head of its chain, of a fork the greatest."""
         return self.head_of.get(memory_id, memory_id)
+
+    def beside(self, memory_id: str) -> tuple[str, ...]:
+        """The heads that stand beside this one; none unless it is a head of a fork."""
+        head = self.head(memory_id)
+        heads = (*self.rivals.get(head, ()), head)
+        return tuple(each for each in heads if each != memory_id) if memory_id in heads else ()
 
     def chain(self, memory_id: str) -> tuple[str, ...]:
         """All ids of the chain, oldest first; the id alone when it has no chain."""
         return self.members.get(self.head(memory_id), (memory_id,))
 
     def is_head(self, memory_id: str) -> bool:
-        return self.head_of.get(memory_id, memory_id) == memory_id
+        """Whether nothing replaces it."""
+        head = self.head(memory_id)
+        return head == memory_id or memory_id in self.rivals.get(head, ())
 
 
 NO_CHAINS = Chains({}, {}, {})
@@ -53,16 +65,31 @@ def link(memories: Collection[Memory]) -> Chains:
     head_of: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
     flags: dict[str, tuple[str, ...]] = {}
+    rivals: dict[str, tuple[str, ...]] = {}
     for group in _connected(successors):
         present = sorted((everyone[i] for i in group if i in everyone), key=lambda m: m.age_key)
         head = present[-1].id
-        odd = _oddities(present, everyone)
+        ends = _unreplaced(present)
+        if len(ends) > 1:
+            rivals[head] = tuple(memory.id for memory in present if memory.id in ends and memory.id != head)
+        odd = _oddities(present, everyone, is_forked=len(ends) > 1)
         if odd:
             flags[head] = odd
         if len(present) > 1:
             members[head] = tuple(memory.id for memory in present)
             head_of.update(dict.fromkeys(members[head], head))
-    return Chains(head_of, members, flags)
+    return Chains(head_of, members, flags, rivals)
+
+
+def _unreplaced(present: Sequence[Memory]) -> set[str]:
+    """Ids of a chain that nothing in it replaces."""
+    return {memory.id for memory in present}.difference(*map(replaced_by, present))
+
+
+def replaced_by(memory: Memory) -> set[str]:
+    """The ids that a memory says it replaces, itself left out."""
+    named = {edge.id for edge in memory.related if edge.relationship == Relationship.SUPERSEDES}
+    return (named | {memory.supersedes or ""}) - {memory.id}
 
 
 def _connected(successors: Iterable[Memory]) -> Iterable[list[str]]:
@@ -84,11 +111,11 @@ def _connected(successors: Iterable[Memory]) -> Iterable[list[str]]:
             yield group
 
 
-def _oddities(present: Sequence[Memory], everyone: dict[str, Memory]) -> tuple[str, ...]:
+def _oddities(present: Sequence[Memory], everyone: dict[str, Memory], *, is_forked: bool) -> tuple[str, ...]:
     links = [memory.supersedes for memory in present if memory.supersedes]
     missing = sorted({older for older in links if older not in everyone})
     found = [f"missing:{older}" for older in missing]
-    if len(set(links)) < len(links):
+    if is_forked:
         found.append("fork")
     # A tree of n memories has fewer than n links between them; one more closes a cycle.
     if len(links) - sum(older in missing for older in links) >= len(present):

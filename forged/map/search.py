@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate
 
 import msgspec
 import numpy as np
@@ -26,7 +25,8 @@ from numpy.typing import NDArray
 
 from forged.map import lexical
 from forged.map.boosts import CANDIDATES, prefer_named_dates, smoothed
-from forged.map.dense import Centre, DenseLeg, are_cjk, cosines_into, joint_centre
+from forged.map.cosines import Cosines, columns_of, compared
+from forged.map.dense import Centre, are_cjk, joint_centre
 from forged.map.lexical import NO_WORDS, Matches
 from forged.map.vector_map import VectorMap
 from forged.models import Vectors
@@ -66,6 +66,7 @@ def search_maps(
     lexical_weight: float,
     message: int | None = None,
     key: str | None = None,
+    cosines: Cosines | None = None,
 ) -> Found:
     """Compare the queries with every memory of the maps.
 
@@ -77,18 +78,18 @@ def search_maps(
             nothing where there are no vectors.
         message: which of the queries is the user's own words, if any is.
         key: the embedder that made `vectors`; dense legs of any other are ignored.
+        cosines: what `compared` said of `vectors`, if it was asked before.
 
     Raises ValueError when texts and vectors are both needed and differ in number.
     """
-    ends = list(accumulate((len(each.memories) for each in maps), initial=0))
-    columns = tuple(map(slice, ends[:-1], ends[1:]))
-    cosines = None if vectors is None else Cosines.of(maps, columns, vectors, key)
+    if cosines is None and vectors is not None:
+        (cosines,) = compared(maps, [vectors], key)
     if lexical_weight and cosines is not None and len(texts) != len(cosines.queries):
         raise ValueError(f"{len(texts)} texts, but {len(cosines.queries)} vectors")
     legs = [each.lexical if each.lexical is not None else NO_WORDS for each in maps]
     return Found(
         maps=tuple(maps),
-        columns=columns,
+        columns=columns_of(maps),
         texts=tuple(texts),
         vectors=vectors,
         message=message,
@@ -96,47 +97,6 @@ def search_maps(
         cosines=cosines,
         matches=lexical.match(legs, [terms(text) for text in texts]) if lexical_weight else None,
     )
-
-
-class Cosines(msgspec.Struct, frozen=True, eq=False):
-    """Queries compared with all rows that have a vector: `raw` (queries, rows), 0 where `missing`.
-
-    `places` are the maps whose `legs` were compared; `columns` are the rows of each of them.
-    """
-
-    raw: Vectors
-    missing: NDArray[np.bool_]
-    queries: Vectors
-    places: tuple[int, ...]
-    legs: tuple[DenseLeg, ...]
-    columns: tuple[slice, ...]
-
-    @classmethod
-    def of(
-        cls, maps: Sequence[VectorMap], columns: Sequence[slice], queries: Vectors, key: str | None
-    ) -> Cosines | None:
-        """The one product of queries and rows, or None when no map has vectors to compare with."""
-        usable = [
-            (place, each.dense, own)
-            for place, (each, own) in enumerate(zip(maps, columns, strict=True))
-            if each.dense is not None
-            and len(each.memories)
-            and each.dense.dimension == queries.shape[1]
-            and key in {None, each.dense.key}
-        ]
-        if not usable:
-            return None
-        queries = np.ascontiguousarray(queries, np.float32)  # float64 would cast every block
-        size = columns[-1].stop
-        raw = np.empty((len(queries), size), np.float32)
-        missing = np.ones(size, np.bool_)
-        if len(usable) < len(maps):
-            raw.fill(0)
-        for _, leg, own in usable:
-            cosines_into(raw[:, own], leg, queries)
-            missing[own] = leg.missing
-        places, legs, of_legs = zip(*usable, strict=True)
-        return cls(raw, missing, queries, places, legs, of_legs)
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -162,7 +122,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return []
         if self.matches is None:
             return self._candidates(*self._selected(k))
-        columns, scores = self._selected(max(CANDIDATES, 2 * k))
+        columns = self._foremost(max(CANDIDATES, 2 * k))
+        scores = self._totals[columns]
         scores = smoothed(scores, self._rows(columns), self._occasions(columns))
         columns, scores = self._ordered(columns, scores)
         return self._candidates(columns[:k], scores[:k])
@@ -258,6 +219,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         columns = np.flatnonzero(self._totals >= _cut(self._totals, k))
         columns, scores = self._ordered(columns, self._totals[columns])
         return columns[:k], scores[:k]
+
+    def _foremost(self, k: int) -> Columns:
+        """The k best columns that are not -inf; in order only where more than k reach the last score."""
+        columns = np.flatnonzero(self._totals >= _cut(self._totals, k))
+        return columns if len(columns) <= k else self._ordered(columns, self._totals[columns])[0][:k]
 
     def _ordered(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
         """Columns and their scores by (-score, id), the first map first."""

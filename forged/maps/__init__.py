@@ -1,14 +1,13 @@
 """How the vector map of every root is kept current with its files.
 
 The `Indexer` has all roots in use: it opens them, builds their maps and is told by `mark` what changed. A
-`RootIndex` is one of them, with its map and its generations; the `Writer` writes and removes on request.
+`RootIndex` is one of them, with its map and its generations.
 """
 
 from forged.maps.builder import Admit, Builder, Draft
 from forged.maps.identity import Remembered
 from forged.maps.indexer import BuildEvent, Indexer
 from forged.maps.root_index import Generations, Progress, RootIndex
-from forged.maps.writer import Gone, Writer, Written
 
 __all__ = [
     "Admit",
@@ -16,11 +15,8 @@ __all__ = [
     "Builder",
     "Draft",
     "Generations",
-    "Gone",
     "Indexer",
     "Progress",
     "Remembered",
     "RootIndex",
-    "Writer",
-    "Written",
 ]

@@ -62,6 +62,7 @@ class EmbeddingRun:
 
         async def chunk(part: Part) -> None:
             async with free:
+                await asyncio.sleep(0)  # where an embedder has nothing to wait for, others have
                 await self._embed(part)
 
         # The first chunk goes alone: an endpoint that is down is asked once, not four times.

@@ -135,7 +135,7 @@ class Indexer:
             index.mark()
 
     async def run(self) -> None:
-        """Reconcile with the disk every 25 s; unload what nobody used for a day."""
+        """Reconcile with the disk every 25 s, and tidy it; unload what nobody used for a day."""
         while True:
             await asyncio.sleep(self._reconcile_s)
             idle_since = time.monotonic() - UNLOAD_AFTER_S
@@ -144,6 +144,7 @@ class Indexer:
                     await self._unload(root)
                 else:
                     index.mark()
+                    await asyncio.to_thread(index.builder.store.sweep_temps)
             if self.identity is not None:
                 self.identity.tick()
             if any(index.map is not None and index.map.dense is not None for index in self._roots.values()):

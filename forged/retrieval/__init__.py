@@ -1,12 +1,14 @@
 """From a turn to the memories that it should see, by a deadline, and their text (ADR-0047).
 
-`Retriever.retrieve` answers an `Ask` over `Sources` with an `Answer` whose text is injected; `search` returns
-a list; `turns` is what is kept.
+`Retriever.retrieve` answers an `Ask` over `Sources` with an `Answer`, of which `render` makes the text that
+is injected; `search` returns a list; `turns` is what is kept.
 """
 
+from forged.retrieval.injection import Injection, render
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Tuning
+from forged.retrieval.ready import Ready
 from forged.retrieval.retriever import Retriever
-from forged.retrieval.turns import Injected, Turns
+from forged.retrieval.turns import Injected, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, Sources
 
 __all__ = [
@@ -14,9 +16,13 @@ __all__ = [
     "Answer",
     "Ask",
     "Injected",
+    "Injection",
     "ModelsInUse",
+    "Ready",
     "Retriever",
     "Sources",
     "Tuning",
+    "TurnKey",
     "Turns",
+    "render",
 ]

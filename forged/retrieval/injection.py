@@ -81,6 +81,8 @@ def _entry(number: int, ranked: Ranked) -> str:
         facts.append(f"via {ranked.via}")
     told = " | ".join(label(fact, _LABEL_LIMIT) for fact in facts if fact)
     lines = [f"\n## {number}. [{told}]", quoted(memory.content)]
+    for rival in ranked.rivals:
+        lines += [f"(beside it stands {_named(rival)}; neither replaces the other)", quoted(rival.content)]
     lines += [f"(replaces {_older(older)})" for older in ranked.older[:_OLDER_LIMIT]]
     if len(ranked.older) > _OLDER_LIMIT:
         lines.append(f"(and {len(ranked.older) - _OLDER_LIMIT} older versions)")
@@ -88,5 +90,9 @@ def _entry(number: int, ranked: Ranked) -> str:
 
 
 def _older(memory: Memory) -> str:
+    return f"{_named(memory)}: {one_line(memory.first_line, _OLDER_LINE_LIMIT)}"
+
+
+def _named(memory: Memory) -> str:
     day, name = label(memory.created_at[:10], _LABEL_LIMIT), label(memory.id, _LABEL_LIMIT)
-    return f"v{memory.version} of {day}, {name}: {one_line(memory.first_line, _OLDER_LINE_LIMIT)}"
+    return f"v{memory.version} of {day}, {name}"

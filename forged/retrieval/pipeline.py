@@ -22,11 +22,11 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import threshold
 from forged.models import ChatModel, Embedder, Health, Purpose, Vectors
-from forged.retrieval import hyde, injection
+from forged.retrieval import hyde
 from forged.retrieval.rank import search_all
 from forged.retrieval.turns import Course
 from forged.retrieval.values import Answer, Ask, Sources, near
-from forged.scopes import FileSource, Question, View
+from forged.scopes import FileSource, Question, View, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,11 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     lexical_weight: float
     min_score: float
 
+    @property
+    def asks_for_the_message(self) -> bool:
+        """Whether the message is one more query; ADR-0047 to the letter knows hypotheses alone."""
+        return self.strategy != "hyde" or self.lexical_weight > 0
+
 
 class ModelsInUse(msgspec.Struct, frozen=True, kw_only=True):
     """The models of a retrieval, each None where there is none, and how they fare."""
@@ -76,6 +81,7 @@ class Pipeline:
         self._tuning = tuning
         self._metrics = metrics
         self.falls_back = tuning.strategy == "auto"
+        self._waiting: list[Waiting] = []
         self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
 
     def close(self) -> None:
@@ -122,7 +128,7 @@ class Pipeline:
     ) -> tuple[str, tuple[str, ...], str]:
         """The strategy's name, its query texts, and why there are fewer of a model's than it could write."""
         # The message is one more query: hypotheses of a weak model alone lose recall.
-        message = _plain_queries(ask)
+        message = _plain_queries(ask) if self._tuning.asks_for_the_message else ()
         if ask.hypotheses:
             return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message))), ""
         if self._chat is None:
@@ -187,7 +193,7 @@ class Pipeline:
         because: str = "",
         inject: bool = True,
     ) -> Answer:
-        """Search all sources; with `inject` gated and rendered. `because` says why this is a fallback.
+        """Search all sources; with `inject` gated. `because` says why this is a fallback.
 
         What a fallback found, or lacks a root or a source, is not kept for the turn.
         """
@@ -216,7 +222,7 @@ class Pipeline:
         if not rows.ranked and (missing or (lacking == OTHER_MODEL and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
         nothing = "" if rows.ranked else held_back or ("no memory matches" if len(view) else NO_MEMORIES)
-        answer = Answer(
+        return Answer(
             status="ok" if rows.ranked else "empty",
             reason="; ".join(filter(None, (because or lacking or nothing, *late))),
             ranked=rows.ranked,
@@ -227,10 +233,10 @@ class Pipeline:
             generation=view.generation,
             degraded=bool(because or lacking or late),
         )
-        return _rendered(answer, ask.budget_tokens) if inject else answer
 
     def _files(self, view: View) -> FileSource:
-        return FileSource(view, lexical_weight=self._tuning.lexical_weight, thread=self._search_thread)
+        weight = self._tuning.lexical_weight
+        return FileSource(view, lexical_weight=weight, thread=self._search_thread, among=self._waiting)
 
     def _is_learning(self, view: View) -> bool:
         """Whether only words can tell what concerns a message, where it is not said that they shall not."""
@@ -263,20 +269,6 @@ class Pipeline:
         return (
             f"{BESIDE_THE_POINT} (evidence {evidence:.2f}, needed {needed:.2f}: memory.retrieval_min_score)"
         )
-
-
-def _rendered(answer: Answer, budget_tokens: int) -> Answer:
-    """With the text of what fits into the budget."""
-    block = injection.render(answer.ranked, budget_tokens)
-    return msgspec.structs.replace(
-        answer,
-        status="ok" if block.text else "empty",
-        reason=answer.reason or ("nothing fits the token budget" if block.omitted and not block.text else ""),
-        text=block.text,
-        digest=block.digest,
-        included=block.included,
-        omitted=block.omitted,
-    )
 
 
 def _plain_queries(ask: Ask) -> tuple[str, ...]:

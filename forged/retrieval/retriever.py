@@ -4,7 +4,7 @@ In goes an `Ask` and the sources that may be searched, out comes an `Answer`; no
 an endpoint or a source that fails (`pipeline` says what is answered then). Whoever asks for the same turn
 shares its one pipeline, and gets the next best at the deadline. A pipeline that is late runs on for a while,
 so that whoever asks again finds it done; it ends when the last agent that waits for it hangs up. Nothing
-here knows files, sockets or HTTP, and only what is to be injected is rendered.
+here knows files, sockets or HTTP, nor how much of an answer has room in a prompt.
 
 Of a model that is skipped somebody has to find out whether it is back: a turn's own pipeline does, beside the
 turn, which was answered without it, one at a time and as often as the model's `Health` allows.
@@ -18,7 +18,7 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Waiting
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Pipeline, Tuning, held_by, reason_of
-from forged.retrieval.turns import Course, Flight, TurnKey, Turns, turn_key
+from forged.retrieval.turns import Course, Flight, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, Sources, left, near, reserve
 
 
@@ -31,13 +31,15 @@ class Retriever:
         self._falls_back = self._pipeline.falls_back
         self._looking: asyncio.Task[Answer] | None = None
 
-    async def retrieve(self, ask: Ask, sources: Sources) -> tuple[Answer, bool]:
-        """Answer by `ask.deadline`; the flag tells whether it is what the turn was answered before."""
+    async def retrieve(self, ask: Ask, sources: Sources, key: TurnKey | None = None) -> tuple[Answer, bool]:
+        """Answer by `ask.deadline`; the flag tells whether it is what the turn was answered before.
+
+        Without a `key` it is a turn that nobody asks for again.
+        """
         if not ask.hypotheses and not ask.window:
             return Answer(status="empty", reason="empty_window"), False
-        if not ask.turn_id:
+        if key is None:
             return await self._alone(ask, sources), False
-        key = turn_key(ask, sources.tops)
         known = self.turns.get(key, ask.min_generation)
         if known is not None:
             return known, True
@@ -80,7 +82,7 @@ class Retriever:
         self._pipeline.close()
 
     async def _alone(self, ask: Ask, sources: Sources) -> Answer:
-        """A turn without a name is answered once and never kept, so nobody waits for it late."""
+        """A turn without a key is answered once and never kept, so nobody waits for it late."""
         self._look(ask, sources)
         flight = self._launch(ask, sources)
         try:

@@ -1,10 +1,12 @@
 """What is kept of turns, in memory only: answers, pipelines under way, and what each session last got.
 
-One turn asks several times, so a good answer stays for its turn, and whoever asks while it is being found
-shares the one pipeline. Four that are late run on for whoever asks again, no more: they hold connections
-that a new turn needs. A failure or a fallback stays for 5 s: a hiccup neither mutes a long turn nor turns
-into a storm of calls. An answer that is older than the generation asked for is a miss. One daemon serves many
-agents, so the key of a turn holds the session, the roots, the turn and a digest of the request.
+A turn is its user message: what assistant and tools add asks for the same. So a good answer stays for its
+turn, and whoever asks while it is being found shares the one pipeline. What is kept is what was found; how
+much of it has room in a prompt is the affair of each reply, and replies that are made are kept as well. Four
+pipelines that are late run on for whoever asks again, no more: they hold connections that a new turn needs. A
+failure or a fallback stays for 5 s: a hiccup neither mutes a long turn nor turns into a storm of calls. An
+answer that is older than the generation asked for is a miss. One daemon serves many agents, so the key of a
+turn holds the session, the roots, the turn's name and a digest of what is asked.
 
 The last answer of a session explains itself (`why`) and tells capture what is no news. Everything is bounded,
 and `purge` drops all of it: after a `forget` nothing is answered from here.
@@ -13,7 +15,6 @@ and `purge` drops all of it: after a `forget` nothing is answered from here.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,7 +22,8 @@ from collections.abc import Callable
 import msgspec
 
 from forged.models import Waiting
-from forged.retrieval.values import Answer, Ask
+from forged.retrieval.ready import ReadyReplies
+from forged.retrieval.values import Answer
 
 ANSWERS = 512
 SESSIONS = 256
@@ -29,14 +31,7 @@ FAILURE_TTL_S = 5.0
 LATE_AT_ONCE = 4
 
 TurnKey = tuple[str, tuple[str, ...], str, bytes]
-
-
-def turn_key(ask: Ask, tops: tuple[str, ...]) -> TurnKey:
-    """What tells one request of one turn from any other."""
-    parts = [*(f"{said.role}\0{said.text}" for said in ask.window), "\1", *ask.hypotheses]
-    parts.append(f"{ask.top_k}:{ask.hop_depth}:{ask.budget_tokens}")
-    digest = hashlib.blake2b("\0".join(parts).encode("utf-8", "replace"), digest_size=16).digest()
-    return ask.session_id, tops, ask.turn_id, digest
+"""Session, tops of the roots, the turn's name or nothing, and what tells its request from any other."""
 
 
 class Course:
@@ -73,19 +68,24 @@ class Flight(msgspec.Struct, eq=False):
 
 
 class Injected(msgspec.Struct, frozen=True):
-    """The last answer of a session. `roots` are the tops that it may see, `at` is seconds since 1970."""
+    """The last answer of a session, of which the first `included` memories had room.
+
+    `roots` are the tops that it may see, `at` is seconds since 1970.
+    """
 
     session_id: str
     turn_id: str
     roots: tuple[str, ...]
     at: float
     answer: Answer
+    included: int
 
 
 class Turns:
     """The newest 512 answers by turn, and the last answer of each of the newest 256 sessions."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, size: int = ANSWERS) -> None:
+        self.replies = ReadyReplies()
         self._clock = clock
         self._size = size
         self._answers: OrderedDict[TurnKey, tuple[Answer, float]] = OrderedDict()
@@ -163,9 +163,11 @@ class Turns:
         self._flights = {key: each for key, each in self._flights.items() if each is not flight}
         flight.task.cancel()
 
-    def note(self, session_id: str, turn_id: str, roots: tuple[str, ...], answer: Answer) -> None:
+    def note(
+        self, session_id: str, turn_id: str, roots: tuple[str, ...], answer: Answer, included: int
+    ) -> None:
         """Remember what a session was answered."""
-        self._last[session_id] = Injected(session_id, turn_id, roots, time.time(), answer)
+        self._last[session_id] = Injected(session_id, turn_id, roots, time.time(), answer, included)
         self._last.move_to_end(session_id)
         while len(self._last) > SESSIONS:
             self._last.popitem(last=False)
@@ -182,11 +184,12 @@ class Turns:
         found = self._last.get(session_id) if session_id else None
         if found is None or found.roots != roots:
             return ()
-        return tuple(ranked.memory.content for ranked in found.answer.ranked[: found.answer.included])
+        return tuple(ranked.memory.content for ranked in found.answer.ranked[: found.included])
 
     def purge(self) -> None:
         """Drop everything. Who waits for a pipeline still gets its answer, but nobody joins or keeps it."""
         self._answers.clear()
+        self.replies.clear()
         self._flights.clear()
         self._beside.clear()
         self._last.clear()

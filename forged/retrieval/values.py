@@ -25,19 +25,15 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     window: what was said since the last summary.
     message: the last user message, of a very long one the end; it is the direct strategy's query.
     hypotheses: queries of the caller's own, in place of a model's.
-    budget_tokens: of the injected text, 0 for no limit.
     deadline: `time.monotonic()` seconds.
     min_generation: the number that the maps must have reached, 0 for any.
     """
 
-    session_id: str = ""
-    turn_id: str = ""
     window: tuple[Utterance, ...] = ()
     message: str
     hypotheses: tuple[str, ...] = ()
     top_k: int
     hop_depth: int
-    budget_tokens: int = 0
     deadline: float
     min_generation: int = 0
 
@@ -51,11 +47,11 @@ class Sources(msgspec.Struct, frozen=True, eq=False):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it.
+    """What was found, whatever of it has room in a prompt.
 
     `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or that a root
-    or another source could not be searched. `ranked` holds everything found, best first; the first `included`
-    of them are in `text`. `far` are ids that would have been among them but for lying far below the best.
+    or another source could not be searched. `ranked` holds everything found, best first. `far` are ids that
+    would have been among them but for lying far below the best.
     `partial` says, as a sentence, why the model's hypotheses are fewer than it was about to write; such an
     answer is kept for its turn like a whole one.
     """
@@ -64,10 +60,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     ranked: tuple[Ranked, ...] = ()
     far: tuple[str, ...] = ()
-    text: str = ""
-    digest: str = ""
-    included: int = 0
-    omitted: int = 0
     strategy: str = ""
     legs: tuple[str, ...] = ()
     hypotheses: tuple[str, ...] = ()

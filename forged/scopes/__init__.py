@@ -1,8 +1,10 @@
 """What a request may search: the roots of its workspace, and whatever other source is asked beside them."""
 
 from forged.scopes.file_source import FileRoots, FileSource, View
+from forged.scopes.listing import newest
 from forged.scopes.resolve import Resolver, Workplace
 from forged.scopes.source import Question, Ranked, Rows, Source
+from forged.scopes.together import Waiting
 
 __all__ = [
     "FileRoots",
@@ -13,5 +15,7 @@ __all__ = [
     "Rows",
     "Source",
     "View",
+    "Waiting",
     "Workplace",
+    "newest",
 ]

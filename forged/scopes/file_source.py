@@ -8,20 +8,22 @@ that is long runs in the thread that is given, so that other requests are answer
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
 import msgspec
 
+from forged import in_turn
 from forged.files import Root
-from forged.map import Baseline, Candidate, Found, VectorMap, hops, search_maps, weigh
+from forged.map import Baseline, Candidate, Cosines, Found, VectorMap, hops, search_maps, weigh
 from forged.maps import Indexer, RootIndex
 from forged.memory import Memory
 from forged.scopes.source import Question, Ranked, Rows
+from forged.scopes.together import Waiting, joined
 
-# Multiply-adds that are searched on the event loop, about 2 ms; more goes to the thread.
-_INLINE_WORK = 50_000_000
+# Multiply-adds that are searched on the event loop, some milliseconds; more goes to the thread.
+_INLINE_WORK = 20_000_000
 _NOTHING = float("-inf")
 
 Key = tuple[int, str]
@@ -93,13 +95,21 @@ class FileRoots:
         self._roots = tuple(roots)
         self._indexes: tuple[RootIndex, ...] = ()
 
+    def shown(self) -> tuple[int, ...]:
+        """What stands for the maps that are there now: another value as soon as one of them is another."""
+        return tuple(index.map.generation if index.map is not None else 0 for index in self._opened())
+
+    def _opened(self) -> tuple[RootIndex, ...]:
+        self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
+        return self._indexes
+
     async def see(self, generation: int, deadline: float) -> View:
         """What is visible, after waiting until `deadline` for a build that tried to show `generation`.
 
         0 stands for the first build; what changed in an empty root is waited for as that is. Never raises for
         what is on disk: the view says what is missing.
         """
-        indexes = self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))
+        indexes = self._opened()
         for index in indexes:
             while index.generations.tried < (goal := _goal(index, generation)):
                 if not await index.until_tried(goal, deadline):
@@ -156,21 +166,30 @@ class FileSource:
 
     name = "files"
 
-    def __init__(self, view: View, *, lexical_weight: float, thread: Executor) -> None:
-        """`lexical_weight` is the share of words in a score."""
+    def __init__(
+        self, view: View, *, lexical_weight: float, thread: Executor, among: list[Waiting] | None = None
+    ) -> None:
+        """`lexical_weight` is the share of words in a score; `among` are the searches that wait."""
         self._view = view
         self._lexical_weight = lexical_weight
         self._thread = thread
+        self._among = [] if among is None else among
 
     async def search(self, question: Question) -> Rows:
         """The heads that answer best, each once, with the best score of its chain; then what hops reach."""
-        size = 0 if question.vectors is None else question.vectors.size
-        if len(self._view) * size < _INLINE_WORK:
+        vectors = question.vectors
+        if vectors is None:
+            await in_turn.turn()
             return self._rows(question)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._rows, question)
+        if len(self._view) * vectors.size >= _INLINE_WORK:
+            return await in_turn.in_thread(self._thread, partial(self._rows, question))
+        with joined(self._among, self._view.maps, vectors, self._view.key) as waiting:
+            await in_turn.turn()
+            cosines = waiting.cosines()
+        return self._rows(question, cosines)
 
-    def _rows(self, question: Question) -> Rows:
-        found, reading = self._found(question), None
+    def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
+        found, reading = self._found(question, cosines), None
         if question.least_evidence > _NOTHING and len(self._view):
             reading = weigh(found, self._view.baseline)
             if reading.evidence < question.least_evidence:
@@ -181,12 +200,14 @@ class FileSource:
         if not question.near_best:
             return Rows(ranked, evidence=reading.evidence)
         near = reading.near_best(candidates)
+        if len(near) == len(candidates):
+            return Rows(ranked, evidence=reading.evidence)
         kept = rank(self._view, near, top_k=question.top_k, hop_depth=question.hop_depth)
         keys = {each.key for each in kept}
         far = tuple(each.memory.id for each in ranked if each.key not in keys)
         return Rows(kept, far, reading.evidence)
 
-    def _found(self, question: Question) -> Found:
+    def _found(self, question: Question, cosines: Cosines | None) -> Found:
         texts, message = question.texts, question.message
         return search_maps(
             self._view.maps,
@@ -195,6 +216,7 @@ class FileSource:
             lexical_weight=self._lexical_weight,
             message=texts.index(message) if message in texts else None,
             key=self._view.key,
+            cosines=cosines,
         )
 
     def _widened(self, found: Found, question: Question) -> tuple[list[Candidate], tuple[Ranked, ...]]:
@@ -241,7 +263,9 @@ def _as_head(view: View, key: Key, found: Ranked | None = None, via: str = "sear
     home = view.maps[place]
     memory = home.find(head)
     assert memory is not None, "chains and edges name memories of their own map"
-    older = tuple(reversed([each for each in view.chain(home, head) if each.id != head]))
-    if found is None:
-        return Ranked(memory, 0.0, via=via, older=older, root=home.root)
-    return msgspec.structs.replace(found, memory=memory, older=older)
+    beside = home.chains.beside(head)
+    others = [each for each in reversed(view.chain(home, head)) if each.id != head]
+    older = tuple(each for each in others if each.id not in beside)
+    rivals = tuple(each for each in others if each.id in beside)
+    found = found or Ranked(memory, 0.0, via=via, root=home.root)
+    return msgspec.structs.replace(found, memory=memory, older=older, rivals=rivals)

@@ -75,6 +75,10 @@ class Resolver:
         """What `workspace` stands for. Switches no task while it is known. Raises WorkspaceError."""
         return self._places.find(workspace)
 
+    def known(self, workspace: str) -> Workplace | None:
+        """What `workspace` stands for if that needs no look."""
+        return self._places.known(workspace)
+
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -133,15 +137,19 @@ class _Looks(Generic[_T]):
 
     async def find(self, key: str) -> _T:
         """The answer for a key. Raises what the look raises; a failure is not kept."""
-        kept = self._kept.get(key)
-        if kept is not None and self._clock() < kept[1]:
-            return kept[0]
+        if (known := self.known(key)) is not None:
+            return known
         look = self._under_way.get(key)
         if look is None:
             look = self._under_way[key] = asyncio.ensure_future(self._look(key))
             look.add_done_callback(partial(self._ended, key))
         answer, _ = await asyncio.shield(look)  # one who gives up does not take it from the others
         return answer
+
+    def known(self, key: str) -> _T | None:
+        """The answer for a key if it is still good."""
+        kept = self._kept.get(key)
+        return kept[0] if kept is not None and self._clock() < kept[1] else None
 
     def _ended(self, key: str, look: asyncio.Future[tuple[_T, float]]) -> None:
         del self._under_way[key]

@@ -41,6 +41,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Ranked(msgspec.Struct, frozen=True):
     """One memory of an answer: a chain's head with its older versions, newest first.
 
+    `rivals` are heads of the same chain that stand beside it: nobody has said which replaces which.
+
     `via` is how it was found: "search" or "hop". Scores of two sources are in different units. `root` is the
     top of the file root that it lies in, as an id means something in its own root only.
     """
@@ -52,6 +54,7 @@ class Ranked(msgspec.Struct, frozen=True):
     via: str = "search"
     older: tuple[Memory, ...] = ()
     root: str = ""
+    rivals: tuple[Memory, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Everything small and durable that is not a memory: one file, `state.db`, and one thread that uses it.
 
     State ->  events  forgotten  pauses  spending  trust   what the daemon asks and tells; answers from memory
+              requests                        what a request to write came to, by its key
                       event_rows  tables              rows, each with a checksum
                       database                        the file, its thread, its transactions
               damage  daily_copy  takeover            what is done before the file is used
@@ -13,48 +14,60 @@ here and opens nothing, so all that needs the file is imported when it is asked 
 from typing import TYPE_CHECKING
 
 from forged import door
-from forged.state.digests import digest
 from forged.state.event_values import (
     DeadEvent,
     Document,
     Event,
     Kind,
-    Unwanted,
     new_event_id,
-    texts_of,
 )
 
 if TYPE_CHECKING:
+    from forged.state.cutting import Cut, Left, cut
+    from forged.state.digests import digest
     from forged.state.events import Events
     from forged.state.forgotten import Forgotten
+    from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.pauses import EVERYWHERE, Pauses
+    from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
     from forged.state.trust import OwnFile, RootRecord, TrustRecords
 
 __all__ = [
     "EVERYWHERE",
+    "Begun",
+    "Cut",
     "DeadEvent",
     "Document",
     "Event",
     "Events",
     "Forgotten",
+    "Intent",
+    "Intents",
     "Kind",
+    "Known",
+    "Left",
     "OwnFile",
     "Pauses",
+    "Requests",
+    "Rewrite",
     "RootRecord",
     "State",
     "TrustRecords",
-    "Unwanted",
+    "cut",
     "digest",
     "new_event_id",
-    "texts_of",
 ]
 
 __getattr__ = door(
     __name__,
+    cutting=("Cut", "Left", "cut"),
+    digests=("digest",),
     events=("Events",),
     forgotten=("Forgotten",),
+    intents=("Intent", "Intents", "Rewrite"),
     pauses=("EVERYWHERE", "Pauses"),
+    requests=("Begun", "Known", "Requests"),
     state=("State",),
     trust=("OwnFile", "RootRecord", "TrustRecords"),
 )

@@ -17,6 +17,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from forged.errors import StoreError
@@ -79,26 +80,32 @@ class Database:
 
     async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Return what `work` returns, which must raise nothing but sqlite3's errors and StoreError."""
+        return await self._in_thread(partial(self.change, work, durable=durable))
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Have `work` done in the thread, where it may call `change`. Raises StoreError if that has ended."""
+        try:
+            self._thread.submit(work)
+        except RuntimeError as error:
+            raise StoreError(f"{self.path} is closed") from error
+
+    def change(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """As `run`, for who is in the thread already."""
 
         def once() -> T:
             with explained(self.path), transaction(self._opened(), durable=durable) as connection:
                 return work(connection)
 
-        def worked() -> T:
-            if self._was_full:
-                self._shrink_journal()
-            try:
-                return once()
-            except _DiskFullError:
-                self._was_full = True
-                self._shrink_journal()
-                return once()
-            except Damaged as error:
-                raise StoreError(
-                    f"{error}; start the daemon again, it takes over what can be read"
-                ) from error
-
-        return await self._in_thread(worked)
+        if self._was_full:
+            self._shrink_journal()
+        try:
+            return once()
+        except _DiskFullError:
+            self._was_full = True
+            self._shrink_journal()
+            return once()
+        except Damaged as error:
+            raise StoreError(f"{error}; start the daemon again, it takes over what can be read") from error
 
     async def erase_traces(self) -> None:
         """Leave no byte in the file and its journal of what was removed from them. Raises StoreError.

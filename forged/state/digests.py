@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import hashlib
 
+from forged.text.forgetting import words_of
 from forged.text.same_text import normalised
 
 _DIGITS = 32
 
 
 def digest(top: str, text: str) -> str:
-    """Return the digest of a text of the root at `top`, the same for all that differ in typography only.
+    """Return the digest of a text of the root at `top`, the same for all that have the same words.
 
     What one repository forgets, another may still be told; what the user's root forgets, none.
     """
-    said = f"{top}\0{normalised(text)}"
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return _digest(top, " ".join(words_of(text)) or normalised(text))
+
+
+def digest_of_0_1(top: str, text: str) -> str:
+    """The digest that an older forged wrote down; a comma made another one of it."""
+    return _digest(top, normalised(text))
+
+
+def _digest(top: str, said: str) -> str:
+    return hashlib.sha256(f"{top}\0{said}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from forged.state import tables
+from forged.state.cutting import Cut, cut
 from forged.state.database import Damaged
-from forged.state.event_values import DeadEvent, Document, Event, Unwanted, encoded, texts_of
+from forged.state.event_values import DeadEvent, Document, Event, encoded
 from forged.state.tables import Row
+from forged.text.forgetting import Words
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -96,9 +98,18 @@ def drop(event_ids: Sequence[str], connection: Connection) -> int:
     return sum(tables.remove(connection, "dead", event_id) for event_id in event_ids)
 
 
-def drop_unwanted(unwanted: Unwanted, connection: Connection) -> int:
-    found = [item for item in dead(connection) if unwanted(texts_of(item.event, item.documents))]
-    return drop([item.event.id for item in found], connection)
+def cut_dead(unwanted: Sequence[Words], connection: Connection) -> tuple[Cut, int]:
+    """Take sentences out of all dead events; what was done, and how many of them are gone with it."""
+    done, gone = Cut(), 0
+    for item in dead(connection):
+        left = cut(item.event, item.documents, unwanted)
+        done += left.cut
+        if left.sentences and left.is_empty:
+            gone += drop([item.event.id], connection)
+        elif left.sentences:
+            row = dead_row(left.event, item.reason, item.died_at, left.documents)
+            tables.put(connection, "dead", *row)
+    return done, gone
 
 
 # --- values ---------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -16,15 +15,12 @@ import msgspec
 from forged.conversation import Utterance
 from forged.errors import StoreError
 from forged.files import Root
-from forged.memory import Memory, utc_now
+from forged.memory import Memory, time_ns, utc_now
 
 Kind = Literal["turn", "compaction", "explicit", "session_end"]
 
 # Only a turn's event may be replaced by a newer one; the others are on disk before they are acknowledged.
 DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end"})
-
-# Whether an event is to go, asked with all texts of it.
-Unwanted = Callable[[Sequence[str]], bool]
 
 _ID = re.compile(r"ev_[A-Za-z0-9_-]{1,64}")
 
@@ -44,7 +40,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     `window` holds user and assistant text since the last summary, already without tool content, private
     spans, our own injections and secrets, the newest whole messages under a size cap. `window_id` names the
     message that the window starts with: a newer window of the same id contains this one. `roots` are those
-    the workspace sees, repo before user.
+    the workspace sees, repo before user. `heard_at` is when each message of the window was first heard, in
+    Unix seconds; () says that all of them were when the event was received.
     """
 
     id: str = msgspec.field(default_factory=new_event_id)
@@ -54,6 +51,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[Root, ...] = ()
     window: tuple[Utterance, ...] = ()
     received_at: str = msgspec.field(default_factory=utc_now)
+    heard_at: tuple[int, ...] = ()
 
     @property
     def is_durable(self) -> bool:
@@ -63,6 +61,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """Estimated bytes in memory and on disk."""
         return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """When each message of the window was first heard, in Unix seconds."""
+        is_told = len(self.heard_at) == len(self.window)
+        return self.heard_at if is_told else (time_ns(self.received_at) / 1e9,) * len(self.window)
 
     @property
     def tops(self) -> tuple[str, ...]:
@@ -95,9 +99,3 @@ class DeadEvent(msgspec.Struct, frozen=True):
     died_at: str
     bytes: int
     documents: tuple[Document, ...] | None = None
-
-
-def texts_of(event: Event, documents: tuple[Document, ...] | None) -> tuple[str, ...]:
-    """Everything that was said in an event or decided about it."""
-    said = (utterance.text for utterance in event.window)
-    return (*said, *(document.memory.content for document in documents or ()))

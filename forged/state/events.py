@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, TypeVar
 from forged.errors import StoreError
 from forged.memory import utc_now
 from forged.state import event_rows, tables
+from forged.state.cutting import Cut, Left
 from forged.state.database import Database
 from forged.state.event_rows import Stored
-from forged.state.event_values import DeadEvent, Document, Event, Unwanted, encoded
+from forged.state.event_values import DeadEvent, Document, Event, encoded
+from forged.text.forgetting import Words
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -133,10 +135,25 @@ class Events:
         self._documents[event_id] = documents
 
     async def journal(self, event_id: str) -> None:
-        """Return once it is durable what was decided about an event."""
-        data = encoded(self._documents[event_id])
-        await self._run(partial(_journal, event_id, data))
+        """Return once it is durable what was decided about an event, as it is by then."""
+        written: _Documents | None = None
+        while (documents := self._documents.get(event_id)) is not written and documents is not None:
+            await self._run(partial(_journal, event_id, encoded(documents)))
+            written = documents
         self._journalled.add(event_id)
+
+    async def rewrite(self, left: Left) -> None:
+        """Put what is left of an event in the place of what there is of it."""
+        event_id = left.event.id
+        if left.documents is not None and event_id in self._documents:
+            self._documents[event_id] = left.documents
+        rows = [("events", encoded(left.event))] * (event_id in self._sizes)
+        if event_id in self._journalled and left.documents is not None:
+            rows.append(("journal", encoded(left.documents)))
+        if rows:
+            await self._run(partial(_rewrite, event_id, rows))
+        if event_id in self._sizes:
+            self._sizes[event_id] = len(rows[0][1])
 
     async def remove(self, event_id: str) -> None:
         """Forget an event, or see to it as soon as the disk allows. Raises nothing.
@@ -210,11 +227,11 @@ class Events:
         self.dead_count -= dropped
         return dropped > 0
 
-    async def drop_unwanted(self, unwanted: Unwanted) -> int:
-        """Erase dead events; returns how many."""
-        dropped = await self._run(partial(event_rows.drop_unwanted, unwanted))
-        self.dead_count -= dropped
-        return dropped
+    async def cut_dead(self, unwanted: Sequence[Words]) -> Cut:
+        """Take the sentences that hold an unwanted text out of dead events; empty ones are erased."""
+        done, gone = await self._run(partial(event_rows.cut_dead, unwanted))
+        self.dead_count -= gone
+        return done
 
     # --- inside ---------------------------------------------------------------------------------------
 
@@ -243,6 +260,11 @@ def _put(rows: _Rows, connection: Connection) -> None:
 
 def _journal(event_id: str, data: bytes, connection: Connection) -> None:
     tables.put(connection, "journal", event_id, data)
+
+
+def _rewrite(event_id: str, rows: _Rows, connection: Connection) -> None:
+    for table, data in rows:
+        tables.put(connection, table, event_id, data)
 
 
 def _remove(event_id: str, connection: Connection) -> None:

@@ -1,12 +1,13 @@
-"""Texts that were forgotten or undone, so that the next turn's window does not bring them back.
+"""Texts that were forgotten or undone, so that messages from before do not bring them back.
 
-Only digests are kept: what somebody asked to be forgotten must not lie in a list of forgotten things. They
-hold for 7 days, as long as a file lies in the trash: by then no conversation still has the old sentence in
-its window, and somebody who says it again means it.
+Only digests of their words are kept, and when: what somebody asked to be forgotten must not lie in a list of
+forgotten things. They hold for 7 days, as long as a file lies in the trash; what is said anew after the
+moment that `since` tells is news.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -14,17 +15,19 @@ from typing import TYPE_CHECKING
 
 from forged.state import tables
 from forged.state.database import Database
-from forged.state.digests import digest
+from forged.state.digests import digest, digest_of_0_1
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 KEPT = 10_000
 HELD_S = 7 * 24 * 3600.0
+# Rows say milliseconds; those of an older forged said seconds.
+_LEAST_MS = 10**11
 
 
 class Forgotten:
-    """The digests, answered from memory; `known` holds them all with the times they were added."""
+    """The digests, answered from memory; `known` holds them all with when they were added, in Unix ms."""
 
     def __init__(self, database: Database, kept: int = KEPT, clock: Callable[[], float] = time.time) -> None:
         """Of more than `kept` digests the newest count. `clock` gives Unix seconds."""
@@ -35,27 +38,43 @@ class Forgotten:
 
     def restore(self, known: Iterable[tuple[str, int]]) -> None:
         """Take over what a file holds, as it is opened."""
-        self.known = dict(sorted((*known, *self.known.items()), key=lambda item: item[1]))
+        found = ((each, at if at > _LEAST_MS else at * 1000) for each, at in known)
+        self.known = dict(sorted((*found, *self.known.items()), key=lambda item: item[1]))
 
     async def add(self, top: str, texts: Iterable[str]) -> None:
         """Remember texts of a root, durably on return. Raises StoreError."""
         fresh = list(dict.fromkeys(digest(top, text) for text in texts))
         if not fresh:
             return
-        now = int(self._clock())
+        now = math.ceil(self._clock() * 1000)
         for each in fresh:
             self.known.pop(each, None)
             self.known[each] = now
-        old = [each for each, at in self.known.items() if at <= now - HELD_S]
+        old = [each for each, at in self.known.items() if at <= now - HELD_S * 1000]
         old += list(self.known)[: max(0, len(self.known) - self._kept)]
         await self._database.run(partial(_change, [(each, now) for each in fresh], old))
         for each in old:
             self.known.pop(each, None)
 
+    async def withdraw(self, top: str, texts: Iterable[str]) -> None:
+        """Let texts of a root come back, durably on return. Raises StoreError."""
+        old = [each(top, text) for text in texts for each in (digest, digest_of_0_1)]
+        old = [each for each in old if self.known.pop(each, None) is not None]
+        if old:
+            await self._database.run(partial(_change, (), old))
+
     def digests(self) -> frozenset[str]:
         """Those of the last 7 days."""
-        since = self._clock() - HELD_S
+        since = (self._clock() - HELD_S) * 1000
         return frozenset(each for each, at in self.known.items() if at > since)
+
+    def since(self, tops: Sequence[str], text: str) -> float | None:
+        """When a text was last forgotten in one of these roots, in Unix seconds; None if it was not."""
+        if not self.known:
+            return None
+        digests = (each(top, text) for top in tops for each in (digest, digest_of_0_1))
+        at = max((self.known.get(each, 0) for each in digests), default=0) / 1000
+        return at if at > self._clock() - HELD_S else None
 
 
 def _change(fresh: Sequence[tuple[str, int]], old: Iterable[str], connection: Connection) -> None:

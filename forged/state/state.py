@@ -25,8 +25,10 @@ from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
 from forged.state.events import Events
 from forged.state.forgotten import Forgotten
+from forged.state.intents import Intent, Intents, all_intents
 from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.pauses import Pauses
+from forged.state.requests import Requests
 from forged.state.spending import Spending, Spent, all_spent
 from forged.state.tables import rows, value_of
 from forged.state.trust import Kept, TrustRecords, all_kept
@@ -52,6 +54,7 @@ class _Contents(msgspec.Struct, frozen=True):
     spending: tuple[Spent, ...]
     trust: Kept
     outbound: tuple[DayOut, ...]
+    intents: tuple[Intent, ...]
     doubt: str
 
 
@@ -78,6 +81,8 @@ class State:
         self.spending = Spending(self._database, governor)
         self.trust = TrustRecords(self._database, lambda: self.pauses.doubt)
         self.outbound = Outbound(self._database)
+        self.intents = Intents(self._database)
+        self.requests = Requests(self._database, self.trust)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -133,6 +138,7 @@ class State:
             self.spending.restore(found.spending)
             self.trust.restore(found.trust)
             self.outbound.restore(found.outbound)
+            self.intents.restore(found.intents)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -197,5 +203,6 @@ def _read(connection: Connection) -> _Contents:
         spending=all_spent(connection),
         trust=all_kept(connection),
         outbound=all_left(connection),
+        intents=all_intents(connection),
         doubt=value_of(connection, damage.NOTE),
     )

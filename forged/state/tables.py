@@ -38,6 +38,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     "own_files": ("identity_and_id", "sha256", "origin", "insisted"),
     "approvals": ("identity_and_sha256", "at"),
     "outbound": ("day_host_and_purpose", "calls", "failed", "texts", "characters"),
+    "requests": ("key", "digest", "memory_id", "existed", "at"),
+    "intents": ("key", "intent"),
 }
 # The tables that a file of each version has.
 OF_VERSION = {1: tuple(TABLES)[:7], 2: tuple(TABLES)[:11], VERSION: tuple(TABLES)}

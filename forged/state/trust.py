@@ -75,9 +75,11 @@ class TrustRecords:
         self._roots: dict[str, RootRecord] = {}
         self._own: dict[str, dict[str, OwnFile]] = {}
         self._hashes: dict[str, set[str]] = {}
+        self.decisions = 0  # how often a person, or what was read, changed what counts
 
     def restore(self, kept: Kept) -> None:
         """Take over what a file holds, as it is opened."""
+        self.decisions += 1
         for record in kept.roots:
             self._roots.setdefault(record.key, record)
         for identity, file in kept.own:
@@ -111,16 +113,23 @@ class TrustRecords:
     async def put_root(self, record: RootRecord) -> None:
         await self._database.run(partial(_put_root, record))
         self._roots[record.key] = record
+        self.decisions += 1
 
     async def put_own(self, identity: str, files: Sequence[OwnFile]) -> None:
-        await self._database.run(partial(_put_own, identity, files))
-        self._own.setdefault(identity, {}).update((file.id, file) for file in files)
-        self._hashes.setdefault(identity, set()).update(file.sha256 for file in files)
+        await self._database.run(partial(put_own, identity, files))
+        self.wrote((identity, file) for file in files)
+
+    def wrote(self, files: Iterable[tuple[str, OwnFile]]) -> None:
+        """Files are on record by now, each with the identity of its root. May be called in any thread."""
+        for identity, file in files:
+            self._own.setdefault(identity, {})[file.id] = file
+            self._hashes.setdefault(identity, set()).add(file.sha256)
 
     async def approve(self, identity: str, hashes: Collection[str], *, durable: bool = True) -> None:
         """Accept files for good. What was found out and can be found out again need not be `durable`."""
         await self._database.run(partial(_approve, identity, hashes), durable=durable)
         self._hashes.setdefault(identity, set()).update(hashes)
+        self.decisions += 1
 
     async def revoke(self, record: RootRecord) -> None:
         """Trust a root no longer; what this daemon wrote there stays known."""
@@ -128,6 +137,7 @@ class TrustRecords:
         await self._database.run(partial(_revoke, fresh))
         self._roots[record.key] = fresh
         self._hashes[record.identity] = {file.sha256 for file in self._own.get(record.identity, {}).values()}
+        self.decisions += 1
 
 
 def all_kept(connection: Connection) -> Kept:
@@ -163,7 +173,8 @@ def _put_root(record: RootRecord, connection: Connection) -> None:
     tables.put(connection, "roots", record.key, *of_it)
 
 
-def _put_own(identity: str, files: Iterable[OwnFile], connection: Connection) -> None:
+def put_own(identity: str, files: Iterable[OwnFile], connection: Connection) -> None:
+    """Put on record that files are this daemon's, within a transaction; `wrote` tells of it afterwards."""
     for file in files:
         key = f"{identity} {file.id}"
         tables.put(connection, "own_files", key, file.sha256, file.origin, int(file.insisted))

@@ -12,6 +12,6 @@ repositories only.
 """
 
 from forged.trust.admission import Admitted, Withheld
-from forged.trust.registry import MODES, KnownRoot, Trust, own_file
+from forged.trust.registry import MODES, KnownRoot, Stamp, Trust, own_bytes, own_file
 
-__all__ = ["MODES", "Admitted", "KnownRoot", "Trust", "Withheld", "own_file"]
+__all__ = ["MODES", "Admitted", "KnownRoot", "Stamp", "Trust", "Withheld", "own_bytes", "own_file"]

@@ -18,7 +18,7 @@ import msgspec
 from forged.errors import StoreError, WorkspaceError
 from forged.files import MemoryStore, Root, Snapshot, files_of, scan
 from forged.memory import Memory, Scope, utc_now
-from forged.state import OwnFile, RootRecord, State
+from forged.state import OwnFile, Rewrite, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, Standing, Withheld
 from forged.trust.walk import tops_below
 
@@ -47,10 +47,26 @@ class KnownRoot(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class Stamp(msgspec.Struct, frozen=True):
+    """On what it depends which files of a root count: its identity, and what is on record.
+
+    `follows`: also on the branch that is trusted.
+    """
+
+    identity: str
+    decisions: int
+    doubt: str
+    follows: bool
+
+
 def own_file(root: Root, memory: Memory, *, insisted: bool = False) -> OwnFile:
     """The record of the file that a memory of ours is written to."""
-    sha256 = hashlib.sha256(MemoryStore(root).rendered(memory)).hexdigest()
-    return OwnFile(memory.id, sha256, memory.origin, insisted)
+    return own_bytes(MemoryStore(root).rendered(memory), memory, insisted=insisted)
+
+
+def own_bytes(data: bytes, memory: Memory, *, insisted: bool = False) -> OwnFile:
+    """The same of a memory whose file will have these bytes."""
+    return OwnFile(memory.id, hashlib.sha256(data).hexdigest(), memory.origin, insisted)
 
 
 class Trust:
@@ -103,6 +119,17 @@ class Trust:
 
     # --- what this daemon writes ----------------------------------------------------------------------
 
+    def stamp(self, root: Root) -> Stamp:
+        """What decides which files of a root count, but for the files. May be asked in any thread."""
+        standing = self._admission.standing(root.top)
+        record = standing.record
+        follows = root.scope is Scope.REPO and record is not None and record.mode == "follow"
+        return Stamp(standing.identity, self._records.decisions, self._records.doubt(), follows)
+
+    def is_own(self, stamp: Stamp, memory_id: str) -> bool:
+        """Whether this daemon wrote a memory into the root."""
+        return memory_id in self._records.own(stamp.identity)
+
     async def own(self, root: Root, files: Sequence[OwnFile]) -> None:
         """Note files that are about to be written, durably on return: a kill in between must not lose one.
 
@@ -115,6 +142,28 @@ class Trust:
             if root.scope is not Scope.USER:
                 raise
             logger.warning("origin not written down error=%s", error)
+
+    async def expect(self, root: Root, hashes: Collection[str]) -> None:
+        """Files that count are about to have other bytes, of these hashes; durable on return.
+
+        Raises StoreError.
+        """
+        standing = await asyncio.to_thread(self._admission.standing, root.top)
+        if root.scope is Scope.REPO:
+            await self._records.approve(standing.identity, hashes)
+
+    async def follow(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
+        """Files of ours have other bytes now: what is on record of each is of those. Raises StoreError."""
+        standing = await asyncio.to_thread(self._admission.standing, root.top)
+        own = self._records.own(standing.identity)
+        known = ((own.get(each.id), each) for each in rewrites)
+        files = [
+            msgspec.structs.replace(file, sha256=each.after)
+            for file, each in known
+            if file is not None and file.sha256 == each.before
+        ]
+        if files:
+            await self._records.put_own(standing.identity, files)
 
     # --- what is there --------------------------------------------------------------------------------
 

@@ -20,11 +20,12 @@ _MEMORIES = 10_000
 _PATIENCE_S = 60.0
 
 
-def held(memories: int, weigh: Callable[..., float], *, everything: bool) -> Side:
-    """MiB of a new daemon with both legs, after twenty searches.
+def held(memories: int, weigh: Callable[..., float], *, everything: bool, vectors: bool = True) -> Side:
+    """MiB of a new daemon with both legs, or without `vectors` that of words, after twenty searches.
 
     With `everything` also those of its worker and tracker, which are there once a turn was captured.
     """
+    legs = ("lexical", "dense") if vectors else ("lexical",)
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -32,9 +33,9 @@ def held(memories: int, weigh: Callable[..., float], *, everything: bool) -> Sid
             corpus.write(daemon.repo, memories)
 
             def round_() -> float:
-                with serving(daemon, stub=True) as caller:
+                with serving(daemon, stub=vectors) as caller:
                     caller.rebuild(daemon)
-                    _search(caller, daemon)
+                    _search(caller, daemon, legs)
                     if everything:
                         _capture(caller, daemon)
                     return weigh(*(family(daemon.pid) if everything else (daemon.pid,)))
@@ -44,12 +45,12 @@ def held(memories: int, weigh: Callable[..., float], *, everything: bool) -> Sid
     return side
 
 
-def _search(caller: Caller, daemon: Daemon) -> None:
+def _search(caller: Caller, daemon: Daemon, legs: tuple[str, ...]) -> None:
     for number in range(20):
         texts = corpus.hypotheses(number)
         reply = caller.call(protocol.Retrieve(id=3, workspace=daemon.workspace, hypotheses=texts))
         assert isinstance(reply, protocol.Retrieved)
-        if reply.legs != ("lexical", "dense"):
+        if reply.legs != legs:
             raise Broken(f"only {reply.legs} answered")
 
 
@@ -81,6 +82,15 @@ ROWS = (
         "RSS of daemon, worker and tracker, 10,000 with vectors, after a captured turn / chromadb",
         Goal(0.6, "P16: two processes in less than one vector store; a prototype was 0.48"),
         held(_MEMORIES, rss_mib, everything=True),
+        _chroma("rss"),
+        unit="MiB",
+        warm_up=False,
+    ),
+    Row(
+        "memory-chroma-words",
+        "RSS of daemon, worker and tracker, 10,000 by words, after a captured turn / chromadb",
+        Goal(0.9, "the worker asks the daemon for what it needs to know, and keeps no store of its own"),
+        held(_MEMORIES, rss_mib, everything=True, vectors=False),
         _chroma("rss"),
         unit="MiB",
         warm_up=False,

@@ -1,4 +1,4 @@
-"""What no socket shows: forged's own search, gate and scan, timed inside the commit that this lies in.
+"""What no socket shows: forged's own search, gate, scan and observer, timed inside this commit.
 
     python inside.py CASE [WORD...]
 
@@ -10,11 +10,15 @@ stderr; exit code 64 says that this commit does not have what the case needs.
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
+import time
+from collections.abc import Iterator
 
 import corpus
 import numpy as np
-from sampling import Probe, answer, median_of
+from sampling import Probe, answer, median_of, p99, timed
 
 try:
     from forged.files.frontmatter import parse
@@ -34,11 +38,13 @@ try:
     from forged.memory import Memory, Scope
     from forged.text.everyday import MESSAGES
     from forged.text.terms import terms
+    from forged_client import Observer
 except ImportError as error:
     print(f"cannot import what it measures: {error}", file=sys.stderr)
     sys.exit(64)
 
 _QUERIES, _TOP, _ASKED = 5, 10, 16
+_WINDOW_BYTES, _TURNS = 1_500_000, 200
 
 
 def search(count: str, dimension: str) -> Probe:
@@ -116,6 +122,45 @@ def rescan(top: str) -> Probe:
     return lambda: median_of(lambda: look(root, before), 3)
 
 
+def turn_complete(form: str, address: str, workspace: str) -> Probe:
+    """What an agent waits after 99 of 100 turns, as its window grows to 1.5 MB beside a busy thread."""
+    threading.Thread(target=_go_on, daemon=True).start()
+    sessions, messages = iter(range(10**9)), list(_messages(form))
+
+    def round_() -> float:
+        observer = Observer(workspace, f"s{next(sessions)}", address=address)
+        window, waits = messages[:-_TURNS], []
+        for message in messages[-_TURNS:]:
+            window.append(message)
+            time.sleep(0.002)  # an agent waits for its model, so its turn of the interpreter is a new one
+            waits.append(timed(lambda: observer.on_turn_complete(window)))
+        if not observer.close(10):
+            sys.exit(f"not delivered: {dict(observer.counts)}")
+        return p99(waits)
+
+    return round_
+
+
+def window_as_json(form: str) -> Probe:
+    """Writing the same window out once, as an agent does that keeps its sessions."""
+    window = list(_messages(form))
+    return lambda: median_of(lambda: json.dumps(window), 10)
+
+
+def _messages(form: str) -> Iterator[dict[str, object]]:
+    size, number = 0, 0
+    while size < _WINDOW_BYTES:
+        text = "\n".join(corpus.memory(number + at).content for at in range(4))
+        content = text if form == "openai" else [{"type": "text", "text": text}]
+        yield {"role": ("user", "assistant")[number % 2], "content": content}
+        size, number = size + len(text.encode()), number + 1
+
+
+def _go_on() -> None:
+    while True:
+        sum(range(100))
+
+
 def _memories(count: int, *, alike: bool = False) -> tuple[Memory, ...]:
     """Memories as they are read from their files; with `alike` all have one text, which is quicker made."""
     files = (corpus.memory(0 if alike else number).file for number in range(count))
@@ -140,4 +185,4 @@ def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> Vect
 
 
 if __name__ == "__main__":
-    answer((search, both_legs, dense_part, scan, rescan))
+    answer((search, both_legs, dense_part, scan, rescan, turn_complete, window_as_json))

@@ -6,6 +6,7 @@ they are written down. None is softened to fit what was reached.
 
 from __future__ import annotations
 
+import agents
 import edits
 import footprint
 import growth
@@ -14,16 +15,19 @@ import rebuilds
 import scans
 import searches
 import starts
+import turns
 import writes
 from row import Row
 
 ROWS: tuple[Row, ...] = (
     *pings.ROWS,
+    *turns.ROWS,
     *searches.ROWS,
     *scans.ROWS,
     *rebuilds.ROWS,
     *edits.ROWS,
     *starts.ROWS,
+    *agents.ROWS,
     *writes.ROWS,
     *footprint.ROWS,
     *growth.ROWS,

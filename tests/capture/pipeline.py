@@ -1,43 +1,43 @@
-"""Capture's side of the daemon with a scripted worker: what it is given, and what it is made to say.
+"""Capture's side of the daemon with a scripted worker and keeper: what they are given, and made to say.
 
-`captured` runs a whole `Pipeline` over real files. Its worker is no process: a test says what it reports and
-when it dies. Time is the loop's, and a test may put it forward, so that nobody waits for a back-off.
+`captured` runs a whole `Pipeline` over a real state. Its worker is no process: a test says what it reports
+and when it dies. Its keeper writes nothing: a test says what an event comes to, and how putting that in place
+ends. Time is the loop's, and a test may put it forward, so that nobody waits for a back-off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection
 from types import MappingProxyType
 
+import msgspec
+
+from forged.capture.keeper import Put
 from forged.capture.service import CaptureState, Pipeline
 from forged.capture.values import (
+    Classified,
     Classify,
     Decided,
-    Done,
     Failed,
     KnownMemory,
-    Link,
-    Linked,
     Ready,
     Report,
+    Tally,
     Task,
     Usage,
     WorkerSettings,
 )
 from forged.conversation import Utterance
 from forged.counters import Metrics
-from forged.errors import StoreError
-from forged.files import Root
 from forged.memory import Memory
 from forged.models.budget import Governor
-from forged.state import Document, Event, OwnFile, State, tables
+from forged.state import Document, Event, State, tables
 from forged.state.database import connect, transaction
 from forged.state.event_values import encoded
-from forged.trust import Withheld
 from tests.state.flaky import FlakyDatabase
 from tests.support.clock import turns, until
 from tests.support.worker import roots_in
@@ -52,6 +52,7 @@ class ScriptedSupervisor:
     def __init__(
         self,
         settings: WorkerSettings,
+        handed: list[Task | Putting],
         *,
         on_report: Callable[[Report], None],
         on_death: Callable[[str], None],
@@ -62,6 +63,7 @@ class ScriptedSupervisor:
         self.pid = self.restarts = 0
         self.problem = ""
         self.wanted = self.stopped = False
+        self._handed = handed
         self.given: list[Task] = []
         self.limits: list[float] = []
 
@@ -71,6 +73,8 @@ class ScriptedSupervisor:
     def give(self, task: Task, limit_s: float) -> None:
         assert self.ready, "no worker to give a task to"
         self.given.append(task)
+        if isinstance(task, Classify):
+            self._handed.append(task)
         self.limits.append(limit_s)
 
     async def run(self) -> None:
@@ -105,21 +109,41 @@ async def nothing_known(_: Event) -> tuple[KnownMemory, ...]:
     return ()
 
 
-class StandInTrust:
-    """Says that these files are withheld; `owned` are ids of what was put on record, in order."""
+class Putting(msgspec.Struct, frozen=True):
+    """Documents of an event that are to be put in place."""
 
-    def __init__(self) -> None:
-        self.owned: list[str] = []
-        self.withholds: tuple[Withheld, ...] = ()
-        self.fails = ""
+    event_id: str
+    documents: tuple[Document, ...]
 
-    async def withheld(self, roots: Iterable[Root]) -> tuple[Withheld, ...]:
-        return self.withholds
 
-    async def own(self, root: Root, files: Iterable[OwnFile]) -> None:
-        if self.fails:
-            raise StoreError(self.fails)
-        self.owned += [file.id for file in files]
+class StandInKeeper:
+    """Says what an event comes to as it was told before, and puts nothing anywhere.
+
+    `begins` is told of documents that are to be put in place; how that ends is for a test to say.
+    """
+
+    def __init__(self, begins: Callable[[tuple[Document, ...]], None]) -> None:
+        self._begins = begins
+        self.comes_to: tuple[Document, ...] = ()
+        self.tally = Tally()
+        self.heads_of: tuple[KnownMemory, ...] = ()
+        self.asked: list[tuple[str, ...]] = []
+        self.putting: asyncio.Future[Put] | None = None
+
+    async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]:
+        self.asked.append(tuple(names))
+        return self.heads_of
+
+    async def decide(self, event: Event, classified: Classified) -> tuple[tuple[Document, ...], Tally]:
+        return self.comes_to, self.tally
+
+    async def put(self, documents: tuple[Document, ...], tops: Sequence[str]) -> Put:
+        self._begins(documents)
+        self.putting = asyncio.get_running_loop().create_future()
+        try:
+            return await self.putting
+        finally:
+            self.putting = None
 
 
 class Capture:
@@ -136,26 +160,32 @@ class Capture:
         self.disk.__class__ = FlakyDatabase
         self.events, self.pauses = self.daemon_state.events, self.daemon_state.pauses
         self.metrics = Metrics()
-        self.written: list[tuple[str, frozenset[str]]] = []
-        self.trust = StandInTrust()
+        self.handed: list[Task | Putting] = []
+        self.keeper = StandInKeeper(self._put_begins)
         self.pipeline = Pipeline(
             settings=WorkerSettings(classifier="m" if model else "", timeout_s=7.0),
             state=self.daemon_state,
             governor=self.governor,
             metrics=self.metrics,
             rank=rank,
-            written=lambda top, files: self.written.append((top, files)),
             clock=asyncio.get_running_loop().time,
-            **{"supervisor": self._supervisor, "trust": self.trust, **options},
+            **{"supervisor": self._supervisor, "keeper": self.keeper, **options},
         )
         self._is_closed = False
-        self._continued: list[Task] = []
+        self._decided: object = None  # the attempt in which documents follow
         self.keeping: asyncio.Task[None] | None = None
         self.task: asyncio.Task[None] | None = None
 
     def _supervisor(self, settings, **callbacks) -> ScriptedSupervisor:
-        self.worker = ScriptedSupervisor(settings, **callbacks)
+        self.worker = ScriptedSupervisor(settings, self.handed, **callbacks)
         return self.worker
+
+    def _put_begins(self, documents: tuple[Document, ...]) -> None:
+        waiting = self.pipeline._queue.in_hand
+        assert waiting is not None
+        self.put_last = Putting(waiting.event.id, documents)
+        if self._decided != (waiting.event.id, waiting.taken_at):
+            self.handed.append(self.put_last)
 
     def begin(self) -> None:
         """As the daemon does, and nothing has happened yet."""
@@ -210,15 +240,15 @@ class Capture:
     # --- the worker ---
 
     @property
-    def given(self) -> list[Task]:
-        """The first task of each attempt."""
-        return [task for task in self.worker.given if not any(task is other for other in self._continued)]
+    def given(self) -> list[Task | Putting]:
+        """What each attempt began with."""
+        return self.handed
 
-    async def hands_over(self, event: Event | str, times: int = 1) -> Task:
-        """The task for an event, once the worker has it, for the so-manieth time."""
+    async def hands_over(self, event: Event | str, times: int = 1) -> Task | Putting:
+        """What is to be done about an event, once that has begun for the so-manieth time."""
         event_id = event if isinstance(event, str) else event.id
 
-        def tasks() -> list[Task]:
+        def tasks() -> list[Task | Putting]:
             return [task for task in self.given if task.event_id == event_id]
 
         await until(lambda: len(tasks()) == times and self.given[-1] is tasks()[-1] and self.in_hand)
@@ -228,30 +258,33 @@ class Capture:
     def in_hand(self) -> str:
         return self.state.in_hand
 
-    async def decides(self, event: Event, *documents: Document, **fields) -> Link:
-        """The worker says what an event comes to; the task to put that in place, once it has it."""
-        given = len(self.worker.given)
-        self.worker.says(Decided(event.id, documents or (self.document(),), **fields))
-        await until(lambda: len(self.worker.given) > given)
-        task = self.worker.given[-1]
-        assert isinstance(task, Link)
-        self._continued.append(task)
-        return task
+    def says(self, event: Event, *documents: Document, tally: Tally = Tally(), **fields) -> None:  # noqa: B008
+        """The worker says what it makes of an event, and it comes to these documents."""
+        self.keeper.comes_to, self.keeper.tally = documents, tally
+        waiting = self.pipeline._queue.in_hand
+        self._decided = (event.id, waiting.taken_at) if waiting is not None else None
+        self.worker.says(Decided(event.id, Classified(**fields)))
 
-    def links(self, event: Event, memory_id: str = "mem_1") -> None:
-        self.worker.says(Linked(event.id, self.repo.top, f"{self.repo.top}/{memory_id}.md"))
+    async def decides(self, event: Event, *documents: Document, **fields) -> Putting:
+        """The same, and what is to be put in place once that has begun."""
+        self.says(event, *(documents or (self.document(),)), **fields)
+        await until(lambda: self.keeper.putting is not None)
+        return self.put_last
 
     async def fails(self, event: Event, reason: str = "server", **fields) -> None:
-        """The worker says so, and what follows from that has happened."""
-        self.worker.says(Failed(event.id, reason, f"it is {reason}", **fields))
+        """What is under way fails, and what follows from that has happened."""
+        if self.keeper.putting is not None and event.id == self.in_hand:
+            self.keeper.putting.set_result(Put(reason=reason, trouble=f"it is {reason}"))
+        else:
+            self.worker.says(Failed(event.id, reason, f"it is {reason}", **fields))
         await turns()
 
     def done(self, event: Event, *, written: int = 0, **fields) -> None:
-        """The worker is done: it has found nothing to keep, or has put all of it in place."""
-        if self.worker.given and isinstance(self.worker.given[-1], Classify):
-            self.worker.says(Decided(event.id, **fields))
+        """There is nothing to keep, or all of it is in place."""
+        if self.keeper.putting is not None and event.id == self.in_hand:
+            self.keeper.putting.set_result(Put(written))
         else:
-            self.worker.says(Done(event.id, written, **fields))
+            self.says(event, **fields)
 
     async def finished(self, event: Event) -> None:
         """Handed over, done, and out of the line."""
@@ -279,6 +312,11 @@ class Capture:
             with contextlib.closing(connect(self.disk.path)) as connection:
                 return sorted(read(connection))
         return sorted(self.disk._thread.submit(lambda: read(self.disk._opened())).result())
+
+    async def bytes_on_disk(self) -> bytes:
+        """All of the state directory, once what was removed has been erased."""
+        await self.daemon_state.erase_traces()
+        return b"".join(path.read_bytes() for path in self.top.glob("state/*"))
 
     async def idle(self) -> CaptureState:
         await until(lambda: self.state.state == "idle")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.capture.documents import MAX_CONTENT_BYTES, decide
+from forged.capture.documents import MAX_CONTENT_BYTES, ForgottenSince, decide
 from forged.capture.values import Classified, Proposal, Tally
 from forged.files.frontmatter import parse, render
 from forged.files.roots import Root
 from forged.memory import Category, Memory, Origin, Related, Relationship, Scope, is_valid_id
 from forged.state import Document, Event
-from forged.state.forgotten import digest
+from forged.state.digests import digest
 from tests.data.memories import memory
 
 REPO = Root("/srv/goose", Scope.REPO)
@@ -21,6 +23,15 @@ USER = Root("/home/tess", Scope.USER)
 NOW = "2026-01-31T12:00:00.123456Z"
 
 Existing = dict[Root, list[Memory]]
+
+
+def nothing_forgotten(tops: Sequence[str], text: str) -> float | None:
+    return None
+
+
+def forgotten_for_ever(digests: frozenset[str]) -> ForgottenSince:
+    """What has one of these digests was forgotten, and no message is younger."""
+    return lambda tops, text: float("inf") if any(digest(top, text) in digests for top in tops) else None
 
 
 def propose(content: str, **fields) -> Proposal:
@@ -34,7 +45,9 @@ def decided(
     event: Event | None = None,
 ) -> tuple[list[Memory], Tally]:
     event = event or Event(session_id="s1", roots=(REPO, USER))
-    documents, tally = decide(event, Classified(proposals), existing or {}, forgotten, NOW)
+    documents, tally = decide(
+        event, Classified(proposals), existing or {}, forgotten_for_ever(forgotten), NOW
+    )
     assert all(document.root.scope == document.memory.scope for document in documents)
     return [document.memory for document in documents], tally
 
@@ -80,7 +93,7 @@ def test_the_trigger_is_the_word_of_the_file_format():
 )
 def test_a_document_says_whose_words_it_holds(kind, author, origin):
     event = Event(kind=kind, roots=(REPO,))
-    (one,), _ = decide(event, Classified((GOOD,), author=author), {}, frozenset(), NOW)
+    (one,), _ = decide(event, Classified((GOOD,), author=author), {}, nothing_forgotten, NOW)
 
     assert one.memory.origin == origin
 
@@ -99,7 +112,7 @@ def test_documents_go_to_the_root_of_their_scope_in_the_order_proposed():
         propose("third statement", scope="user"),
     )
 
-    documents, _ = decide(Event(roots=(REPO, USER)), Classified(proposals), {}, frozenset(), NOW)
+    documents, _ = decide(Event(roots=(REPO, USER)), Classified(proposals), {}, nothing_forgotten, NOW)
 
     assert [(d.root, d.memory.content) for d in documents] == [
         (USER, "one fact"),
@@ -139,7 +152,9 @@ def test_a_scope_without_a_root_is_invalid():
 
 
 def test_elements_that_were_no_memory_count_as_invalid():
-    _, tally = decide(Event(roots=(REPO,)), Classified((propose(""),), malformed=2), {}, frozenset(), NOW)
+    _, tally = decide(
+        Event(roots=(REPO,)), Classified((propose(""),), malformed=2), {}, nothing_forgotten, NOW
+    )
 
     assert tally == Tally(invalid=3)
 
@@ -361,7 +376,7 @@ ROOTS = st.sampled_from([(REPO, USER), (USER,), (REPO,), ()])
 @given(ANSWERS, ROOTS)
 @settings(max_examples=100)
 def test_any_answer_gives_documents_that_can_be_stored_and_nothing_raises(proposals, roots):
-    documents, tally = decide(Event(roots=roots), Classified(proposals), KNOWN, frozenset(), NOW)
+    documents, tally = decide(Event(roots=roots), Classified(proposals), KNOWN, nothing_forgotten, NOW)
 
     assert len(documents) + tally.invalid + tally.duplicates == len(proposals)
     for document in documents:
@@ -374,10 +389,10 @@ def test_any_answer_gives_documents_that_can_be_stored_and_nothing_raises(propos
 @settings(max_examples=100)
 def test_the_same_answer_a_second_time_gives_nothing(proposals, roots):
     event = Event(roots=roots)
-    documents, _ = decide(event, Classified(proposals), KNOWN, frozenset(), NOW)
+    documents, _ = decide(event, Classified(proposals), KNOWN, nothing_forgotten, NOW)
     grown = {root: [*KNOWN[root], *(d.memory for d in documents if d.root == root)] for root in (REPO, USER)}
 
-    again, _ = decide(event, Classified(proposals), grown, frozenset(), NOW)
+    again, _ = decide(event, Classified(proposals), grown, nothing_forgotten, NOW)
 
     assert again == ()
 
@@ -385,7 +400,7 @@ def test_the_same_answer_a_second_time_gives_nothing(proposals, roots):
 @given(ANSWERS)
 @settings(max_examples=100)
 def test_versions_never_fork(proposals):
-    documents, _ = decide(Event(roots=(REPO, USER)), Classified(proposals), KNOWN, frozenset(), NOW)
+    documents, _ = decide(Event(roots=(REPO, USER)), Classified(proposals), KNOWN, nothing_forgotten, NOW)
 
     links = [document.memory.supersedes for document in documents if document.memory.supersedes]
     assert len(links) == len(set(links))

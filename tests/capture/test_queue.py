@@ -390,12 +390,12 @@ class Line(RuleBasedStateMachine):
     @rule(session=st.sampled_from(SESSIONS))
     def drop(self, session):
         hand = self.queue.in_hand
-        for gone in self.queue.drop(lambda event: event.session_id == session):
-            assert gone is not hand
-            assert gone.event.session_id == session
-            del self.alive[numbers([gone])[0]]
-        left = {number for number, (event, _) in self.alive.items() if event.session_id == session}
-        assert left <= set(numbers([hand] if hand is not None else []))
+        for waiting in self.queue.waiting():
+            if waiting.event.session_id == session and not waiting.is_cancelled:
+                self.queue.drop(waiting)
+                assert waiting.is_cancelled == (waiting is hand)
+                if waiting is not hand:
+                    del self.alive[numbers([waiting])[0]]
 
     @rule(seconds=st.sampled_from([0.5, 5, 20]))
     def wait(self, seconds):

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
-import threading
-from functools import partial
 
 import pytest
 
-from forged.capture.queue import STORAGE_RETRY_S
-from forged.capture.supervisor import Patience, Supervisor
-from forged.capture.values import Classify, Decided, KnownMemory, Link, Tally, Usage
+from forged.capture.values import Asked, Classify, Decided, Heads, KnownMemory, Tally, Usage
 from forged.errors import ANSWERED, ProviderError, StoreError
-from forged.files.scan import scan
-from forged.state import Event, digest
-from forged.trust import Withheld
-from tests.capture.pipeline import ONE_CALL, Capture, captured
+from forged.state import Cut, Event
+from forged.state.event_values import encoded
+from forged.text.forgetting import words_of
+from tests.capture.pipeline import ONE_CALL, Capture, Putting, captured
 from tests.support.clock import later, turns, until
 
 DURABLE = ["compaction", "explicit", "session_end"]
@@ -66,8 +60,7 @@ async def buried(one: Capture, event: Event, *documents) -> Event:
     return event
 
 
-def about_the_harbour(texts) -> bool:
-    return any("harbour" in text for text in texts)
+HARBOUR = [words_of("the harbour")]
 
 
 class Ranking:
@@ -236,7 +229,7 @@ async def test_switched_off_it_hands_over_nothing_but_shows_and_purges_what_wait
 
     assert await refused(one, one.event("")) == "capture.enabled is false"
     assert (one.state.state, one.state.spooled, one.worker.pid) == ("off", 1, 0)
-    assert await one.pipeline.purge(about_the_harbour) == 1
+    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
     assert one.rows() == []
 
 
@@ -262,15 +255,44 @@ async def test_worker_has_one_event_at_a_time(one):
     assert one.worker.limits[0] == 67.0
 
 
-async def test_what_is_known_and_what_was_forgotten_go_with_every_event(tmp_path):
+async def test_what_is_known_goes_with_every_event(tmp_path):
     rank = Ranking(KNOWN)
     rank.may_end.set()
     async with captured(tmp_path, model=True, rank=rank) as one:
-        await one.daemon_state.forgotten.add(one.repo.top, ["boats"])
         await in_hand(one, one.event())
 
         (task,) = one.given
-        assert (task.known, task.forgotten) == ((KNOWN,), {digest(one.repo.top, "Boats.")})
+        assert task.known == (KNOWN,)
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+async def test_a_worker_that_asks_which_memories_name_something_is_answered_by_the_keeper(one, is_found):
+    """Or is told that there are none, when that cannot be found out: it waits."""
+    event = await in_hand(one, one.event())
+    if is_found:
+        one.keeper.heads_of = (KNOWN,)
+    else:
+        one.keeper.asked = None  # the keeper fails over it
+    one.worker.says(Asked(event.id, ("make",)))
+    await until(lambda: len(one.worker.given) == 2)
+
+    assert one.worker.given[1] == Heads(event.id, (KNOWN,) * is_found)
+    assert not is_found or one.keeper.asked == [("make",)]
+    one.done(event)
+    await one.idle()
+
+
+async def test_a_keeper_that_fails_over_an_event_costs_that_event_an_attempt_and_no_other_anything(one):
+    event = await in_hand(one, one.durable())
+    one.keeper.tally = None
+    one.worker.says(Decided(event.id))
+    await until(lambda: not one.in_hand)
+    assert one.state.last_error == "AttributeError; the log has the rest"
+
+    one.keeper.tally = Tally()
+    other = one.durable(session="t")
+    await one.accepted(other)
+    await one.finished(other)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +328,7 @@ async def test_event_is_not_given_if_while_it_is_ranked(tmp_path, meanwhile):
             case "it is paused":
                 await one.pauses.set(one.repo.top, True)
             case "it is purged":
-                await one.pipeline.purge(about_the_harbour)
+                await one.pipeline.purge(HARBOUR)
         rank.may_end.set()
         await until(lambda: not one.in_hand)
         await turns()
@@ -362,9 +384,7 @@ async def test_worker_that_cannot_run_shows_as_failing_and_events_are_accepted(o
 @options(model=True)
 async def test_what_was_decided_and_put_in_place_is_counted_told_and_gone_before_the_state_is_idle(one):
     event = await in_hand(one, one.durable())
-    await one.decides(event, usage=ONE_CALL, tally=Tally(1, 2, 3))
-    one.links(event)
-    assert one.written == [(one.repo.top, frozenset({f"{one.repo.top}/mem_1.md"}))]
+    await one.decides(event, usage=ONE_CALL, tally=Tally(1, 2, 3, 4))
     one.done(event, written=1)
     assert one.state.state == "busy"
     state = await one.idle()
@@ -374,6 +394,7 @@ async def test_what_was_decided_and_put_in_place_is_counted_told_and_gone_before
     counts = one.metrics
     assert (day.purpose, day.calls, day.failed, day.tokens) == ("capture", 1, 0, 110)
     assert (counts.capture_invalid, counts.capture_duplicates, counts.secrets_redacted) == (1, 2, 3)
+    assert counts.captures_said_again == 4
     assert (counts.captures_finished, counts.captured) == (1, 1)
 
 
@@ -400,45 +421,48 @@ async def test_turn_that_came_to_nothing_costs_no_write(one):
 async def test_nothing_is_put_in_place_before_it_is_written_down_what_that_is(one):
     event = await in_hand(one, one.durable())
     one.disk.failing = frozenset({"journal"})
-    one.worker.says(Decided(event.id, (one.document(),), ONE_CALL))
+    one.says(event, one.document(), usage=ONE_CALL)
     await until(lambda: not one.in_hand)
     assert (one.state.last_error, len(one.given)) == ("cannot journal: the disk is on fire", 1)
 
     one.disk.failing = frozenset()
     await later(2)
-    assert await one.hands_over(event, 2) == Link(event.id, (one.document(),))
+    assert await one.hands_over(event, 2) == Putting(event.id, (one.document(),))
     assert one.rows() == [f"{event.id}.events", f"{event.id}.journal"]
     (day,) = one.governor.days(1)
     assert (day.calls, day.failed) == (1, 0)  # it was paid for, and is not asked again
 
 
-async def test_what_was_forgotten_since_it_was_decided_is_not_put_in_place(one):
-    event = await in_hand(one, one.durable())
-    await one.decides(event, one.document("Boats."), one.document("Trains.", "mem_2"))
-    await one.daemon_state.forgotten.add(one.repo.top, ["boats"])
-    one.worker.dies()
+async def test_what_was_forgotten_while_it_was_put_in_place_is_not_tried_again(one):
+    event = await in_hand(one, one.durable("about the harbour. About trains."))
+    await one.decides(event, one.document("The harbour opens."), one.document("Trains run.", "mem_2"))
+    await one.pipeline.purge(HARBOUR)
+    await one.fails(event, "storage")
+    await later(2)
 
     task = await one.hands_over(event, 2)
-    assert [document.memory.content for document in task.documents] == ["Trains."]
+    assert [document.memory.content for document in task.documents] == ["Trains run."]
+    assert one.pipeline._queue.events()[0].window[0].text == "About trains."
 
 
 @pytest.mark.parametrize("end", ["done", "replaced", "purged", "buried"])
 async def test_nothing_is_remembered_of_an_event_that_is_gone(one, end):
     """A daemon may run for months."""
     event = await in_hand(one, one.event("the harbour"))
-    await one.decides(event)
+    await one.decides(event, one.document("The harbour opens at noon."))
     assert one.rows() == [f"{event.id}.journal"]
     if end == "done":
         one.done(event, written=1)
     elif end == "buried":
-        for attempt in range(2, 5):
-            one.worker.dies()
-            await one.hands_over(event, attempt)
-        one.worker.dies()
+        for attempt in range(2, 7):
+            await one.fails(event, "unwritten")
+            await later(61)
+            if attempt < 6:
+                await one.hands_over(event, attempt)
     else:
         await one.fails(event, "storage")
         if end == "purged":
-            await one.pipeline.purge(about_the_harbour)
+            await one.pipeline.purge(HARBOUR)
         else:
             assert await one.accepted(one.event("newer")) == ["coalesced"]
 
@@ -490,7 +514,6 @@ async def test_event_whose_answer_was_cut_is_among_the_dead_with_what_was_kept_a
     event = await in_hand(one, one.durable())
     await one.decides(event, usage=ONE_CALL, cut="the reply was cut")
     assert one.rows() == [f"{event.id}.events"]  # a daemon that is killed now asks again
-    one.links(event)
     one.done(event, written=1)
     state = await one.idle()
 
@@ -506,7 +529,7 @@ async def test_event_whose_answer_was_cut_is_among_the_dead_with_what_was_kept_a
 @options(model=True)
 async def test_event_whose_answer_was_cut_and_held_nothing_new_is_among_the_dead(one):
     event = await in_hand(one, one.durable())
-    one.worker.says(Decided(event.id, usage=ONE_CALL, cut="the reply was cut"))
+    one.says(event, usage=ONE_CALL, cut="the reply was cut")
 
     assert (await one.idle()).dead == 1
 
@@ -650,9 +673,10 @@ async def test_calls_are_counted_however_they_end(one, end, calls, failed, token
         case "killed after the answer":
             await one.decides(event, usage=ONE_CALL)
             one.worker.dies()
+            one.done(event, written=1)
         case "answer not written down":
             one.disk.failing = frozenset({"journal"})
-            one.worker.says(Decided(event.id, (one.document(),), ONE_CALL))
+            one.says(event, one.document(), usage=ONE_CALL)
             await until(lambda: not one.in_hand)
     await turns()
 
@@ -704,29 +728,31 @@ async def test_event_that_killed_three_workers_is_among_the_dead_or_without_a_sp
     assert (state.dead, one.rows(), len(one.rows("dead"))) == (len(dead), [], len(dead))
 
 
-async def test_kill_after_progress_is_not_counted(one):
+@options(model=True)
+async def test_a_worker_that_dies_while_files_are_put_in_place_costs_that_event_nothing(one):
+    event = await in_hand(one, one.durable())
+    await one.decides(event, usage=ONE_CALL)
+    one.worker.dies()
+    one.done(event, written=1)
+    await one.idle()
+
+    (day,) = one.governor.days(1)
+    assert (day.calls, day.failed, one.metrics.captures_finished, len(one.given)) == (1, 0, 1, 1)
+
+
+async def test_what_is_decided_needs_no_worker(one):
+    """None can run: what an earlier daemon left decided is put in place all the same."""
     event = await in_hand(one, one.durable())
     await one.decides(event)
-    one.worker.dies()
-    for attempt in range(2, 7):  # each gets one document further
-        await one.hands_over(event, attempt)
-        for number in range(attempt):
-            one.links(event, f"mem_{number}")
-        one.worker.dies()
-    await one.hands_over(event, 7)
-
-    assert one.state.dead == 0
-
-
-async def test_document_that_was_there_already_is_no_progress(one):
-    event = one.durable()
-    await one.accepted(event)
-    for attempt in range(1, 5):
-        await one.hands_over(event, attempt)
-        one.links(event)
-        one.worker.dies()
-
-    assert (await one.idle()).dead == 1
+    await one.fails(event, "storage")
+    one.worker.is_gone()
+    undecided = one.durable(session="t")
+    await one.accepted(undecided)
+    await later(2)
+    await one.hands_over(event, 2)
+    one.done(event, written=1)
+    await until(lambda: one.rows() == [f"{undecided.id}.events"])
+    assert len(one.given) == 2
 
 
 @options(model=True)
@@ -790,7 +816,7 @@ async def test_dead_event_is_taken_back(one, kind, is_decided):
     assert (one.state.turns, one.state.spooled) == (0, 1)  # it is on disk, and in no memory alone
 
     task = await one.hands_over(event)
-    assert (isinstance(task, Link), len(one.governor._slots)) == (is_decided, not is_decided)
+    assert (isinstance(task, Putting), len(one.governor._slots)) == (is_decided, not is_decided)
     assert not is_decided or task.documents == (one.document(),)
     one.done(event)
     assert ((await one.idle()).dead, one.rows()) == (0, [])
@@ -804,25 +830,36 @@ async def test_dead_event_is_erased(one):
 
 
 async def test_what_is_purged_is_nowhere(one):
-    """In memory, on disk, decided, and among the dead; what says nothing of it stays."""
+    """In memory, on disk, decided, and among the dead; what says nothing of it stays, of an event as well."""
     first, kept = one.durable("in hand", session="0"), one.durable("kept", session="1")
     await in_hand(one, first)
     said = [one.event("the harbour", session="2"), one.durable("the harbour", session="3")]
-    await one.accepted(*said, kept)
+    both = one.durable("Boats float. The harbour, it opens at noon. Trains run.", session="4")
+    await one.accepted(*said, kept, both)
     await buried(one, one.durable("the harbour"))
     await buried(one, one.durable("boats"), one.document("The harbour opens at noon."))
     await buried(one, one.durable("trains"))
 
-    threads = set()
+    assert await one.pipeline.purge(HARBOUR) == Cut(5, 5)
+    assert one.rows() == sorted(f"{event.id}.events" for event in (first, kept, both))
+    assert (one.state.turns, one.state.dead) == (0, 2)
+    dead = [(each.event.window[0].text, each.documents) for each in await one.events.dead()]
+    assert dead == [("boats", ()), ("trains", None)]
+    left = next(event for event in one.pipeline._queue.events() if event.id == both.id)
+    assert left.window[0].text == "Boats float. Trains run."
+    assert one.state.spool_bytes == sum(len(encoded(event)) for event in (first, kept, left))
+    assert b"harbour" not in await one.bytes_on_disk()
 
-    def unwanted(texts) -> bool:
-        threads.add(threading.current_thread())
-        return about_the_harbour(texts)
 
-    assert await one.pipeline.purge(unwanted) == 4
-    assert threading.main_thread() not in threads  # the loop's
-    assert one.rows() == sorted([f"{first.id}.events", f"{kept.id}.events"])
-    assert (one.state.turns, one.state.dead) == (0, 1)
+async def test_an_event_in_hand_of_which_a_sentence_is_purged_is_judged_anew_without_it(one):
+    """What the worker makes of the whole event may hold what was forgotten."""
+    event = await in_hand(one, one.durable("Boats float. The harbour opens at noon."))
+    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
+    one.says(event, one.document("The harbour opens at noon, and boats float."))
+
+    task = await one.hands_over(event, 2)
+    assert [utterance.text for utterance in task.event.window] == ["Boats float. "]
+    assert one.keeper.putting is None
 
 
 async def test_event_that_was_decided_is_purged_for_what_was_decided(one):
@@ -830,8 +867,10 @@ async def test_event_that_was_decided_is_purged_for_what_was_decided(one):
     await one.decides(event, one.document("The harbour opens at noon."))
     await one.fails(event, "storage")
 
-    assert await one.pipeline.purge(about_the_harbour) == 1
-    assert (one.rows(), one.state.state) == ([], "idle")
+    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
+    await later(2)
+    task = await one.hands_over(event, 2)
+    assert task.documents == ()
 
 
 @pytest.mark.parametrize("end", ["fails", "dies", "done", "turn at the end"])
@@ -839,7 +878,7 @@ async def test_event_in_hand_that_is_purged_leaves_the_disk_at_once_and_is_not_t
     event = await in_hand(
         one, one.event("the harbour", kind="turn" if end == "turn at the end" else "explicit")
     )
-    assert await one.pipeline.purge(about_the_harbour) == 1
+    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
     assert one.rows() == []
     match end:
         case "fails":
@@ -847,7 +886,7 @@ async def test_event_in_hand_that_is_purged_leaves_the_disk_at_once_and_is_not_t
         case "dies":
             one.worker.dies()
         case "done":
-            one.worker.says(Decided(event.id, (one.document(),)))  # the worker knew nothing of it
+            one.says(event, one.document())  # the worker knew nothing of it
         case "turn at the end":
             await one.stop()
     await until(lambda: one.state.state == "idle" or one._is_closed)
@@ -860,7 +899,7 @@ async def test_event_that_is_purged_while_it_cannot_be_buried_is_gone(one):
     one.disk.failing = frozenset({"give_up"})
     await killed_thrice(one, one.durable("the harbour"))
     await until(lambda: not one.in_hand)
-    assert await one.pipeline.purge(about_the_harbour) == 1
+    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
 
     await later(61)
     assert (one.state.state, one.rows(), one.rows("dead")) == ("idle", [], [])
@@ -868,9 +907,9 @@ async def test_event_that_is_purged_while_it_cannot_be_buried_is_gone(one):
 
 async def test_purge_says_so_when_the_dead_cannot_be_looked_through_and_has_purged_the_rest(one):
     await one.accepted(one.durable("in hand", session="0"), one.durable("the harbour"))
-    one.disk.failing = frozenset({"drop_unwanted"})
+    one.disk.failing = frozenset({"cut_dead"})
     with pytest.raises(StoreError):
-        await one.pipeline.purge(about_the_harbour)
+        await one.pipeline.purge(HARBOUR)
 
     assert (len(one.rows()), one.state.spooled) == (1, 1)
 
@@ -934,50 +973,3 @@ async def test_turns_that_cannot_be_spooled_at_the_end_are_told_of(one, caplog):
     await one.stop()
 
     assert "waiting turns are lost events=1" in caplog.text
-
-
-# --- with a worker process that follows the built-in rules --------------------------------------------
-
-SAID = "Remember that {} is built with bazel."
-
-
-@options(started=False, supervisor=partial(Supervisor, patience=Patience(first_start_s=0)))
-async def test_what_was_said_becomes_a_file_once_and_the_events_go_though_the_worker_is_killed(one):
-    await one.start()
-    await one.accepted(one.durable(SAID.format("the gateway")))
-    assert (await one.idle()).dead == 0
-    assert (len(scan(one.repo).memories), one.rows(), len(one.written)) == (1, [], 1)
-
-    for name in ("the compiler", "the billing service", "the scheduler"):
-        await one.accepted(one.durable(SAID.format(name), session=name))
-    await until(lambda: one.in_hand)
-    os.kill(one.state.worker_pid, signal.SIGKILL)
-    state = await one.idle()
-    assert (state.worker_restarts, state.dead) == (1, 0)
-    assert (len(scan(one.repo).memories), one.metrics.captures_finished, one.rows()) == (4, 4, [])
-
-
-# --- what counts ----------------------------------------------------------------------------------------
-
-
-async def test_no_file_is_put_in_place_before_it_is_on_record_that_it_is_ours(one):
-    """A daemon that is killed in between would else leave a memory of its own that it withholds."""
-    event = await in_hand(one, one.durable())
-    one.trust.fails = "disk full"
-    one.worker.says(Decided(event.id, (one.document(), one.document("Tests run first.", "mem_2"))))
-    await until(lambda: not one.in_hand)
-    assert not any(isinstance(task, Link) for task in one.worker.given)
-    assert one.state.last_error == "disk full"
-
-    one.trust.fails = ""
-    await later(STORAGE_RETRY_S + 1)
-    await until(lambda: isinstance(one.worker.given[-1], Link))
-    assert one.trust.owned == ["mem_1", "mem_2"]
-
-
-async def test_the_worker_is_told_what_does_not_count(one):
-    one.trust.withholds = (Withheld("evil", "/repo/.forge/memory/evil.md", "f00d", "why"),)
-    event = one.event()
-    await one.accepted(event)
-
-    assert (await one.hands_over(event)).withheld == {"/repo/.forge/memory/evil.md"}

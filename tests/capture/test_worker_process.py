@@ -13,12 +13,12 @@ import pytest
 
 from forged.capture import worker
 from forged.capture.supervisor import Patience
-from forged.capture.values import WorkerSettings
+from forged.capture.values import Asked, KnownMemory, WorkerSettings
 from forged.capture.worker_process import work
 from tests.support.clock import run, until
 from tests.support.daemon import is_alive, proc
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
-from tests.support.worker import back_to, block, census, roots_in, supervised, told
+from tests.support.worker import back_to, census, supervised, told
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
@@ -33,22 +33,30 @@ def asking(provider: ScriptedProvider) -> WorkerSettings:
     return WorkerSettings(classifier="scripted", base_url=provider.base_url, key="sk-planted")
 
 
-def files(tmp_path: Path) -> list[Path]:
-    return sorted(tmp_path.glob("*/.forge/memory/*.md"))
-
-
 @pytest.fixture
 def provider():
     with ScriptedProvider() as provider:
         yield provider
 
 
-async def test_rules_decide_what_is_kept(tmp_path):
+async def test_rules_propose_what_is_kept_and_write_nothing(tmp_path):
     async with supervised(WorkerSettings(), work) as one:
-        assert (await one.kept(told(tmp_path, SAID))).written == 1
+        (proposal,) = (await one.handled(told(tmp_path, SAID))).classified.proposals
         assert b"numpy" not in proc(await one.ready(), "maps")
 
-    assert "errors.As" in files(tmp_path)[0].read_text()
+    assert "errors.As" in proposal.content
+    assert list(tmp_path.glob("**/*.md")) == []
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_rules_ask_the_daemon_for_what_a_statement_may_replace(tmp_path, is_known):
+    """Over the pipe, and are answered over the queue: no worker reads a store."""
+    async with supervised(WorkerSettings(), work) as one:
+        one.heads = (KnownMemory("mem_1", "repo", "patterns", "We use npm for packages."),) * is_known
+        decided = await one.handled(told(tmp_path, "We use pnpm instead of npm here."))
+
+        assert [each.names for each in one.reports if isinstance(each, Asked)] == [("npm",)]
+        assert [each.supersedes for each in decided.classified.proposals] == ["mem_1" if is_known else ""]
 
 
 def test_rules_need_no_http_client_and_nothing_else_that_is_large():
@@ -56,9 +64,10 @@ def test_rules_need_no_http_client_and_nothing_else_that_is_large():
 import sys
 from forged.capture import worker
 from forged.capture.values import WorkerSettings
-classifier, problem = worker._classifier(WorkerSettings(), worker.Existing(), print)
+classifier, problem = worker._classifier(WorkerSettings(), worker.Daemon(None, print), print)
 assert classifier is not None and not problem
-print([name for name in ("httpx", "numpy", "click", "pathlib") if name in sys.modules])
+large = ("httpx", "numpy", "click", "pathlib", "Stemmer", "sqlite3", "forged.map")
+print([name for name in large if name in sys.modules])
 """
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -74,10 +83,11 @@ print([name for name in ("httpx", "numpy", "click", "pathlib") if name in sys.mo
 async def test_a_model_decides_and_its_connection_is_kept(tmp_path, provider):
     provider.chat = REPLY
     async with supervised(asking(provider), work) as one:
-        assert (await one.kept(told(tmp_path, "Use tabs."))).written == 1
-        assert (await one.kept(told(tmp_path, "Use tabs, I said."))).written == 0
+        for _ in range(2):
+            decided = await one.handled(told(tmp_path, "Use tabs."))
+            assert [each.content for each in decided.classified.proposals] == ["Indent Go code with tabs."]
 
-    assert (len(provider.requests(CHAT)), provider.connections, len(files(tmp_path))) == (2, 1, 1)
+    assert (len(provider.requests(CHAT)), provider.connections) == (2, 1)
 
 
 async def test_worker_killed_in_a_call_is_replaced_and_the_event_is_finished(tmp_path, provider):
@@ -88,9 +98,7 @@ async def test_worker_killed_in_a_call_is_replaced_and_the_event_is_finished(tmp
         one.supervisor.give(task, 30)
         await asyncio.to_thread(provider.wait_for, 1)
         await one.killed(pid)
-        assert (await one.kept(task)).written == 1
-
-    assert len(files(tmp_path)) == 1
+        assert len((await one.handled(task)).classified.proposals) == 1
 
 
 async def test_cancelled_in_a_call_everything_ends(tmp_path, provider):
@@ -167,17 +175,6 @@ def test_worker_ends_when_the_daemon_is_killed(tmp_path, provider, busy):
     finally:
         if is_alive(pid):
             os.kill(pid, signal.SIGKILL)
-
-
-async def test_worker_logs_to_the_daemon_s_stderr_and_no_text(tmp_path, capfd):
-    for root in roots_in(tmp_path):
-        block(root)
-    async with supervised(WorkerSettings(), work) as one:
-        assert (await one.kept(told(tmp_path, SAID))).reason == "storage"
-
-    logged = capfd.readouterr().err
-    assert "WARNING forged.capture.worker memory not written" in logged
-    assert "errors.As" not in logged
 
 
 async def test_endpoint_that_cannot_be_one_is_a_problem_that_shows():

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 import forged_client
 from forged_client import AsyncClient, Client, DaemonUnavailable
-from forged_client.autostart import start, trusted_executable
+from forged_client.autostart import LOCK_NAME, Starting, start, trusted_executable
 from forged_client.deadline import Deadline
 
 _DAEMON = """#!{python}
@@ -92,15 +93,49 @@ def test_the_daemon_is_started_by_the_asyncio_client_too(install, socket_file):
     assert asyncio.run(ping()) == "ok"
 
 
-def test_several_clients_may_start_daemons_at_once(install, socket_file):
+def test_of_several_clients_at_once_one_starts_the_daemon(install, socket_file, seen):
     executable = install()
 
     def ping(_: int) -> str:
         with Client(socket_file, autostart=True, executable=executable, timeout_s=20) as client:
             return client.ping().status
 
-    with ThreadPoolExecutor(4) as pool:
-        assert set(pool.map(ping, range(4))) == {"ok"}
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ping, range(8))) == {"ok"}
+    assert len(seen()) == 1
+
+
+def test_who_waits_for_another_client_goes_on_when_that_one_is_gone(install, socket_file, seen, home):
+    """A lock dies with its process; and before a second daemon is started, it is looked whether one is up."""
+    state = home / ".local/state/forged"
+    state.mkdir(parents=True)
+    with open(state / LOCK_NAME, "w") as held, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waits = Client(socket_file, autostart=True, executable=install(), timeout_s=20)
+        reply = pool.submit(waits.ping)
+        assert not wait([reply], 0.2).done
+        assert seen() == []
+        held.close()
+
+        assert reply.result(20).status == "ok"
+    waits.close()
+    assert len(seen()) == 1
+
+
+def test_a_lock_that_comes_free_because_the_daemon_is_up_starts_no_second_one(folder, home):
+    begun = []
+    first, second = (Starting(lambda: begun.append(1), str(folder)) for _ in range(2))
+    first.check()
+    second.check()
+    assert begun == [1]
+    first.done()
+
+    second.check()  # has the lock now; between this and the next the daemon answers
+
+    assert begun == [1]
+    second.check()
+    assert begun == [1, 1]
+    second.done()
 
 
 @pytest.mark.parametrize(
@@ -250,6 +285,7 @@ def test_the_daemon_is_started_directly_when_systemd_cannot(env, unit, folder, i
     programs = ("/missing/systemctl",) if exit_code is None else systemctl(folder, exit_code)
 
     starting = start(unit, install("pass"), Deadline(20), env=env, systemctl=programs)
+    starting.check()
 
     assert starting._process is not None
     starting._process.wait(20)
@@ -257,6 +293,7 @@ def test_the_daemon_is_started_directly_when_systemd_cannot(env, unit, folder, i
 
 def test_the_unit_is_not_asked_for_another_address(env, unit, folder, install, socket_file):
     starting = start(socket_file, install("pass"), Deadline(20), env=env, systemctl=systemctl(folder, 0))
+    starting.check()
 
     starting._process.wait(20)
     assert not (folder / "asked").exists()

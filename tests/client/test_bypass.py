@@ -8,6 +8,7 @@ from forged_client import Observer
 from forged_client.protocol import (
     Capture,
     Captured,
+    Edit,
     Explained,
     Found,
     Remember,
@@ -36,6 +37,7 @@ ANSWERED = {
     "search": (("/w", "q"), Found(status="disabled", reason=REASON)),
     "why": (("/w",), Explained(status="disabled", reason=REASON)),
     "remember": (("/w", "c"), Remembered(status="disabled", reason=REASON)),
+    "edit": (("/w", "m", "c"), Remembered(status="disabled", reason=REASON)),
 }
 
 
@@ -75,5 +77,5 @@ def test_it_ends_when_the_variable_says_no(serve, ask, monkeypatch):
 
     for verb, (args, _) in ANSWERED.items():
         assert ask(verb, *args).status == "ok"
-    for request in (Retrieve, Capture, Search, Why, Remember):
+    for request in (Retrieve, Capture, Search, Why, Remember, Edit):
         assert len(peer.requests_of(request)) == 1

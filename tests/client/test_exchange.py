@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from forged_client import errors, protocol
-from forged_client.exchange import Exchange, expect_reply, failed_reply, may_repeat
+from forged_client.exchange import Exchange, expect_reply, failed_reply, keyed, may_repeat, of_both
 from forged_client.framing import FrameCutter, decode_request, encode
 from tests.data.examples import EXAMPLES
 from tests.support.daemon import cut
@@ -123,8 +123,34 @@ def test_replies_belong_to_the_requests_that_are_named_after_them():
         protocol.Dead(action="retry"),
     ],
 )
-def test_a_write_that_may_have_happened_is_not_repeated(request_):
+def test_a_write_that_may_have_happened_is_not_repeated_without_a_key(request_):
     assert may_repeat(request_, errors.ConnectionLost())
     assert not may_repeat(request_, errors.ReplyLost())
     assert may_repeat(protocol.Ping(), errors.ReplyLost())
     assert may_repeat(protocol.Capture(workspace="/w", session_id="s"), errors.ReplyLost())
+
+
+def test_a_write_has_a_key_of_its_own_and_the_callers_stays():
+    remember = protocol.Remember(workspace="/w", content="c")
+
+    one, other = keyed(remember), keyed(remember)
+
+    assert len(one.key) == 32
+    assert one.key != other.key
+    assert may_repeat(one, errors.ReplyLost())
+    assert keyed(one) == one
+    assert keyed(protocol.Ping()) == protocol.Ping()
+
+
+def test_a_write_that_may_have_happened_is_never_called_unavailable():
+    lost, absent, late = (
+        errors.ReplyLost("lost"),
+        errors.DaemonAbsent("none"),
+        errors.DeadlineExceeded("late"),
+    )
+    write = protocol.Remember(workspace="/w", content="c", key="k")
+
+    assert of_both(write, lost, absent) is lost
+    assert of_both(write, lost, late) is late
+    assert of_both(write, errors.ConnectionLost("not sent"), absent) is absent
+    assert of_both(protocol.Ping(), lost, absent) is absent

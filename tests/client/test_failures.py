@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from forged_client import errors, protocol
+from forged_client import Client, errors, protocol
 from forged_client.framing import encode
-from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Pong, Remembered, Welcome
+from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Hello, Pong, Remember, Remembered, Welcome
 from tests.client.conftest import heard
 from tests.support.daemon import Talk, answering, full_backlog, stopped_server
 
@@ -128,15 +128,47 @@ def test_a_lost_reply_is_asked_for_once_more(serve, ask):
     assert len(peer.talks) == 2
 
 
-def test_a_write_whose_reply_was_lost_is_not_sent_again(serve, ask):
+def test_a_write_whose_reply_was_lost_is_sent_again_under_the_same_key(serve, ask):
+    def script(talk: Talk) -> None:
+        hangs_up(talk) if talk.number == 0 else answering(lambda _: Remembered(memory_id="m"))(talk)
+
+    peer = serve(script)
+
+    assert ask("remember", "/w", "text").memory_id == "m"
+    first, second = peer.requests_of(Remember)
+    assert first.key == second.key != ""
+
+
+def test_a_write_that_gets_no_reply_twice_is_an_error_and_one_without_a_key_is_sent_once(serve, ask):
     peer = serve(hangs_up)
 
     reply = ask("remember", "/w", "text")
     with pytest.raises(errors.ReplyLost):
-        ask("forget", "/w", "a", strict=True)
+        ask("undo", "/w", strict=True)
 
     assert (type(reply), reply.status) == (Remembered, "error")
-    assert [type(request).__name__ for request in peer.requests] == ["Hello", "Remember", "Hello", "Forget"]
+    sent = [type(request).__name__ for request in peer.requests if not isinstance(request, Hello)]
+    assert sent == ["Remember", "Remember", "Undo"]
+
+
+@pytest.mark.parametrize("odd", ["directory", "link", "pipe", "file"])
+def test_something_else_in_place_of_the_socket_is_named_and_no_daemon_is_started_for_it(socket_file, odd):
+    match odd:
+        case "directory":
+            os.mkdir(socket_file)
+        case "link":
+            os.symlink("nowhere", socket_file)
+        case "pipe":
+            os.mkfifo(socket_file)
+        case _:
+            Path(socket_file).write_text("somebody's")
+
+    with Client(socket_file, autostart=True, executable="/nowhere/forged") as client:
+        reply = client.ping()
+
+    assert reply.status == "unavailable"
+    assert f"{socket_file} is a " in reply.reason
+    assert "and no socket: remove it, or set FORGED_SOCKET to another path" in reply.reason
 
 
 def test_no_socket_is_unavailable_at_once(socket_file, ask):

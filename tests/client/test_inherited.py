@@ -115,6 +115,7 @@ def given(places: dict[str, str], socket_file: str) -> Given:
     def start_with(env: Mapping[str, str]) -> dict[str, str]:
         executable = f"{places['folder']}/program"
         starting = start(socket_file, executable, Deadline(20), env=env, systemctl=("/none",))
+        starting.check()
         assert starting._process is not None
         assert starting._process.wait(20) == 0
         variables = Path(places["folder"], "seen").read_text().split("\0")
@@ -186,7 +187,7 @@ def test_a_socket_that_would_be_dropped_is_refused_and_nothing_starts(places, wh
     address = where.format(**places)
 
     with pytest.raises(DaemonUnavailable, match=f"the socket is {address}, and .*; set FORGED_SOCKET to"):
-        start(address, f"{places['folder']}/program", Deadline(20), env={"HOME": places["home"]})
+        start(address, f"{places['folder']}/program", Deadline(20), env={"HOME": places["home"]}).check()
 
     assert not Path(places["folder"], "seen").exists()
 
@@ -212,7 +213,8 @@ def test_the_service_manager_is_asked_with_no_more(places, folder, socket_file):
     env = {name: value.format(**places) for name, value in _DROPPED.values()}
     env |= {"HOME": places["home"], "XDG_RUNTIME_DIR": str(runtime)}
 
-    start(f"{runtime}/forged/forged.sock", None, Deadline(20), env=env, systemctl=(f"{folder}/program",))
+    address = f"{runtime}/forged/forged.sock"
+    start(address, None, Deadline(20), env=env, systemctl=(f"{folder}/program",)).check()
 
     given = Path(places["folder"], "seen").read_text().split("\0")
     assert sorted(filter(None, given)) == [f"HOME={places['home']}", f"XDG_RUNTIME_DIR={runtime}"]

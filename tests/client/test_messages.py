@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged_client.framing import encode
-from forged_client.messages import RETRIEVE_BYTES, capture_request, window, window_id_of
+from forged_client.messages import RETRIEVE_BYTES, window, window_id_of
 from forged_client.protocol import MAX_REQUEST_BYTES, Message, Part, Retrieve
 from tests.data.forms import FORMS, HIDDEN, ROLELESS, SAID
 
@@ -155,23 +155,6 @@ def test_a_window_keeps_its_name_while_turns_are_added():
     first, later = Message("user", "first"), Message("assistant", "later")
 
     assert named(first) == named(first, later) == named(first, *[later] * 99)
-
-
-def test_a_window_keeps_its_name_when_its_beginning_no_longer_fits():
-    """The name is that of the window as it was given, not of what is sent."""
-    messages = [Message("user", letter * 400_000) for letter in "abcdef"]
-
-    sent = capture_request("/w", "s", messages)
-
-    assert sent.messages[0].content is None
-    assert sent.window_id == named(messages[0])
-
-
-def test_messages_that_can_be_read_only_once_are_sent_and_named_or_have_the_callers_own_name():
-    sent = capture_request("/w", "s", iter([Message("user", "a")]))
-
-    assert (sent.messages, sent.window_id) == ((Message("user", "a"),), named(Message("user", "a")))
-    assert capture_request("/w", "s", [Message("user", "a")], window_id="w-7").window_id == "w-7"
 
 
 def test_the_form_of_a_message_changes_no_name():

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import json
 import os
+import re
 import threading
+import time
 import warnings
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from forged_client import Observer
 from forged_client.observer import MAX_LASTING, MAX_WINDOWS
-from forged_client.protocol import Capture, Captured
-from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Peer, Script, answering, stopped_server
+from forged_client.protocol import Capture, Captured, Failed
+from tests.support.clock import PATIENCE_S, eventually
+from tests.support.daemon import Peer, Script, Talk, answering, stopped_server
 
 Serve = Callable[[Script], Peer]
 
@@ -82,21 +86,30 @@ def test_a_rejection_is_told_and_not_retried(serve, observer):
 
 
 def test_the_newest_window_replaces_the_one_that_waits(gate, observer):
-    for text in ("2", "3", "4"):
-        observer.on_turn_complete(said("first", text))
+    for turns in (["2"], ["2", "3"], ["2", "3", "4"]):
+        observer.on_turn_complete(said("first", *turns))
 
     assert seen(gate, observer) == [("turn", "4")]
     assert observer.counts == {"accepted": 2, "replaced": 2}
 
 
+def test_a_window_that_does_not_hold_all_of_an_older_one_waits_beside_it(gate, observer):
+    """A message that was changed, or is gone, is in no other window."""
+    for texts in (("first", "2"), ("first", "changed", "3"), ("2", "3")):
+        observer.on_turn_complete(said(*texts))
+
+    assert seen(gate, observer) == [("turn", "2"), ("turn", "3"), ("turn", "3")]
+    assert observer.counts == {"accepted": 4}
+
+
 def test_windows_before_and_after_a_summary_both_wait_in_order(gate, observer):
     observer.on_turn_complete(said("a", "before 1"))
-    observer.on_turn_complete(said("a", "before 2"))
+    observer.on_turn_complete(said("a", "before 1", "before 2"))
     observer.on_turn_complete(said("a", "b", "c", "after 1"), 2)
-    observer.on_turn_complete(said("a", "b", "c", "after 2"), 2)
+    observer.on_turn_complete(said("a", "b", "c", "after 1", "after 2"), 2)
 
     assert seen(gate, observer) == [("turn", "before 2"), ("turn", "after 2")]
-    assert len({request.window_id for request in gate.peer.requests_of(Capture)}) == 3
+    assert len({request.event_id for request in gate.peer.requests_of(Capture)}) == 3
     assert observer.counts == {"accepted": 3, "replaced": 2}
 
 
@@ -111,7 +124,7 @@ def test_of_too_many_windows_the_oldest_is_dropped_and_counted(gate, observer):
 def test_the_sessions_end_replaces_the_turn_of_its_window_and_waits_for_good(gate, observer):
     observer.on_turn_complete(said("a", "before"))
     observer.on_turn_complete(said("a", "b", "c", "last turn"), 2)
-    observer.on_session_end(said("a", "b", "c", "end"), 2)
+    observer.on_session_end(said("a", "b", "c", "last turn", "end"), 2)
     observer.on_turn_complete(said("a", "b", "c", "late"), 2)
 
     assert seen(gate, observer) == [("session_end", "end"), ("turn", "before"), ("turn", "late")]
@@ -197,3 +210,168 @@ def _fork() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: the peer's threads
         return os.fork()
+
+
+# --- until it is taken --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Attempts follow each other at once."""
+    monkeypatch.setattr("forged_client.observer._FIRST_RETRY_S", 0.001)
+
+
+class Replies:
+    """A daemon that answers one capture after the other as it is told; None hangs up before the reply."""
+
+    def __init__(self, *replies: Captured | Failed | None) -> None:
+        self.left = list(replies)
+        self.seen: list[Capture] = []
+
+    def __call__(self, talk: Talk) -> None:
+        talk.greet()
+        while (request := talk.next_request()) is not None:
+            self.seen.append(request)
+            reply = self.left.pop(0) if self.left else Captured(outcome="accepted")
+            if reply is None:
+                return
+            talk.reply(msgspec.structs.replace(reply, id=request.id))
+
+
+def settled(observer: Observer, word: str = "accepted") -> None:
+    eventually(lambda: observer.counts.get(word) and "waiting" not in observer.counts)
+    assert observer.close(PATIENCE_S)
+
+
+BUSY = Failed(status="error", code="busy", message="too many")
+STOPPING = Captured(outcome="rejected", reason="the daemon is stopping")
+
+
+@pytest.mark.parametrize("reply", [None, STOPPING, BUSY], ids=["hangs up", "stopping", "busy"])
+@pytest.mark.parametrize("kind", ["compaction", "turn_complete", "session_end"])
+def test_what_was_not_answered_for_sure_is_sent_again_under_the_same_id(serve, observer, soon, kind, reply):
+    replies = Replies(reply, reply, reply)
+    serve(replies)
+
+    getattr(observer, f"on_{kind}")(said("about to disappear"))
+
+    settled(observer)
+    assert len(replies.seen) == 4
+    assert len({(each.event_id, each.messages) for each in replies.seen}) == 1
+    assert replies.seen[0].event_id
+
+
+def test_events_have_ids_of_their_own(serve, observer, socket_file):
+    other, peer = (
+        Observer("/w", "s", address=socket_file),
+        serve(answering(lambda _: Captured(outcome="accepted"))),
+    )
+    for each in (observer, other):
+        each.on_turn_complete(said("a"))
+        each.on_compaction(said("a"))
+        assert each.close(PATIENCE_S)
+
+    names = [each.event_id for each in peer.requests_of(Capture)]
+    assert len(set(names)) == 4
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
+
+
+def test_an_event_that_time_does_not_mend_holds_up_the_others_only_for_a_while(serve, observer, soon):
+    odd = Failed(status="error", code="internal", message="the log says more")
+    replies = Replies(*[odd] * 5)
+    serve(replies)
+
+    observer.on_compaction(said("odd"))
+    observer.on_compaction(said("fine"))
+
+    settled(observer)
+    assert observer.counts == {"error": 5, "given_up": 1, "accepted": 1}
+    assert [each.messages[0].content for each in replies.seen] == [*["odd"] * 5, "fine"]
+
+
+def test_a_refusal_for_good_is_told_and_not_repeated(serve, observer, soon):
+    replies = Replies(Failed(status="error", code="invalid", message="no"))
+    serve(replies)
+
+    observer.on_compaction(said("a"))
+
+    settled(observer, "error")
+    assert observer.counts == {"error": 1}
+    assert observer.last_reply.reason == "invalid: no"
+
+
+def test_a_turn_that_was_not_taken_makes_way_for_one_that_holds_it(gate, observer):
+    observer.on_turn_complete(said("a"))
+    observer.on_turn_complete(said("a", "b"))
+
+    assert seen(gate, observer) == [("turn", "b")]
+    assert observer.counts["replaced"] == 1
+
+
+def test_a_large_compaction_arrives_in_parts_and_after_a_break_all_of_them_come_again(serve, observer, soon):
+    texts = [f"{n} " + "x" * 400_000 for n in range(12)]
+    part, durable = Captured(outcome="accepted"), Captured(outcome="durable", slices=9)
+    replies = Replies(part, None, None, part, part, durable)
+    serve(replies)
+
+    observer.on_compaction(said(*texts))
+
+    settled(observer, "durable")
+    assert [each.part for each in replies.seen] == [0, 1, 1, 0, 1, 2]
+    assert {each.parts for each in replies.seen} == {3}
+    assert len({each.event_id for each in replies.seen}) == 1
+    assert [m.content for each in replies.seen[3:] for m in each.messages] == texts
+    assert observer.last_reply.slices == 9
+
+
+def test_parts_that_a_restarted_daemon_has_lost_are_sent_once_more(serve, observer, soon):
+    texts = ["x" * 1_500_000, "y" * 1_500_000]
+    part, durable = Captured(outcome="accepted"), Captured(outcome="durable")
+    replies = Replies(part, part, part, durable)
+    serve(replies)
+
+    observer.on_compaction(said(*texts))
+
+    settled(observer, "durable")
+    assert [each.part for each in replies.seen] == [0, 1, 0, 1]
+
+
+def test_what_could_not_be_sent_or_read_and_what_waits_is_counted(serve, observer):
+    observer.on_compaction(said("half \ud800"))
+    assert not observer.close(PATIENCE_S)
+    assert observer.counts == {"unavailable": 1, "waiting": 1}
+
+    serve(answering(lambda _: Captured(outcome="durable", unread=2)))
+    observer.on_compaction(said("b"))
+
+    assert observer.close(PATIENCE_S)
+    assert observer.counts == {"unavailable": 1, "repaired": 1, "durable": 2, "unread": 4}
+
+
+def test_an_agent_hardly_waits_for_a_large_window(observer):
+    """The texts are taken by reference, whatever is done with them later: 1.5 MB in some tenths of a ms."""
+    window = said(*(f"{n} " + "text " * 250 for n in range(1_200)))
+    cost = min(timed(lambda: observer.on_turn_complete(window)) for _ in range(20))
+    floor = min(timed(lambda: json.dumps(window)) for _ in range(20))
+
+    assert cost < floor / 2, (cost, floor)
+
+
+def timed(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def test_the_sender_leaves_the_interpreter_to_the_agent(serve, observer):
+    """While 10 MB are looked through, a thread that only wants to go on seldom waits the turn of 5 ms."""
+    peer = serve(answering(lambda _: Captured(outcome="durable")))
+    alone = [timed(lambda: time.sleep(0.0005)) for _ in range(50)]
+
+    observer.on_compaction(said(*(f"{n} <private>x</private>" + "text " * 250 for n in range(8_000))))
+    beside = []
+    while len(peer.requests_of(Capture)) < 5 and len(beside) < 10_000:
+        beside.append(timed(lambda: time.sleep(0.0005)))
+
+    assert sorted(beside)[len(beside) * 9 // 10] < 0.004 + 2 * sorted(alone)[45]
+    assert observer.close(PATIENCE_S)

@@ -118,6 +118,12 @@ def test_every_key_is_listed_once(user):
         ("ours", {}, "0.0", "default, as ours is not a model known by name"),
         ("", {}, "0.0", "default, as retrieval is off"),
         ("bge-m3", {"LEXICAL_WEIGHT": "0"}, "0.0", "default, as memory.retrieval_lexical_weight is 0"),
+        (
+            "bge-m3",
+            {"STRATEGY": "hyde", "MODEL": "m"},
+            "0.0",
+            "default, as memory.retrieval_strategy is hyde",
+        ),
         ("ours", {"MIN_SCORE": "0.8"}, "0.8", "environment FORGED_MEMORY__RETRIEVAL_MIN_SCORE"),
     ],
 )

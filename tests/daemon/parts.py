@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from forged.capture.keeper import Keeper
 from forged.capture.service import Pipeline
 from forged.capture.values import WorkerSettings
 from forged.config import Config
@@ -18,7 +19,6 @@ from forged.daemon.handlers import About, Daemon, Dispatcher
 from forged.errors import WorkspaceError
 from forged.files import resolve
 from forged.maps.indexer import Indexer
-from forged.maps.writer import Writer
 from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
@@ -26,7 +26,9 @@ from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver
 from forged.state import State
 from forged.trust import Trust
+from forged.writing import Writer
 from forged_client import protocol as wire
+from forged_client.framing import HEADER_BYTES, decode_reply
 
 EPOCH = "e1"
 
@@ -81,14 +83,14 @@ class Parts:
             metrics=metrics,
         )
         self.resolver = Resolver(str(home), config, self.indexer)
+        writer = Writer(str(home / "state/trash"), self.trust, self.state.requests, self.state.intents)
         self.capture = Pipeline(
             settings=WorkerSettings(),
             state=self.state,
             governor=self.governor,
             metrics=metrics,
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
-            written=self.indexer.mark,
-            trust=self.trust,
+            keeper=Keeper(self.indexer, writer, self.state.forgotten),
         )
         self.daemon = Daemon(
             epoch=EPOCH,
@@ -105,7 +107,7 @@ class Parts:
             indexer=self.indexer,
             retriever=self.retriever,
             resolver=self.resolver,
-            writer=Writer(str(home / "state/trash"), self.trust),
+            writer=writer,
             trust=self.trust,
             capture=self.capture,
             governor=self.governor,
@@ -120,6 +122,8 @@ class Parts:
         """Carry out one request. Raises what the handler raises."""
         await self._trust(getattr(request, "workspace", ""))
         answer = self.handlers.handle(request)
+        if isinstance(answer, bytes):
+            return decode_reply(answer[HEADER_BYTES:])
         return await answer if inspect.isawaitable(answer) else answer
 
     async def _trust(self, workspace: str) -> None:

@@ -19,7 +19,10 @@ from tests.support.daemon import cut
 
 
 class ScriptedService:
-    """Answers pings at once; a search when `release(query)` has been called; `replies` by query at once."""
+    """Answers pings at once; a search when `release(query)` has been called; `replies` by query at once.
+
+    What is remembered is done when its text has been released.
+    """
 
     def __init__(self) -> None:
         self.requests: list[wire.Request] = []
@@ -27,6 +30,7 @@ class ScriptedService:
         self.late: dict[str, wire.Reply | Exception] = {}
         self.progress: asyncio.Queue[wire.Progress] = asyncio.Queue()
         self.ended: list[str] = []  # queries whose work is over, in any way
+        self.written: list[str] = []
         self._gates: dict[str, asyncio.Event] = {}
 
     def release(self, query: str) -> None:
@@ -50,6 +54,8 @@ class ScriptedService:
                 return _given(self.replies[request.query], request.id)
             case wire.Search():
                 return self._when_released(request)
+            case wire.Remember():
+                return self._when_written(request)
         return wire.Pong(id=request.id)
 
     async def _when_released(self, request: wire.Search) -> wire.Reply:
@@ -58,6 +64,11 @@ class ScriptedService:
             return _given(self.late.get(request.query, wire.Found()), request.id)
         finally:
             self.ended.append(request.query)
+
+    async def _when_written(self, request: wire.Remember) -> wire.Reply:
+        await self._gate(request.content).wait()
+        self.written.append(request.content)
+        return wire.Remembered(id=request.id)
 
     async def _events(self, request: wire.Events) -> AsyncIterator[wire.Reply]:
         try:

@@ -233,7 +233,9 @@ def test_a_connection_hears_what_the_cutter_cuts_under_any_chunking(sizes, chunk
                 data = stream[at : at + min(next(sized), len(room))]
                 room[: len(data)] = data
                 connection.buffer_updated(len(data))
-                expected.extend(map(decode_request, cut(cutter, data)))
+                fresh = [decode_request(body) for body in cut(cutter, data)]
+                expected.extend(fresh)
+                await turns(2 * len(fresh))  # one request is begun in each
                 assert service.requests == expected
                 at += len(data)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from forged_client import protocol as p
 from forged_client.framing import encode
 from forged_client.version import __version__
@@ -106,7 +108,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     ),
     p.Search(id=5, workspace="/w", query="q", limit=3),
     p.Why(id=6, workspace="/w", session_id="s"),
-    p.Remember(id=7, workspace="/w", content="text", scope="user", related=(_EDGE,)),
+    p.Remember(id=7, workspace="/w", content="text", scope="user", category="user-facts", related=(_EDGE,)),
     p.Capture(id=8, workspace="/w", session_id="s", kind="compaction", messages=_MESSAGES),
     p.GetMemories(id=9, workspace="/w", ids=("mem_a",)),
     p.ListMemories(id=10, workspace="/w", scope="repo", all_versions=True, limit=5, offset=5),
@@ -122,6 +124,10 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Trust(id=19, workspace="/w", action="trust", mode="pin", shown="d"),
     p.Review(id=20, workspace="/w", accept=("mem_a", "01234567"), shown="d"),
     p.Try(id=42),
+    p.Edit(id=43, workspace="/w", memory_id="mem_a", content="text", base="mem_a", key="k"),
+    p.Relate(id=44, workspace="/w", memory_id="mem_a", related=(_EDGE,), remove=("mem_c",), key="k"),
+    p.Move(id=45, workspace="/w", memory_id="mem_a", to="user", key="k"),
+    p.Restore(id=46, workspace="/w", memory_id="mem_a", key="k"),
     p.Failed(id=2, code="invalid", message="no"),
     p.Welcome(id=1, protocol=1, version="0.1.0", pid=43, epoch="e"),
     p.Pong(id=2),
@@ -153,6 +159,25 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Tried(
         id=42,
         trials=(p.Trial(host="h", model="m", uses=("HyDE",), took_ms=1.5, reason="auth", message="no key"),),
+    ),
+    p.Moved(
+        id=45, memory_id="mem_b", path="/u/mem_b.md", scope="user", ids=("mem_a",), trash="/t", unlinked=1
+    ),
+    p.Restored(
+        id=46,
+        memories=(_RECORD,),
+        restorable=(
+            p.Trashed(
+                id="mem_a",
+                ids=("mem_0", "mem_a"),
+                scope="repo",
+                root="/r",
+                why="forget",
+                taken_at="2026-01-02T03:04:05Z",
+                until="2026-01-09T03:04:05Z",
+                first_line="text",
+            ),
+        ),
     ),
 )
 
@@ -194,6 +219,21 @@ LATER: dict[str, p.Request | p.Reply] = {
     "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),
     "request-history+scope": p.History(id=11, workspace="/w", memory_id="mem_a", scope="user"),
     "request-forget+scope": p.Forget(id=12, workspace="/w", memory_id="mem_a", scope="repo"),
+    "request-remember+key": p.Remember(
+        id=7, workspace="/w", content="text", scope="repo", category="user-facts", key="0123abcd"
+    ),
+    "request-remember+left_out": p.Remember(id=7, workspace="/w", content="text", supersedes="mem_0"),
+    "request-forget+key": p.Forget(id=12, workspace="/w", memory_id="mem_a", version_only=True, key="k"),
+    "reply-memories+rivals": p.Memories(
+        id=9, memories=(msgspec.structs.replace(_RECORD, rivals=("mem_c",)),), total=1
+    ),
+    "reply-status_report+forks": p.StatusReport(
+        id=3, roots=(p.RootReport(root="/r", scope="repo", state="ready", forks=1, fork_ids=("mem_a",)),)
+    ),
+    "reply-remembered+scope": p.Remembered(id=7, memory_id="mem_b", scope="user", category="patterns"),
+    "reply-remembered+replaced": p.Remembered(
+        id=7, memory_id="mem_b", version=3, replaced="mem_a", base_moved=True, existed=False
+    ),
     "reply-retrieved+notice": p.Retrieved(id=4, notice="withheld"),
     "reply-status_report+trust": p.StatusReport(
         id=3,

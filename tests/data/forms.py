@@ -90,6 +90,27 @@ FORMS: dict[str, Form] = {
     "anthropic-text-around-results": _user(
         {"type": "tool_result", "content": HIDDEN}, _text(SAID), {"type": "tool_result", "content": HIDDEN}
     ),
+    "gemini": [
+        {"role": "user", "parts": [{"text": SAID}, {"inlineData": {"data": HIDDEN}}]},
+        {
+            "role": "model",
+            "parts": [
+                {"text": HIDDEN, "thought": True},
+                {"functionCall": {"name": "f", "args": {"text": HIDDEN}}, "thoughtSignature": HIDDEN},
+            ],
+        },
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"text": HIDDEN}}}]},
+        {"role": "function", "parts": [{"text": HIDDEN}, {"functionResponse": {"response": HIDDEN}}]},
+    ],
+    "gemini-model": [
+        {"role": "user", "parts": [{"text": "a question"}]},
+        {"role": "model", "parts": [{"text": HIDDEN, "thought": True}, {"text": SAID, "thought": False}]},
+    ],
+    "gemini-private": [
+        {"role": "user", "parts": [{"text": f"{SAID} <private>"}]},
+        {"role": "model", "parts": [{"text": HIDDEN}]},
+        {"role": "user", "parts": [{"text": f"{HIDDEN}</private>"}, {"text": "after"}]},
+    ],
     "forge-xml": _assistant(
         "I write it.\n<tool>\n<server_name>local</server_name>\n<tool_name>write_file</tool_name>\n"
         f"<arguments>\n<content><![CDATA[\n```\n</tool>\n{HIDDEN} <tool>\n```\n]]></content>\n"

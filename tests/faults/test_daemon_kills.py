@@ -13,10 +13,10 @@ _KILLS = times(100, 15)
 _READY_S = 1.5
 _WRITES = itertools.cycle(
     [
-        ("worker", "link", r"\.md$"),
-        ("worker", "fsync", r"/\.forge/memory/\.forged-"),
+        ("daemon", "link", r"\.md$"),
+        ("daemon", "fsync", r"/\.forge/memory/#"),
         ("worker", "send", "type.decided"),
-        ("worker", "send", "type.done"),
+        ("daemon", "commit", "INTO own_files"),
         ("daemon", "commit", "INTO journal"),
         ("daemon", "commit", "DELETE FROM events"),
     ]

@@ -32,22 +32,6 @@ def test_an_event_that_kills_the_worker_is_tried_three_times(place, promised):
     promised("events after it", _OTHERS, "each kept once")
 
 
-def test_a_memory_that_kills_the_worker_is_tried_three_times_too(place, promised):
-    """What was linked by an earlier try is no progress of this one."""
-    with telling(place, parts=3) as one:
-        one.faults.arm("worker", "link", r"\.md$", at=2, lasting=True)
-        one.tell("poison-0")
-        eventually(lambda: one.report().dead)
-
-        assert len(one.faults.fired) == _TRIES + 1  # the first got as far as its first file
-        one.faults.disarm()
-        (event,) = _dead(one)
-        assert event.reason.startswith(f"the worker died {_TRIES} times over it")
-        _retry(one, event)
-        one.assert_kept_once(["poison-0"])
-    promised("an event of which a file kills the worker", len(one.faults.fired), "in dead/, then kept")
-
-
 def test_an_event_whose_calls_fail_five_times_is_set_aside(poisoned, promised):
     one, others = poisoned.telling, poisoned.others
     eventually(lambda: one.report().dead, 300)  # alone in the end, it is tried twice a minute

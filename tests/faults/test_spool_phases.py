@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 from tests.faults.amount import times
@@ -16,7 +17,7 @@ _TIMES = times(5, 2)  # that each kind of kill happens
 def test_five_hundred_events_and_kills_in_eight_phases(place, promised):
     chance = random.Random(6)
     names = [f"s{n % _SESSIONS}-{n // _SESSIONS:03}" for n in range(_EVENTS)]
-    batches = _batched(names, -(-_EVENTS // len(SPOTS)))
+    batches = _batched(names, len(SPOTS))
     kills: dict[str, int] = dict.fromkeys(PHASES, 0)
     with telling(place, parts=3) as one:
         for spot, batch in zip(SPOTS, batches, strict=True):
@@ -57,5 +58,7 @@ def _kind(number: int) -> str:
     return ("explicit", "compaction", "session_end")[number % 3]
 
 
-def _batched(names: list[str], size: int) -> list[tuple[str, ...]]:
-    return [tuple(names[at : at + size]) for at in range(0, len(names), size)]
+def _batched(names: list[str], parts: int) -> list[tuple[str, ...]]:
+    """So many parts of the names, in order and of one size, give or take one."""
+    cuts = [len(names) * part // parts for part in range(parts + 1)]
+    return [tuple(names[start:stop]) for start, stop in itertools.pairwise(cuts)]

@@ -12,14 +12,16 @@ from tests.support.clock import eventually
 from tests.support.daemon import stored
 
 DRAINED_S = 5.0
-_TEMP = r"/\.forged-"
+_NAMELESS = "/#"
 _WORDS = {"EIO": "input/output error", "ENOSPC": "no space left", "EDQUOT": "quota"}
 # What fails when files are written, and what was decided. What fails when events are taken in.
 _WRITING = (
-    ("worker", "fsync", rf"/\.forge/memory{_TEMP}", "EIO"),
-    ("worker", "fsync", r"/\.forge/memory$", "EIO"),
-    ("worker", "link", r"\.md$", "ENOSPC"),
-    ("worker", "link", r"\.md$", "EDQUOT"),
+    ("daemon", "fsync", rf"/\.forge/memory{_NAMELESS}", "EIO"),
+    ("daemon", "fsync", r"/\.forge/memory$", "EIO"),
+    ("daemon", "link", r"\.md$", "ENOSPC"),
+    ("daemon", "link", r"\.md$", "EDQUOT"),
+    ("daemon", "commit", "INTO own_files", "EIO"),
+    ("daemon", "commit", "INTO own_files", "ENOSPC"),
     ("daemon", "commit", "INTO journal", "EIO"),
     ("daemon", "commit", "INTO journal", "ENOSPC"),
 )
@@ -53,7 +55,7 @@ def test_events_wait_while_their_files_cannot_be_written(place, promised):
 
 def test_a_disk_that_fills_between_two_files_of_an_event_costs_neither(place, promised):
     with telling(place, parts=3) as one:
-        one.faults.arm("worker", "link", r"\.md$", at=2, does="ENOSPC", lasting=True)
+        one.faults.arm("daemon", "link", r"\.md$", at=2, does="ENOSPC", lasting=True)
         one.tell("s-0")
         eventually(lambda: _WORDS["ENOSPC"] in _waiting_for(one))
         assert one.report().spooled == 1

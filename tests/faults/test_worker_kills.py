@@ -15,26 +15,8 @@ from tests.support.daemon import usage
 
 RESUMED_S = 2.0
 _ROUNDS = times(25, 4)
-_MEMORIES = r"/\.forge/memory"
-# Where a file is written, and where a result is sent: the call, what it is about, and what happens there.
-_WRITING = itertools.cycle(
-    [
-        ("fsync", rf"{_MEMORIES}/\.forged-", {}),
-        ("link", r"\.md$", {}),
-        ("link", r"\.md$", {"after": True}),
-        ("fsync", rf"{_MEMORIES}$", {}),
-        ("unlink", rf"{_MEMORIES}/\.forged-", {}),
-    ]
-)
-_SENDING = itertools.cycle(
-    [
-        ("send", "type.done", {"does": "half"}),
-        ("send", "type.done", {}),
-        ("send", "type.decided", {"does": "half"}),
-        ("send", "type.linked", {"does": "half"}),
-        ("send", "type.linked", {"after": True}),
-    ]
-)
+# Where a proposal is sent: what it is about, and what happens there.
+_SENDING = itertools.cycle([{"does": "half"}, {}, {"after": True}])
 
 
 def idle_in_get(one: Telling, name: str) -> float:
@@ -55,16 +37,15 @@ def in_the_call(one: Telling, name: str) -> float:
     return killed_at
 
 
-def in_a_write(one: Telling, name: str) -> float:
-    return _at(one, name, next(_WRITING))
+def with_the_event(one: Telling, name: str) -> float:
+    return _at(one, name, "get", "FACT<", {"after": True})
 
 
 def in_sending(one: Telling, name: str) -> float:
-    return _at(one, name, next(_SENDING))
+    return _at(one, name, "send", "type.decided", next(_SENDING))
 
 
-def _at(one: Telling, name: str, spot: tuple) -> float:
-    call, about, how = spot
+def _at(one: Telling, name: str, call: str, about: str, how: dict) -> float:
     fired = len(one.faults.fired)
     one.faults.arm("worker", call, about, **how)
     one.tell(name)
@@ -75,7 +56,7 @@ def _at(one: Telling, name: str, spot: tuple) -> float:
 STATES: dict[str, Callable[[Telling, str], float]] = {
     "idle": idle_in_get,
     "call": in_the_call,
-    "write": in_a_write,
+    "event": with_the_event,
     "send": in_sending,
 }
 

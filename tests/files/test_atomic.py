@@ -14,6 +14,14 @@ from tests.files import syscalls
 from tests.files.syscalls import needs_seccomp
 
 
+@pytest.fixture(params=["without a name", "named"])
+def files(request, monkeypatch):
+    """Both ways to write a file before it has its name; the second is that of an older file system."""
+    if request.param == "named":
+        monkeypatch.setattr(os, "O_TMPFILE", 0)
+    return f"files={request.param}"
+
+
 @pytest.fixture
 def directory(tmp_path: Path):
     fd = os.open(tmp_path, atomic.DIRECTORY)
@@ -27,6 +35,8 @@ from forged.files import atomic
 from tests.files.syscalls import fail
 directory = os.open(sys.argv[1], atomic.DIRECTORY)
 faults = dict(pair.split("=") for pair in sys.argv[2:])
+if faults.pop("files", "") == "named":
+    os.O_TMPFILE = 0
 only = directory if faults.pop("only", "") == "directory" else None
 fail(only, **{call: getattr(errno, code) for call, code in faults.items()})
 try:
@@ -44,7 +54,7 @@ def publish_with(directory: Path, *faults: str) -> str:
     return child.stdout
 
 
-def test_published_file_is_private_and_leaves_no_other(tmp_path, directory):
+def test_published_file_is_private_and_leaves_no_other(tmp_path, directory, files):
     atomic.publish(directory, "a.md", b"text")
 
     assert os.listdir(tmp_path) == ["a.md"]
@@ -52,7 +62,7 @@ def test_published_file_is_private_and_leaves_no_other(tmp_path, directory):
     assert (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
 
 
-def test_existing_file_is_never_replaced(tmp_path, directory):
+def test_existing_file_is_never_replaced(tmp_path, directory, files):
     (tmp_path / "a.md").write_text("old")
 
     with pytest.raises(FileExistsError):
@@ -91,16 +101,16 @@ def test_file_system_that_can_do_neither_is_refused_with_advice(tmp_path):
 @pytest.mark.parametrize(
     "fault", [f"{call}={code}" for call in ("fsync", "linkat") for code in ("EIO", "ENOSPC", "EDQUOT")]
 )
-def test_failure_leaves_nothing_behind(tmp_path, fault):
+def test_failure_leaves_nothing_behind(tmp_path, files, fault):
     code = getattr(errno, fault.split("=")[1])
 
-    assert publish_with(tmp_path, fault) == f"OSError {code}"
+    assert publish_with(tmp_path, files, fault) == f"OSError {code}"
     assert os.listdir(tmp_path) == []
 
 
 @needs_seccomp
-def test_failed_sync_of_the_directory_takes_the_file_back(tmp_path):
-    assert publish_with(tmp_path, "only=directory", "fsync=EIO") == f"OSError {errno.EIO}"
+def test_failed_sync_of_the_directory_takes_the_file_back(tmp_path, files):
+    assert publish_with(tmp_path, files, "only=directory", "fsync=EIO") == f"OSError {errno.EIO}"
     assert os.listdir(tmp_path) == []
 
 
@@ -113,15 +123,69 @@ def test_name_that_is_taken_is_only_reported_once_it_is_durable(tmp_path):
 
 
 @needs_seccomp
-def test_full_disk_leaves_nothing_behind(tmp_path):
+def test_full_disk_leaves_nothing_behind(tmp_path, files):
     script = PUBLISH.replace("directory = ", "import resource\ndirectory = ").replace(
         "try:", "resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))\ntry:", 1
     )
 
-    child = syscalls.run(script, str(tmp_path))
+    child = syscalls.run(script, str(tmp_path), files)
 
     assert child.stdout == f"OSError {errno.EFBIG}"
     assert os.listdir(tmp_path) == []
+
+
+def names_on_the_way(directory: Path, monkeypatch) -> list[str]:
+    """What lies in a directory each time that a file is synced while another is published."""
+    seen: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda _: seen.extend(os.listdir(directory)))
+    fd = os.open(directory, atomic.DIRECTORY)
+    atomic.publish(fd, "a.md", b"text")
+    os.close(fd)
+    return seen
+
+
+def test_a_file_has_no_name_before_it_has_its_own(tmp_path, monkeypatch):
+    """A kill before the link leaves nothing; where nothing else is known, a hidden name that is swept."""
+    if not hasattr(os, "O_TMPFILE"):
+        pytest.skip("this system has no files without names")
+
+    assert names_on_the_way(tmp_path, monkeypatch) == ["a.md"]
+    (tmp_path / "a.md").unlink()
+    monkeypatch.setattr(os, "O_TMPFILE", 0)
+    hidden, *_ = names_on_the_way(tmp_path, monkeypatch)
+    assert hidden.startswith(".forged-")
+    assert os.listdir(tmp_path) == ["a.md"]
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL])
+def test_a_file_system_without_nameless_files_gets_hidden_ones(tmp_path, directory, monkeypatch, code):
+    real = os.open
+
+    def refused(path, flags, *args, **kwargs):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(code, os.strerror(code))
+        return real(path, flags, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", refused)
+    atomic.publish(directory, "a.md", b"text")
+
+    assert (tmp_path / "a.md").read_bytes() == b"text"
+    assert os.listdir(tmp_path) == ["a.md"]
+
+
+def test_where_proc_is_missing_a_hidden_name_takes_its_place(tmp_path, directory, monkeypatch):
+    real = os.link
+
+    def link(source, *args, **kwargs):
+        if source.startswith("/proc"):
+            raise FileNotFoundError(errno.ENOENT, "no /proc")
+        real(source, *args, **kwargs)
+
+    monkeypatch.setattr(os, "link", link)
+    atomic.publish(directory, "a.md", b"text")
+
+    assert (tmp_path / "a.md").read_bytes() == b"text"
+    assert os.listdir(tmp_path) == ["a.md"]
 
 
 def test_a_missing_directory_is_made_private(tmp_path, directory):

@@ -356,14 +356,63 @@ BOMB = "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]"
         (b"---\nversion: [1]\n---\n", "`version` must be one text"),
         (b"---\ncategory: {a: b}\n---\n", "`category` must be one text"),
         (b"---\nrelated: mem_2\n---\n", "`related` must be a list"),
-        (b"---\nrelated: [[mem_2]]\n---\n", "no `id`"),
-        (b"---\nrelated: [{relationship: refines}]\n---\n", "no `id`"),
     ],
     ids=lambda value: str(value[:24]),
 )
 def test_file_that_is_no_memory_is_refused_with_its_reason(data, reason):
     with pytest.raises(MemoryFormatError, match=reason):
         frontmatter.parse(data, "repo", "mem_1")
+
+
+@pytest.mark.parametrize(
+    ("entries", "note"),
+    [
+        ("[[mem_2], {id: mem_3}]", "an entry of `related` has no `id` and is left out"),
+        ("[{relationship: refines}, mem_3]", "an entry of `related` has no `id` and is left out"),
+        ("[{id: [a]}, ~, mem_3]", "2 entries of `related` have no `id` and are left out"),
+    ],
+)
+def test_an_entry_of_related_without_an_id_is_left_out_with_a_note_and_the_file_is_read(entries, note):
+    data = f"---\nscope: repo\nrelated: {entries}\n---\nthe walrus".encode()
+
+    reading = frontmatter.read(data, "repo", "mem_1")
+
+    assert reading.memory.content == "the walrus"
+    assert [edge.id for edge in reading.memory.related] == ["mem_3"]
+    assert reading.notes == (note,)
+
+
+NO_FRONT_MATTER = "its text begins like front matter that is none"
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [
+        ("---yaml\nid: mem_1\n---\nthe walrus", [NO_FRONT_MATTER]),
+        ("--- yaml\ntags: x\n---\nthe walrus", [NO_FRONT_MATTER]),
+        ("id: mem_1\nscope: repo\n---\nthe walrus", [NO_FRONT_MATTER]),
+        ("ID: mem_1\nSCOPE: repo\n---\nthe walrus", [NO_FRONT_MATTER]),
+        ("---\nnote: |\n---\ntext\nscope: repo\n---\nthe walrus", [NO_FRONT_MATTER]),
+        ("---\nID: mem_1\nScope: repo\n---\nthe walrus", ["`ID` is no key", "`Scope` is no key"]),
+        ("---\nid: mem_1\ntags: [a]\n---\nthe walrus\n\n---\n\nmore", []),
+        ("the walrus\n\nscope: what it is about\n\n---\n\nmore", []),
+        ("--- a/file\n+++ b/file\n", []),
+        ("id: mem_1\nscope: repo\nwithout an end", []),
+    ],
+)
+def test_what_looks_like_front_matter_and_is_none_is_read_as_text_with_a_note(text, notes):
+    reading = frontmatter.read(text.encode(), "repo", "mem_1")
+
+    assert "the walrus" in reading.memory.content or not notes
+    assert [said for said, note in zip(reading.notes, notes, strict=True) if not said.startswith(note)] == []
+
+
+def test_forgeds_own_file_about_front_matter_gets_no_note():
+    memory = msgspec.structs.replace(parsed("x"), content="id: a\nscope: b\n---\nis what a file looks like")
+    memory = msgspec.structs.replace(memory, created_at="2026-01-01T00:00:00Z", session_id="s")
+    data = frontmatter.render(msgspec.structs.replace(memory, updated_at=memory.created_at))
+
+    assert frontmatter.read(data, "repo", "mem_1").notes == ()
 
 
 yaml_like = st.lists(

@@ -328,9 +328,29 @@ def test_old_temporary_files_are_swept_and_a_missing_directory_is_fine(store, to
     store.write(memory())
     temp = top / ".forge/memory/.forged-0123.tmp"
     temp.write_text("half")
-    os.utime(temp, (NOW - 3599, NOW - 3599))
+    os.utime(temp, (NOW - 29, NOW - 29))
     assert store.sweep_temps() == 0
-    os.utime(temp, (NOW - 3601, NOW - 3601))
+    os.utime(temp, (NOW - 31, NOW - 31))
 
     assert store.sweep_temps() == 1
     assert os.listdir(top / ".forge/memory") == ["mem_1.md"]
+
+
+@pytest.mark.parametrize("swapped", ["moved away", "a link that leads out", "a link inside"])
+def test_a_directory_that_was_swapped_between_two_writes_is_looked_at_again(store, top, tmp_path, swapped):
+    store.write(memory("mem_1"))
+    folder, elsewhere = top / ".forge/memory", tmp_path / "elsewhere"
+    folder.rename(elsewhere if swapped != "a link inside" else top / "inside")
+    if swapped == "a link that leads out":
+        folder.symlink_to(elsewhere)
+        with pytest.raises(StoreError, match="leads out"):
+            store.write(memory("mem_2"))
+        assert os.listdir(elsewhere) == ["mem_1.md"]
+        return
+    if swapped == "a link inside":
+        folder.symlink_to(top / "inside")
+
+    store.write(memory("mem_2"))
+    assert sorted(os.listdir(folder)) == (
+        ["mem_2.md"] if swapped == "moved away" else ["mem_1.md", "mem_2.md"]
+    )

@@ -31,8 +31,9 @@ from forged.state import Document, Event, tables
 from forged.state.database import connect, transaction
 from forged.state.event_rows import dead_row
 from forged.text.redaction import redact
-from forged_client.messages import CAPTURE_BYTES
+from forged_client.parts import PART_BYTES, Parts
 from forged_client.protocol import Capture, Captured, Message, Reply
+from forged_client.said import Said
 from tests.data.forms import FORMS, HIDDEN, SAID
 from tests.data.memories import memory, put
 from tests.data.named_secrets import named_secrets
@@ -326,13 +327,19 @@ def _halves(secrets: Sequence[Planted]) -> list[Planted]:
     ]
 
 
+def _cuts(text: str = "x" * 2 * PART_BYTES) -> Iterator[int]:
+    """Where the client cuts a message that is too long for a part."""
+    for part in Parts(Capture(workspace="/w", session_id="s"), Said([{"role": "user", "content": text}], 0)):
+        yield len(str(part.messages[0].content))
+
+
 def test_no_half_of_a_secret_is_left_where_the_client_cuts(stage, repo):
-    """A frame has a limit too, and of a message that is longer the beginning is sent."""
+    """A frame has a limit too, and a message that is longer goes on in the next one."""
     for at, each in enumerate(_CUT):
         end = each.text.index(each.secret) + len(each.secret) // 2
-        rest = CAPTURE_BYTES - end
+        rest = next(_cuts()) - end
         text = "dolor sit am " * (rest // 13) + "x " * (rest % 13 // 2) + "\n" * (rest % 13 % 2) + each.text
-        assert text.encode()[:CAPTURE_BYTES].decode().endswith(each.text[:end])
+        assert next(_cuts(text)) == len(text) - len(each.text) + end
         stage.tell(repo, text + " and more", session=f"{at}")
     stage.settle()
 
@@ -508,7 +515,10 @@ FACT = "Deploys to the harbour leave at noon on Thursdays."
 
 @pytest.mark.parametrize("now", [False, True], ids=["to the trash", "for good"])
 def test_what_was_forgotten_is_nowhere_but_in_the_trash(stage, repo, now):
-    """Not in the spool, not in the queue, not among the dead; with --now in no file at all."""
+    """Not in the spool, not in the queue, not among the dead; with --now in no file at all.
+
+    What else was said in an event stays.
+    """
     known = _known(stage, repo)
     stage.buried(repo, f"We talked about it. {FACT.upper()} {FACT}", kind="explicit", session="dead")
     with _holding(stage, proposal(FACT)) as go:
@@ -517,7 +527,8 @@ def test_what_was_forgotten_is_nowhere_but_in_the_trash(stage, repo, now):
         for kind in KINDS:
             stage.tell(repo, f"Well: {FACT}", kind=kind, session=kind)
         assert _marked(FACT, _but_trash(stage, repo))
-        assert stage.client.forget(str(repo), known, erase_now=now).ids == (known,)
+        gone = stage.client.forget(str(repo), known, erase_now=now)
+        assert (gone.ids, gone.cut_sentences, gone.cut_events) == ((known,), 2 + len(KINDS), 1 + len(KINDS))
         left = _marked(FACT, stage.files(repo))
         assert _marked(FACT, _but_trash(stage, repo)) == []
         go.set()
@@ -525,7 +536,10 @@ def test_what_was_forgotten_is_nowhere_but_in_the_trash(stage, repo, now):
 
     assert len(left) == (0 if now else 1)
     assert _marked(FACT, stage.files(repo)) == left
-    assert (contents(on_disk(repo)), stage.state.dead) == ([], 0)
+    assert contents(on_disk(repo)) == []
+    (dead,) = stage.client.dead("show").events
+    assert dead.text.strip() == "user: We talked about it."
+    stage.client.dead("drop")
     _empty_trash(stage)
 
 
@@ -589,6 +603,7 @@ def test_what_was_forgotten_is_not_kept_by_the_journal_of_a_dead_event(stage, re
     stage.client.dead("retry")
     stage.settle()
     assert on_disk(repo) == []
+    assert stage.client.dead().events == ()
     _empty_trash(stage)
 
 

@@ -124,6 +124,18 @@ def test_hyde_that_fails_gives_nothing_but_a_reason(hyde, repo, reason):
     assert len(hyde.chats) <= 2  # while an agent waits, at most one retry
 
 
+def test_hyde_that_is_paused_gives_nothing_and_asks_nobody(hyde, repo):
+    _walrus(hyde, repo)
+    assert hyde.ask(repo, "the walrus", "t1").status == "ok"
+    hyde.provider.received.clear()
+    hyde.client.pause(str(repo))
+    replies = [hyde.ask(repo, "the walrus", turn) for turn in ("t1", "t2")]
+    hyde.client.pause(str(repo), paused=False)
+
+    assert {(reply.status, reply.text, reply.memories) for reply in replies} == {("disabled", "", ())}
+    assert hyde.provider.received == []
+
+
 @pytest.mark.parametrize("reason", CHAT_FAILURES)
 def test_auto_without_hyde_asks_directly_and_says_and_counts_it(auto, repo, reason):
     _walrus(auto, repo)
@@ -276,6 +288,21 @@ def test_a_first_build_that_fails_is_an_error_and_heals_by_itself(hyde, repo, an
     assert (broken.status, broken.text, reason in broken.reason) == ("error", "", True)
     assert reason in seen.last_error
     assert eventually(lambda: ids(hyde.ask(repo, "what")) == ["m0"], 12)
+
+
+@pytest.mark.parametrize(("name", "status"), [("hyde", "error"), ("auto", "ok")])
+def test_a_first_build_that_meets_a_500_is_no_reason_to_wait_and_is_named(request, name, status, repo):
+    scene = request.getfixturevalue(name)
+    scene.provider.embeddings = Answer({"error": {"message": "no"}}, status=500)
+    put(repo, memory("m0", "walrus facts"))
+
+    began = time.monotonic()
+    replies = [scene.ask(repo, "the walrus"), scene.ask(repo, "the walrus")]
+    took = time.monotonic() - began
+
+    assert [reply.status for reply in replies] == [status] * 2
+    assert "server" in replies[1].reason
+    assert took < 1.5  # the deadline of each is 2 s
 
 
 def test_words_are_found_while_the_first_build_fails(auto, repo):

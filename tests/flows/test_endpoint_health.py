@@ -157,6 +157,7 @@ def test_explicit_hyde_answers_nothing_at_once_with_the_reason_while_its_model_i
     reply, took = _ask(hyde, repo)
 
     assert (reply.text, reply.reason, len(hyde.chats)) == ("", "provider: server", asked)
+    assert (reply.status, hyde.client.status().state) == ("error", "degraded")
     assert took < AT_ONCE_S
 
 

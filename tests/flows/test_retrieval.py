@@ -109,10 +109,10 @@ def test_an_empty_store_costs_no_call_and_its_answer_is_kept_for_the_turn(scene,
     assert scene.provider.received == []
 
 
-def test_a_turn_without_a_name_is_never_cached(scene, repo):
+def test_of_a_turn_that_names_neither_itself_nor_its_session_nothing_is_kept(scene, repo):
     _two(scene, repo)
 
-    replies = [scene.ask(repo, "q", "") for _ in range(2)]
+    replies = [scene.ask(repo, "q", "", session_id="") for _ in range(2)]
 
     assert [(reply.status, reply.cached) for reply in replies] == [("ok", False)] * 2
     assert len(scene.chats) == 2
@@ -140,10 +140,11 @@ def test_another_request_of_the_same_turn_is_not_answered_from_the_cache(scene, 
     _two(scene, repo)
 
     scene.ask(repo, "q", "t")
-    reply = scene.ask(repo, "q", "t", token_budget=60)
+    steered = scene.ask(repo, "another message", "t")
+    own = scene.ask(repo, "q", "t", hypotheses=["walrus"])
 
-    assert not reply.cached
-    assert len(reply.text.encode()) <= 240
+    assert (steered.cached, own.cached, own.strategy) == (False, False, "caller")
+    assert len(scene.chats) == 2
 
 
 def test_a_caller_that_hangs_up_does_not_spoil_its_turn(scene, repo):
@@ -326,7 +327,7 @@ def test_the_model_is_asked_for_five_and_no_more_are_embedded(scene, repo):
     scene.ask(repo, "q")
 
     assert "Write 5 " in _window(scene)
-    assert scene.embeds[0].inputs == [f"ask: fact {n}" for n in (1, 3, 5, 7, 9)] + ["ask: q"]
+    assert scene.embeds[0].inputs == [f"ask: fact {n}" for n in (1, 3, 5, 7, 9)]
     assert len(scene.embeds) == 1
 
 
@@ -336,7 +337,7 @@ def test_only_queries_get_the_query_prefix(scene, repo):
 
     scene.ask(repo, "q")
 
-    assert scene.embedded == ["walrus", "ask: a hypothesis", "ask: q"]
+    assert scene.embedded == ["walrus", "ask: a hypothesis"]
 
 
 def test_hypotheses_of_the_caller_cost_no_chat_call(scene, repo):
@@ -345,7 +346,7 @@ def test_hypotheses_of_the_caller_cost_no_chat_call(scene, repo):
     reply = scene.ask(repo, "q", hypotheses=["one", " ", "two"])
 
     assert (reply.status, reply.strategy, scene.chats) == ("ok", "caller", [])
-    assert scene.embedded == ["ask: one", "ask: two", "ask: q"]  # the message is one more query
+    assert scene.embedded == ["ask: one", "ask: two"]  # and not the message: it is ADR-0047 to the letter
 
 
 def test_without_a_chat_model_the_last_user_message_is_the_query(plain, repo):
@@ -453,8 +454,19 @@ def test_why_names_what_was_asked_and_what_the_budget_cut(scene, repo):
 
     told = scene.client.why(str(repo), session_id="told")
 
-    assert (told.status, told.strategy, told.hypotheses) == ("ok", "hyde", ("a hypothesis", "q"))
+    assert (told.status, told.strategy, told.hypotheses) == ("ok", "hyde", ("a hypothesis",))
     assert ([hit.id for hit in told.memories], told.included, told.omitted_ids) == (["m0", "m1"], 1, ("m1",))
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_search_for_no_memories_finds_none_and_costs_nothing(plain, repo, limit):
+    _two(plain, repo)
+
+    found = plain.client.search(str(repo), "walrus", limit=limit)
+
+    assert (found.status, found.memories) == ("empty", ())
+    assert str(limit) in found.reason
+    assert plain.provider.received == []
 
 
 def test_a_search_is_not_cut_by_the_injection_budget(tmp_path_factory, repo):

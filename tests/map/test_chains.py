@@ -5,12 +5,13 @@ The oracles are naive on purpose: chains by merging sets until nothing moves, ho
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.map.chains import NO_CHAINS, hops, link
-from forged.memory import Memory
+from forged.memory import Memory, Related
 from tests.data.memories import memory
 
 IDS = [f"m{n}" for n in range(8)]
@@ -25,6 +26,10 @@ def versions(*pairs: tuple[str, str | None]) -> list[Memory]:
     return [
         memory(name, name, supersedes=older, version=number) for number, (name, older) in enumerate(pairs, 1)
     ]
+
+
+def linked(one: Memory, other: str, how: str) -> Memory:
+    return msgspec.structs.replace(one, related=(Related(other, how),))
 
 
 def test_without_supersedes_everybody_is_a_head():
@@ -46,6 +51,26 @@ def test_the_head_of_a_fork_is_the_greatest_version_then_the_newest_then_the_las
     assert chains.head("r") == "c"
     assert chains.chain("c") == ("r", "b", "a", "c")
     assert chains.flags == {"c": ("fork",)}
+
+
+def test_all_heads_of_a_fork_stand_until_one_replaces_the_other():
+    """They were made without knowing of each other, so nobody has said which holds."""
+    root, a, b = versions(("r", None), ("a", "r"), ("b", "r"))
+    forked = link([root, a, b])
+    ahead = memory("a2", "x", supersedes="a", version=9)
+    joined = linked(memory("b2", "x", supersedes="b", version=9), "a", "supersedes")
+
+    assert [name for name in "rab" if forked.is_head(name)] == ["a", "b"]
+    assert (forked.beside("a"), forked.beside("b"), forked.beside("r")) == (("b",), ("a",), ())
+    assert link([root, a, b, ahead]).beside("a2") == ("b",)
+    assert (link([root, a, b, joined]).rivals, link([root, a, b, joined]).flags) == ({}, {})
+
+
+def test_another_link_than_replacing_ends_no_fork():
+    root, a, b = versions(("r", None), ("a", "r"), ("b", "r"))
+    other = linked(memory("b2", "x", supersedes="b", version=9), "a", "contradicts")
+
+    assert link([root, a, b, other]).rivals == {"b2": ("a",)}
 
 
 @pytest.mark.parametrize(
@@ -111,10 +136,13 @@ def test_chains_are_what_a_naive_search_finds(memories):
 
     for group in naive_groups(memories):
         ordered = sorted(group, key=lambda name: by_id[name].age_key)
+        replaced = {by_id[name].supersedes for name in group if by_id[name].supersedes != name}
+        heads = {ordered[-1]} | (group - replaced if len(group - replaced) > 1 else set())
         for name in group:
             assert chains.head(name) == ordered[-1]
             assert chains.chain(name) == tuple(ordered)
-            assert chains.is_head(name) == (name == ordered[-1])
+            assert chains.is_head(name) == (name in heads)
+            assert set(chains.beside(name)) == (heads - {name} if name in heads else set())
 
 
 @given(MEMORIES, st.randoms())
@@ -122,7 +150,12 @@ def test_chains_do_not_depend_on_the_order_of_the_files(memories, random):
     shuffled = random.sample(memories, len(memories))
     one, other = link(memories), link(shuffled)
 
-    assert (one.head_of, one.members, one.flags) == (other.head_of, other.members, other.flags)
+    assert (one.head_of, one.members, one.flags, one.rivals) == (
+        other.head_of,
+        other.members,
+        other.flags,
+        other.rivals,
+    )
 
 
 @given(MEMORIES)

@@ -27,7 +27,7 @@ def key(turn: str = "t", session: str = "s", roots: tuple[str, ...] = ("/r",), d
     return (session, roots, turn, digest)
 
 
-OK = Answer(status="ok", text="x", generation=7)
+OK = Answer(status="ok", generation=7)
 
 
 @pytest.mark.parametrize("status", ["ok", "empty"])
@@ -111,8 +111,8 @@ def answer(text: str) -> Answer:
 
 
 def test_the_newest_answer_of_a_session_is_kept(cache):
-    cache.note("s", "t1", ROOTS, answer("old"))
-    cache.note("s", "t2", ROOTS, answer("new"))
+    cache.note("s", "t1", ROOTS, answer("old"), 0)
+    cache.note("s", "t2", ROOTS, answer("new"), 0)
 
     found = cache.last("s", ROOTS)
 
@@ -122,9 +122,9 @@ def test_the_newest_answer_of_a_session_is_kept(cache):
 
 
 def test_without_a_session_the_newest_of_the_same_roots_is_meant(cache):
-    cache.note("a", "t", ROOTS, answer("older"))
-    cache.note("b", "t", ROOTS, answer("newer"))
-    cache.note("c", "t", OTHERS, answer("elsewhere"))
+    cache.note("a", "t", ROOTS, answer("older"), 0)
+    cache.note("b", "t", ROOTS, answer("newer"), 0)
+    cache.note("c", "t", OTHERS, answer("elsewhere"), 0)
 
     found = cache.last("", ROOTS)
 
@@ -133,16 +133,16 @@ def test_without_a_session_the_newest_of_the_same_roots_is_meant(cache):
 
 
 def test_another_workspace_does_not_see_a_session(cache):
-    cache.note("s", "t", ROOTS, answer("x"))
+    cache.note("s", "t", ROOTS, answer("x"), 0)
 
     assert cache.last("s", OTHERS) is cache.last("", OTHERS) is cache.last("who", ROOTS) is None
 
 
 def test_the_session_that_was_silent_longest_is_dropped_first(cache):
     for number in range(SESSIONS):
-        cache.note(f"s{number}", "t", ROOTS, answer("x"))
-    cache.note("s0", "t2", ROOTS, answer("again"))
-    cache.note("one more", "t", ROOTS, answer("x"))
+        cache.note(f"s{number}", "t", ROOTS, answer("x"), 0)
+    cache.note("s0", "t2", ROOTS, answer("again"), 0)
+    cache.note("one more", "t", ROOTS, answer("x"), 0)
 
     assert cache.last("s1", ROOTS) is None
     assert cache.last("s0", ROOTS) is not None
@@ -151,7 +151,7 @@ def test_the_session_that_was_silent_longest_is_dropped_first(cache):
 
 def test_purging_leaves_nothing_to_answer_or_explain(cache):
     cache.put(key(), OK)
-    cache.note("s", "t", ROOTS, answer("x"))
+    cache.note("s", "t", ROOTS, answer("x"), 0)
     cache.purge()
 
     assert cache.get(key(), 0) is cache.last("s", ROOTS) is None

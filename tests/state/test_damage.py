@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forged.counters import Departure
-from forged.state import OwnFile, RootRecord, digest
+from forged.state import Begun, Intent, Known, OwnFile, RootRecord, digest
 from forged.state.database import connect, transaction
 from forged.state.tables import TABLES, VERSION, put
 from tests.state.conftest import a_governor, documents, event, opened, raw
@@ -43,6 +44,10 @@ async def filled(directory: Path) -> None:
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
+        known = [Known(f"digest {number}", f"mem_{number}") for number in range(8)]
+        rows = [Begun("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)]
+        await asyncio.wrap_future(state.requests.begin(rows))
+        await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
     async with opened(directory) as state:
         await state._keep_copy()
@@ -76,6 +81,8 @@ def a_byte_of(directory: Path, table: str) -> int:
         "own_files": b"mem_own7",
         "approvals": b"f00d7",
         "outbound": b"models.example build",
+        "requests": b"key-of-7",
+        "intents": b"intent-7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import re
@@ -9,13 +10,16 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forged.conversation import Utterance
 from forged.errors import StoreError
-from forged.state import DeadEvent, Event, State
+from forged.state import Cut, DeadEvent, Event, State, cut
 from forged.state.event_values import is_event_id, new_event_id
+from forged.text.forgetting import words_of
 from tests.files import syscalls
 from tests.state.conftest import documents, event, opened, raw
 from tests.support.clock import run
@@ -183,15 +187,67 @@ async def test_too_many_dead_cost_the_oldest_turns_and_nothing_else(state):
     assert [item.event.is_durable for item in await state.events.dead()] == [True] * 6
 
 
-async def test_dead_events_are_dropped_for_what_was_said_and_for_what_was_decided(state):
-    await state.events.give_up(event(1, "the harbour"), "no")
+async def test_sentences_leave_dead_events_for_what_was_said_and_for_what_was_decided(state):
+    """An event of which nothing is left is gone."""
+    alone = msgspec.structs.replace(event(1), window=(Utterance("user", "the harbour"),))
+    await state.events.give_up(alone, "no")
     state.events.decided(event(2).id, documents("The harbour opens."))
     await state.events.give_up(event(2, "boats"), "no")
     await state.events.give_up(event(3, "trains"), "no")
+    await state.events.give_up(event(4, "Boats float. The, harbour!  Trains run."), "no")
 
-    assert await state.events.drop_unwanted(lambda texts: any("harbour" in text for text in texts)) == 2
-    assert state.events.dead_count == 1
-    assert [item.event for item in await state.events.dead()] == [event(3, "trains")]
+    assert await state.events.cut_dead([words_of("the harbour")]) == Cut(4, 3)
+    assert state.events.dead_count == 3
+    dead = [(item.event, item.documents) for item in await state.events.dead()]
+    assert dead == [
+        (event(2, "boats"), ()),
+        (event(3, "trains"), None),
+        (event(4, "Boats float. Trains run."), None),
+    ]
+    assert await state.events.cut_dead([words_of("the harbour")]) == Cut()
+
+
+async def test_what_is_left_of_a_waiting_event_takes_its_place_on_disk_with_what_was_decided(directory):
+    async with opened(directory) as state:
+        await state.events.put(event(1, "Boats float. The harbour opens."))
+        state.events.decided(event(1).id, documents("The harbour opens. Boats float."))
+        await state.events.journal(event(1).id)
+        found = event(1, "Boats float. The harbour opens.")
+        left = cut(found, state.events.documents(found.id), [words_of("harbour opens")])
+        await state.events.rewrite(left)
+        await state.erase_traces()
+        assert b"harbour" not in raw(directory)
+        assert (left.sentences, left.is_empty) == (3, False)
+
+    async with opened(directory) as state:
+        assert state.events.left() == (event(1, "Boats float. "),)
+        contents = [each.memory.content for each in state.events.documents(event(1).id)]
+        assert contents == ["Boats float."] * 2
+
+
+async def test_what_is_cut_while_it_is_journalled_is_not_on_disk_afterwards(directory):
+    """The journal is written anew as soon as it is."""
+    async with opened(directory) as state:
+        await state.events.put(event(1, "Boats float."))
+        state.events.decided(event(1).id, documents("The harbour opens."))
+        writing = asyncio.create_task(state.events.journal(event(1).id))
+        await asyncio.sleep(0)
+        left = cut(event(1, "Boats float."), state.events.documents(event(1).id), [words_of("harbour")])
+        await state.events.rewrite(left)
+        await writing
+        await state.erase_traces()
+        assert b"harbour" not in raw(directory)
+
+
+def test_messages_keep_their_times_when_others_are_cut():
+    window = tuple(Utterance("user", text) for text in ("One.", "The harbour.", "Three."))
+    found = Event(window=window, heard_at=(1, 2, 3))
+
+    left = cut(found, None, [words_of("harbour")]).event
+    assert [(each.text, at) for each, at in zip(left.window, left.times, strict=True)] == [
+        ("One.", 1),
+        ("Three.", 3),
+    ]
 
 
 # --- disks that are full, and kills ---------------------------------------------------------------------
@@ -201,6 +257,7 @@ import asyncio, errno, sys
 from pathlib import Path
 from forged.errors import StoreError
 from tests.state.conftest import documents, event, opened
+from forged.text.forgetting import words_of
 from tests.files import syscalls
 
 async def main():

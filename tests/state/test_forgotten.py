@@ -8,6 +8,7 @@ import pytest
 
 from forged.errors import StoreError
 from forged.state import Forgotten, digest
+from forged.state.digests import digest_of_0_1
 from tests.state.conftest import opened, raw
 from tests.state.flaky import FlakyDatabase
 
@@ -22,7 +23,9 @@ def test_a_digest_is_short_hex_and_the_same_for_the_same_text_in_other_typograph
     assert len(digest(TOP, "Use tabs.")) == 32
     assert int(digest(TOP, "Use tabs."), 16)
     assert digest(TOP, "Use tabs.") == digest(TOP, "  use **tabs**")
+    assert digest(TOP, "Use tabs, never spaces.") == digest(TOP, "use tabs — never spaces!")
     assert digest(TOP, "Use tabs.") != digest(TOP, "Never use tabs.")
+    assert digest(TOP, "Use C++.") != digest(TOP, "Use C#.")
     assert digest(TOP, "Use tabs.") != digest("/other", "Use tabs.")
 
 
@@ -89,3 +92,34 @@ async def test_what_was_forgotten_may_be_said_again_after_a_week(state):
     assert forgotten.digests() == digests("one", "two")
     now[0] += 2 * 86_400
     assert forgotten.digests() == digests("two")
+
+
+async def test_when_a_text_was_forgotten_is_known_by_its_words_in_any_of_the_roots(directory):
+    now = 1_800_000_000.25
+    async with opened(directory) as state:
+        forgotten = Forgotten(state._database, clock=lambda: now)
+        await forgotten.add(TOP, ["Use tabs, always."])
+        assert forgotten.since(("/other", TOP), "use tabs always") == now
+        assert forgotten.since(("/other",), "use tabs always") is None
+        assert forgotten.since((TOP,), "use tabs") is None
+
+    async with opened(directory) as state:
+        state.forgotten._clock = lambda: now
+        assert state.forgotten.since((TOP,), "Use tabs always!") == now
+
+
+async def test_what_an_older_forged_wrote_down_holds(directory):
+    """It knew whole texts but for typography, and seconds."""
+    async with opened(directory) as state:
+        now = int(state.forgotten._clock())
+        state.forgotten.restore([(digest_of_0_1(TOP, "Use tabs, always."), now - 10)])
+
+        assert state.forgotten.since((TOP,), "use tabs, always") == now - 10
+        assert len(state.forgotten.digests()) == 1
+
+
+async def test_what_is_taken_back_may_be_said_again(state):
+    await state.forgotten.add(TOP, ["one", "two"])
+    await state.forgotten.withdraw(TOP, ["One!"])
+
+    assert state.forgotten.digests() == digests("two")

@@ -10,10 +10,10 @@ import pytest
 
 from forged.errors import WorkspaceError
 from forged.files import Root
-from forged.maps import Writer
 from forged.memory import Scope
 from forged.trust import Trust, admission, brought, own_file
 from forged.trust.identity import identify
+from forged.writing import Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened
 from tests.trust.people import clone, commit, git, person, upstream
@@ -308,7 +308,7 @@ async def test_while_the_state_is_in_doubt_nobody_is_trusted(tmp_path):
 
 async def test_a_file_is_on_record_before_it_is_on_disk(tmp_path, monkeypatch):
     from forged.counters import Metrics
-    from forged.files import MemoryStore
+    from forged.files import NewFile
     from forged.maps import Indexer
 
     top = plain(tmp_path / "top")
@@ -318,11 +318,11 @@ async def test_a_file_is_on_record_before_it_is_on_disk(tmp_path, monkeypatch):
         index = indexer.open(Root(str(top), Scope.REPO))
 
         def killed(*_: object) -> str:
-            raise SystemExit
+            raise RuntimeError("killed")
 
-        monkeypatch.setattr(MemoryStore, "write", killed)
-        with pytest.raises(SystemExit):
-            await Writer(str(tmp_path / "trash"), trust).add(
+        monkeypatch.setattr(NewFile, "link", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            await Writer(str(tmp_path / "trash"), trust, state.requests, state.intents).add(
                 index, msgspec.structs.replace(memory("mem_1", "of ours"), origin="typed"), insisted=True
             )
         (found,) = state.trust.own(identify(str(top)).own).values()

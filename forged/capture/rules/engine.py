@@ -21,8 +21,7 @@ from forged.capture.rules.patterns import Flag, patterns
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
 from forged.capture.values import Classified, KnownMemory, Proposal
-from forged.files import Root
-from forged.memory import Category, Memory, Origin, Scope
+from forged.memory import Category, Origin, Scope
 from forged.state import Event
 
 # Bytes of the shortest and characters of the longest sentence worth keeping; one that is longer still, even
@@ -44,11 +43,11 @@ class Sentence(msgspec.Struct, frozen=True):
 class RuleClassifier:
     """`builtin:rules` (Classifier): makes no call and costs nothing.
 
-    `heads` returns the newest versions of all memories of some roots; it is asked only if a statement may
-    replace one of them.
+    `heads` returns the newest versions of the memories that an event can see and that name something; it is
+    asked only if a statement may replace one of them.
     """
 
-    def __init__(self, heads: Callable[[Sequence[Root]], Sequence[Memory]]) -> None:
+    def __init__(self, heads: Callable[[str, Sequence[str]], Sequence[KnownMemory]]) -> None:
         self._heads = heads
 
     async def classify(
@@ -58,8 +57,9 @@ class RuleClassifier:
         del known, deadline, attempts  # for a model: few memories, and limits
         said = _still_meant([utterance.text for utterance in event.window if utterance.role == "user"])
         proposals = _newest(said)
-        if any(given_up(proposal.content) for proposal in proposals):
-            heads = self._heads(event.roots)
+        names = list(dict.fromkeys(name for each in proposals for name in given_up(each.content)))
+        if names:
+            heads = self._heads(event.id, names)
             proposals = [_linked(proposal, heads) for proposal in proposals]
         return Classified(tuple(proposals), author=Origin.TYPED)
 
@@ -174,7 +174,7 @@ def _is_cjk(text: str) -> bool:
 # --- what a statement replaces ------------------------------------------------------------------------
 
 
-def _linked(proposal: Proposal, heads: Sequence[Memory]) -> Proposal:
+def _linked(proposal: Proposal, heads: Sequence[KnownMemory]) -> Proposal:
     """Let a proposal supersede the one head of its scope that it plainly does away with."""
     rivals = [head for head in heads if head.scope == proposal.scope]
     index = replaced(proposal.content, [head.first_line for head in rivals])

@@ -11,17 +11,18 @@ import msgspec
 from forged import conversation
 from forged.capture import take_in
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, record, token_of
+from forged.daemon.handlers.convert import BY_HAND, fitting, record, token_of
 from forged.daemon.handlers.heard import heard
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
 from forged.map import VectorMap
 from forged.maps import RootIndex
-from forged.memory import Memory, Scope, Trigger, time_ns
+from forged.memory import Memory, Origin, Scope, Trigger, time_ns
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
 from forged.state import DeadEvent, Event, Kind, new_event_id
 from forged.text.redaction import INLINE_LENGTH
+from forged.writing import Taking, new_batch
 from forged_client import protocol as wire
 from forged_client.messages import window_id_of
 
@@ -79,13 +80,14 @@ async def undo(
     if not batch or request.preview:
         reason = "" if batch else "nothing that was captured is left to take back"
         return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=told)
+    taking = Taking(why="undo", batch=new_batch())
     gone = [
-        await put_away(context, _index(context, place, home), ids, erase=False, purge=False)
+        await put_away(context, _index(context, place, home), ids, taking, purge=False)
         for home in view.maps
         if (ids := tuple(found.id for m, found in batch if m is home))
     ]
     context.daemon.metrics.undone += len(batch)
-    receipt, generation = gone[-1]
+    receipt, _, generation = gone[-1]
     return wire.Undone(memories=told, trash=receipt.trash), generation
 
 
@@ -98,13 +100,20 @@ def _newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]
         (home, found)
         for home in view.maps
         for found in home.memories
-        if found.trigger in _CAPTURED
+        if _was_captured(found)
         and (not session_id or found.session_id == session_id)
         and (head := home.find(home.chains.head(found.id))) is not None
         and _batch(head) == _batch(found)
     ]
     newest = max(standing, key=lambda item: (time_ns(item[1].created_at), item[1].id), default=None)
     return [item for item in standing if newest is not None and _batch(item[1]) == _batch(newest[1])]
+
+
+def _was_captured(found: Memory) -> bool:
+    """Whether it came out of a conversation; what a person or a program remembered is theirs to forget."""
+    if found.trigger == Trigger.EXPLICIT:
+        return found.origin == Origin.EXPLICIT and found.session_id != BY_HAND
+    return found.trigger in _CAPTURED
 
 
 def _batch(found: Memory) -> tuple[str, str]:
@@ -204,4 +213,5 @@ def report(context: Context) -> wire.CaptureReport:
         tokens_today=daemon.governor.tokens_today,
         token_limit=daemon.config.memory.daily_token_limit,
         paused=daemon.state.pauses.listed(),
+        said_again=metrics.captures_said_again,
     )

@@ -13,13 +13,15 @@ from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
 from forged.daemon.handlers.notices import Notices
+from forged.daemon.handlers.turn import Lists
 from forged.files import Watcher
-from forged.maps import Indexer, Writer
+from forged.maps import Indexer
 from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.scopes import Resolver, View, Workplace
 from forged.state import State
 from forged.trust import Trust
+from forged.writing import Writer
 
 # Waiting for a map where no deadline comes with the request.
 PATIENCE_S = 5.0
@@ -67,6 +69,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     writer: Writer
     trust: Trust
     notices: Notices = msgspec.field(default_factory=Notices)
+    lists: Lists = msgspec.field(default_factory=Lists)
     capture: Pipeline
     governor: Governor
     healths: tuple[Health, ...] = ()

@@ -14,12 +14,14 @@ from forged import memory
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import Root
 from forged.map import VectorMap
-from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger
+from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger, default_category
 from forged.scopes import Ranked
 from forged_client import protocol as wire
 
+# The session of what was remembered outside of any.
+BY_HAND = "explicit"
 # What a client may say of a text's origin; the rest only this daemon knows.
-_CLAIMED = (Origin.AGENT, Origin.EXPLICIT)
+CLAIMED = (Origin.AGENT, Origin.EXPLICIT)
 
 
 def token_of(epoch: str, generation: int) -> str:
@@ -29,22 +31,24 @@ def token_of(epoch: str, generation: int) -> str:
 
 def generation_of(epoch: str, token: str) -> int:
     """The number in a token; one of another epoch counts as reached after the first scan."""
+    if not token:
+        return 0
     theirs, _, number = token.partition(":")
     ours = theirs == epoch and number.isdecimal() and len(number) < 20
     return int(number) if ours else 0
 
 
 def draft(request: wire.Remember, root: Root) -> Memory:
-    """The new memory as the caller wants it; the writer sets its version and links.
+    """The new memory as the caller wants it; the writer sets its version, and what it keeps of an older one.
 
     Raises InvalidRequest.
     """
     if not request.content.strip():
         raise InvalidRequest("the content is blank; say what to remember")
-    _check("category", request.category, Category)
-    _check("origin", request.origin, _CLAIMED)
-    for edge in request.related:
-        _check("relationship", edge.relationship, Relationship)
+    if request.category:
+        check_known("category", request.category, Category)
+    check_known("origin", request.origin, CLAIMED)
+    check_links(request.related)
     now = memory.utc_now()
     return Memory(
         id=memory.new_id(),
@@ -53,8 +57,8 @@ def draft(request: wire.Remember, root: Root) -> Memory:
         updated_at=now,
         version=1,
         scope=root.scope,
-        category=request.category,
-        session_id=request.session_id or "explicit",
+        category=request.category or ("" if request.supersedes else default_category(root.scope)),
+        session_id=request.session_id or BY_HAND,
         trigger=Trigger.EXPLICIT,
         supersedes=request.supersedes or None,
         related=tuple(Related(edge.id, edge.relationship) for edge in request.related),
@@ -62,7 +66,14 @@ def draft(request: wire.Remember, root: Root) -> Memory:
     )
 
 
-def _check(field: str, value: str, allowed: Iterable[str]) -> None:
+def check_links(related: Iterable[wire.Edge]) -> None:
+    """Raises InvalidRequest."""
+    for edge in related:
+        check_known("relationship", edge.relationship, Relationship)
+
+
+def check_known(field: str, value: str, allowed: Iterable[str]) -> None:
+    """Raises InvalidRequest."""
     if value not in list(allowed):
         raise InvalidRequest(f"unknown {field} {value[:64]!r}; use one of {', '.join(allowed)}")
 
@@ -80,12 +91,14 @@ def hit(ranked: Ranked) -> wire.Hit:
         cosine=ranked.cosine,
         lexical=ranked.lexical,
         via=ranked.via,
-        older=tuple(
-            wire.Version(older.id, older.version, older.created_at, older.first_line)
-            for older in ranked.older
-        ),
+        older=tuple(map(_version, ranked.older)),
         root=ranked.root,
+        rivals=tuple(map(_version, ranked.rivals)),
     )
+
+
+def _version(found: Memory) -> wire.Version:
+    return wire.Version(found.id, found.version, found.created_at, found.first_line)
 
 
 def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
@@ -105,6 +118,7 @@ def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
         is_head=home.chains.is_head(found.id),
         origin=found.origin or Origin.FILE,
         redacted=found.redacted,
+        rivals=home.chains.beside(found.id),
     )
 
 

@@ -1,7 +1,8 @@
 """From a request to its reply: where it may be carried out, which function does it, what all replies share.
 
-In: any request. Out: its reply, at once for `ping` and `hello`; for `events` a stream of replies; else a
-coroutine of the reply. Each raises ForgedError for what cannot be carried out.
+In: any request. Out: its reply, at once for `ping` and `hello`, and as its frame for a turn that was answered
+before; for `events` a stream of replies; else a coroutine of the reply. Each raises ForgedError for what
+cannot be carried out.
 
 A handler gets the daemon's parts, the workspace as it was resolved if the verb has one, and the request. It
 returns its reply, and beside it the generation of which the reply speaks, if there is one. Filled in here and
@@ -17,7 +18,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from forged.daemon.handlers import capture, endpoints, health, memories, retrieve, trust
+from forged.daemon.handlers import (
+    capture,
+    endpoints,
+    health,
+    memories,
+    moving,
+    restoring,
+    retrieve,
+    trust,
+    writing,
+)
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
@@ -42,7 +53,11 @@ IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
     wire.Retrieve: (retrieve.retrieve, Needs.INJECTION),
     wire.Search: (retrieve.search, Needs.RETRIEVAL),
     wire.Why: (retrieve.why, Needs.RETRIEVAL),
-    wire.Remember: (memories.remember, Needs.MEMORY),
+    wire.Remember: (writing.remember, Needs.MEMORY),
+    wire.Edit: (writing.edit, Needs.MEMORY),
+    wire.Relate: (writing.relate, Needs.MEMORY),
+    wire.Move: (moving.move, Needs.MEMORY),
+    wire.Restore: (restoring.restore, Needs.MEMORY),
     wire.GetMemories: (memories.get, Needs.MEMORY),
     wire.ListMemories: (memories.list_page, Needs.MEMORY),
     wire.History: (memories.history, Needs.MEMORY),
@@ -72,7 +87,7 @@ class Dispatcher:
 
     def handle(
         self, request: wire.Request[Any]
-    ) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
+    ) -> wire.Reply | bytes | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
         """Carry out one request."""
         self._daemon.metrics.requests += 1
         if isinstance(request, wire.Ping):  # the commonest, and the one that is timed
@@ -81,7 +96,18 @@ class Dispatcher:
             return health.events(self._daemon, request)
         if isinstance(request, wire.Hello):  # what follows in the same read relies on it
             return replace(health.hello(self._daemon, request), id=request.id)
-        return self._answer(request)
+        frame = self._again(request) if isinstance(request, wire.Retrieve) else None
+        return frame or self._answer(request)
+
+    def _again(self, request: wire.Retrieve) -> bytes | None:
+        """The frame of a turn's reply, if nothing has to be looked up for it and memory is on."""
+        daemon = self._daemon
+        place = daemon.resolver.known(request.workspace)
+        if place is None or not daemon.state.tried.is_set():
+            return None
+        if self._switched_off(place, Needs.INJECTION) or self._paused(place):
+            return None
+        return retrieve.again(Context(daemon, monotonic()), place, request)
 
     async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:
         try:
@@ -105,12 +131,17 @@ class Dispatcher:
 
     async def _off(self, place: Workplace, needs: Needs) -> str:
         """Why what the verb needs is off here, or nothing."""
-        off = self._daemon.disabled if needs >= Needs.RETRIEVAL else ""
-        off = off or (place.off if needs >= Needs.MEMORY else "")
+        off, state = self._switched_off(place, needs), self._daemon.state
         if off or needs < Needs.INJECTION:
             return off
-        state = self._daemon.state
         if not state.tried.is_set():  # it is, but for the first moments
             await state.opened(place.settings.retrieval_timeout_s)
-        pauses = state.pauses
+        return self._paused(place)
+
+    def _switched_off(self, place: Workplace, needs: Needs) -> str:
+        off = self._daemon.disabled if needs >= Needs.RETRIEVAL else ""
+        return off or (place.off if needs >= Needs.MEMORY else "")
+
+    def _paused(self, place: Workplace) -> str:
+        pauses = self._daemon.state.pauses
         return pauses.reason(place.tops) if pauses.places or pauses.doubt else ""

@@ -107,6 +107,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
 async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     progress, problems, cut = index.progress, index.builder.problems, index.builder.cut
     trust, notice = await in_status(context, index)
+    forks = tuple(index.map.chains.rivals) if index.map is not None else ()
     return wire.RootReport(
         root=index.root.top,
         scope=index.root.scope,
@@ -130,6 +131,8 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         notice=notice,
         redacted=len(index.builder.redacted),
         redacted_ids=index.builder.redacted[:_CUT_SHOWN],
+        forks=len(forks),
+        fork_ids=forks[:_CUT_SHOWN],
     )
 
 

@@ -41,7 +41,7 @@ async def heard(messages: Sequence[wire.Message], start: int) -> Heard:
     `messages` means all of them, as it does in the client's window. A long conversation is read in a thread,
     so that nobody waits for it.
     """
-    if sum(len(_text(message)) for message in messages) < _INLINE_LENGTH:
+    if sum(len(text_of(message)) for message in messages) < _INLINE_LENGTH:
         return _heard(messages, start)
     return await asyncio.to_thread(_heard, messages, start)
 
@@ -52,18 +52,41 @@ def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance,
 
 
 def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
-    spans = open_before((message.role, (_text(message),)) for message in messages)
-    first = start if start in range(len(messages) + 1) else 0
+    spans = open_before((message.role, (text_of(message),)) for message in messages)
+    first = window_start(messages, start)
     found, echoes = [], 0
     for message, open_spans in zip(messages[first:], spans[first:], strict=True):
         speaker = _SPEAKERS.get(message.role)
         if speaker is None or (open_spans and speaker == "assistant"):
             continue
-        text, blocks = without_blocks(without_private(_text(message), open_spans))
+        text, blocks = without_blocks(without_private(text_of(message), open_spans))
         echoes += blocks
         if (text := without_tool_text(text, speaker)).strip():
             found.append(Utterance(speaker, text))
     return Heard(tuple(found), echoes)
+
+
+def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str] | None:
+    """The newest message from a place on of which something is left that a person typed: its place and that.
+
+    Nothing before it is read, so a private span that began there is not seen: this is to tell turns apart.
+    """
+    for place in range(len(messages) - 1, since - 1, -1):
+        if _SPEAKERS.get(messages[place].role) == "user" and (text := text_of(messages[place])):
+            typed = without_tool_text(without_blocks(without_private(text))[0]).strip()
+            if typed:
+                return place, typed
+    return None
+
+
+def is_said(message: wire.Message) -> bool:
+    """Whether a message is of a person or the model."""
+    return message.role in _SPEAKERS
+
+
+def window_start(messages: Sequence[wire.Message], start: int) -> int:
+    """Where the window begins: a `start` that is no place in `messages` is that of all of them."""
+    return start if 0 <= start <= len(messages) else 0
 
 
 def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tuple[Utterance, ...]:
@@ -92,7 +115,9 @@ def asked(text: str) -> str:
     return said if said.strip() else public
 
 
-def _text(message: wire.Message) -> str:
-    if message.content is None or isinstance(message.content, str):
-        return message.content or ""
-    return "\n".join(part.text for part in message.content if part.type in _TEXT_PARTS)
+def text_of(message: wire.Message) -> str:
+    """What its text parts hold; in Gemini's form they have another name, and thoughts look like them."""
+    if isinstance(message.content, str):
+        return message.content
+    parts = message.parts if message.content is None else message.content
+    return "\n".join(part.text for part in parts if part.type in _TEXT_PARTS and not part.thought)

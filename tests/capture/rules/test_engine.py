@@ -63,7 +63,7 @@ def labelled() -> list[Labelled]:
 
 def classified(*texts: str, heads: Sequence[Memory] = (), speaker: Speaker = "user") -> Classified:
     event = Event(window=tuple(Utterance(speaker, text) for text in texts))
-    return asyncio.run(RuleClassifier(lambda _: heads).classify(event, (), deadline=0.0, attempts=0))
+    return asyncio.run(RuleClassifier(lambda *_: heads).classify(event, (), deadline=0.0, attempts=0))
 
 
 def kept(*texts: str) -> list[str]:
@@ -287,12 +287,12 @@ def test_nothing_is_superseded_without_one_plain_rival(heads):
 
 def test_memories_are_looked_up_only_for_a_statement_that_may_replace_one():
     looks = []
-    classifier = RuleClassifier(lambda roots: looks.append(roots) or [])
+    classifier = RuleClassifier(lambda *asked: looks.append(asked) or [])
     for text in ("We use pnpm for packages here.", "We use pnpm instead of npm here."):
         event = Event(window=(Utterance("user", text),))
         asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=0))
 
-    assert looks == [event.roots]
+    assert looks == [(event.id, ["npm"])]
 
 
 def test_addition_supersedes_nothing():

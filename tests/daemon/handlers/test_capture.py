@@ -15,7 +15,7 @@ from forged.files.roots import Root
 from forged.memory import Scope
 from forged.state import Event, digest
 from forged_client import protocol as wire
-from forged_client.messages import capture_request
+from forged_client.messages import window_id_of
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
 from tests.state.flaky import FlakyDatabase
@@ -58,7 +58,7 @@ async def test_turn_waits_with_what_was_said_and_the_roots_it_belongs_to(home, r
 async def test_a_window_that_its_client_left_unnamed_has_the_name_that_our_client_gives_it(home, repo, start):
     """Older names may lie on disk for one release; names are only ever compared."""
     request = turn(repo, "hello <private>x</private>", "good day", last_summary_index=start)
-    named = capture_request(str(repo), "s", request.messages, last_summary_index=start).window_id
+    named = window_id_of(request.messages, start)
 
     event, _, _ = await taken(home, request)
 
@@ -292,8 +292,11 @@ async def test_forgotten_text_leaves_what_waits_and_what_was_given_up(home, repo
         await parts.state.events.give_up(noted, "five calls failed")
         await parts.ask(turn(repo, "well, the harbour opens at *noon*", kind="explicit"))
         await parts.ask(turn(repo, "trains run late", kind="compaction"))
-        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
-        assert [event.kind for event in waiting(parts)] == ["compaction"]
+        await parts.ask(turn(repo, "It rains. The harbour opens, at noon. Bye.", kind="session_end"))
+        gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+        assert (gone.cut_sentences, gone.cut_events) == (3, 3)
+        assert [event.kind for event in waiting(parts)] == ["compaction", "session_end"]
+        assert waiting(parts)[1].window[0].text == "It rains. Bye."
         assert len(await parts.state.events.dead()) == 0
 
 
@@ -307,7 +310,7 @@ async def test_forgotten_word_leaves_events_alone_that_have_it_in_another_word(h
         assert [event.kind for event in waiting(parts)] == ["explicit"]
 
 
-@pytest.mark.parametrize("failing", ["drop_unwanted", "change"])
+@pytest.mark.parametrize("failing", ["cut_dead", "change"])
 async def test_what_was_forgotten_cannot_be_found_though_something_else_could_not_be_done(
     home, repo, failing
 ):

@@ -24,7 +24,8 @@ from forged.memory import Memory, Related, Scope, is_valid_id, time_ns
 from forged.retrieval.values import Ranked
 from forged_client import protocol as wire
 from forged_client.framing import encode
-from forged_client.messages import CAPTURE_BYTES, window
+from forged_client.messages import window
+from forged_client.parts import PART_BYTES
 from tests.data.examples import EXAMPLES
 from tests.data.forms import FORMS, HIDDEN, SAID
 from tests.data.harness_forms import HARNESS_FORMS, TALK
@@ -92,7 +93,7 @@ def from_a_raw_client(form):
 
 
 def from_our_client(form):
-    return window(form, 0, CAPTURE_BYTES)
+    return window(form, 0, PART_BYTES)
 
 
 @pytest.mark.parametrize("sent", [from_a_raw_client, from_our_client])
@@ -132,7 +133,7 @@ def test_client_and_daemon_cut_private_spans_by_one_rule(said, start):
 
     read = utterances(from_a_raw_client(form), start)
 
-    assert utterances(window(form, start, CAPTURE_BYTES), start) == read
+    assert utterances(window(form, start, PART_BYTES), start) == read
     again = [wire.Message(each.role, each.text) for each in read]
     assert utterances(again, 0) == read
 

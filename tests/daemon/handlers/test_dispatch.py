@@ -20,6 +20,10 @@ REQUESTS = {
     wire.ListMemories: {},
     wire.History: {"memory_id": "m"},
     wire.Forget: {"memory_id": "m"},
+    wire.Edit: {"memory_id": "m", "content": "text"},
+    wire.Relate: {"memory_id": "m"},
+    wire.Move: {"memory_id": "m", "to": "user"},
+    wire.Restore: {"memory_id": "m"},
     wire.Undo: {},
     wire.Capture: {"session_id": "s"},
 }

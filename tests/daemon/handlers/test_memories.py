@@ -52,7 +52,8 @@ async def test_what_was_remembered_is_seen_by_a_reader_that_names_its_generation
     [
         (partial(wire.Remember, content="text", scope="org"), "invalid", "unknown scope 'org'"),
         (partial(wire.Remember, content="x" * 300_000), "storage_error", "256 KiB"),
-        (partial(wire.Remember, content="text", supersedes="mem_u"), "not_found", "mem_u"),
+        (partial(wire.Remember, content="text", supersedes="mem_u", scope="repo"), "not_found", "mem_u"),
+        (partial(wire.Remember, content="text", supersedes="mem_none"), "not_found", "mem_none"),
         (partial(wire.Remember, content="text", related=(wire.Edge("mem_none"),)), "not_found", "mem_none"),
         (partial(wire.ListMemories, scope="org"), "invalid", "unknown scope 'org'"),
         (partial(wire.History, memory_id="x" * 500), "not_found", "x" * 64),
@@ -329,7 +330,8 @@ async def test_a_history_is_the_chain_oldest_first_with_what_is_odd(home, repo):
 
     assert ids(by_oldest) == ids(by_head) == ["m1", "m2", "m3"]
     assert by_oldest.flags == ("fork",)
-    assert [each.is_head for each in by_head.memories] == [False, False, True]
+    assert [each.is_head for each in by_head.memories] == [False, True, True]
+    assert [each.rivals for each in by_head.memories] == [(), ("m3",), ("m2",)]
 
 
 async def test_before_the_first_build_nobody_is_told_that_there_is_nothing(home, repo):
@@ -444,7 +446,7 @@ async def test_every_verb_of_the_protocol_is_answered(home, repo):
         answered = set()
         for kind in wire.REQUESTS:
             named = {name: str(repo) for name in ("workspace",) if name in kind.__struct_fields__}
-            fields = dict.fromkeys(("session_id", "query", "content", "memory_id"), "x")
+            fields = dict.fromkeys(("session_id", "query", "content", "memory_id", "to"), "x")
             known = {name: value for name, value in fields.items() if name in kind.__struct_fields__}
             try:
                 answered.add((kind, await parts.ask(kind(id=5, **named, **known)) is not None))

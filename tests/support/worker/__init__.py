@@ -6,8 +6,8 @@ tasks say; all that comes of it is on record. At the end the supervisor is cance
 `told` and `block` make tasks and trouble under a test's own directory.
 """
 
-from tests.support.worker.scripted import ROOT, scripted
+from tests.support.worker.scripted import CALL, scripted
 from tests.support.worker.supervised import back_to, census, semaphores, supervised
 from tests.support.worker.tasks import block, roots_in, told
 
-__all__ = ["ROOT", "back_to", "block", "census", "roots_in", "scripted", "semaphores", "supervised", "told"]
+__all__ = ["CALL", "back_to", "block", "census", "roots_in", "scripted", "semaphores", "supervised", "told"]

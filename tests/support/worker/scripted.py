@@ -15,11 +15,10 @@ from multiprocessing.queues import Queue
 
 import msgspec
 
-from forged.capture.values import Done, Linked, Ready, Report, Task, WorkerSettings
-from forged.files.roots import Root
-from forged.memory import Scope
+from forged.capture.values import Decided, Departed, Ready, Report, Task, WorkerSettings
+from forged.counters import Departure
 
-ROOT = Root("/nowhere", Scope.REPO)
+CALL = Departed(Departure("nowhere", "capture", calls=1))
 
 
 def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
@@ -69,13 +68,13 @@ def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
                 results.close()
                 _wait()
             case "slow":
-                for number in range(30):
+                for _ in range(30):
                     time.sleep(0.05)
-                    report(Linked("slow", ROOT.top, f"/nowhere/mem_{number}"))
+                    report(CALL)
             case "work":
-                for number in (1, 2):
-                    report(Linked("work", ROOT.top, f"/nowhere/mem_{number}"))
-        report(Done(task.event_id, written=1))
+                report(CALL)
+                report(CALL)
+        report(Decided(task.event_id))
 
 
 def _wait() -> None:

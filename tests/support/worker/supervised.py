@@ -13,7 +13,17 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 from forged.capture.supervisor import Patience, Supervisor
-from forged.capture.values import Classify, Decided, Done, Failed, Link, Ready, Report, Task, WorkerSettings
+from forged.capture.values import (
+    Asked,
+    Decided,
+    Failed,
+    Heads,
+    KnownMemory,
+    Ready,
+    Report,
+    Task,
+    WorkerSettings,
+)
 from forged.capture.worker_process import Target
 from tests.support.clock import until
 from tests.support.daemon import Usage, proc, usage
@@ -28,6 +38,12 @@ class Supervised:
     task: asyncio.Task[None] = field(init=False)
     seen: list[Report | str] = field(default_factory=list)  # reports and causes of death, in order
     died_at: list[float] = field(default_factory=list)
+    heads: tuple[KnownMemory, ...] = ()  # what a worker that asks is told
+
+    def on_report(self, report: Report) -> None:
+        self.seen.append(report)
+        if isinstance(report, Asked):
+            self.supervisor.give(Heads(report.event_id, self.heads), 10.0)
 
     def on_death(self, cause: str) -> None:
         self.seen.append(cause)
@@ -38,24 +54,14 @@ class Supervised:
         await until(lambda: self.supervisor.ready)
         return self.supervisor.pid
 
-    async def handled(self, task: Task, limit_s: float = 10.0) -> Decided | Done | Failed:
+    async def handled(self, task: Task, limit_s: float = 10.0) -> Decided | Failed:
         """The last report about a task."""
         await self.ready()
         seen = len(self.reports)
         self.supervisor.give(task, limit_s)
         return await until(
-            lambda: next(
-                (one for one in self.reports[seen:] if isinstance(one, Decided | Done | Failed)), None
-            )
+            lambda: next((one for one in self.reports[seen:] if isinstance(one, Decided | Failed)), None)
         )
-
-    async def kept(self, task: Classify) -> Done | Failed:
-        """What an event comes to, once that has been put in place."""
-        report = await self.handled(task)
-        if isinstance(report, Decided):
-            report = await self.handled(Link(task.event_id, report.documents))
-        assert isinstance(report, Done | Failed)
-        return report
 
     async def killed(self, pid: int) -> int:
         """Kill a worker; the process id of the one after it, once that is ready."""
@@ -91,7 +97,7 @@ async def supervised(
     one = Supervised()
     one.supervisor = Supervisor(
         WorkerSettings(classifier=settings) if isinstance(settings, str) else settings,
-        on_report=one.seen.append,
+        on_report=one.on_report,
         on_death=one.on_death,
         target=target,
         patience=patience,

@@ -13,9 +13,9 @@ from forged.counters import Metrics
 from forged.errors import MemoryNotFound, StoreError
 from forged.files.roots import Root
 from forged.maps.indexer import Indexer
-from forged.maps.writer import TRASH_S, Writer
 from forged.memory import Scope
 from forged.trust import Trust
+from forged.writing import TRASH_S, Taking, Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened as state_in
 from tests.support.clock import PATIENCE_S
@@ -36,7 +36,7 @@ def writer(trash, repo):
         async with state_in(trash.parent) as state:
             trust = Trust(state)
             await trust.trust(str(repo))
-            yield Writer(str(trash), trust)
+            yield Writer(str(trash), trust, state.requests, state.intents)
 
     return trusting()
 
@@ -92,7 +92,7 @@ async def test_superseding_an_old_version_is_based_on_the_head_of_its_chain(
     put(repo, *before)
     async with opened(repo) as index:
         put(repo, *meanwhile)
-        await writer.remove(index, removed, erase=False)
+        await writer.remove(index, removed, Taking())
         found = (await writer.add(index, draft("mem_3", "mem_1"))).memory
         assert (found.version, found.supersedes) == ((2, "mem_1") if removed else (3, "mem_2"))
 
@@ -182,7 +182,7 @@ async def test_removed_memories_wait_in_the_trash_and_the_receipt_says_what_is_o
     put(repo, draft("mem_2"))
     async with opened(repo) as index:
         await writer.add(index, draft("mem_1"))  # a memory of a moment ago
-        gone = await writer.remove(index, ("mem_1",), erase=False)
+        gone = await writer.remove(index, ("mem_1",), Taking())
 
     assert (gone.ids, gone.trash) == (("mem_1",), str(trash))
     assert on_disk(repo) == ["mem_2"]
@@ -193,7 +193,7 @@ async def test_removed_memories_wait_in_the_trash_and_the_receipt_says_what_is_o
 async def test_erased_memories_are_nowhere(repo, writer, trash):
     put(repo, draft("mem_1"))
     async with opened(repo) as index:
-        assert (await writer.remove(index, ("mem_1",), erase=True)).trash == ""
+        assert (await writer.remove(index, ("mem_1",), Taking(erase=True))).trash == ""
     assert on_disk(repo) == []
     assert not trash.exists()
 
@@ -204,17 +204,17 @@ async def test_erased_memories_are_nowhere(repo, writer, trash):
 async def test_the_trash_is_emptied_after_seven_days(repo, writer, trash):
     put(repo, draft("mem_1"))
     async with opened(repo) as index:
-        await writer.remove(index, ("mem_1",), erase=False)
+        await writer.remove(index, ("mem_1",), Taking())
     now = time.time()
 
-    writer.empty_trash(now + TRASH_S - 3600)
+    writer.trash.empty(now + TRASH_S - 3600)
     assert len(list(trash.rglob("*.md"))) == 1
-    writer.empty_trash(now + TRASH_S + 3600)
+    writer.trash.empty(now + TRASH_S + 3600)
     assert list(trash.iterdir()) == []
 
 
 async def test_a_trash_that_never_was_is_empty(writer):
-    writer.empty_trash(time.time())
+    writer.trash.empty(time.time())
 
 
 async def test_emptying_the_trash_follows_no_link(writer, trash, tmp_path):
@@ -224,6 +224,6 @@ async def test_emptying_the_trash_follows_no_link(writer, trash, tmp_path):
     trash.mkdir(parents=True)
     (trash / "link").symlink_to(precious)
 
-    writer.empty_trash(time.time() + 2 * TRASH_S)
+    writer.trash.empty(time.time() + 2 * TRASH_S)
 
     assert (precious / "file").read_text() == "keep"

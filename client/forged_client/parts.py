@@ -1,0 +1,153 @@
+"""From what was said to the numbered parts in which it travels, one at a time.
+
+A frame has a limit and a session's text has none. So a long window is sent as several captures under one
+event id, and a message that is longer than a part as several messages; nothing is left out for its size.
+Only one part exists at a time: a compaction of 60 MB costs its sender 2 MB.
+
+Private spans are cut here (by which rule is said in private.py), before anything is measured or sent. A lone
+half of a surrogate pair comes from broken input and has no bytes on the wire: it becomes `?`, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from forged_client.private import without_private
+from forged_client.protocol import CONTINUED_OVERLAP, Capture, Message, Part
+from forged_client.said import Content, Said
+
+# Below the frame limit of a capture, with room for its other fields.
+PART_BYTES = 1792 << 10
+
+# What a message, or one of several texts in it, takes beside its text, at most.
+_FRAMING = 64
+_CHARACTER = 4
+
+
+class _Piece(msgspec.Struct):
+    """A message, or as much of it as a part has room for; `size` in bytes."""
+
+    message: Message
+    size: int
+    begun: bool = False
+    goes_on: bool = False
+
+
+class Parts:
+    """The captures that hand over one window; each walk through them makes them anew.
+
+    `meanwhile` is called between messages, for a sender that must not keep the interpreter to itself.
+    """
+
+    def __init__(
+        self,
+        request: Capture,
+        said: Said,
+        *,
+        meanwhile: Callable[[], object] = bool,
+        limit_bytes: int = PART_BYTES,
+    ) -> None:
+        self._request = request
+        self._said = said
+        self._meanwhile = meanwhile
+        self._limit = limit_bytes
+        self.repaired = 0  # texts with something that no part can hold, as of the last walk
+
+    def __iter__(self) -> Iterator[Capture]:
+        parts = self._unnumbered()
+        first = next(parts)
+        count = 1 + sum(1 for _ in parts)
+        for number, part in enumerate(self._unnumbered() if count > 1 else (first,)):
+            yield msgspec.structs.replace(part, part=number, parts=count)
+
+    def _unnumbered(self) -> Iterator[Capture]:
+        """One part after the other; at least one, also where nothing was said."""
+        waiting: list[_Piece] = []
+        room = self._limit
+        for piece in self._pieces():
+            if waiting and (piece.size > room or waiting[-1].goes_on):
+                yield self._part(waiting)
+                waiting, room = [], self._limit
+            waiting.append(piece)
+            room -= piece.size
+        yield self._part(waiting)
+
+    def _part(self, pieces: list[_Piece]) -> Capture:
+        return msgspec.structs.replace(
+            self._request,
+            messages=tuple(piece.message for piece in pieces),
+            begun=bool(pieces) and pieces[0].begun,
+            goes_on=bool(pieces) and pieces[-1].goes_on,
+        )
+
+    def _pieces(self) -> Iterator[_Piece]:
+        self.repaired = 0
+        for role, content in self._public():
+            size = sum(_FRAMING + len(each) for each in content if isinstance(each, str))
+            if size <= self._limit:
+                ready = tuple(self._ready(each) if isinstance(each, str) else (each, 0) for each in content)
+                size = sum(_FRAMING + taken for _, taken in ready)
+            if size <= self._limit:
+                yield _Piece(_message(role, tuple(each for each, _ in ready)), size)
+            else:
+                yield from self._long(role, content)
+
+    def _public(self) -> Iterator[tuple[str, tuple[str | Part, ...]]]:
+        """What of the window may leave the agent, without the messages of which nothing may."""
+        depth = 0  # of the private spans that a person has opened and not closed
+        for role, given, in_window in self._said:
+            self._meanwhile()
+            if role == "assistant" and (depth or not in_window):
+                continue
+            content, depth = _without_private(given, depth)
+            if role == "assistant":
+                depth = 0  # its own spans end with its message
+            if in_window and any(content):
+                yield role, content
+
+    def _long(self, role: str, content: tuple[str | Part, ...]) -> Iterator[_Piece]:
+        """A message that is longer than a part: each piece begins with the end of the one before."""
+        text = "\n".join(each for each in content if isinstance(each, str))
+        most = (self._limit - _FRAMING) // (1 if text.isascii() else _CHARACTER)
+        starts = range(0, max(len(text) - CONTINUED_OVERLAP, 1), most - CONTINUED_OVERLAP)
+        for start in starts:
+            self._meanwhile()
+            ready, size = self._ready(text[start : start + most])
+            goes_on = start != starts[-1]
+            yield _Piece(Message(role, ready), size + _FRAMING, begun=start > 0, goes_on=goes_on)
+        if media := tuple(each for each in content if isinstance(each, Part)):
+            yield _Piece(Message(role, media), _FRAMING * len(media))
+
+    def _ready(self, text: str) -> tuple[str, int]:
+        """The text for the wire, and its bytes there.
+
+        The copy of what is not ASCII keeps the encoder from leaving its bytes in the agent's own text.
+        """
+        if text.isascii():
+            return text, len(text)
+        try:
+            encoded = text.encode()
+        except UnicodeEncodeError:
+            self.repaired += 1
+            encoded = text.encode("utf-8", "replace")
+        return encoded.decode(), len(encoded)
+
+
+def _without_private(given: Content, depth: int) -> tuple[tuple[str | Part, ...], int]:
+    content: list[str | Part] = []
+    for each in (given,) if isinstance(given, str) else given:
+        if isinstance(each, str):
+            public, depth = without_private(each, depth)
+            content.append(public)
+        else:
+            content.append(each)
+    return tuple(content), depth
+
+
+def _message(role: str, content: tuple[str | Part, ...]) -> Message:
+    """As short as it can be said: a single text is no list of parts."""
+    if len(content) == 1 and isinstance(content[0], str):
+        return Message(role, content[0])
+    return Message(role, tuple(Part(text=each) if isinstance(each, str) else each for each in content))

@@ -1,0 +1,117 @@
+"""What an agent's messages say, taken by reference while the agent waits, and read later.
+
+An agent changes its list and its dicts, and the same texts stand in it turn after turn; a text never changes.
+So of a window the texts themselves are taken, which costs a fraction of a microsecond for each message, and
+whatever looks into them (private spans, sizes, the wire) is done afterwards by whoever sends. What is no text
+but was shown to the model, such as an image, leaves its name: the daemon counts what it could not read.
+Nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from forged_client.messages import (
+    GEMINI_ROLES,
+    MEDIA_TYPES,
+    READ_ROLES,
+    TEXT_TYPES,
+    UNREADABLE,
+    listed,
+    media_of,
+    role_of,
+    start_of,
+    texts_of,
+)
+from forged_client.protocol import Part
+
+_MEDIA = {name: Part(type=name) for name in (*MEDIA_TYPES, UNREADABLE)}
+
+# One text, or several with the names of what stands between them.
+Content = str | tuple[str | Part, ...]
+
+
+class Said:
+    """Role and content of the messages of user and assistant, one after the other in one flat list.
+
+    Those before `start` are before the summary; they are here for the private spans that they may open.
+    """
+
+    __slots__ = ("_flat", "start")
+
+    def __init__(self, messages: Iterable[object] | None, last_summary_index: int) -> None:
+        self._flat: list[object] = []  # and no pair for each, through which the collector would go
+        given = listed(messages)
+        first = start_of(given, last_summary_index)
+        _take(given[:first], self._flat)
+        self.start = len(self._flat)
+        _take(given[first:], self._flat)
+
+    def __iter__(self) -> Iterator[tuple[str, Content, bool]]:
+        """Role, content, and whether it belongs to the window, of each message."""
+        for at in range(0, len(self._flat), 2):
+            role, content = self._flat[at : at + 2]
+            yield role, content, at >= self.start  # type: ignore[misc]
+
+    def begins_with(self, other: Said) -> bool:
+        """Whether all that another window says is said here too, in the same place."""
+        return self.start == other.start and self._flat[: len(other._flat)] == other._flat
+
+
+def _take(given: tuple[object, ...], flat: list[object]) -> None:
+    """Add what was said; the forms that agents hold by the thousand are read on the spot."""
+    for each in given:
+        if type(each) is dict and type(content := each.get("content")) is str:
+            role = each.get("role")
+            if type(role) is str and role in READ_ROLES:
+                flat += (role, content)
+                continue
+        if not _took_plain(each, flat):
+            _take_any(each, flat)
+
+
+def _took_plain(each: object, flat: list[object]) -> bool:
+    """Take a dict with parts; False for a message that has to be looked at more closely."""
+    if type(each) is not dict or type(role := each.get("role")) is not str:
+        return False
+    role = GEMINI_ROLES.get(role, role)
+    if role not in READ_ROLES:
+        return True
+    content = each.get("content")
+    if content is None and (content := each.get("parts")) is None:
+        return True  # an assistant that only calls tools
+    found = content if type(content) is str else _plain_parts(content)
+    if found:
+        flat += (role, found)
+    return found is not None
+
+
+def _plain_parts(content: object) -> Content | None:
+    """What a list of dicts holds, if each has a known type or is a text; None for anything else."""
+    if type(content) is not list:
+        return None
+    if len(content) == 1 and type(part := content[0]) is dict and part.get("type") == "text":
+        text = part.get("text")
+        if type(text) is str and "thought" not in part:
+            return text
+    found: list[str | Part] = []
+    for part in content:
+        if type(part) is not dict:
+            return None
+        kind, text = part.get("type"), part.get("text")
+        if type(kind) is not str and (kind is not None or type(text) is not str):
+            return None
+        if kind in _MEDIA:
+            found.append(_MEDIA[kind])
+        elif (kind is None or kind in TEXT_TYPES) and type(text) is str and not part.get("thought"):
+            found.append(text)
+    return tuple(found)
+
+
+def _take_any(each: object, flat: list[object]) -> None:
+    role = role_of(each)
+    if role not in READ_ROLES:
+        return
+    texts = (text for _, text in texts_of(each))
+    if found := (*(_MEDIA[kind] for kind in media_of(each)), *texts):
+        flat += (role, found)

@@ -1,0 +1,66 @@
+"""The few memories of a map that matter for some proposals: what says the like, and what they name.
+
+Pure functions over a map; ten thousand memories cost some milliseconds a proposal.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from forged.capture.values import KnownMemory, Proposal
+from forged.map import VectorMap, search_maps
+from forged.memory import Memory
+
+# A text that says the same has nearly all words in common, so it is among the very first.
+_NEAREST = 40
+_MOST_OF_SESSION = 200
+_MOST_NAMED = 100
+# Without an index of words: how much longer one of two texts can be that say the same, a lead-in included.
+_STRETCH, _LEAD_IN = 1.5, 80
+
+
+def candidates(home: VectorMap, session_id: str, proposals: Sequence[Proposal]) -> list[Memory]:
+    """Memories of a map that proposals of a session are compared with, and all versions of what they name.
+
+    Compared with are heads, and older versions that came from the same session.
+    """
+    found = {each.id: each for each in _of_session(home, session_id)}
+    for proposal in proposals:
+        found |= {each.id: each for each in _like(home, session_id, proposal.content)}
+        for named in (proposal.supersedes, *(edge.id for edge in proposal.related)):
+            versions = map(home.find, home.chains.chain(named))
+            found |= {each.id: each for each in versions if each is not None}
+    return list(found.values())
+
+
+def naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
+    """Heads of a map whose first line names one of `names`, at most a hundred of each."""
+    lines = [(found.first_line, found) for found in home.memories if home.chains.is_head(found.id)]
+    lowered = [line.lower() for line, _ in lines]
+    for name in map(str.lower, names):
+        places = (place for place, line in enumerate(lowered) if name in line)
+        for line, found in (lines[place] for place in islice(places, _MOST_NAMED)):
+            yield KnownMemory(found.id, found.scope, found.category, line)
+
+
+def _of_session(home: VectorMap, session_id: str) -> list[Memory]:
+    own = [found for found in home.memories if found.session_id == session_id]
+    return sorted(own, key=operator.attrgetter("created_at"))[-_MOST_OF_SESSION:]
+
+
+def _like(home: VectorMap, session_id: str, content: str) -> Iterator[Memory]:
+    near = _of_like_length(home, content) if home.lexical is None else _nearest(home, content)
+    return (found for found in near if home.chains.is_head(found.id) or found.session_id == session_id)
+
+
+def _nearest(home: VectorMap, content: str) -> Iterator[Memory]:
+    found = search_maps((home,), texts=(content,), vectors=None, lexical_weight=1.0)
+    return (home.memories[candidate.row] for candidate in found.best(_NEAREST))
+
+
+def _of_like_length(home: VectorMap, content: str) -> Iterator[Memory]:
+    size = len(content)
+    least, most = (size - _LEAD_IN) / _STRETCH, size * _STRETCH + _LEAD_IN
+    return (found for found in home.memories if least <= len(found.content) <= most)

@@ -1,0 +1,190 @@
+"""What proposals come to: judged against what the maps show, and put in place by the one writer.
+
+The worker proposes, the daemon commits. `heads` answers what the worker asks, `decide` makes documents of
+proposals, `put` writes them. What is withheld is in no map, so it is neither compared with nor replaced. The
+maps are waited for until they show what was written a moment ago; what one still lacks of our own counts all
+the same. `put` may be tried again with the same documents: a file that is there already is one that is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from forged.capture.candidates import candidates, naming
+from forged.capture.documents import decide
+from forged.capture.values import Classified, KnownMemory, Tally
+from forged.errors import MemoryExists, MemoryFormatError, MemoryNotFound, NoLongerWanted, StoreError
+from forged.files import Root
+from forged.maps import Indexer
+from forged.memory import Memory, time_ns, utc_now
+from forged.scopes import FileRoots, View
+from forged.state import Document, Event, Forgotten
+from forged.writing import Draft, Writer, Written
+
+logger = logging.getLogger(__name__)
+
+# Of a disk: full, or in trouble.
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+# For the maps to show what was written last, and for the very first build of a root.
+_FRESH_S, _FIRST_S = 2.0, 60.0
+
+Documents = tuple[Document, ...]
+_Result = Written | StoreError
+
+
+class Put(msgspec.Struct, frozen=True):
+    """How many documents were written, and which no disk would take.
+
+    `trouble` says why some are not in place yet, and `reason` in one word: `storage`, a disk is full or
+    broken; `unwritten`, it takes some and not others; `gone`, no root that they would go to exists.
+    """
+
+    written: int = 0
+    failed: tuple[str, ...] = ()
+    reason: str = ""
+    trouble: str = ""
+
+
+class Keeper:
+    """One for the daemon."""
+
+    def __init__(self, indexer: Indexer, writer: Writer, forgotten: Forgotten) -> None:
+        self._indexer = indexer
+        self._writer = writer
+        self._forgotten = forgotten
+        self._recent: list[tuple[Root, Written]] = []  # not in a map yet
+        self._warned: set[str] = set()
+
+    async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]:
+        """The newest versions of memories that an event can see and that name something."""
+        view = await self._see(event)
+
+        def found() -> tuple[KnownMemory, ...]:
+            return tuple(dict.fromkeys(each for home in view.maps for each in naming(home, names)))
+
+        return await asyncio.to_thread(found)
+
+    async def decide(self, event: Event, classified: Classified) -> tuple[Documents, Tally]:
+        """What to write of a classifier's proposals, and what was left out."""
+        if not classified.proposals:
+            return (), Tally(classified.malformed)
+        view = await self._see(event)
+        written = {root: self._just_written(root) for root in event.roots}
+        return await asyncio.to_thread(self._decided, event, classified, view, written)
+
+    def is_unwanted(self, document: Document, tops: Sequence[str]) -> bool:
+        """Whether a text was forgotten, in its root or one of `tops`, since it was decided upon."""
+        memory = document.memory
+        since = self._forgotten.since((*tops, document.root.top), memory.content)
+        return since is not None and since > time_ns(memory.created_at) / 1e9
+
+    async def put(self, documents: Documents, tops: Sequence[str]) -> Put:
+        """Put documents in place; one that cannot be keeps none of the others from it. Raises nothing.
+
+        `tops` are where a text may have been forgotten meanwhile: then it is left out.
+        """
+        results: list[tuple[Document, _Result]] = []
+        for root in dict.fromkeys(document.root for document in documents):
+            here = [document for document in documents if document.root == root]
+            results += await self._put_in(root, here, tops)
+        return self._summed(results)
+
+    async def _see(self, event: Event) -> View:
+        roots = FileRoots(self._indexer, event.roots)
+        view = await roots.see(sys.maxsize, time.monotonic() + _FRESH_S)
+        return await roots.see(0, time.monotonic() + _FIRST_S) if view.waiting else view
+
+    def _decided(
+        self, event: Event, classified: Classified, view: View, written: Mapping[Root, Sequence[Memory]]
+    ) -> tuple[Documents, Tally]:
+        session = event.session_id or "unknown"
+        existing: dict[Root, tuple[Memory, ...]] = {}
+        for root in event.roots:
+            homes = (each for each in view.maps if (each.root, each.scope) == (root.top, root.scope))
+            shown = [found for home in homes for found in candidates(home, session, classified.proposals)]
+            existing[root] = tuple({each.id: each for each in (*written[root], *shown)}.values())
+        return decide(event, classified, existing, self._forgotten.since, utc_now())
+
+    def _just_written(self, root: Root) -> tuple[Memory, ...]:
+        """What we wrote there and no map shows yet."""
+        visible = self._indexer.open(root).generations.visible
+        self._recent = [
+            (where, done) for where, done in self._recent if where != root or done.generation > visible
+        ]
+        return tuple(done.memory for where, done in self._recent if where == root)
+
+    async def _put_in(
+        self, root: Root, documents: Sequence[Document], tops: Sequence[str]
+    ) -> list[tuple[Document, _Result]]:
+        index = self._indexer.open(root)
+
+        def unwanted(memory: Memory) -> bool:
+            return self.is_unwanted(Document(root, memory), tops)
+
+        def draft(memory: Memory) -> Draft:
+            return Draft(memory, unwanted=unwanted)
+
+        results = await self._writer.add_all(index, [draft(each.memory) for each in documents])
+        done = list(zip(documents, results, strict=True))
+        for place, (document, result) in enumerate(done):
+            if isinstance(result, MemoryNotFound):  # what it replaces is gone: it stands alone
+                alone = msgspec.structs.replace(document.memory, supersedes=None, version=1)
+                (again,) = await self._writer.add_all(index, [draft(alone)])
+                done[place] = (document, again)
+        self._recent += [(root, result) for _, result in done if isinstance(result, Written)]
+        return done
+
+    def _summed(self, results: Sequence[tuple[Document, _Result]]) -> Put:
+        """What was written, and what kind of trouble there was.
+
+        What was acknowledged is not dropped: it is tried again, without end if the disk is at fault in a way
+        that passes or for all of them, else a few times. Only what no disk would take is left out for good.
+        """
+        written = sum(_is_there(document, result) for document, result in results)
+        failed = [
+            (document, result)
+            for document, result in results
+            if isinstance(result, StoreError) and not isinstance(result, MemoryExists | NoLongerWanted)
+        ]
+        for document, error in failed:
+            self._warn(document.memory.id, error)
+        causes = [error.__cause__ for _, error in failed]
+        troubles = [str(error) for _, error in failed if not _is_hopeless(error)]
+        ids = tuple(document.memory.id for document, _ in failed)
+        if not troubles:
+            return Put(written, ids)
+        if not any(os.path.isdir(document.root.top) for document, _ in results):
+            return Put(written, ids, "gone", troubles[-1])
+        whole = len(failed) == len(results) or any(map(_passes, causes))
+        return Put(written, ids, "storage" if whole else "unwritten", troubles[-1])
+
+    def _warn(self, memory_id: str, error: StoreError) -> None:
+        """Once for each, however often it is tried."""
+        if memory_id not in self._warned:
+            logger.warning("memory not written memory=%s error=%s", memory_id, error)
+            self._warned.add(memory_id)
+
+
+def _is_there(document: Document, result: _Result) -> bool:
+    """Whether a document is a file, by this attempt or an earlier one; the same text may be there instead."""
+    if isinstance(result, Written):
+        return result.memory.id == document.memory.id
+    return isinstance(result, MemoryExists)
+
+
+def _is_hopeless(error: StoreError) -> bool:
+    """Whether no disk would take it: nothing failed underneath."""
+    return error.__cause__ is None or isinstance(error.__cause__, MemoryFormatError)
+
+
+def _passes(cause: BaseException | None) -> bool:
+    """Whether it is a disk in trouble, or the state; a directory that cannot be written to stays so."""
+    return cause is not None and (not isinstance(cause, OSError) or cause.errno in _PASSING)

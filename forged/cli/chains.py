@@ -1,0 +1,154 @@
+"""`forgectl edit`, `relate`, `move` and `restore`: what a person does to one memory.
+
+An edit that cannot be written is not lost: its text is kept in a file, which is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from forged.cli.call import Invocation, ask, check_done, check_read, daemon, show
+from forged.cli.commands import asks
+from forged.cli.exits import Stop
+from forged.cli.listing import memory_table, trash_table
+from forged.cli.memories import edge, scope_option, written_lines
+from forged.cli.terminal import counted, escape_line, listed, tell
+from forged_client import protocol as wire
+from forged_client.client import Client
+
+_allow_secret = click.option(
+    "--allow-secret", is_flag=True, help="Keep a text that holds a secret: agents will see it."
+)
+
+
+@click.command("edit")
+@click.argument("memory_id", metavar="ID")
+@click.argument("text", required=False)
+@click.option("--category", default="", help="What it is about from now on.")
+@click.option("--if-version", "base", default="", metavar="VERSION", help="Only if this is still the newest.")
+@scope_option
+@_allow_secret
+@asks
+def edit_command(call: Invocation, *, memory_id: str, text: str | None, **fields: Any) -> None:
+    """Write a new version of a memory: another text (`-` reads it from stdin), another category, or both.
+
+    With neither, the text opens in your editor ($VISUAL or $EDITOR).
+    """
+    asked = wire.Edit(workspace=call.workspace, memory_id=memory_id, origin="explicit", **fields)
+    with daemon(call) as client:
+        if text is None and not asked.category:
+            asked = _edited(call, client, asked)
+        elif text is not None:
+            asked = replace(asked, content=sys.stdin.read() if text == "-" else text)
+        with _kept(asked.content if text in {None, "-"} else None):
+            written = client.ask(asked)
+            check_done(written)
+    show(call, written, written_lines(written))
+
+
+@click.command("relate")
+@click.argument("memory_id", metavar="ID")
+@click.argument("related", nargs=-1, metavar="[ID[:RELATIONSHIP]]...")
+@click.option("--remove", multiple=True, metavar="ID", help="Take the link to this memory away; repeatable.")
+@scope_option
+@_allow_secret
+@asks
+def relate_command(call: Invocation, *, related: tuple[str, ...], **fields: Any) -> None:
+    """Link a memory to others of the same scope, or take links away: a new version with the same text."""
+    request = wire.Relate(workspace=call.workspace, related=tuple(map(edge, related)), **fields)
+    written = ask(call, request, check_done)
+    show(call, written, written_lines(written))
+
+
+@click.command("move")
+@click.argument("memory_id", metavar="ID")
+@click.argument("to", metavar="SCOPE")
+@scope_option
+@_allow_secret
+@asks
+def move_command(call: Invocation, **fields: Any) -> None:
+    """Give a memory the other scope, repo or user; its older versions go to the trash for 7 days."""
+    moved = ask(call, wire.Move(workspace=call.workspace, **fields), check_done)
+    show(call, moved, _moved(moved))
+
+
+@click.command("restore")
+@click.argument("memory_id", metavar="[ID]", default="")
+@scope_option
+@asks
+def restore_command(call: Invocation, **fields: Any) -> None:
+    """Take back a forget, an undo or a move of the last 7 days; without ID list what can come back."""
+    request = wire.Restore(workspace=call.workspace, **fields)
+    back = ask(call, request, check_read if not request.memory_id else _check_back)
+    show(call, back, trash_table(back.restorable) if not request.memory_id else _restored(back))
+    if not call.as_json and not request.memory_id and not back.restorable:
+        tell("nothing was taken away here in the last 7 days")
+
+
+# --- edit ----------------------------------------------------------------------------------------------
+
+
+def _edited(call: Invocation, client: Client, asked: wire.Edit) -> wire.Edit:
+    """The edit with what a person makes of the text. Raises Stop if nobody can, or nothing was changed."""
+    if not call.interactive:
+        raise Stop("usage", "edit opens an editor; where there is none, give a TEXT, `-` or --category")
+    chain = client.ask(wire.History(workspace=asked.workspace, memory_id=asked.memory_id, scope=asked.scope))
+    check_done(chain)
+    (before,) = [memory for memory in chain.memories if memory.is_head][-1:]
+    after = click.edit(before.content, extension=".md")
+    if after is None or after.rstrip("\n") == before.content.rstrip("\n"):
+        raise Stop("declined", "the text is as it was; nothing was written")
+    return replace(asked, content=after, base=asked.base or before.id)
+
+
+@contextlib.contextmanager
+def _kept(content: str | None) -> Iterator[None]:
+    """Whatever goes wrong inside, the text that was typed is in a file. Raises that."""
+    try:
+        yield
+    except BaseException:
+        if content is not None:
+            path = os.path.join(tempfile.mkdtemp(prefix="forgectl-edit-"), "text.md")
+            with open(path, "w", encoding="utf-8", errors="replace") as file:
+                file.write(content)
+            tell(f"forgectl: the text is kept in {escape_line(path)}")
+        raise
+
+
+# --- what came of it -----------------------------------------------------------------------------------
+
+
+def _moved(moved: wire.Moved) -> Iterator[str]:
+    yield f"moved to {escape_line(moved.memory_id)}, {escape_line(moved.scope)}/{escape_line(moved.category)}"
+    yield f"path {escape_line(moved.path)}"
+    yield f"in the trash for 7 days: {listed(moved.ids)}"
+    if moved.unlinked:
+        yield f"{counted(moved.unlinked, 'link')} stayed behind, as links hold in one scope"
+    if moved.reason:
+        yield f"note: {escape_line(moved.reason)}"
+    yield f"generation {escape_line(moved.generation)}"
+
+
+def _check_back(reply: wire.Reply) -> None:
+    if reply.status != "empty":
+        check_done(reply)
+    else:
+        tell(f"forgectl: {reply.reason}")
+
+
+def _restored(back: wire.Restored) -> Iterator[str]:
+    if back.status == "empty":
+        return
+    yield f"back: {listed(memory.id for memory in back.memories)}"
+    yield from memory_table(memory for memory in back.memories if memory.is_head)
+    if back.reason:
+        yield f"note: {escape_line(back.reason)}"
+    yield f"generation {escape_line(back.generation)}"

@@ -1,0 +1,125 @@
+"""`move`: a memory gets another scope.
+
+It is copied first and taken away afterwards, so that a kill between leaves two and none is lost; a daemon
+that starts goes on with it. Returned is the generation that shows it. Raised are MemoryNotFound,
+InvalidRequest, SecretFound and StoreError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from forged import memory
+from forged.daemon.handlers.context import PATIENCE_S, Context
+from forged.daemon.handlers.convert import BY_HAND
+from forged.daemon.handlers.naming import Look, check_scope, look, on_disk
+from forged.daemon.handlers.refusals import InvalidRequest
+from forged.daemon.handlers.writing import insist, root_of, secrets_in
+from forged.errors import MemoryNotFound
+from forged.map import link
+from forged.maps import RootIndex
+from forged.memory import Memory, Trigger
+from forged.scopes import Workplace
+from forged.state import Intent
+from forged.text.private import without_private
+from forged.writing import Gone, Taking, base_of, new_batch
+from forged_client import protocol as wire
+
+
+async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[wire.Moved, int]:
+    """Write the newest version into the other root, and put the whole chain into the trash."""
+    check_scope(request.to)
+    target = root_of(context, place, request.to)
+    try:
+        at, named = await on_disk(context, place, request.memory_id, request.scope)
+    except MemoryNotFound:
+        if done := await _done_before(context, target, request.key):
+            return done
+        raise
+    if target is at.index:
+        raise InvalidRequest(f"it has scope {request.to} already")
+    base, _ = base_of(at.admitted.memories, named)
+    source = at.file(base.id).memory
+    new = _in_scope(msgspec.structs.replace(source, origin=base.origin), request.to)
+    secrets = await secrets_in(new.content, (new.category,))
+    insist(secrets, allowed=request.allow_secret or base.id in at.admitted.insisted)
+    ids = link(at.admitted.memories).chain(base.id)
+    intent = _intent(at.index, target, ids, new)
+    await context.daemon.state.intents.begin(intent)
+    try:
+        written = await context.daemon.writer.add(target, new, insisted=bool(secrets))
+        taking = Taking(why="move", became=written.memory.id, key=request.key)
+        gone, generation = await leave(context, at.index, ids, taking)
+    finally:
+        await context.daemon.state.intents.end(intent.key)
+    reply = wire.Moved(
+        memory_id=written.memory.id,
+        path=written.path,
+        scope=request.to,
+        category=written.memory.category,
+        ids=gone.ids,
+        trash=gone.trash,
+        unlinked=len(source.related),
+        reason="the same text was there already" if written.existed else "",
+    )
+    return reply, max(written.generation, generation)
+
+
+async def leave(context: Context, index: RootIndex, ids: tuple[str, ...], taking: Taking) -> tuple[Gone, int]:
+    """Take away what has been copied; its text may be captured again, as nobody wanted it forgotten."""
+    gone = await context.daemon.writer.remove(index, ids, taking)
+    generation = index.mark()
+    await index.until_tried(generation, time.monotonic() + PATIENCE_S)
+    context.daemon.retriever.turns.purge()
+    return gone, generation
+
+
+def _in_scope(source: Memory, scope: str) -> Memory:
+    """The memory as it is there: it has no versions before it, and its links would lead nowhere."""
+    return msgspec.structs.replace(
+        source,
+        id=memory.new_id(),
+        content=without_private(source.content),
+        updated_at=memory.utc_now(),
+        version=1,
+        scope=scope,
+        session_id=BY_HAND,
+        trigger=Trigger.EXPLICIT,
+        supersedes=None,
+        related=(),
+    )
+
+
+def _intent(at: RootIndex, target: RootIndex, ids: tuple[str, ...], new: Memory) -> Intent:
+    return Intent(
+        key=new_batch(),
+        kind="move",
+        top=at.root.top,
+        scope=at.root.scope,
+        ids=ids,
+        why="move",
+        became=new.id,
+        to_top=target.root.top,
+    )
+
+
+async def _done_before(context: Context, target: RootIndex, key: str) -> tuple[wire.Moved, int] | None:
+    """What a request of this key came to that was carried out already and comes again."""
+    held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time()) if key else ()
+    went = [each.note for each in held if each.note.key == key and each.note.became]
+    there: Look = await look(context, target)
+    if not went or all(each.id != went[0].became for each in there.admitted.memories):
+        return None
+    file = there.file(went[0].became)
+    reply = wire.Moved(
+        memory_id=file.memory.id,
+        path=file.path,
+        scope=target.root.scope,
+        category=file.memory.category,
+        ids=tuple(each.id for each in went),
+        trash=context.daemon.writer.trash.path,
+    )
+    return reply, target.generations.wanted

@@ -1,0 +1,123 @@
+"""Which memory a request means: by its id, or by the beginning of it as long as only one begins so.
+
+An id that is there as it stands is meant, whatever begins like it; `mem_` may be left out. What is to be
+written or removed is looked up on disk, where everything is that was ever acknowledged; what is to be shown,
+in the maps. Raised are MemoryNotFound, and InvalidRequest for what several could be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.refusals import InvalidRequest
+from forged.errors import MemoryNotFound
+from forged.files import File, Snapshot, files_of, one_per_id
+from forged.map import VectorMap
+from forged.maps import RootIndex
+from forged.memory import Memory, Scope, ids_beginning
+from forged.scopes import View, Workplace
+from forged.trust import Admitted
+
+_CANDIDATES_TOLD = 10
+
+_Found = TypeVar("_Found")
+
+
+class Look(msgspec.Struct, frozen=True, eq=False):
+    """A root as it lies on disk now: all that is in it, and what of it counts."""
+
+    index: RootIndex
+    snapshot: Snapshot
+    admitted: Admitted
+
+    def file(self, memory_id: str) -> File:
+        """The file of a memory that counts, as it is; its text may hold what is not shown."""
+        withheld = {each.path for each in self.admitted.withheld}
+        files = (file for file in files_of(self.snapshot) if file.memory.id == memory_id)
+        (found,) = one_per_id(file for file in files if file.path not in withheld)
+        return found
+
+    def meant(self, wanted: str) -> str:
+        """The id that is meant, among those of this root that count."""
+        found = [(self, each) for each in _ids(self.admitted.memories, wanted)]
+        return _only_one(found, wanted, self.index.root.scope)[1]
+
+
+async def look(context: Context, index: RootIndex) -> Look:
+    snapshot, admitted = await context.daemon.trust.look(index.root)
+    return Look(index, snapshot, admitted)
+
+
+async def on_disk(context: Context, place: Workplace, wanted: str, scope: str = "") -> tuple[Look, str]:
+    """The root that holds a memory and its id; whether it is in a map already does not matter.
+
+    What is withheld can be meant, but never comes between a person and a memory that counts.
+    """
+    check_scope(scope, "")
+    indexes = [context.daemon.indexer.open(root) for root in place.roots if scope in {"", root.scope}]
+    looks = [await look(context, index) for index in indexes]
+    counting = [(each, each.admitted.memories) for each in looks]
+    everything = [(each, each.snapshot.memories) for each in looks]
+    return _only_one(_named(counting, wanted) or _named(everything, wanted), wanted, scope)
+
+
+def in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
+    """The memories of this name in the maps: each root may have one of the same id."""
+    if found := view.find(wanted, scope):
+        return found
+    homes = [each for each in view.maps if scope in {"", each.scope}]
+    ids = dict.fromkeys(each for home in homes for each in ids_beginning(home.memories, wanted))
+    check_candidates(tuple(ids), wanted)
+    return view.find(next(iter(ids)), scope) if ids else ()
+
+
+def the_one(found: Sequence[_Found], wanted: str, scope: str) -> _Found:
+    """The memory that a request means. Raises MemoryNotFound, and InvalidRequest for one of two."""
+    if len(found) > 1:
+        raise InvalidRequest(
+            f"the repository and the user both have a memory {wanted[:80]!r}; "
+            "say which with --scope repo or --scope user"
+        )
+    if not found:
+        raise not_found(wanted, scope)
+    return found[0]
+
+
+def not_found(wanted: str, scope: str = "") -> MemoryNotFound:
+    where = f"scope {scope}" if scope else "this workspace"
+    return MemoryNotFound(f"no memory {wanted[:80]!r} in {where}; `forgectl list` shows what is there")
+
+
+def check_scope(scope: str, *others: str) -> None:
+    """Raises InvalidRequest."""
+    if scope not in (*Scope, *others):
+        raise InvalidRequest(f"unknown scope {scope[:64]!r}; use repo or user")
+
+
+def _named(homes: Iterable[tuple[Look, Sequence[Memory]]], wanted: str) -> list[tuple[Look, str]]:
+    found = [(home, each) for home, memories in homes for each in _ids(memories, wanted)]
+    exact = [each for each in found if each[1] == wanted]
+    return exact or found
+
+
+def _ids(memories: Sequence[Memory], wanted: str) -> tuple[str, ...]:
+    """The id itself, or else those that begin like it."""
+    found = ids_beginning(memories, wanted)
+    return (wanted,) if wanted in found else found
+
+
+def _only_one(found: Sequence[tuple[Look, str]], wanted: str, scope: str) -> tuple[Look, str]:
+    check_candidates(tuple(dict.fromkeys(each for _, each in found)), wanted)
+    return the_one(found, wanted, scope)
+
+
+def check_candidates(ids: Sequence[str], wanted: str) -> None:
+    """Raises InvalidRequest where a beginning of an id is that of several."""
+    if len(ids) > 1:
+        told = ", ".join(each[:80] for each in ids[:_CANDIDATES_TOLD])
+        more = f" and {len(ids) - _CANDIDATES_TOLD} more" if len(ids) > _CANDIDATES_TOLD else ""
+        raise InvalidRequest(f"several ids begin with {wanted[:80]!r}: {told}{more}; say more of the one")

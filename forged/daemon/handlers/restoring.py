@@ -1,0 +1,156 @@
+"""`restore`: what was forgotten, undone or moved in the last 7 days comes back; and what a kill interrupted.
+
+All that one request took away comes back together. Returned is the generation that shows it. Raised are
+MemoryNotFound, InvalidRequest and StoreError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from forged import memory
+from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
+from forged.daemon.handlers.convert import fitting, record
+from forged.daemon.handlers.memories import put_away
+from forged.daemon.handlers.moving import leave
+from forged.daemon.handlers.naming import check_candidates, check_scope, on_disk
+from forged.errors import MemoryNotFound, StoreError
+from forged.files import Root
+from forged.maps import RootIndex
+from forged.memory import Scope, ids_beginning
+from forged.scopes import Workplace
+from forged.state import Intent
+from forged.writing import TRASH_S, Taking, Trashed
+from forged_client import protocol as wire
+
+logger = logging.getLogger(__name__)
+
+
+async def restore(context: Context, place: Workplace, request: wire.Restore) -> tuple[wire.Restored, int]:
+    """Put back what went with a memory; without an id tell what could come back."""
+    check_scope(request.scope, "")
+    held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time())
+    there = [each for each in held if each.note.top in place.tops]
+    if not request.memory_id:
+        listed = tuple(_told(each) for each in _batches(there) if request.scope in {"", each[0].note.scope})
+        return wire.Restored(status="ok" if listed else "empty", restorable=fitting(listed)), 0
+    meant = _meant(there, request)
+    if not meant:
+        return await _nothing(context, place, request)
+    generation = 0
+    for root in place.roots:
+        some = [each for each in meant if each.note.top == root.top]
+        if some:
+            generation = max(generation, await _back(context, context.daemon.indexer.open(root), some))
+    view = await place.files.see(generation, time.monotonic() + PATIENCE_S)
+    found = [(each.note, view.find(each.note.id, each.note.scope)) for each in meant]
+    shown = fitting([record(*item) for _, items in found for item in items])
+    missing = ", ".join(note.id for note, items in found if not items)
+    reason = f"back, and withheld or not in use yet: {missing}" if missing else ""
+    return wire.Restored(memories=shown, reason=reason), generation
+
+
+async def _back(context: Context, index: RootIndex, some: Sequence[Trashed]) -> int:
+    """Files of one root; what they say may be captured again."""
+    await context.daemon.writer.restore(index, some)
+    generation = index.mark()
+    await context.daemon.state.forgotten.withdraw(index.root.top, [each.memory.content for each in some])
+    await index.until_tried(generation, time.monotonic() + PATIENCE_S)
+    context.daemon.retriever.turns.purge()
+    return generation
+
+
+def _meant(there: Sequence[Trashed], request: wire.Restore) -> tuple[Trashed, ...]:
+    """All that went with the memory that is named, oldest versions first; of several times, the last."""
+    seen = [each for each in there if request.scope in {"", each.note.scope}]
+    memories = sorted((each.memory for each in seen), key=lambda each: each.id)
+    ids = tuple(dict.fromkeys(ids_beginning(memories, request.memory_id)))
+    if not ids:
+        return ()
+    if request.memory_id not in ids:
+        check_candidates(ids, request.memory_id)
+    meant = request.memory_id if request.memory_id in ids else ids[0]
+    batch = next(each.note.batch for each in seen if each.memory.id == meant)
+    return tuple(sorted((each for each in there if each.note.batch == batch), key=lambda t: t.memory.age_key))
+
+
+async def _nothing(context: Context, place: Workplace, request: wire.Restore) -> tuple[wire.Restored, int]:
+    """Say why: it is there already, or nobody knows it any more. Raises MemoryNotFound."""
+    try:
+        await on_disk(context, place, request.memory_id, request.scope)
+    except MemoryNotFound as error:
+        raise MemoryNotFound(
+            f"no memory {request.memory_id[:80]!r} in the trash of this workspace; "
+            "`forgectl restore` lists what can come back, for 7 days"
+        ) from error
+    return wire.Restored(status="empty", reason="it is there already"), 0
+
+
+# --- what can come back --------------------------------------------------------------------------------
+
+
+def _batches(there: Iterable[Trashed]) -> list[list[Trashed]]:
+    """What went together in one root, newest versions first."""
+
+    def together(each: Trashed) -> tuple[float, str, str]:
+        return -each.note.taken_at, each.note.batch, each.note.top
+
+    groups = (list(group) for _, group in groupby(sorted(there, key=together), together))
+    return [sorted(group, key=lambda each: each.memory.age_key, reverse=True) for group in groups]
+
+
+def _told(group: Sequence[Trashed]) -> wire.Trashed:
+    newest = group[0]
+    return wire.Trashed(
+        id=newest.memory.id,
+        ids=tuple(each.memory.id for each in reversed(group)),
+        scope=newest.note.scope,
+        root=newest.note.top,
+        why=newest.note.why,
+        taken_at=memory.utc(newest.note.taken_at),
+        until=memory.utc(newest.note.taken_at + TRASH_S),
+        first_line=newest.memory.first_line,
+    )
+
+
+# --- after a kill --------------------------------------------------------------------------------------
+
+
+async def resume(daemon: Daemon) -> None:
+    """Bring to an end what an earlier daemon had begun; what cannot be done now waits for the next start."""
+    await daemon.state.opened()
+    context = Context(daemon, time.monotonic())
+    for intent in tuple(daemon.state.intents.known.values()):
+        if not await asyncio.to_thread(os.path.isdir, intent.top):
+            continue
+        try:
+            await _resumed(context, intent)
+            await daemon.state.intents.end(intent.key)
+            logger.info("finished after a kill kind=%s ids=%d", intent.kind, len(intent.ids))
+        except StoreError as error:
+            logger.warning("cannot finish kind=%s error=%s", intent.kind, error)
+
+
+async def _resumed(context: Context, intent: Intent) -> None:
+    daemon = context.daemon
+    index = daemon.indexer.open(Root(intent.top, Scope(intent.scope)))
+    taking = Taking(intent.erase, intent.why, intent.batch, became=intent.became)
+    if intent.kind == "remove":
+        await put_away(
+            context, index, intent.ids, taking, purge=intent.why == "forget", earlier=intent.rewrites
+        )
+    elif intent.kind == "restore":
+        held = await asyncio.to_thread(daemon.writer.trash.held, time.time())
+        some = [each for each in held if (each.note.batch, each.note.top) == (intent.batch, intent.top)]
+        if some:
+            await _back(context, index, some)
+    else:
+        other = Scope.USER if intent.scope == Scope.REPO else Scope.REPO
+        _, there = await daemon.trust.look(Root(intent.to_top, other))
+        if any(each.id == intent.became for each in there.memories):
+            await leave(context, index, intent.ids, taking)

@@ -1,0 +1,233 @@
+"""The verbs that write a memory or a new version of one: `remember`, `edit` and `relate`.
+
+Each replies when what it wrote is on disk, and returns the generation that shows it. What becomes a memory
+passes here: private spans are left out, and a secret is refused unless somebody insists. Raised are
+MemoryNotFound, InvalidRequest, SecretFound, Conflict and StoreError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+import msgspec
+
+from forged import memory
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import BY_HAND, CLAIMED, check_known, check_links, draft
+from forged.daemon.handlers.naming import Look, check_candidates, check_scope, look, on_disk
+from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
+from forged.errors import Conflict, MemoryNotFound
+from forged.maps import RootIndex
+from forged.memory import Category, Memory, Related, Scope, Trigger
+from forged.scopes import Workplace
+from forged.text.private import without_private
+from forged.text.redaction import INLINE_LENGTH, shapes_in
+from forged.writing import Draft, Written, base_of
+from forged_client import protocol as wire
+
+# A head that moves while a change of it is being written: the change is made to the next one.
+_TRIES = 8
+
+
+async def remember(context: Context, place: Workplace, request: wire.Remember) -> tuple[wire.Remembered, int]:
+    """Write one memory; what it supersedes says where, if the request does not."""
+    content = without_private(request.content)
+    given = (request.category, request.session_id, request.supersedes, *texts_of(request.related))
+    secrets = await secrets_in(content, given)
+    insist(secrets, allowed=request.allow_secret)
+    at, supersedes = await _home(context, place, request)
+    edges = await _edges(context, at, request.related)
+    asked = msgspec.structs.replace(request, content=content, supersedes=supersedes, related=edges)
+    new = draft(asked, at.root)
+    written = await context.daemon.writer.add(at, new, insisted=bool(secrets), key=request.key)
+    context.daemon.metrics.remembered += 1
+    return _told(written, _noted(secrets, is_cut=content != request.content))
+
+
+async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
+    """Write a new version with another text or category; what is as it was already is not written again."""
+    if request.content is None and not request.category:
+        raise InvalidRequest("nothing to change; give a text or a category")
+    if request.category:
+        check_known("category", request.category, Category)
+    check_known("origin", request.origin, CLAIMED)
+
+    def changed(base: Memory) -> Memory:
+        if request.base and request.base not in {base.id, str(base.version)}:
+            raise Conflict(
+                f"version {base.version} ({base.id[:80]}) is the newest now, and this was made from "
+                f"{request.base[:80]}; nothing was written, look at it and edit again"
+            )
+        text = {} if request.content is None else {"content": request.content, "origin": request.origin}
+        return msgspec.structs.replace(base, category=request.category or base.category, **text)
+
+    return await _next_version(context, place, request, changed)
+
+
+async def relate(context: Context, place: Workplace, request: wire.Relate) -> tuple[wire.Remembered, int]:
+    """Write a new version with other links; links that are as they were already are not written again."""
+    if not request.related and not request.remove:
+        raise InvalidRequest("no link to add or to remove; name a memory")
+    at, _ = await on_disk(context, place, request.memory_id, request.scope)
+    added = await _edges(context, at.index, request.related)
+
+    def changed(base: Memory) -> Memory:
+        there = {edge.id: edge for edge in base.related}
+        gone = [_linked(there, wanted) for wanted in request.remove]
+        there |= {edge.id: Related(edge.id, edge.relationship) for edge in added}
+        return msgspec.structs.replace(
+            base, related=tuple(edge for edge in there.values() if edge.id not in gone)
+        )
+
+    return await _next_version(context, place, request, changed)
+
+
+async def _next_version(
+    context: Context,
+    place: Workplace,
+    request: wire.Edit | wire.Relate,
+    changed: Callable[[Memory], Memory],
+) -> tuple[wire.Remembered, int]:
+    """Write what `changed` makes of the newest version, whichever that is by then."""
+    for tries_left in reversed(range(_TRIES)):
+        at, named = await on_disk(context, place, request.memory_id, request.scope)
+        base, _ = base_of(at.admitted.memories, named)
+        source = msgspec.structs.replace(at.file(base.id).memory, origin=base.origin)
+        wanted = changed(source)
+        if wanted == source:
+            return _unchanged(at, base)
+        new = _version_of(wanted, base)
+        secrets = await secrets_in(new.content, (new.category, new.session_id, *texts_of(new.related)))
+        insist(secrets, allowed=request.allow_secret or base.id in at.admitted.insisted)
+        drafted = Draft(new, bool(secrets), request.key, base.id, again=True)
+        (done,) = await context.daemon.writer.add_all(at.index, (drafted,))
+        if isinstance(done, Written):
+            return _told(done, _noted(secrets, is_cut=new.content != wanted.content))
+        if not isinstance(done, Conflict) or not tries_left:
+            raise done
+    raise AssertionError  # the last try returned or raised
+
+
+def _version_of(wanted: Memory, base: Memory) -> Memory:
+    content = without_private(wanted.content)
+    if not content.strip():
+        raise InvalidRequest("the text is blank; `forgectl forget` takes a memory away")
+    now = memory.utc_now()
+    return msgspec.structs.replace(
+        wanted,
+        id=memory.new_id(),
+        content=content,
+        created_at=now,
+        updated_at=now,
+        session_id=BY_HAND,
+        trigger=Trigger.EXPLICIT,
+        supersedes=base.id,
+    )
+
+
+def _unchanged(at: Look, base: Memory) -> tuple[wire.Remembered, int]:
+    path, generation = at.file(base.id).path, at.index.generations.visible
+    return _told(Written(base, path, generation, existed=True), "it is like this already")
+
+
+def _told(written: Written, reason: str) -> tuple[wire.Remembered, int]:
+    reply = wire.Remembered(
+        memory_id=written.memory.id,
+        version=written.memory.version,
+        path=written.path,
+        replaced=written.replaced,
+        base_moved=written.base_moved,
+        existed=written.existed,
+        scope=written.memory.scope,
+        category=written.memory.category,
+        reason=reason,
+    )
+    return reply, written.generation
+
+
+# --- what is named -------------------------------------------------------------------------------------
+
+
+async def _home(context: Context, place: Workplace, request: wire.Remember) -> tuple[RootIndex, str]:
+    """Where a memory is to be written, and the whole id of what it supersedes, if anything."""
+    if not request.supersedes:
+        return root_of(context, place, request.scope or Scope.REPO), ""
+    try:
+        at, supersedes = await on_disk(context, place, request.supersedes, request.scope)
+    except MemoryNotFound:
+        root_of(context, place, request.scope or Scope.REPO)
+        if request.scope:
+            await _check_not_elsewhere(context, place, request)
+        raise
+    return at.index, supersedes
+
+
+async def _check_not_elsewhere(context: Context, place: Workplace, request: wire.Remember) -> None:
+    """Say so if only the scope is wrong. Raises MemoryNotFound."""
+    at, found = await on_disk(context, place, request.supersedes)
+    raise MemoryNotFound(
+        f"{found[:80]!r} is a memory of scope {at.index.root.scope} and stays there with its new version; "
+        "leave the scope out, or move it with `forgectl move`"
+    )
+
+
+def root_of(context: Context, place: Workplace, scope: str) -> RootIndex:
+    """The root of a scope. Raises InvalidRequest."""
+    for root in place.roots:
+        if root.scope == scope:
+            return context.daemon.indexer.open(root)
+    check_scope(scope)
+    raise InvalidRequest("this workspace has no repository root; remember it with scope user")
+
+
+async def _edges(context: Context, index: RootIndex, asked: Sequence[wire.Edge]) -> tuple[wire.Edge, ...]:
+    """Links with whole ids; one into nothing is a slip of the pen. Raises MemoryNotFound."""
+    if not asked:
+        return ()
+    check_links(asked)
+    at = await look(context, index)
+    return tuple(msgspec.structs.replace(edge, id=at.meant(edge.id)) for edge in asked)
+
+
+def _linked(there: Collection[str], wanted: str) -> str:
+    """The link that is to go. Raises MemoryNotFound."""
+    found = [each for each in there if each.startswith((wanted, f"mem_{wanted}"))] if wanted else []
+    if not found:
+        raise MemoryNotFound(f"it has no link to {wanted[:80]!r}")
+    check_candidates([wanted] if wanted in there else found, wanted)
+    return wanted if wanted in there else found[0]
+
+
+# --- what must not be written --------------------------------------------------------------------------
+
+
+async def secrets_in(content: str, beside: Iterable[str]) -> tuple[str, ...]:
+    """The shapes of all secrets in what would be written, the fields beside the text as well."""
+    fields = "\n\n".join(beside)
+    if len(content) + len(fields) < INLINE_LENGTH:
+        found = shapes_in(content) + shapes_in(fields)
+    else:
+        found = await asyncio.to_thread(lambda: shapes_in(content) + shapes_in(fields))
+    return tuple(dict.fromkeys(found))
+
+
+def insist(secrets: Sequence[str], *, allowed: bool) -> None:
+    """Raises SecretFound for a secret that nobody insisted on."""
+    if secrets and not allowed:
+        raise SecretFound(
+            f"this holds what looks like a secret ({', '.join(secrets)}) and was not written; leave it out, "
+            "or insist with --allow-secret (allow_secret in the client library): agents will see it"
+        )
+
+
+def _noted(secrets: tuple[str, ...], *, is_cut: bool) -> str:
+    notes = ["what is marked private was left out"] if is_cut else []
+    if secrets:
+        notes.append(f"it holds what looks like a secret ({', '.join(secrets)}), and agents will see it")
+    return "; ".join(notes)
+
+
+def texts_of(edges: Iterable[wire.Edge | Related]) -> Iterator[str]:
+    for edge in edges:
+        yield from (edge.id, edge.relationship)

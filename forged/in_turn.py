@@ -1,0 +1,143 @@
+"""Whose work goes on next: a piece of work that takes the event loop some milliseconds waits for its turn.
+
+Each client has a `Place` in the one `Line`. Its requests are begun by `Place.begin`; what they do later waits
+with `turn()`, in a task that runs in the `context` of its place. Places are served in rounds, one piece of
+each, what goes on before what is begun, and one piece in a turn of the loop: so a ping waits for one piece,
+and a client for one piece of each other client, however much another has asked for. A place that is held has
+no turns. Work for nobody in particular goes on at once; who is cancelled gives up its turn. Nothing is
+raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextvars import Context, ContextVar, copy_context
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_place: ContextVar[Place | None] = ContextVar("place", default=None)
+
+
+class Line:
+    """All places with work that waits, in the order of the round."""
+
+    def __init__(self) -> None:
+        self._round: dict[Place, None] = {}
+        self._is_taken = False  # this turn of the loop has its piece; `_next` is scheduled
+        self.in_threads = 0  # long pieces that run beside the loop: until they end only beginnings are served
+        self._behind: dict[Place, None] = {}  # what goes on there waits for that
+
+    def take(self) -> bool:
+        """Take this turn of the loop, if it is still free."""
+        if self._is_taken:
+            return False
+        self._is_taken = True
+        asyncio.get_running_loop().call_soon(self._next)
+        return True
+
+    def join(self, place: Place) -> None:
+        self._round[place] = None
+        self.take()
+
+    def _next(self) -> None:
+        self._is_taken = False
+        while self._round and not self._is_taken:
+            place = next(iter(self._round))
+            del self._round[place]
+            if place.go_on():
+                self.take()
+                if place.is_waiting:
+                    self._round[place] = None
+            elif place.is_waiting and not place.is_held:
+                self._behind[place] = None
+
+    def thread_began(self) -> None:
+        self.in_threads += 1
+
+    def thread_ended(self) -> None:
+        self.in_threads -= 1
+        if not self.in_threads:
+            behind, self._behind = self._behind, {}
+            for place in behind:
+                self.join(place)
+
+
+class Place:
+    """One client's place in the line. While it `is_held` its work waits: its peer takes no replies."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.is_held = False
+        self.context = _in_context_of(self)
+        self._going_on: deque[asyncio.Future[None]] = deque()
+        self._beginnings: deque[Callable[[], None]] = deque()
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._going_on or self._beginnings)
+
+    def begin(self, work: Callable[[], None]) -> None:
+        """Have `work` called when it is its turn: at once, if nobody else wants this one."""
+        if not (self.is_held or self.is_waiting) and self.line.take():
+            work()
+            return
+        self._beginnings.append(work)
+        self.line.join(self)
+
+    async def turn(self) -> None:
+        if not (self.is_held or self.line.in_threads or self._going_on) and self.line.take():
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._going_on.append(waiting)
+        self.line.join(self)
+        await waiting
+
+    def hold(self) -> None:
+        self.is_held = True
+
+    def release(self) -> None:
+        self.is_held = False
+        if self.is_waiting:
+            self.line.join(self)
+
+    def go_on(self) -> bool:
+        """Do one piece of what waits here; whether there was one that may be done now."""
+        if self.is_held:
+            return False
+        while self._going_on and not self.line.in_threads:
+            if not (waiting := self._going_on.popleft()).done():
+                waiting.set_result(None)
+                return True
+        if not self._beginnings:
+            return False
+        self._beginnings.popleft()()
+        return True
+
+
+def _in_context_of(place: Place) -> Context:
+    context = copy_context()
+    context.run(_place.set, place)
+    return context
+
+
+async def turn() -> None:
+    """Wait until it is the turn of whoever this task works for: what follows may take some milliseconds."""
+    if (place := _place.get()) is not None:
+        await place.turn()
+
+
+async def in_thread(thread: Executor, work: Callable[[], T]) -> T:
+    """What `work` returns: a long piece, done beside the loop when it is its turn."""
+    running = asyncio.get_running_loop().run_in_executor
+    if (place := _place.get()) is None:
+        return await running(thread, work)
+    await place.turn()
+    place.line.thread_began()
+    try:
+        return await running(thread, work)
+    finally:
+        place.line.thread_ended()

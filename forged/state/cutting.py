@@ -1,0 +1,73 @@
+"""Taking the sentences of a forgotten text out of capture events, and out of what was decided about them.
+
+What else was said in an event stays. Texts are given by their words (`forged.text.forgetting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from forged.conversation import Utterance
+from forged.state.event_values import Document, Event
+from forged.text.forgetting import Words, without_sentences
+
+Documents = tuple[Document, ...]
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """How many sentences were taken out of how many events; those that were empty then are gone."""
+
+    sentences: int = 0
+    events: int = 0
+
+    def __add__(self, other: Cut) -> Cut:
+        return Cut(self.sentences + other.sentences, self.events + other.events)
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What is left of an event and of what was decided about it, and how many sentences are not."""
+
+    event: Event
+    documents: Documents | None
+    sentences: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing left to be asked about or to be written."""
+        return not self.event.window and not self.documents
+
+    @property
+    def cut(self) -> Cut:
+        return Cut(self.sentences, min(self.sentences, 1))
+
+
+def cut(event: Event, documents: Documents | None, unwanted: Sequence[Words]) -> Left:
+    """An event and its documents without the sentences that hold an unwanted text."""
+    found = [without_sentences(utterance.text, unwanted) for utterance in event.window]
+    sentences = sum(count for _, count in found)
+    if sentences:
+        event = _with_texts(event, [text for text, _ in found])
+    if documents is None:
+        return Left(event, None, sentences)
+    kept = [(document, *without_sentences(document.memory.content, unwanted)) for document in documents]
+    left = tuple(_with_text(document, text, count) for document, text, count in kept if text.strip())
+    return Left(event, left, sentences + sum(count for *_, count in kept))
+
+
+def _with_texts(event: Event, texts: Sequence[str]) -> Event:
+    """The event with these texts in its window; messages that are blank then are left out."""
+    kept = [number for number, text in enumerate(texts) if text.strip()]
+    return msgspec.structs.replace(
+        event,
+        window=tuple(Utterance(event.window[number].role, texts[number]) for number in kept),
+        heard_at=tuple(event.heard_at[number] for number in kept) if event.heard_at else (),
+    )
+
+
+def _with_text(document: Document, text: str, count: int) -> Document:
+    if not count:
+        return document
+    memory = msgspec.structs.replace(document.memory, content=text.strip())
+    return msgspec.structs.replace(document, memory=memory)

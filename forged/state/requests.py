@@ -1,0 +1,146 @@
+"""What requests to write came to, so that one that is sent again is not done again.
+
+A request has a key that its client made. Before a file gets its name, one transaction puts on record that it
+is ours and which key it is for; a kill after that leaves a row without a file, which the request's next
+attempt completes. Rows are kept for a day. What is forgotten leaves its key alone: a late repetition must
+not bring it back.
+
+Callers are threads. Those that wait at the same time share a transaction.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from forged.errors import StoreError
+from forged.state import tables
+from forged.state.database import Database
+from forged.state.trust import OwnFile, TrustRecords, put_own
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+KEPT_S = 24 * 3600
+_PRUNE_EVERY_S = 600
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a request came to: the id of a memory, or nothing if that was forgotten since.
+
+    `digest` is of what was asked for; `existed`: the memory was there before.
+    """
+
+    digest: str
+    memory_id: str
+    existed: bool = False
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """One write that is about to happen: the file and the request of it, if there are such.
+
+    `identity` is that of the root. A row that the key has already is returned and nothing put, unless it is
+    to be `again`.
+    """
+
+    identity: str
+    file: OwnFile | None = None
+    key: str = ""
+    known: Known | None = None
+    again: bool = False
+
+
+_Waiting = tuple[Sequence[Begun], Future[tuple[Known | None, ...]]]
+
+
+class Requests:
+    """The rows; all of it asks the file, which is open."""
+
+    def __init__(
+        self, database: Database, trust: TrustRecords, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock` gives Unix seconds."""
+        self._database = database
+        self._trust = trust
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: list[_Waiting] = []
+        self._pruned_at = float("-inf")
+
+    def begin(self, writes: Sequence[Begun]) -> Future[tuple[Known | None, ...]]:
+        """Put writes on record, durably once it is done; the row that each key had already, or None.
+
+        Called in any thread; fails with StoreError, and nothing is on record then.
+        """
+        done: Future[tuple[Known | None, ...]] = Future()
+        with self._lock:
+            self._waiting.append((writes, done))
+            is_first = len(self._waiting) == 1
+        if is_first:
+            try:
+                self._database.submit(self._serve)
+            except StoreError as error:
+                self._fail(self._taken(), error)
+        return done
+
+    async def forget(self, memory_ids: Collection[str]) -> None:
+        """Keep nothing but the keys of the requests that wrote these. Raises StoreError."""
+        wanted = frozenset(memory_ids)
+        await self._database.run(lambda connection: _forget(connection, wanted))
+
+    def _taken(self) -> list[_Waiting]:
+        with self._lock:
+            taken, self._waiting = self._waiting, []
+        return taken
+
+    def _fail(self, waiting: Sequence[_Waiting], error: BaseException) -> None:
+        for _, done in waiting:
+            done.set_exception(error)
+
+    def _serve(self) -> None:
+        """Serve all that wait, in the thread of the file."""
+        waiting = self._taken()
+        try:
+            rows = self._database.change(
+                lambda connection: [self._begin(writes, connection) for writes, _ in waiting]
+            )
+        except BaseException as error:
+            self._fail(waiting, error)
+            raise
+        for (writes, done), known in zip(waiting, rows, strict=True):
+            self._trust.wrote(
+                (write.identity, write.file)
+                for write, row in zip(writes, known, strict=True)
+                if row is None and write.file is not None
+            )
+            done.set_result(known)
+
+    def _begin(self, writes: Sequence[Begun], connection: Connection) -> tuple[Known | None, ...]:
+        now = int(self._clock())
+        if now - self._pruned_at > _PRUNE_EVERY_S:
+            self._pruned_at = now
+            connection.execute("DELETE FROM requests WHERE at <= ?", (now - KEPT_S,))
+        return tuple(_begin(write, now, connection) for write in writes)
+
+
+def _begin(write: Begun, now: int, connection: Connection) -> Known | None:
+    if write.key and not write.again and (row := tables.row_of(connection, "requests", write.key)):
+        _, digest, memory_id, existed, _ = row
+        return Known(str(digest), str(memory_id), bool(existed))
+    if write.file is not None:
+        put_own(write.identity, (write.file,), connection)
+    if write.key and (known := write.known) is not None:
+        tables.put(connection, "requests", write.key, known.digest, known.memory_id, int(known.existed), now)
+    return None
+
+
+def _forget(connection: Connection, memory_ids: frozenset[str]) -> None:
+    for memory_id in memory_ids:
+        wanted = "SELECT key, existed, at FROM requests WHERE memory_id = ?"
+        for key, existed, at in connection.execute(wanted, (memory_id,)).fetchall():
+            tables.put(connection, "requests", key, "", "", existed, at)

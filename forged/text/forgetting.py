@@ -1,0 +1,81 @@
+"""What is left of a text when a sentence is forgotten, and whether somebody says it again.
+
+Texts are compared by their words: case, punctuation, emphasis and white space say nothing, so that what was
+forgotten does not come back through a comma. Everything here takes any text and raises nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from forged.text.same_text import content_words
+
+_IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+# Ideographs are words each; C, C++ and C# are three languages.
+_WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W_{_IDEOGRAPH}]+(?:'[^\W_{_IDEOGRAPH}]+)*[+#]*")
+_ARTICLES = frozenset(("a", "an", "the", "please"))
+_END = re.compile(
+    r"""
+      `+[^`\n]*`+                                             # stays whole
+    | \b(?:e\.g|i\.e|etc|vs|cf|resp|approx|incl)\.(?=\s\S)
+    | (?P<end>[.!?…]+["')*_]*(?=\s|$) | [。！？]+ | \n)\s*
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+# Of the content words of a text, what a message has to hold to say it again.
+_SHARE = 0.8
+
+Words = tuple[str, ...]
+
+
+def words_of(text: str) -> Words:
+    """The words of a text in order, as they are compared."""
+    plain = unicodedata.normalize("NFKC", text).replace("’", "'").casefold()
+    return tuple(word for word in _WORD.findall(plain) if word not in _ARTICLES)
+
+
+def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
+    """A text without the sentences that hold one of `unwanted` word by word; how many these were.
+
+    What was said over several sentences takes all of them along.
+    """
+    said = words_of(text)
+    if not any(_places(said, each) for each in unwanted):
+        return text, 0
+    sentences = list(_sentences(text))
+    owner = [number for number, sentence in enumerate(sentences) for _ in words_of(sentence)]
+    said = tuple(word for sentence in sentences for word in words_of(sentence))
+    gone = {
+        number
+        for each in unwanted
+        for place in _places(said, each)
+        for number in owner[place : place + len(each)]
+    }
+    return "".join(each for number, each in enumerate(sentences) if number not in gone), len(gone)
+
+
+def says_again(message: str, text: str) -> bool:
+    """Whether a person's message says what a text says, in its own words or as a model puts it."""
+    if _places(words_of(message), words_of(text)):
+        return True
+    wanted = set(content_words(text))
+    return bool(wanted) and len(wanted & set(content_words(message))) >= _SHARE * len(wanted)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """The sentences of a text, with the white space behind them: together they are the text."""
+    start = 0
+    for match in _END.finditer(text):
+        if match["end"] is not None:
+            yield text[start : match.end()]
+            start = match.end()
+    yield text[start:]
+
+
+def _places(said: Words, wanted: Words) -> list[int]:
+    """Where a run of words begins among others."""
+    length = len(wanted)
+    starts = (at for at, word in enumerate(said) if wanted and word == wanted[0])
+    return [at for at in starts if said[at : at + length] == wanted]

@@ -1,0 +1,186 @@
+"""What takes several steps on disk: a memory goes while its chain stays whole, and comes back.
+
+The caller holds the root, so that nothing else is written there meanwhile. Each puts down what it is about
+before the first step, if a kill between two could break a chain; doing it again brings it to its end. In a
+removal the files that stay are changed first and the file that goes is taken last, in a return it is the
+other way round: what is there before and after is there at every moment between. StoreError is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from forged.files import File, MemoryStore, Root, Snapshot, files_of, one_per_id
+from forged.memory import Memory
+from forged.state import Intent, Intents, Rewrite
+from forged.trust import Admitted, Trust
+from forged.writing.relink import Relink, carried_out, links_over, planned
+from forged.writing.trash import Note, Trash, Trashed
+from forged.writing.values import Gone
+
+_GIT_NOTE = "copies in version control history, clones and backups"
+
+
+class Taking(msgspec.Struct, frozen=True):
+    """How something is taken away: for good or into the trash, why, and in which batch and request."""
+
+    erase: bool = False
+    why: str = "forget"
+    batch: str = ""
+    key: str = ""
+    became: str = ""
+
+
+class Back(msgspec.Struct, frozen=True):
+    """Memories that came back into one root, with the paths of their files."""
+
+    memories: tuple[Memory, ...]
+    paths: tuple[str, ...]
+
+
+class Removing:
+    """One for the daemon."""
+
+    def __init__(
+        self, trash: Trash, trust: Trust, intents: Intents, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock` gives Unix seconds."""
+        self._trash = trash
+        self._trust = trust
+        self._intents = intents
+        self._clock = clock
+
+    async def remove(
+        self, root: Root, ids: Collection[str], taking: Taking, earlier: Sequence[Rewrite] = ()
+    ) -> Gone:
+        """Take every file of `ids` away; what replaced one of them replaces what that had replaced.
+
+        `earlier` is what had been changed for it already when a kill came.
+        """
+        store = MemoryStore(root)
+        snapshot, admitted = await self._trust.look(root)
+        gone = frozenset(ids)
+        files = _counting(snapshot, admitted)
+        links = links_over([file.memory for file in files], gone)
+        relinks = await asyncio.to_thread(planned, store, files, links)
+        intent = _intent("remove", root, ids, relinks, taking)
+        await self._trust.follow(root, earlier)
+        await self._relinked(root, store, intent, relinks)
+        notes = self._notes(root, admitted, taking, {*earlier, *intent.rewrites})
+        if taking.erase:
+            removed = await asyncio.to_thread(store.erase, snapshot, gone)
+        else:
+            removed = await asyncio.to_thread(store.move_to_trash, snapshot, gone, self._trash.path, notes)
+        await self._intents.end(intent.key)
+        contents = tuple(memory.content for memory in snapshot.memories if memory.id in gone)
+        where = "" if taking.erase else self._trash.path
+        return Gone(tuple(item.id for item in removed), where, (_GIT_NOTE,), contents)
+
+    async def restore(self, root: Root, some: Sequence[Trashed]) -> Back:
+        """Put files back where they lay; what had replaced one of them does so again."""
+        store = MemoryStore(root)
+        counted = [each for each in some if each.note.counted]
+        await self._trust.expect(root, {hashlib.sha256(each.data).hexdigest() for each in counted})
+        intent = _intent("restore", root, [each.note.id for each in some], (), Taking(batch=_batch(some)))
+        await self._intents.begin(intent)
+        paths = await asyncio.to_thread(
+            lambda: [store.put_back(each.note.folder, each.note.name, each.data) for each in some]
+        )
+        await self._followed_again(root, store, intent, counted)
+        await asyncio.to_thread(self._trash.drop, some)
+        await self._intents.end(intent.key)
+        return Back(tuple(each.memory for each in some), tuple(paths))
+
+    async def _followed_again(
+        self, root: Root, store: MemoryStore, intent: Intent, some: Sequence[Trashed]
+    ) -> None:
+        snapshot, admitted = await self._trust.look(root)
+        files = _counting(snapshot, admitted)
+        now = {file.memory.id: file.memory.supersedes or "" for file in files}
+        links = {
+            follower: each.note.id
+            for each in some
+            for follower in each.note.followers
+            if now.get(follower) == each.note.older
+        }
+        relinks = await asyncio.to_thread(planned, store, files, links)
+        await self._relinked(root, store, intent, relinks)
+
+    async def _relinked(
+        self, root: Root, store: MemoryStore, intent: Intent, relinks: Sequence[Relink]
+    ) -> None:
+        """Change the files that stay; hashes on record go with them."""
+        if not relinks:
+            return
+        rewrites = tuple(each.rewrite for each in relinks)
+        await self._trust.expect(root, {each.after for each in rewrites})
+        await self._intents.begin(msgspec.structs.replace(intent, rewrites=rewrites))
+        await asyncio.to_thread(carried_out, store, relinks)
+        await self._trust.follow(root, rewrites)
+
+    def _notes(
+        self, root: Root, admitted: Admitted, taking: Taking, rewrites: Collection[Rewrite]
+    ) -> Callable[[str, str], bytes]:
+        """What is written beside each file in the trash."""
+        withheld = {each.path for each in admitted.withheld}
+        batch, now = taking.batch or new_batch(), self._clock()
+
+        def note(memory_id: str, path: str) -> bytes:
+            following = sorted(each for each in rewrites if each.former == memory_id)
+            told = Note(
+                id=memory_id,
+                top=root.top,
+                scope=root.scope,
+                folder=os.path.relpath(os.path.dirname(path), root.top),
+                name=os.path.basename(path),
+                batch=batch,
+                why=taking.why,
+                taken_at=now,
+                older=following[0].older if following else "",
+                followers=tuple(each.id for each in following),
+                counted=path not in withheld,
+                became=taking.became,
+                key=taking.key,
+            )
+            try:
+                return msgspec.json.encode(told)
+            except UnicodeEncodeError:  # a name that is no text cannot be written down
+                return b""
+
+        return note
+
+
+def new_batch() -> str:
+    """A name for what one request takes away."""
+    return secrets.token_hex(8)
+
+
+def _batch(some: Sequence[Trashed]) -> str:
+    return some[0].note.batch if some else ""
+
+
+def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
+    """The file of each memory that counts, as it is on disk."""
+    withheld = {each.path for each in admitted.withheld}
+    return one_per_id(file for file in files_of(snapshot) if file.path not in withheld)
+
+
+def _intent(kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relink], taking: Taking) -> Intent:
+    return Intent(
+        key=secrets.token_hex(8),
+        kind=kind,
+        top=root.top,
+        scope=root.scope,
+        ids=tuple(ids),
+        rewrites=tuple(each.rewrite for each in relinks),
+        erase=taking.erase,
+        why=taking.why,
+        batch=taking.batch,
+    )

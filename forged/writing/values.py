@@ -1,0 +1,64 @@
+"""What the writer takes and gives: drafts, what became of them, and receipts of removals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from forged.memory import Memory
+
+
+def _nobody_minds(_: Memory) -> bool:
+    return False
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A memory as somebody wants it written; its version and what it replaces are the writer's to set.
+
+    memory: with its id. Where a file of ours has that id it is done already. `supersedes` names any version
+        of the chain that is meant.
+    insisted: somebody wants the secret that it looks to hold.
+    key: of the request; the same key with the same content is written once, however often it comes.
+    base: the id that has to be the head of the chain, or nothing is written. Who names it has seen it, so the
+        memory is taken whole; without it category, links and unknown keys that it leaves out are the head's.
+    again: write it although the same text is there: a version that differs in something else.
+    verbatim: version and link stay as they are: what is put back as it was.
+    unwanted: asked at the last moment, in any thread; what was forgotten meanwhile is not written.
+    """
+
+    memory: Memory
+    insisted: bool = False
+    key: str = ""
+    base: str = ""
+    again: bool = False
+    verbatim: bool = False
+    unwanted: Callable[[Memory], bool] = _nobody_minds
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A memory as it was written, its file, and the generation in which it is visible.
+
+    replaced: id of the version that it replaces, or nothing.
+    base_moved: that is another one than the writer named.
+    existed: nothing was written, as this memory says the same already.
+    """
+
+    memory: Memory
+    path: str
+    generation: int
+    replaced: str = ""
+    base_moved: bool = False
+    existed: bool = False
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """Receipt of a removal: ids, the trash directory (empty if erased), what forged cannot reach.
+
+    `contents` are the texts that are gone.
+    """
+
+    ids: tuple[str, ...]
+    trash: str
+    unreachable: tuple[str, ...]
+    contents: tuple[str, ...] = ()

@@ -1,0 +1,130 @@
+"""Writing and removing memories on request: versions, links, and the directory they go to.
+
+A new version is based on its chain's head, so versions and removals come one by one in a root. What the head
+is, and what is removed, is looked up on disk and not in the map: the map follows by the ordinary way, a scan,
+and may wait for a provider meanwhile. What is written is durable and marked when `add` returns; `remove`
+marks nothing, as its caller has more to do. MemoryNotFound and StoreError are raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from forged.errors import StoreError
+from forged.files import Root
+from forged.map import link
+from forged.maps import RootIndex
+from forged.memory import Memory
+from forged.state import Intents, Requests, Rewrite
+from forged.trust import Trust
+from forged.writing.new_files import PARTS
+from forged.writing.removing import Back, Removing, Taking
+from forged.writing.root_writer import RootWriter
+from forged.writing.together import Together
+from forged.writing.trash import Trash, Trashed
+from forged.writing.values import Draft, Gone, Written
+
+_Item = tuple[RootIndex, Draft]
+
+_MOST_AT_ONCE = 64
+
+
+class Writer:
+    """All writes to memory files that anybody asks for."""
+
+    def __init__(self, trash: str, trust: Trust, requests: Requests, intents: Intents) -> None:
+        """`trash` is the directory in the state directory where forgotten files wait for 7 days."""
+        self.trash = Trash(trash)
+        self._trust = trust
+        self._requests = requests
+        self._removing = Removing(self.trash, trust, intents)
+        self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
+        self._locks: dict[Root, asyncio.Lock] = {}
+        self._lines: WeakKeyDictionary[RootIndex, _Line] = WeakKeyDictionary()
+
+    async def add(
+        self, index: RootIndex, memory: Memory, *, insisted: bool = False, key: str = "", base: str = ""
+    ) -> Written:
+        """Write one memory, as `add_all` does.
+
+        Raises MemoryNotFound for a superseded id that does not count in the same root, Conflict where `base`
+        is not the head or a `key` came with something else before, StoreError when it could not be written.
+        """
+        (done,) = await self.add_all(index, (Draft(memory, insisted, key, base),))
+        if isinstance(done, StoreError):
+            raise done
+        return done
+
+    async def add_all(self, index: RootIndex, drafts: Sequence[Draft]) -> tuple[Written | StoreError, ...]:
+        """Write each as a new file or as the next version of what it supersedes, in this order; durable then.
+
+        What a version is based on is the head that is on disk at that moment, so versions that were begun at
+        the same time line up. A text that a head of the root has already is answered with that memory. What
+        could not be written has its reason in its place, and stops no other. A caller that is cancelled
+        stops nothing that has begun.
+        """
+        line = self._lines.get(index)
+        if line is None:
+            snapshot = index.builder.snapshot
+            writer = RootWriter(index.root, self._trust, self._requests, self._threads, snapshot)
+            line = self._lines[index] = _Line(writer, Together(self._write, _MOST_AT_ONCE))
+        return tuple(await asyncio.gather(*[line.together.ask((index, draft)) for draft in drafts]))
+
+    async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
+        """Ids of the versions of a memory that count, oldest first; none if it is not in this root.
+
+        A memory that is withheld stands alone: whatever it says it supersedes.
+        """
+        async with self._lock(index.root):
+            snapshot, counting = await self._trust.look(index.root)
+        if any(memory.id == memory_id for memory in counting.memories):
+            return link(counting.memories).chain(memory_id)
+        return (memory_id,) if any(memory.id == memory_id for memory in snapshot.memories) else ()
+
+    async def remove(
+        self, index: RootIndex, ids: tuple[str, ...], taking: Taking, earlier: Sequence[Rewrite] = ()
+    ) -> Gone:
+        """Take every file of `ids` away, as `Removing` does. Raises StoreError."""
+        async with self._lock(index.root):
+            await self._requests.forget(ids)  # first: what is gone must not come back by a late repetition
+            return await self._removing.remove(index.root, ids, taking, earlier)
+
+    async def restore(self, index: RootIndex, some: Sequence[Trashed]) -> Back:
+        """Put files from the trash back into their root, as `Removing` does. Raises StoreError."""
+        async with self._lock(index.root):
+            return await self._removing.restore(index.root, some)
+
+    async def _write(self, waiting: Sequence[_Item]) -> Sequence[Written | StoreError]:
+        """Write what waits in one root, and mark it: all of it becomes visible together."""
+        index, writer = waiting[0][0], self._lines[waiting[0][0]].writer
+        await self._trust.opened()
+        async with self._lock(index.root):
+            answers = await asyncio.to_thread(writer.write, [draft for _, draft in waiting])
+        if writer.looked:
+            await self._trust.save()
+        done = [answer for answer in answers if isinstance(answer, Written)]
+        fresh = frozenset(answer.path for answer in done if not answer.existed)
+        generation = index.mark(fresh) if fresh else index.generations.wanted
+        return [
+            msgspec.structs.replace(answer, generation=generation) if isinstance(answer, Written) else answer
+            for answer in answers
+        ]
+
+    def hold(self, root: Root) -> asyncio.Lock:
+        """Nothing is written or removed in a root while its lock is held (`async with`)."""
+        return self._lock(root)
+
+    def _lock(self, root: Root) -> asyncio.Lock:
+        return self._locks.setdefault(root, asyncio.Lock())
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What writes into one root, and who waits for that."""
+
+    writer: RootWriter
+    together: Together[_Item, Written | StoreError]

@@ -1,0 +1,40 @@
+"""Pings of any size: forged's own server, before a service that answers each with so many bytes at once.
+
+    python padded_pings.py SOCKET BYTES
+
+A driver. What a request with as many bytes, and a reply with as many, costs beyond this is the daemon's work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+
+def main() -> None:
+    try:
+        from forged.counters import Metrics
+        from forged.daemon import listening
+        from forged.daemon.server import Server
+        from forged_client import protocol
+    except ImportError as error:
+        print(f"cannot import what it runs: {error}", file=sys.stderr)
+        sys.exit(64)
+    path, size = sys.argv[1], int(sys.argv[2])
+    padding = "x" * size
+
+    class Padded:
+        def handle(self, request: protocol.Request) -> protocol.Reply:
+            if isinstance(request, protocol.Hello):
+                return protocol.Welcome(id=request.id)
+            return protocol.Pong(id=request.id, reason=padding)
+
+    async def serve() -> None:
+        await Server(Padded(), Metrics()).start(listening.bind(path))
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()

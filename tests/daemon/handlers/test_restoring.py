@@ -1,0 +1,287 @@
+"""What was taken away comes back, and a memory gets another scope."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from forged.daemon.handlers import resume
+from forged_client import protocol as wire
+from tests.daemon.handlers.test_versions import THREE, chain, forgotten, links, remembered, shown
+from tests.daemon.parts import Parts, assembled
+from tests.data.memories import memory, put
+from tests.data.secrets import ALNUM, Draw
+
+SAMPLES = sorted((Path(__file__).parents[2] / "data/samples").glob("*.md"))
+WHOLE = [("mem_1", None), ("mem_2", "mem_1"), ("mem_3", "mem_2")]
+
+
+def files(top: Path) -> dict[str, bytes]:
+    return {
+        os.path.relpath(path, top): path.read_bytes()
+        for folder in (".forge/memory", ".forge/memories")
+        for path in (top / folder).glob("*")
+    }
+
+
+async def restored(parts: Parts, repo: Path, memory_id: str = "", **fields: object) -> wire.Restored:
+    return await parts.ask(wire.Restore(workspace=str(repo), memory_id=memory_id, **fields))
+
+
+# --- restore ------------------------------------------------------------------------------------------
+
+
+async def test_a_chain_that_was_forgotten_comes_back_as_it_was(home, repo):
+    put(repo, *THREE)
+    before = files(repo)
+    async with assembled(home) as parts:
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_3"))
+        assert files(repo) == {}
+        back = await restored(parts, repo, "mem_1")
+        found = await parts.ask(wire.Search(workspace=str(repo), query="third"))
+
+    assert files(repo) == before
+    assert [each.id for each in back.memories] == ["mem_1", "mem_2", "mem_3"]
+    assert [hit.id for hit in found.memories] == ["mem_3"]
+    assert list((home / "state/trash").iterdir()) == []
+
+
+@pytest.mark.parametrize("gone", ["mem_1", "mem_2", "mem_3"])
+async def test_a_single_version_comes_back_into_its_chain(home, repo, gone):
+    put(repo, *THREE)
+    before = files(repo)
+    async with assembled(home) as parts:
+        await forgotten(parts, repo, gone)
+        await restored(parts, repo, gone)
+        found = await chain(parts, repo, "mem_3")
+
+    assert links(found) == WHOLE
+    assert found.flags == ()
+    assert files(repo) == before
+
+
+async def test_files_of_the_go_program_and_by_hand_come_back_byte_by_byte(home, repo):
+    folder = repo / ".forge/memories"
+    folder.mkdir(parents=True)
+    for sample in SAMPLES:
+        shutil.copy(sample, folder / sample.name)
+    before = files(repo)
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        listed = await parts.ask(wire.ListMemories(workspace=str(repo), all_versions=True))
+        for each in listed.memories:
+            await parts.ask(wire.Forget(workspace=str(repo), memory_id=each.id, version_only=True))
+        there = files(repo)
+        for each in reversed(listed.memories):
+            await restored(parts, repo, each.id)
+
+    assert len(listed.memories) >= 5
+    assert len(there) == len(before) - len(listed.memories)
+    assert files(repo) == before
+
+
+async def test_what_comes_back_may_be_captured_again_and_counts_as_before(home, repo):
+    async with assembled(home, trusting=False) as parts:
+        told = await remembered(parts, repo, "We deploy on Mondays.")
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id=told.memory_id))
+        held = parts.state.forgotten.digests()
+        await restored(parts, repo, told.memory_id)
+        found = await shown(parts, repo, told.memory_id)
+
+        assert held
+        assert parts.state.forgotten.digests() == frozenset()
+        assert found.origin == "agent"
+
+
+async def test_without_an_id_it_lists_what_can_come_back_and_until_when(home, repo):
+    put(repo, *THREE)
+    put(home, memory("mem_u", "of the user", scope="user"))
+    other = repo.with_name("other")
+    (other / ".git").mkdir(parents=True)
+    async with assembled(home) as parts:
+        foreign = await remembered(parts, other, "of another repository")
+        await parts.ask(wire.Forget(workspace=str(other), memory_id=foreign.memory_id))
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_3"))
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_u"))
+        told = await restored(parts, repo)
+        refused, _ = await parts.refusal(wire.Restore(workspace=str(repo), memory_id=foreign.memory_id))
+
+    assert [(each.id, each.ids, each.why, each.first_line) for each in told.restorable] == [
+        ("mem_u", ("mem_u",), "forget", "of the user"),
+        ("mem_3", ("mem_1", "mem_2", "mem_3"), "forget", "third"),
+    ]
+    assert all(each.until[:8] >= each.taken_at[:8] for each in told.restorable)
+    assert refused == "not_found"
+
+
+async def test_after_seven_days_nothing_comes_back(home, repo):
+    put(repo, memory("mem_1", "text"))
+    async with assembled(home) as parts:
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+        (note,) = (home / "state/trash").glob("*/origin.json")
+        said = json.loads(note.read_text())
+        note.write_text(json.dumps(said | {"taken_at": said["taken_at"] - 7 * 24 * 3600 - 1}))
+        refused, told = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
+        listed = await restored(parts, repo)
+
+    assert (refused, listed.status, listed.restorable) == ("not_found", "empty", ())
+    assert "7 days" in told
+    assert files(repo) == {}
+
+
+async def test_what_was_erased_is_nowhere(home, repo):
+    put(repo, memory("mem_1", "text"))
+    async with assembled(home) as parts:
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1", erase_now=True))
+        refused, _ = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
+
+    assert refused == "not_found"
+
+
+async def test_what_is_there_is_no_failure(home, repo):
+    put(repo, memory("mem_1", "text"))
+    async with assembled(home) as parts:
+        told = await restored(parts, repo, "mem_1")
+
+    assert (told.status, told.reason) == ("empty", "it is there already")
+
+
+async def test_a_file_that_stands_in_the_way_is_not_overwritten(home, repo):
+    put(repo, memory("mem_1", "text"))
+    async with assembled(home) as parts:
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+        put(repo, memory("mem_1", "somebody else's"))
+        refused, told = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
+
+    assert refused == "conflict"
+    assert "mem_1.md" in told
+    assert b"somebody else's" in files(repo)[".forge/memory/mem_1.md"]
+    assert len(list((home / "state/trash").glob("*/mem_1.md"))) == 1
+
+
+# --- move ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("start", "end"), [("repo", "user"), ("user", "repo")])
+async def test_a_memory_gets_the_other_scope_and_its_chain_goes_to_the_trash(home, repo, start, end):
+    tops = {"repo": repo, "user": home}
+    async with assembled(home) as parts:
+        one = await remembered(parts, repo, "first", scope=start, category="corrections")
+        two = await remembered(parts, repo, "second", supersedes=one.memory_id)
+        told = await parts.ask(wire.Move(workspace=str(repo), memory_id=one.memory_id, to=end))
+        found = await shown(parts, repo, told.memory_id)
+
+        assert set(told.ids) == {one.memory_id, two.memory_id}
+        assert (found.scope, found.category, found.content, found.version) == (
+            end,
+            "corrections",
+            "second",
+            1,
+        )
+        assert found.origin == "agent"
+        assert files(tops[start]) == {}
+        back = await restored(parts, repo, two.memory_id)
+        assert {each.id for each in back.memories} == {one.memory_id, two.memory_id}
+        assert parts.state.forgotten.digests() == frozenset()
+
+
+async def test_links_stay_behind_and_that_is_said(home, repo):
+    put(repo, memory("mem_1", "text", related=["mem_2"]), memory("mem_2", "other"))
+    async with assembled(home) as parts:
+        told = await parts.ask(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
+
+        assert told.unlinked == 1
+        assert (await shown(parts, repo, told.memory_id)).related == ()
+
+
+async def test_a_move_that_comes_again_with_its_key_is_answered_as_before(home, repo):
+    put(repo, memory("mem_1", "text"))
+    async with assembled(home) as parts:
+        ask = wire.Move(workspace=str(repo), memory_id="mem_1", to="user", key="k1")
+        first = await parts.ask(ask)
+        again = await parts.ask(ask)
+
+    assert (again.memory_id, again.path, again.ids) == (first.memory_id, first.path, ("mem_1",))
+    assert len(files(home)) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"to": "repo"}, "invalid"),
+        ({"to": "org"}, "invalid"),
+        ({"to": "user", "memory_id": "mem_none"}, "not_found"),
+    ],
+)
+async def test_a_move_that_makes_no_sense_is_refused(home, repo, fields, code):
+    put(repo, memory("mem_1", "text"))
+    async with assembled(home) as parts:
+        refused, _ = await parts.refusal(wire.Move(**{"workspace": str(repo), "memory_id": "mem_1"} | fields))
+
+    assert refused == code
+    assert len(files(repo)) == 1
+
+
+async def test_a_secret_in_a_file_is_moved_only_by_who_insists(home, repo):
+    secret = "gh" + "p_" + Draw("moved").of(ALNUM, 36)
+    put(repo, memory("mem_1", f"push with {secret}"))
+    async with assembled(home) as parts:
+        refused, told = await parts.refusal(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
+        moved = await parts.ask(
+            wire.Move(workspace=str(repo), memory_id="mem_1", to="user", allow_secret=True)
+        )
+
+    assert (refused, secret in told) == ("secret", False)
+    assert secret in Path(moved.path).read_text()
+
+
+# --- after a kill -------------------------------------------------------------------------------------
+
+
+async def test_a_removal_that_stopped_after_the_link_is_finished_at_the_start(home, repo, monkeypatch):
+    put(repo, *THREE)
+    async with assembled(home) as parts:
+        with monkeypatch.context() as broken:
+            broken.setattr("forged.files.store.atomic.move", _full)
+            refused, _ = await parts.refusal(
+                wire.Forget(workspace=str(repo), memory_id="mem_2", version_only=True)
+            )
+        assert refused == "storage_error"
+        assert len(parts.state.intents.known) == 1
+    async with assembled(home) as parts:
+        await resume(parts.daemon)
+        found = await chain(parts, repo, "mem_3")
+        assert links(found) == [("mem_1", None), ("mem_3", "mem_1")]
+        assert parts.state.intents.known == {}
+        await restored(parts, repo, "mem_2")
+        assert links(await chain(parts, repo, "mem_3")) == WHOLE
+
+
+async def test_a_move_that_stopped_after_the_copy_is_finished_at_the_start(home, repo, monkeypatch):
+    put(repo, *THREE)
+
+    class Killed(BaseException):
+        pass
+
+    async def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    async with assembled(home) as parts:
+        with monkeypatch.context() as broken:
+            broken.setattr("forged.daemon.handlers.moving.leave", killed)
+            broken.setattr(parts.state.intents, "end", killed)
+            with pytest.raises(Killed):
+                await parts.ask(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
+    assert (len(files(repo)), len(files(home))) == (3, 1)
+    async with assembled(home) as parts:
+        await resume(parts.daemon)
+
+    assert (len(files(repo)), len(files(home))) == (0, 1)
+
+
+def _full(*_: object) -> None:
+    raise OSError(28, "no space")

@@ -1,0 +1,364 @@
+"""What a person does to a memory: edit, relate, forget a version in the middle; names and defaults."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from forged_client import protocol as wire
+from tests.daemon.parts import Parts, assembled
+from tests.data.memories import memory, put
+
+
+async def remembered(parts: Parts, repo: Path, content: str, **fields: object) -> wire.Remembered:
+    return await parts.ask(wire.Remember(workspace=str(repo), content=content, **fields))
+
+
+async def shown(parts: Parts, repo: Path, memory_id: str) -> wire.MemoryRecord:
+    await parts.ask(wire.Rebuild(workspace=str(repo), wait=True))
+    (found,) = (await parts.ask(wire.GetMemories(workspace=str(repo), ids=(memory_id,)))).memories
+    return found
+
+
+async def chain(parts: Parts, repo: Path, memory_id: str) -> wire.Chain:
+    await parts.ask(wire.Rebuild(workspace=str(repo), wait=True))
+    return await parts.ask(wire.History(workspace=str(repo), memory_id=memory_id))
+
+
+def links(found: wire.Chain) -> list[tuple[str, str | None]]:
+    return [(each.id, each.supersedes) for each in found.memories]
+
+
+# --- what is left out ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scope", "category"), [("", "project-conventions"), ("user", "user-facts")])
+async def test_the_default_category_is_that_of_the_scope_and_the_reply_says_it(home, repo, scope, category):
+    async with assembled(home) as parts:
+        told = await remembered(parts, repo, "text", scope=scope)
+
+        assert (told.scope, told.category) == (scope or "repo", category)
+        assert (await shown(parts, repo, told.memory_id)).category == category
+
+
+async def test_a_new_version_keeps_scope_category_and_links_of_its_head(home, repo):
+    put(home, memory("mem_other", "another", scope="user"))
+    async with assembled(home) as parts:
+        old = await remembered(
+            parts, repo, "old", scope="user", category="corrections", related=(wire.Edge("mem_other"),)
+        )
+        new = await remembered(parts, repo, "new", supersedes=old.memory_id)
+
+        found = await shown(parts, repo, new.memory_id)
+        assert (new.replaced, new.base_moved) == (old.memory_id, False)
+        assert (found.scope, found.category, found.related) == (
+            *("user", "corrections"),
+            (wire.Edge("mem_other", "relates-to"),),
+        )
+
+
+async def test_a_scope_that_the_superseded_memory_does_not_have_is_refused_with_what_to_do(home, repo):
+    async with assembled(home) as parts:
+        old = await remembered(parts, repo, "old", scope="user")
+        code, told = await parts.refusal(
+            wire.Remember(workspace=str(repo), content="new", supersedes=old.memory_id, scope="repo")
+        )
+
+    assert code == "not_found"
+    assert "forgectl move" in told
+
+
+async def test_keys_of_the_head_that_nobody_knows_are_in_the_new_version(home, repo):
+    path = repo / ".forge/memories/mem_hand.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("---\nid: mem_hand\ncues: [deploy]\n---\nBy hand.\n")
+    async with assembled(home) as parts:
+        told = await remembered(parts, repo, "new", supersedes="mem_hand")
+
+    assert "cues: [deploy]\n" in Path(told.path).read_text()
+    assert path.read_text() == "---\nid: mem_hand\ncues: [deploy]\n---\nBy hand.\n"
+
+
+# --- names --------------------------------------------------------------------------------------------
+
+
+async def test_an_id_is_named_by_its_beginning_in_every_verb(home, repo):
+    put(repo, memory("mem_abc1", "one"), memory("mem_xyz9", "two"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        got = await parts.ask(wire.GetMemories(workspace=str(repo), ids=("mem_ab", "xy")))
+        assert [each.id for each in got.memories] == ["mem_abc1", "mem_xyz9"]
+        assert links(await chain(parts, repo, "abc")) == [("mem_abc1", None)]
+        new = await remembered(parts, repo, "three", supersedes="abc", related=(wire.Edge("xyz"),))
+        assert new.replaced == "mem_abc1"
+        edited = await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_x", content="two again"))
+        assert edited.replaced == "mem_xyz9"
+        linked = await parts.ask(
+            wire.Relate(workspace=str(repo), memory_id="xyz", related=(wire.Edge("abc", "refines"),))
+        )
+        assert linked.replaced == edited.memory_id
+        gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_ab"))
+        assert set(gone.ids) == {"mem_abc1", new.memory_id}
+        back = await parts.ask(wire.Restore(workspace=str(repo), memory_id="ab"))
+        assert {each.id for each in back.memories} == {"mem_abc1", new.memory_id}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        wire.History(workspace="", memory_id="mem_a"),
+        wire.GetMemories(workspace="", ids=("a",)),
+        wire.Forget(workspace="", memory_id="a"),
+        wire.Edit(workspace="", memory_id="mem_a", content="x"),
+        wire.Move(workspace="", memory_id="a", to="user"),
+        wire.Remember(workspace="", content="x", supersedes="a"),
+        wire.Remember(workspace="", content="x", related=(wire.Edge("a"),)),
+    ],
+    ids=lambda ask: type(ask).__name__,
+)
+async def test_a_beginning_of_several_ids_is_refused_with_their_names(home, repo, ask):
+    put(repo, memory("mem_a1", "one"), memory("mem_a2", "two"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        code, told = await parts.refusal(replace(ask, workspace=str(repo)))
+
+    assert code == "invalid"
+    assert "mem_a1, mem_a2" in told
+
+
+async def test_a_whole_id_is_meant_though_others_begin_like_it(home, repo):
+    put(repo, memory("mem_a", "one"), memory("mem_a2", "two"))
+    async with assembled(home) as parts:
+        gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_a"))
+
+    assert gone.ids == ("mem_a",)
+
+
+# --- edit ---------------------------------------------------------------------------------------------
+
+
+async def test_an_edit_is_a_new_version_that_keeps_the_rest(home, repo):
+    put(repo, memory("mem_1", "old", related=["mem_2"]), memory("mem_2", "other"))
+    async with assembled(home) as parts:
+        told = await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_1", content="new"))
+
+        found = await shown(parts, repo, told.memory_id)
+        assert (told.replaced, told.version, found.content) == ("mem_1", 2, "new")
+        assert (found.category, found.related) == ("patterns", (wire.Edge("mem_2", "relates-to"),))
+        assert (repo / ".forge/memory/mem_1.md").exists()
+
+
+async def test_a_category_is_changed_by_an_edit_and_the_text_stays(home, repo):
+    async with assembled(home) as parts:
+        old = await remembered(parts, repo, "text")
+        told = await parts.ask(
+            wire.Edit(workspace=str(repo), memory_id=old.memory_id, category="corrections")
+        )
+
+        found = await shown(parts, repo, told.memory_id)
+        assert (found.content, found.category, found.version) == ("text", "corrections", 2)
+        assert found.origin == "agent"
+
+
+@pytest.mark.parametrize("base", ["mem_1", "1"])
+async def test_an_edit_of_a_version_that_is_not_the_newest_any_more_is_a_conflict(home, repo, base):
+    put(repo, memory("mem_1", "old"))
+    async with assembled(home) as parts:
+        ask = wire.Edit(workspace=str(repo), memory_id="mem_1", base=base, content="mine")
+        other = await remembered(parts, repo, "theirs", supersedes="mem_1")
+        code, told = await parts.refusal(ask)
+        await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_1", base="2", content="mine"))
+        heads = [each.content for each in (await chain(parts, repo, "mem_1")).memories]
+
+    assert code == "conflict"
+    assert other.memory_id in told
+    assert "nothing was written" in told
+    assert heads == ["old", "theirs", "mine"]
+
+
+async def test_an_edit_that_changes_nothing_writes_nothing(home, repo):
+    async with assembled(home) as parts:
+        old = await remembered(parts, repo, "text")
+        told = await parts.ask(wire.Edit(workspace=str(repo), memory_id=old.memory_id, content="text"))
+
+    assert (told.memory_id, told.existed) == (old.memory_id, True)
+    assert len(list((repo / ".forge/memory").glob("*.md"))) == 1
+
+
+async def test_edits_at_the_same_moment_line_up(home, repo):
+    put(repo, memory("mem_1", "old"))
+    async with assembled(home) as parts:
+        asks = [wire.Edit(workspace=str(repo), memory_id="mem_1", content=f"text {n}") for n in range(6)]
+        told = await asyncio.gather(*map(parts.ask, asks))
+        found = await chain(parts, repo, "mem_1")
+
+    assert sorted(each.version for each in told) == [2, 3, 4, 5, 6, 7]
+    assert found.flags == ()
+    assert {each.supersedes for each in found.memories[1:]} == {each.id for each in found.memories[:-1]}
+
+
+# --- relate -------------------------------------------------------------------------------------------
+
+
+async def test_a_link_is_added_changed_and_taken_away_in_new_versions(home, repo):
+    put(repo, memory("mem_1", "text"), memory("mem_2", "other"))
+    async with assembled(home) as parts:
+
+        async def relate(**fields: object) -> tuple[wire.Edge, ...]:
+            told = await parts.ask(wire.Relate(workspace=str(repo), memory_id="mem_1", **fields))
+            return (await shown(parts, repo, told.memory_id)).related
+
+        assert await relate(related=(wire.Edge("mem_2"),)) == (wire.Edge("mem_2", "relates-to"),)
+        assert await relate(related=(wire.Edge("mem_2", "refines"),)) == (wire.Edge("mem_2", "refines"),)
+        assert await relate(remove=("2",)) == ()
+        again = await parts.ask(
+            wire.Relate(workspace=str(repo), memory_id="mem_2", related=(wire.Edge("mem_1"),))
+        )
+        same = await parts.ask(
+            wire.Relate(workspace=str(repo), memory_id="mem_2", related=(wire.Edge("mem_1"),))
+        )
+        refused = await parts.refusal(wire.Relate(workspace=str(repo), memory_id="mem_2", remove=("mem_9",)))
+
+    assert (again.existed, same.existed, same.memory_id) == (False, True, again.memory_id)
+    assert refused == ("not_found", "it has no link to 'mem_9'")
+
+
+async def test_a_fork_is_shown_with_both_heads_until_one_replaces_the_other(home, repo):
+    put(
+        repo,
+        memory("mem_r", "We use goose."),
+        memory("mem_a", "We use atlas.", supersedes="mem_r", version=2),
+        memory("mem_b", "We use flyway.", supersedes="mem_r", version=2),
+    )
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        listed = await parts.ask(wire.ListMemories(workspace=str(repo)))
+        found = (
+            await parts.ask(wire.Search(workspace=str(repo), query="which migrations: goose, atlas"))
+        ).memories
+        block = await parts.ask(
+            wire.Retrieve(workspace=str(repo), messages=(wire.Message("user", "goose or atlas or flyway?"),))
+        )
+        status = await parts.ask(wire.Status(workspace=str(repo)))
+
+        assert {each.id: each.rivals for each in listed.memories} == {
+            "mem_a": ("mem_b",),
+            "mem_b": ("mem_a",),
+        }
+        assert [
+            (hit.id, [each.id for each in hit.rivals], [each.id for each in hit.older]) for hit in found
+        ] == [("mem_b", ["mem_a"], ["mem_r"])]
+        assert "> We use flyway." in block.text
+        assert "> We use atlas." in block.text
+        assert "beside it stands v2 of 2025-03-04, mem_a; neither replaces the other" in block.text
+        assert [(root.forks, root.fork_ids) for root in status.roots if root.scope == "repo"] == [
+            (1, ("mem_b",))
+        ]
+
+        await parts.ask(
+            wire.Relate(workspace=str(repo), memory_id="mem_b", related=(wire.Edge("mem_a", "supersedes"),))
+        )
+        ended = await chain(parts, repo, "mem_r")
+        status = await parts.ask(wire.Status(workspace=str(repo)))
+        assert ended.flags == ()
+        assert [each.is_head for each in ended.memories] == [False, False, False, True]
+        assert [root.forks for root in status.roots if root.scope == "repo"] == [0]
+
+
+async def test_who_replaces_one_head_of_a_fork_leaves_the_other(home, repo):
+    put(
+        repo,
+        memory("mem_r", "r"),
+        memory("mem_a", "a", supersedes="mem_r", version=2),
+        memory("mem_b", "b", supersedes="mem_r", version=2),
+    )
+    async with assembled(home) as parts:
+        told = await remembered(parts, repo, "a2", supersedes="mem_a")
+        found = await chain(parts, repo, "mem_r")
+
+    assert (told.replaced, told.base_moved, told.version) == ("mem_a", False, 3)
+    assert [each.content for each in found.memories if each.is_head] == ["b", "a2"]
+
+
+# --- a version in the middle --------------------------------------------------------------------------
+
+THREE = (
+    memory("mem_1", "first"),
+    memory("mem_2", "second", supersedes="mem_1", version=2),
+    memory("mem_3", "third", supersedes="mem_2", version=3),
+)
+
+
+async def forgotten(parts: Parts, repo: Path, memory_id: str, **fields: object) -> wire.Forgotten:
+    return await parts.ask(wire.Forget(workspace=str(repo), memory_id=memory_id, version_only=True, **fields))
+
+
+@pytest.mark.parametrize("erase_now", [False, True])
+@pytest.mark.parametrize(
+    ("gone", "left"),
+    [
+        ("mem_1", [("mem_2", None), ("mem_3", "mem_2")]),
+        ("mem_2", [("mem_1", None), ("mem_3", "mem_1")]),
+        ("mem_3", [("mem_1", None), ("mem_2", "mem_1")]),
+    ],
+)
+async def test_a_version_that_is_forgotten_leaves_its_chain_whole(home, repo, gone, left, erase_now):
+    put(repo, *THREE)
+    async with assembled(home) as parts:
+        receipt = await forgotten(parts, repo, gone, erase_now=erase_now)
+        found = await chain(parts, repo, left[-1][0])
+        listed = await parts.ask(wire.ListMemories(workspace=str(repo)))
+
+    assert receipt.ids == (gone,)
+    assert links(found) == left
+    assert found.flags == ()
+    assert [each.id for each in listed.memories] == [left[-1][0]]
+
+
+async def test_of_the_file_that_names_another_predecessor_nothing_else_changes(home, repo):
+    by_hand = (
+        b"---\r\n# a comment\r\nid: mem_3\r\nversion: 3\r\nsupersedes:   mem_2   # why\r\n"
+        b"cues: [a, b]\r\n---\r\ncaf\xe9, third\r\n"
+    )
+    put(repo, *THREE[:2])
+    path = repo / ".forge/memory/mem_3.md"
+    path.write_bytes(by_hand)
+    path.chmod(0o644)
+    async with assembled(home) as parts:
+        await forgotten(parts, repo, "mem_2")
+
+    assert path.read_bytes() == by_hand.replace(b"supersedes:   mem_2   # why", b"supersedes: mem_1")
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert sorted(each.name for each in path.parent.iterdir()) == ["mem_1.md", "mem_3.md"]
+
+
+async def test_a_pinned_root_and_an_origin_follow_the_file_that_is_changed(home, repo):
+    async with assembled(home, trusting=False) as parts:
+        one = await remembered(parts, repo, "first")
+        two = await remembered(parts, repo, "second", supersedes=one.memory_id)
+        three = await remembered(parts, repo, "third", supersedes=two.memory_id)
+        await parts.ask(wire.Trust(workspace=str(repo), action="trust", mode="pin"))
+        await forgotten(parts, repo, two.memory_id)
+        found = await shown(parts, repo, three.memory_id)
+        held = await parts.ask(wire.Review(workspace=str(repo)))
+
+    assert (found.supersedes, found.origin) == (one.memory_id, "agent")
+    assert held.files == ()
+
+
+async def test_two_versions_of_a_first_one_that_goes_stay_versions_of_one_memory(home, repo):
+    put(
+        repo,
+        memory("mem_r", "r"),
+        memory("mem_a", "a", supersedes="mem_r", version=2),
+        memory("mem_b", "b", supersedes="mem_r", version=2),
+    )
+    async with assembled(home) as parts:
+        await forgotten(parts, repo, "mem_r")
+        found = await chain(parts, repo, "mem_a")
+
+    assert [each.id for each in found.memories] == ["mem_a", "mem_b"]
+    assert "fork" in found.flags
