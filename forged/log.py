@@ -53,6 +53,7 @@ def begin(settings: LogSettings) -> None:
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)
     sys.excepthook = _uncaught
     threading.excepthook = lambda broken: _uncaught(broken.exc_type, broken.exc_value, broken.exc_traceback)
     sys.unraisablehook = lambda broken: _uncaught(broken.exc_type, broken.exc_value, broken.exc_traceback)

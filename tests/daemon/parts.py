@@ -34,13 +34,11 @@ EPOCH = "e1"
 
 
 class StandInWatcher:
-    """Watches nothing, and says of every root what a test has it say."""
+    """Watches nothing; `used_at` is when it was last told that an agent is at work."""
 
     def __init__(self) -> None:
         self.state = "inotify"
-
-    def state_of(self, top: str) -> str:
-        return self.state
+        self.used_at = 0.0
 
     def watch_count_of(self, top: str) -> int:
         return 2

@@ -23,7 +23,7 @@ from forged_client.protocol import RootReport, StatusReport
 
 OK, WARN, FAIL = "ok", "warn", "FAIL"
 
-_NEEDED = ("msgspec", "numpy", "httpx", "platformdirs", "click", "PyYAML", "PyStemmer")
+_NEEDED = ("msgspec", "numpy", "httpx", "watchfiles", "platformdirs", "click", "PyYAML", "PyStemmer")
 _COMMAND = re.compile("`forgectl [^`]+`")
 _INOTIFY = "/proc/sys/fs/inotify"
 # A root costs at most 8 watches and one instance serves them all; the rest is for editors beside us.

@@ -94,6 +94,7 @@ class Dispatcher:
             return wire.Pong(id=request.id)
         if isinstance(request, wire.Events):
             return health.events(self._daemon, request)
+        self._daemon.watcher.used_at = monotonic()
         if isinstance(request, wire.Hello):  # what follows in the same read relies on it
             return replace(health.hello(self._daemon, request), id=request.id)
         frame = self._again(request) if isinstance(request, wire.Retrieve) else None

@@ -101,7 +101,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     broken = broken or bool(daemon.about.lacking) or (identity is not None and identity.refusal is not None)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
     broken = broken or stuck or bool(captured.last_error or captured.dead) or endpoints.is_failing(daemon)
-    return "degraded" if broken or daemon.watcher.state.startswith("polling") else "ok"
+    return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
 async def _report(context: Context, index: RootIndex) -> wire.RootReport:
@@ -122,7 +122,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         build_ms=round(progress.build_ms, 3),
         built_age_s=round(time.monotonic() - progress.built_at, 3) if progress.built_at else 0.0,
         last_error=progress.error,
-        watch=context.daemon.watcher.state_of(index.root.top),
+        watch=context.daemon.watcher.state,
         watches=context.daemon.watcher.watch_count_of(index.root.top),
         cut=len(cut),
         cut_ids=cut[:_CUT_SHOWN],

@@ -90,7 +90,9 @@ async def test_a_provider_that_is_down_fails_a_rebuild_and_degrades_the_status_w
     assert "auth" in of_repo(reply).last_error
 
 
-@pytest.mark.parametrize(("watching", "state"), [("inotify", "ok"), ("polling: limit", "degraded")])
+@pytest.mark.parametrize(
+    ("watching", "state"), [("inotify", "ok"), ("polling: limit", "degraded"), ("restarting: x", "degraded")]
+)
 async def test_a_watcher_in_trouble_degrades_the_status(home, watching, state):
     async with assembled(home) as parts:
         parts.watcher.state = watching

@@ -435,10 +435,12 @@ async def test_forgetting_leaves_nothing_in_turn_cache_and_ledger(home, repo):
 # --- dispatch -----------------------------------------------------------------------------------------
 
 
-async def test_every_request_is_counted(home, repo):
+async def test_every_request_but_a_ping_wakes_the_watcher_and_all_are_counted(home, repo):
     async with assembled(home) as parts:
         await parts.ask(wire.Ping())
+        quiet = parts.watcher.used_at
         await parts.ask(wire.ListMemories(workspace=str(repo)))
+        assert parts.watcher.used_at > quiet == 0.0
         assert parts.daemon.metrics.requests == 2
 
 
