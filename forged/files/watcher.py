@@ -1,57 +1,53 @@
-"""Which roots may have changed on disk, told within 10 to 100 ms.
+"""Which roots may have changed on disk, told within 20 to 130 ms.
 
 A hint and never the truth: events get lost (overflow, directories made and filled faster than they can be
 watched), so the indexer scans anyway and the watcher only shortens the wait. Hence one rule: whenever watches
-begin or end, every root is reported, first watching and then reporting, so that nothing falls between.
+of a root begin or end, it is reported, first watching and then reporting, so that nothing falls between.
 
 Four directories of a root are watched, none of them recursively: the two that hold memories, `.forge`,
 and the top or its nearest existing parent. A repository of 100,000 directories costs what a small one
 does, and a directory that comes, goes or is swapped by a checkout is seen by its parent. inotify sticks to
-an inode and stays silent when it is replaced, so the watches are then set anew.
+an inode and stays silent when it is replaced, so the watches are then set anew: new ones stand before the old
+ones are given up, so that the other roots notice nothing.
+
+What is wrong with one root is its own affair: one with a file name that is no text, which ends all watches of
+an instance, or whose directories cannot be watched, is reported every two seconds instead for a minute.
 
 watchfiles' own backend is driven from one thread instead of `awatch`: that says when the watches stand,
-and lets `step`, the pause between two looks, differ: short while agents are at work (a change is reported
-in 10 ms), long when nobody is there (20 wake-ups a second instead of 200).
+and lets `step`, the pause between two looks, differ: at most 120 looks a second for 5 s after a file changed
+or an agent asked, at most 30 otherwise, and 15 when that was a minute ago.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
-from watchfiles import Change
 from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API pages
 
 from forged.files.roots import Root, upwards
+from forged.files.watched_places import EVERYTHING, Places, Watched, below
 
 logger = logging.getLogger(__name__)
 
 _DEBOUNCE_MS = 10
-_BUSY_STEP_MS = 2
-_IDLE_STEP_MS = 50
-_BUSY_S = 30.0
+# Seconds since an agent was at work, and the pause between two looks until then.
+_STEPS_MS = ((5.0, 9), (55.0, 34))
+_IDLE_STEP_MS = 66
+_LAST_LOOK_MS = 1  # at what watches that are given up still have to say
 _LOOK_MS = 500  # between two checks that the watched directories are still the ones at their paths
 _FIRST_PAUSE_S = 0.1
 _LAST_PAUSE_S = 5.0
 _POLL_S = 2.0
+_TROUBLE_S = 60.0  # until a root that was in trouble is watched again
 _STOP_S = 0.4
 # What the kernel and watchfiles say when this user or process may not watch any more.
 _LIMITS = ("os error 24", "os error 28", "watch limit reached")
-
-
-class Watched(msgspec.Struct, frozen=True, order=True):
-    """A directory under watch; equal values are the same directory at the same path."""
-
-    path: str
-    device: int
-    inode: int
 
 
 class Watcher:
@@ -60,18 +56,26 @@ class Watcher:
     `files` are the paths of the memory files that did, or nothing when it may be any of them.
 
     `state` is for status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is
-    reported each 2 s) or "restarting: <cause>". `watched` are the directories under watch, at most 4 a root;
-    `used_at` is when an agent was last at work, in seconds of `time.monotonic`, set by who hears of it; for
-    half a minute afterwards a change is reported in 10 ms and not in 100.
+    reported each 2 s) or "restarting: <cause>"; `state_of` is that of one root, of which only that one may be
+    in trouble. `watched` are the directories under watch, at most 4 a root; `used_at` is when an agent was
+    last at work, in seconds of `time.monotonic`, set by who hears of it.
     """
 
     def __init__(self, on_change: Callable[[str, frozenset[str]], None]) -> None:
         self.state = "stopped"
         self.watched: frozenset[Watched] = frozenset()
-        self.used_at = -_BUSY_S
+        self.used_at = float("-inf")
         self._on_change = on_change
         self._roots: tuple[Root, ...] = ()
-        self._ended = threading.Event()
+        self._troubles: dict[str, _Trouble] = {}
+        self._swapped = frozenset[str]()  # in the thread: not reported since their watches are new
+        self._look_now = threading.Event()
+        self._ended = False
+
+    def state_of(self, top: str) -> str:
+        """How one root is watched, in the words of `state`."""
+        trouble = self._troubles.get(top)
+        return f"polling: {trouble.cause}" if trouble is not None and self.state == "inotify" else self.state
 
     def watch_count_of(self, top: str) -> int:
         """Directories under watch for one root; a parent that several roots wait at counts for each."""
@@ -80,25 +84,27 @@ class Watcher:
             return 0
         paths = {directory.path for directory in self.watched}
         nearest = next((path for path in upwards(top) if path in paths), None)
-        return len(paths.intersection(_below(root))) + (nearest is not None)
+        return len(paths.intersection(below(root))) + (nearest is not None)
 
     def set_roots(self, roots: Iterable[Root]) -> None:
-        """Watch these roots and no others; every one of them is reported once its watches stand."""
+        """Watch these roots and no others; each that is new is reported once its watches stand."""
         wanted = tuple(sorted(set(roots), key=lambda root: root.top))
         if wanted != self._roots:
             self._roots = wanted
-            self._ended.set()
+            self._look_now.set()
 
     async def run(self) -> None:
         """Watch until cancelled, whatever happens to the watches."""
         thread = ThreadPoolExecutor(1, "forged-watcher")
-        pause_s = 0.0
+        pause_s, self._ended = 0.0, False
         try:
             while True:
                 began = time.monotonic()
                 try:
                     await self._follow(thread)
-                except Exception as error:  # noqa: BLE001 - supervisor: one odd file name ends all watches
+                except Exception as error:  # noqa: BLE001 - supervisor: whatever a backend may raise
+                    if self._is_of_single_roots(error):
+                        continue
                     lasted = time.monotonic() - began > _LAST_PAUSE_S
                     pause_s = _FIRST_PAUSE_S if lasted or not pause_s else min(2 * pause_s, _LAST_PAUSE_S)
                     await asyncio.sleep(self._failed(error, pause_s))
@@ -107,57 +113,139 @@ class Watcher:
             thread.shutdown(wait=False)
 
     async def _follow(self, thread: ThreadPoolExecutor) -> None:
-        """Watch the roots of this moment until other directories have to be watched."""
-        self._ended.clear()
+        """Watch the roots, whichever they are at a time, until the watches fail."""
         loop = asyncio.get_running_loop()
-        session = loop.run_in_executor(thread, self._session, self._roots, loop)
+        session = loop.run_in_executor(thread, self._session, loop)
         try:
             await asyncio.shield(session)
         except asyncio.CancelledError:
-            self._ended.set()
+            self._ended = True
+            self._look_now.set()
             await asyncio.wait([session], timeout=_STOP_S)
             raise
 
-    def _session(self, roots: tuple[Root, ...], loop: asyncio.AbstractEventLoop) -> None:
-        """In the thread: one set of watches, from its beginning to its end."""
-        places = _Places(roots)
-        watched = places.on_disk()
-        paths = [directory.path for directory in sorted(watched)]
-        with RustNotify(
-            paths,
-            debug=False,
-            force_polling=False,
-            poll_delay_ms=0,
-            recursive=False,
-            ignore_permission_denied=False,  # true would hide every failure, limits too (watchfiles 1.3)
-        ) as notify:
-            if places.on_disk() != watched:
-                return  # swapped while the watches were being set: they may stand on the old one
-            loop.call_soon_threadsafe(self._began, watched)
-            while True:
-                step_ms = _BUSY_STEP_MS if time.monotonic() < self.used_at + _BUSY_S else _IDLE_STEP_MS
-                changes = notify.watch(_DEBOUNCE_MS, step_ms, _LOOK_MS, self._ended)
-                if isinstance(changes, set):
-                    touched, swapped = places.affected(changes)
-                    if swapped:
-                        return
-                    if touched:
-                        self.used_at = time.monotonic()  # one change is seldom alone
-                        loop.call_soon_threadsafe(self._report, touched)
-                elif changes == "stop" or places.on_disk() != watched:
-                    return
+    # --- in the thread --------------------------------------------------------------------------------
 
-    def _began(self, watched: frozenset[Watched]) -> None:
-        self._enter("inotify", watched)
-        self._report(self._all_roots())
+    def _session(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One set of watches after the other. Raises what the backend raises."""
+        standing: _Standing | None = None
+        try:
+            while not self._ended:
+                self._look_now.clear()
+                standing = self._renewed(standing, loop)
+                self._listen(standing, loop)
+        finally:
+            if standing is not None:
+                standing.notify.close()
+
+    def _renewed(self, old: _Standing | None, loop: asyncio.AbstractEventLoop) -> _Standing:
+        """Watches of the directories that are there now; the old ones, where no further can be had.
+
+        Reported are the roots with other directories, and those where one came or went: what takes its place
+        may have its number.
+        """
+        while True:
+            places = Places(tuple(root for root in self._roots if root.top not in self._troubles))
+            try:
+                fresh = _stand(places)
+            except Exception as error:
+                others = self._unwatched(old)
+                if old is None or not others:
+                    raise
+                self._trouble(others, _cause(error))
+                loop.call_soon_threadsafe(self._report, dict.fromkeys(others, EVERYTHING))
+                return old
+            if fresh is not None:
+                break
+        touched = places.touched_between(old.watched if old is not None else frozenset(), fresh.watched)
+        troubled = self._troubles.keys() & {root.top for root in self._roots}
+        touched |= dict.fromkeys(troubled | self._swapped, EVERYTHING)
+        self._swapped = frozenset()
+        loop.call_soon_threadsafe(self._began, fresh.watched, touched)
+        if old is not None:
+            if self._take_changes(old, _LAST_LOOK_MS, _LAST_LOOK_MS, loop):
+                self._look_now.set()  # it was while the new ones were being set
+            old.notify.close()
+        return fresh
+
+    def _unwatched(self, old: _Standing | None) -> tuple[str, ...]:
+        """The roots that the standing watches do not cover as they are now."""
+        there = old.watched if old is not None else frozenset()
+        return tuple(
+            root.top
+            for root in self._roots
+            if root.top not in self._troubles and not Places((root,)).on_disk() <= there
+        )
+
+    def _listen(self, standing: _Standing, loop: asyncio.AbstractEventLoop) -> None:
+        """Report changes until other directories have to be watched."""
+        polled_at = time.monotonic()
+        while not self._look_now.is_set():
+            swapped = self._take_changes(standing, self._step_ms(), _LOOK_MS, loop)
+            now = time.monotonic()
+            if now - polled_at > _POLL_S and self._troubles:
+                polled_at = now
+                loop.call_soon_threadsafe(self._report, dict.fromkeys(self._troubles, EVERYTHING))
+            if swapped or self._mended(now):
+                return
+
+    def _take_changes(
+        self, standing: _Standing, step_ms: int, limit_ms: int, loop: asyncio.AbstractEventLoop
+    ) -> bool:
+        """Report what has changed, if anything does within a time; whether watches have to be set anew."""
+        changes = standing.notify.watch(_DEBOUNCE_MS, step_ms, limit_ms, self._look_now)
+        if not isinstance(changes, set):
+            return changes == "timeout" and standing.places.on_disk() != standing.watched
+        touched, swapped = standing.places.affected(changes)
+        if touched:
+            self.used_at = time.monotonic()  # one change is seldom alone
+            loop.call_soon_threadsafe(self._report, touched)
+        if swapped:
+            self._swapped |= {top for top, files in touched.items() if not files}
+        return swapped
+
+    def _step_ms(self) -> int:
+        quiet_s = time.monotonic() - self.used_at
+        return next((step_ms for limit_s, step_ms in _STEPS_MS if quiet_s < limit_s), _IDLE_STEP_MS)
+
+    # --- what is wrong --------------------------------------------------------------------------------
+
+    def _is_of_single_roots(self, error: Exception) -> bool:
+        """Whether an error names the roots that it is about; the others are watched again at once."""
+        cause = _cause(error)
+        named = [root.top for root in self._roots if f'"{root.top}/' in cause]
+        if not named or any(words in cause for words in _LIMITS):
+            return False
+        self._trouble(named, cause)
+        self._report(self._all_roots())  # what was told since the last look is lost
+        return True
+
+    def _trouble(self, tops: Iterable[str], cause: str) -> None:
+        fresh = {top: _Trouble(cause, time.monotonic() + _TROUBLE_S) for top in tops}
+        if fresh.keys() - self._troubles.keys():
+            logger.warning("roots are polled roots=%d cause=%s", len(fresh), cause)
+        self._troubles = {**self._troubles, **fresh}
+
+    def _mended(self, now: float) -> bool:
+        """Whether it is time to watch a root again that was in trouble."""
+        over = [top for top, trouble in self._troubles.items() if trouble.until <= now]
+        if over:
+            self._troubles = {top: each for top, each in self._troubles.items() if top not in over}
+        return bool(over)
 
     def _failed(self, error: Exception, pause_s: float) -> float:
         """Note a failure, report every root, and return the seconds until the next attempt."""
-        cause = " ".join(str(error).split())[:200] or type(error).__name__
+        cause = _cause(error)
         limited = any(words in cause for words in _LIMITS)
         self._enter(f"polling: {cause}" if limited else f"restarting: {cause}")
         self._report(self._all_roots())
         return _POLL_S if limited else pause_s
+
+    # --- in the loop ----------------------------------------------------------------------------------
+
+    def _began(self, watched: frozenset[Watched], touched: Mapping[str, frozenset[str]]) -> None:
+        self._enter("inotify", watched)
+        self._report(touched)
 
     def _enter(self, state: str, watched: frozenset[Watched] = frozenset()) -> None:
         self.watched = watched
@@ -167,60 +255,44 @@ class Watcher:
         self.state = state
 
     def _all_roots(self) -> dict[str, frozenset[str]]:
-        return {root.top: frozenset() for root in self._roots}
+        return {root.top: EVERYTHING for root in self._roots}
 
     def _report(self, touched: Mapping[str, frozenset[str]]) -> None:
         for top, files in touched.items():
             self._on_change(top, files)
 
 
-class _Places:
-    """What paths mean to a set of roots: where memories lie, and which directories they hang on."""
+class _Trouble(msgspec.Struct, frozen=True):
+    """Why a root is not watched, and until when, in seconds of `time.monotonic`."""
 
-    def __init__(self, roots: tuple[Root, ...]) -> None:
-        self._roots = roots
-        self._memories = {directory: root.top for root in roots for directory in root.directories}
-        self._structure: dict[str, set[str]] = {}
-        for root in roots:
-            for directory in (*_below(root), *upwards(root.top)):
-                self._structure.setdefault(directory, set()).add(root.top)
-
-    def on_disk(self) -> frozenset[Watched]:
-        """Directories to watch at this moment; those that cannot be read are left to the scan."""
-        found = set[Watched]()
-        for root in self._roots:
-            nearest = next(filter(None, map(_look, upwards(root.top))), None)
-            candidates = (*map(_look, _below(root)), nearest)
-            found.update(directory for directory in candidates if directory is not None)
-        return frozenset(found)
-
-    def affected(self, changes: set[tuple[int, str]]) -> tuple[dict[str, frozenset[str]], bool]:
-        """Roots that the changes touch, by top, and whether a watched directory came or went.
-
-        With each root its files that changed, or none when it was more than files.
-        """
-        files: dict[str, set[str]] = {}
-        whole = set[str]()
-        swapped = False
-        for change, path in changes:
-            directory, _, name = path.rpartition("/")
-            if path in self._structure:
-                whole |= self._structure[path]
-                swapped = swapped or change != Change.modified
-            elif directory in self._memories and name.endswith(".md") and not name.startswith("."):
-                files.setdefault(self._memories[directory], set()).add(path)
-        touched = {top: frozenset(paths) for top, paths in files.items()}
-        return touched | dict.fromkeys(whole, frozenset()), swapped
+    cause: str
+    until: float
 
 
-def _below(root: Root) -> tuple[str, ...]:
-    return (*root.directories, os.path.dirname(root.directories[0]))
+class _Standing(msgspec.Struct, frozen=True):
+    """Watches that stand."""
+
+    notify: RustNotify
+    places: Places
+    watched: frozenset[Watched]
 
 
-def _look(path: str) -> Watched | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    readable = stat.S_ISDIR(status.st_mode) and os.access(path, os.R_OK)
-    return Watched(path, status.st_dev, status.st_ino) if readable else None
+def _stand(places: Places) -> _Standing | None:
+    """Watch what is there now; None if a directory was swapped meanwhile: its watch may be on the old one."""
+    watched = places.on_disk()
+    notify = RustNotify(
+        [directory.path for directory in sorted(watched)],
+        debug=False,
+        force_polling=False,
+        poll_delay_ms=0,
+        recursive=False,
+        ignore_permission_denied=False,  # true would hide every failure, limits too (watchfiles 1.3)
+    )
+    if places.on_disk() == watched:
+        return _Standing(notify, places, watched)
+    notify.close()
+    return None
+
+
+def _cause(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -40,6 +40,9 @@ class StandInWatcher:
         self.state = "inotify"
         self.used_at = 0.0
 
+    def state_of(self, top: str) -> str:
+        return self.state
+
     def watch_count_of(self, top: str) -> int:
         return 2
 

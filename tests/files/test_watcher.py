@@ -8,19 +8,24 @@ import os
 import resource
 import shutil
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from watchfiles._rust_notify import RustNotify
 
+from forged.files import watcher as looking
 from forged.files.roots import Root
 from forged.files.watcher import Watcher
 from forged.memory import Scope
 from tests.support.clock import eventually, until
 
 DEADLINE_S = 10.0
+# From a save to its report; polling is none of it.
+PROMPT_S = 0.5
 
 
 class Heard:
@@ -295,7 +300,7 @@ async def test_watched_roots_change_while_running(root, other):
         await until(lambda: kernel_watches() == len(watcher.watched) == 6)
         await heard.after(lambda: save(other), other)
 
-        await heard.after(lambda: watcher.set_roots([other]), other)
+        watcher.set_roots([other])
         await until(lambda: kernel_watches() == len(watcher.watched) == 3)
         assert watcher.watch_count_of(root.top) == 0
 
@@ -309,14 +314,92 @@ async def test_same_roots_again_disturb_nothing(root):
         assert heard.counts[root.top] == before + 1
 
 
-async def test_file_name_that_is_not_text_does_not_end_watching(root, caplog):
-    async with watching(root) as (watcher, heard):
-        name = os.fsencode(root.directories[0]) + b"/\xff\xfe.md"
-        await heard.after(lambda: os.close(os.open(name, os.O_CREAT)), root, times=2)
+async def test_file_name_that_is_not_text_slows_no_other_root(root, other, monkeypatch):
+    monkeypatch.setattr(looking, "_POLL_S", 0.2)
+    odd = os.fsencode(root.directories[0]) + b"/\xff\xfe.md"
+    async with watching(root, other) as (watcher, heard):
+        await heard.after(lambda: os.close(os.open(odd, os.O_CREAT)), root)
+        await until(lambda: watcher.state_of(root.top).startswith("polling: Unable to decode path"))
+        await until(lambda: len(watcher.watched) == 3)
+        assert (watcher.state, watcher.state_of(other.top)) == ("inotify", "inotify")
+        for number in range(10):
+            os.unlink(odd)
+            os.close(os.open(odd, os.O_CREAT))
+            assert await took(heard, other, number) < PROMPT_S
+        await heard.after(lambda: save(root), root, times=2)  # without an event
 
-        assert watcher.state == "inotify"
-        await heard.after(lambda: save(root), root)
-    assert caplog.text.count("restarting: Unable to decode path") == 1
+
+async def test_root_that_was_in_trouble_is_watched_again_after_a_while(root, monkeypatch):
+    monkeypatch.setattr(looking, "_TROUBLE_S", 0.5)
+    odd = os.fsencode(root.directories[0]) + b"/\xff\xfe.md"
+    async with watching(root) as (watcher, heard):
+        await heard.after(lambda: os.close(os.open(odd, os.O_CREAT)), root)
+        await until(lambda: watcher.state_of(root.top) != "inotify")
+        await until(lambda: watcher.state_of(root.top) == "inotify" and watcher.watched)
+        assert await took(heard, root, 1) < PROMPT_S
+
+
+async def took(heard: Heard, root: Root, number: int) -> float:
+    """Seconds from a save to its report."""
+    since = time.monotonic()
+    await heard.after(lambda: save(root, f"mem_{number}.md"), root)
+    return time.monotonic() - since
+
+
+async def test_root_that_comes_and_goes_disturbs_no_other(root, other):
+    async with watching(root, other) as (_, heard):
+        before = heard.counts[other.top]
+        for number in range(5):
+            await heard.after(lambda: shutil.rmtree(root.top), root)
+            await heard.after(lambda: os.makedirs(root.directories[0]), root)
+            assert await took(heard, other, number) < PROMPT_S
+        assert before + 5 <= heard.counts[other.top] <= before + 10  # a save may be told in two looks
+
+
+async def test_root_for_which_no_watch_is_left_is_polled_and_the_others_are_not(root, other, monkeypatch):
+    monkeypatch.setattr(looking, "_POLL_S", 0.2)
+    monkeypatch.setattr(looking, "_TROUBLE_S", 1.0)
+    stand, limited = looking._stand, threading.Event()
+    limited.set()
+
+    def refusing(places):
+        if limited.is_set() and any(each.path == other.directories[0] for each in places.on_disk()):
+            raise OSError("OS file watch limit reached")
+        return stand(places)
+
+    monkeypatch.setattr(looking, "_stand", refusing)
+    async with watching(root) as (watcher, heard):
+        await heard.after(lambda: watcher.set_roots([root, other]), other)
+        assert watcher.state_of(other.top) == "polling: OS file watch limit reached"
+        assert watcher.state_of(root.top) == "inotify"
+        assert await took(heard, root, 1) < PROMPT_S
+        await heard.after(lambda: None, other, times=2)  # without an event
+
+        limited.clear()
+        await until(lambda: watcher.state_of(other.top) == "inotify" and len(watcher.watched) > 3)
+        assert await took(heard, other, 1) < PROMPT_S
+
+
+@pytest.mark.parametrize(("quiet_s", "most"), [(0, 120), (3, 120), (6, 30), (50, 30), (56, 16), (3600, 16)])
+async def test_looks_a_second_are_few_when_nobody_is_at_work(root, monkeypatch, quiet_s, most):
+    """The backend looks once in `step_ms`, whatever happens."""
+    steps = []
+
+    class Counted:
+        def __init__(self, *told, **how):
+            self._own = RustNotify(*told, **how)
+            self.close = self._own.close
+
+        def watch(self, debounce_ms, step_ms, *rest):
+            steps.append(step_ms)
+            return self._own.watch(debounce_ms, step_ms, *rest)
+
+    monkeypatch.setattr(looking, "RustNotify", Counted)
+    async with watching(root) as (watcher, _):
+        watcher.used_at = time.monotonic() - quiet_s
+        steps.clear()
+        await until(lambda: len(steps) >= 2)
+        assert most / 1.2 <= 1000 / steps[-1] <= most
 
 
 async def test_limit_of_watches_means_polling_until_it_is_lifted(root):

@@ -122,7 +122,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         build_ms=round(progress.build_ms, 3),
         built_age_s=round(time.monotonic() - progress.built_at, 3) if progress.built_at else 0.0,
         last_error=progress.error,
-        watch=context.daemon.watcher.state,
+        watch=context.daemon.watcher.state_of(index.root.top),
         watches=context.daemon.watcher.watch_count_of(index.root.top),
         cut=len(cut),
         cut_ids=cut[:_CUT_SHOWN],
