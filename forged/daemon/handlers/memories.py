@@ -36,7 +36,8 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
         at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
     except MemoryNotFound:
         if ids := await _gone_before(context, request.key):
-            return wire.Forgotten(ids=ids, trash=context.daemon.writer.trash.path), 0
+            where = "" if request.erase_now else context.daemon.writer.trash.path
+            return wire.Forgotten(ids=ids, trash=where), 0
         raise
     ids = (memory_id,) if request.version_only else await context.daemon.writer.chain(at.index, memory_id)
     taking = Taking(erase=request.erase_now, key=request.key)
@@ -54,8 +55,9 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
 
 async def _gone_before(context: Context, key: str) -> tuple[str, ...]:
     """What a request of this key took away that was carried out already and comes again."""
-    held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time()) if key else ()
-    return tuple(each.note.id for each in held if each.note.key == key)
+    trash = context.daemon.writer.trash
+    held = await asyncio.to_thread(trash.held, time.time()) if key else ()
+    return tuple(each.note.id for each in held if each.note.key == key) or trash.erased.get(key, ())
 
 
 async def put_away(
