@@ -207,7 +207,7 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
     `turns` events of turns wait; of any kind `spooled` are on disk (`spool_bytes`) and `dead` were given up.
     Counts are since the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight UTC.
     `last_success` is a UTC time; ages are seconds. `finished` counts events that were classified, `memories`
-    files written, `said_again` those of them that were forgotten once and that somebody has said since.
+    files written, `said_again` those of them that were forgotten once and kept because they were said since.
     """
 
     state: str = "off"

@@ -4,9 +4,9 @@
     hearing -> service -> queue -> dispatcher -> supervisor -> worker_process == Queue ==> worker
     intake       |          |  ^   ^                                      |          |
     slices       |        gate |   +-------- proposals, questions ---- <= Pipe =  rules | llm
-    watermark    +--- state.Events
-                               |
-                             keeper -> candidates, documents -> the Writer
+    watermark    +--- state.Events ----+
+                                       |
+                                     keeper -> candidates, documents -> the Writer
 
 `hearing` finds what is new of a capture and makes events of it, `intake` cuts out what must not come in,
 `service` answers with a word, `queue` holds the line, `dispatcher` gives the worker one event and ends it

@@ -105,7 +105,8 @@ class Hearing:
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             if (done := self._state.parts.done(spoken.event_id)) is not None:
-                return Outcome("durable", slices=done)
+                is_durable = self._keeps and spoken.kind != "turn"
+                return Outcome("durable" if is_durable else "coalesced", slices=done)
             take = self._whole if spoken.parts == 1 else self._part
             return await take(spoken, event_id, key if spoken.session_id else "")
 
@@ -153,7 +154,7 @@ class Hearing:
 
     async def _judged(self, spoken: Spoken, event_id: str, key: str, parts: tuple[Part, ...]) -> Outcome:
         """What is to be judged of all parts waits from now on, or it is said why not."""
-        now, known = int(self._clock()), self._state.heard.of(key)
+        now, known = round(self._clock(), 3), self._state.heard.of(key)
         row = b"".join(part.digests for part in parts)
         stands = places(known.digests, row)
         is_whole = spoken.kind in _ALL_IS_JUDGED
@@ -216,7 +217,7 @@ def _new(row: bytes, stands: Sequence[int | None]) -> bytes:
     return b"".join(row[at * size : (at + 1) * size] for at, place in enumerate(stands) if place is None)
 
 
-def _event(spoken: Spoken, event_id: str, piece: Slice, now: int) -> Event:
+def _event(spoken: Spoken, event_id: str, piece: Slice, now: float) -> Event:
     return Event(
         id=event_id,
         kind=spoken.kind,

@@ -31,7 +31,7 @@ class Said(msgspec.Struct, frozen=True):
     """
 
     utterance: Utterance
-    heard_at: int
+    heard_at: float
     begun: bool = False
     goes_on: bool = False
 

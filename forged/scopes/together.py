@@ -1,7 +1,7 @@
 """Searches that wait for their turn at the same time and see the same maps are compared with them together.
 
-`joined` puts a question among those that wait. Whoever has its turn first asks for `cosines`, and with its own
-come those of the others, up to a limit; they find theirs done. Who gives up takes no further part.
+`joined` puts a question among those that wait. Whoever has its turn first asks for `cosines`, and with its
+own come those of the others, up to a limit; they find theirs done. Who gives up takes no further part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _MOST = 16
 class Waiting:
     """One question's vectors, and what they were found to be like."""
 
-    def __init__(self, among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None):
+    def __init__(
+        self, among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
+    ) -> None:
         self.vectors = vectors
         self.found: tuple[Cosines | None] | None = None
         self._among = among

@@ -51,7 +51,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[Root, ...] = ()
     window: tuple[Utterance, ...] = ()
     received_at: str = msgspec.field(default_factory=utc_now)
-    heard_at: tuple[int, ...] = ()
+    heard_at: tuple[float, ...] = ()
     begun: bool = False
     goes_on: bool = False
 
@@ -60,9 +60,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind in DURABLE
 
     @property
-    def times(self) -> tuple[int, ...]:
+    def times(self) -> tuple[float, ...]:
         """When each message was first heard."""
-        return self.heard_at or (time_ns(self.received_at) // 1_000_000_000,) * len(self.window)
+        return self.heard_at or (time_ns(self.received_at) / 1e9,) * len(self.window)
 
     @property
     def length(self) -> int:

@@ -23,7 +23,7 @@ DIGEST_BYTES = 8
 MOST_MESSAGES, MOST_SESSIONS, MOST_BYTES = 1 << 15, 1024, 8 << 20
 
 # How many messages were first heard at a time, in Unix seconds.
-Run = tuple[int, int]
+Run = tuple[int, float]
 _RUNS = msgspec.msgpack.Decoder(tuple[Run, ...])
 
 
@@ -34,15 +34,15 @@ class Watermark(msgspec.Struct, frozen=True):
     runs: tuple[Run, ...] = ()
 
     @property
-    def times(self) -> tuple[int, ...]:
+    def times(self) -> tuple[float, ...]:
         """When each message was first heard."""
         return tuple(at for count, at in self.runs for _ in range(count))
 
     @property
-    def heard_last(self) -> int:
-        return self.runs[-1][1] if self.runs else 0
+    def heard_last(self) -> float:
+        return self.runs[-1][1] if self.runs else 0.0
 
-    def grown(self, digests: bytes, at: int) -> Watermark:
+    def grown(self, digests: bytes, at: float) -> Watermark:
         """With messages that were heard now; of too many the newest are left."""
         if not digests:
             return self

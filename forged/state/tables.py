@@ -39,9 +39,9 @@ TABLES: dict[str, tuple[str, ...]] = {
     "approvals": ("identity_and_sha256", "at"),
     "outbound": ("day_host_and_purpose", "calls", "failed", "texts", "characters"),
     "requests": ("key", "digest", "memory_id", "existed", "at"),
+    "intents": ("key", "intent"),
     "heard": ("session", "digests", "runs"),
     "parts": ("event_and_part", "at", "said"),
-    "intents": ("key", "intent"),
 }
 # The tables that a file of each version has.
 OF_VERSION = {1: tuple(TABLES)[:7], 2: tuple(TABLES)[:11], VERSION: tuple(TABLES)}

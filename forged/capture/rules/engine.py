@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.capture.rules.patterns import Flag, patterns
+from forged.capture.rules.patterns import Flag, any_statement, patterns
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
 from forged.capture.values import Classified, KnownMemory, Proposal
@@ -128,17 +128,20 @@ def _judged(sentence: Sentence, raw: str, *, is_local: bool) -> Proposal | None:
     bare = content.rstrip(".。")
     if len(content.encode()) < SHORTEST or len(content) > LONGEST or content.count('"') % 2:
         return None
-    if patterns().veto.search(sentence.text) or patterns().veto.search(raw):
-        return None
     category = _category(bare, sentence.flags)
-    if category is None:
+    # Few sentences come as far as the veto, which takes longer than all that comes before it.
+    if category is None or patterns().veto.search(sentence.text) or patterns().veto.search(raw):
         return None
     scope = _scope(bare, category, is_local=is_local)
     return Proposal(content, scope, _settled(category, scope, bare))
 
 
 def _category(text: str, flags: frozenset[Flag]) -> Category | None:
-    statement = next((one for one in patterns().statements if one.pattern.match(text)), None)
+    statement = None
+    if any_statement().match(text):
+        statement = next((one for one in patterns().statements if one.pattern.match(text)), None)
+    elif not flags & {"correcting", "firm"}:
+        return None
     if (statement is None or not statement.is_order) and patterns().mishap.search(text):
         return None
     if "correcting" in flags:

@@ -68,6 +68,13 @@ class Patterns(msgspec.Struct, frozen=True):
 
 
 @functools.cache
+def any_statement() -> re.Pattern[str]:
+    """What matches where a statement does: most sentences are none, and a hundred looks at each cost more."""
+    forms = "|".join(f"(?:{statement.pattern.pattern})" for statement in patterns().statements)
+    return re.compile(forms, re.IGNORECASE)
+
+
+@functools.cache
 def patterns() -> Patterns:
     """Return all of them; read once."""
     with open(FILE, "rb") as text:

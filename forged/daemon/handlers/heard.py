@@ -77,18 +77,6 @@ def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
     return Heard(tuple(found), echoes)
 
 
-def unreadable(messages: Sequence[wire.Message], start: int) -> int:
-    """How many messages of user and assistant since the summary hold something that is no text."""
-    first = start if start in range(len(messages) + 1) else 0
-    return sum(map(_has_unread, messages[first:]))
-
-
-def _has_unread(message: wire.Message) -> bool:
-    if message.role not in _SPEAKERS or not isinstance(message.content, tuple):
-        return False
-    return any(part.type not in _TEXT_PARTS and not part.type.startswith(_SILENT) for part in message.content)
-
-
 def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str] | None:
     """The newest message from a place on of which something is left that a person typed: its place and that.
 
@@ -110,6 +98,18 @@ def is_said(message: wire.Message) -> bool:
 def window_start(messages: Sequence[wire.Message], start: int) -> int:
     """Where the window begins: a `start` that is no place in `messages` is that of all of them."""
     return start if 0 <= start <= len(messages) else 0
+
+
+def unreadable(messages: Sequence[wire.Message], start: int) -> int:
+    """How many messages of user and assistant since the summary hold something that is no text."""
+    first = start if start in range(len(messages) + 1) else 0
+    return sum(map(_has_unread, messages[first:]))
+
+
+def _has_unread(message: wire.Message) -> bool:
+    if message.role not in _SPEAKERS or not isinstance(message.content, tuple):
+        return False
+    return any(part.type not in _TEXT_PARTS and not part.type.startswith(_SILENT) for part in message.content)
 
 
 def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tuple[Utterance, ...]:

@@ -35,9 +35,8 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
     try:
         at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
     except MemoryNotFound:
-        if ids := await _gone_before(context, request.key):
-            where = "" if request.erase_now else context.daemon.writer.trash.path
-            return wire.Forgotten(ids=ids, trash=where), 0
+        if done := await _taken_before(context, request.key):
+            return done
         raise
     ids = (memory_id,) if request.version_only else await context.daemon.writer.chain(at.index, memory_id)
     taking = Taking(erase=request.erase_now, key=request.key)
@@ -53,11 +52,13 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
     return reply, generation
 
 
-async def _gone_before(context: Context, key: str) -> tuple[str, ...]:
-    """What a request of this key took away that was carried out already and comes again."""
+async def _taken_before(context: Context, key: str) -> tuple[wire.Forgotten, int] | None:
+    """The receipt of a request of this key that was carried out already and comes again."""
     trash = context.daemon.writer.trash
     held = await asyncio.to_thread(trash.held, time.time()) if key else ()
-    return tuple(each.note.id for each in held if each.note.key == key) or trash.erased.get(key, ())
+    if ids := tuple(each.note.id for each in held if each.note.key == key):
+        return wire.Forgotten(ids=ids, trash=trash.path), 0
+    return (wire.Forgotten(ids=trash.erased[key]), 0) if key in trash.erased else None
 
 
 async def put_away(

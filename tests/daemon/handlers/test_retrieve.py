@@ -1,0 +1,116 @@
+"""Replies to a turn that was answered before: as bytes that are sent again, and when they are not."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from forged_client import protocol as wire
+from tests.daemon.parts import Parts, assembled
+from tests.data.memories import memory, put
+
+WALRUS = (wire.Message("user", "the walrus"),)
+
+
+def asked(repo, **fields) -> wire.Retrieve:
+    told = {"session_id": "s", "turn_id": "t", "messages": WALRUS, **fields}
+    return wire.Retrieve(id=7, workspace=str(repo), **told)
+
+
+def is_sent_again(parts: Parts, request: wire.Retrieve) -> bool:
+    """Whether the reply is a frame that needs nothing to be done."""
+    answer = parts.handlers.handle(request)
+    if isinstance(answer, bytes):
+        return True
+    answer.close()
+    return False
+
+
+async def test_a_reply_that_is_sent_again_has_every_field_of_the_one_that_is_made(home, repo):
+    put(repo, memory("m0", "the walrus", related=["m1"]), memory("m1", "the walrus again", version=2))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        first = await parts.ask(asked(repo))
+        again = await parts.ask(replace(asked(repo), id=8))
+        known = await parts.ask(asked(repo, known_digest=first.digest))
+
+    assert first.included == 2
+    assert replace(again, id=7, cached=False, elapsed_ms=first.elapsed_ms) == first
+    assert replace(known, elapsed_ms=again.elapsed_ms) == replace(again, id=7, unchanged=True, text="")
+    assert (again.id, again.elapsed_ms > 0) == (8, True)
+
+
+async def test_a_reply_is_sent_again_as_bytes_from_the_second_time_on_and_counted(home, repo):
+    put(repo, memory("m0", "the walrus"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        found = [is_sent_again(parts, asked(repo))]
+        await parts.ask(asked(repo))
+        found += [is_sent_again(parts, asked(repo, token_budget=budget)) for budget in (None, 300, 1)]
+        small = await parts.ask(asked(repo, token_budget=1))
+        metrics = parts.daemon.metrics
+
+        assert found == [False, True, True, True]
+        assert (small.status, small.reason) == ("empty", "nothing fits the token budget")
+        assert (metrics.retrieves, metrics.turn_cache_hits) == (5, 4)
+        assert (metrics.retrieve_hits, metrics.retrieve_empty) == (3, 2)
+
+
+async def test_what_a_session_was_last_told_is_what_the_last_reply_had_room_for(home, repo):
+    put(repo, memory("m0", "the walrus"), memory("m1", "the walrus again"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        whole = await parts.ask(asked(repo))
+        small = await parts.ask(asked(repo, token_budget=90))
+        explained = await parts.ask(wire.Why(workspace=str(repo), session_id="s"))
+
+    assert (whole.included, small.included, small.cached) == (2, 1, True)
+    assert (explained.included, explained.omitted_ids, explained.turn_id) == (1, ("m1",), "t")
+
+
+async def test_a_forget_leaves_no_bytes_of_a_reply(home, repo):
+    put(repo, memory("m0", "the walrus"), memory("m1", "the walrus again"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        for _ in range(2):
+            await parts.ask(asked(repo))
+        kept = parts.retriever.turns.replies
+        assert kept._held > 0
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="m0"))
+
+        assert (kept._held, len(kept._replies)) == (0, 0)
+        assert not is_sent_again(parts, asked(repo))
+
+
+async def test_a_generation_that_is_asked_for_is_not_answered_by_what_was_kept(home, repo):
+    put(repo, memory("m0", "the walrus"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        for _ in range(2):
+            await parts.ask(asked(repo))
+        newer = (await parts.loaded(repo)).generation
+
+        assert is_sent_again(parts, asked(repo))
+        assert not is_sent_again(parts, asked(repo, min_generation=newer))
+
+
+async def test_a_session_is_told_what_is_withheld_before_it_gets_kept_replies(home, repo):
+    put(repo, memory("m0", "the walrus"))
+    put(home, memory("u0", "the walrus", scope="user"))
+    async with assembled(home, trusting=False) as parts:
+        await parts.loaded(repo)
+        replies = [await parts.ask(asked(repo, session_id=session)) for session in ("s", "s", "", "")]
+
+    assert [bool(reply.notice) for reply in replies] == [True, False, True, True]
+    assert [reply.cached for reply in replies] == [False, True, False, True]
+
+
+async def test_a_kept_reply_is_not_sent_where_memory_is_paused_or_switched_off(home, repo):
+    put(repo, memory("m0", "the walrus"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        for _ in range(2):
+            await parts.ask(asked(repo))
+        await parts.ask(wire.Pause(workspace=str(repo)))
+
+        assert not is_sent_again(parts, asked(repo))
+        assert (await parts.ask(asked(repo))).status == "disabled"

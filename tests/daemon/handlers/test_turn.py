@@ -1,0 +1,198 @@
+"""What tells one turn from another, and that a list which goes on is not read again."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from forged.config import MemoryConfig
+from forged.daemon.handlers import heard
+from forged.daemon.handlers.turn import LISTS, Lists, key_of
+from forged.scopes import Workplace
+from forged_client.protocol import Message, Part, Retrieve
+
+QUESTION = Message("user", "What does the walrus eat?")
+ANSWER, RESULT = Message("assistant", "I look."), Message("user", (Part("tool_result", "output"),))
+REMINDER = Message("user", (Part(text="<system-reminder>The file changed.</system-reminder>"),))
+
+
+class StandInFiles:
+    """Maps that say what they are."""
+
+    def __init__(self, *shown: int) -> None:
+        self._shown = shown
+
+    def shown(self) -> tuple[int, ...]:
+        return self._shown
+
+
+def place(*shown: int, tops: tuple[str, ...] = ("/repo", "/home"), **settings: object) -> Workplace:
+    return Workplace((), StandInFiles(*shown), tops, MemoryConfig(**settings))
+
+
+HERE = place(1, 2)
+NAMED = Retrieve(workspace="/repo", session_id="s", turn_id="t", messages=(QUESTION,))
+UNNAMED = replace(NAMED, turn_id="")
+
+
+def key(request: Retrieve, *messages: Message, where: Workplace = HERE, **fields: object):
+    asked = replace(request, messages=messages or request.messages, **fields)
+    return key_of(asked, where, Lists())
+
+
+@pytest.mark.parametrize("request_", [NAMED, UNNAMED], ids=["named", "unnamed"])
+@pytest.mark.parametrize(
+    "added",
+    [
+        (ANSWER,),
+        (ANSWER, RESULT),
+        (ANSWER, RESULT, REMINDER, ANSWER),
+        (Message("tool", "output"), Message("user", " \n"), Message("model", parts=(Part(text="x"),))),
+        (Message("user", parts=(Part(),)), Message("function", parts=(Part(),))),
+        (Message("system", "rules"),),
+    ],
+)
+def test_what_assistant_tools_and_harness_add_asks_for_the_same(request_, added):
+    assert key(request_, QUESTION, *added) == key(request_)
+
+
+@pytest.mark.parametrize("request_", [NAMED, UNNAMED], ids=["named", "unnamed"])
+@pytest.mark.parametrize(
+    "fields", [{"token_budget": 9}, {"timeout_s": 0.1}, {"min_generation": "e:1"}, {"known_digest": "d"}]
+)
+def test_budget_and_deadline_are_no_part_of_the_question(request_, fields):
+    assert key(request_, **fields) == key(request_)
+
+
+@pytest.mark.parametrize("request_", [NAMED, UNNAMED], ids=["named", "unnamed"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"session_id": "s2"},
+        {"turn_id": "t2"},
+        {"hypotheses": ("a",)},
+        {"messages": (Message("user", "And its tusks?"),)},
+        {"messages": (QUESTION, ANSWER, Message("user", "And its tusks?"))},
+        {"messages": (QUESTION, ANSWER, Message("user", (Part("tool_result"), Part(text="no, stop"))))},
+    ],
+)
+def test_another_message_session_or_question_is_another_turn(request_, other):
+    assert key_of(replace(request_, **other), HERE, Lists()) != key(request_)
+
+
+@pytest.mark.parametrize("request_", [NAMED, UNNAMED], ids=["named", "unnamed"])
+@pytest.mark.parametrize(
+    "there",
+    [
+        place(1, 2, tops=("/other", "/home")),
+        place(1, 2, retrieval_top_k=3),
+        place(1, 2, retrieval_hop_depth=0),
+    ],
+    ids=["repository", "top_k", "hop_depth"],
+)
+def test_another_place_is_another_turn(request_, there):
+    assert key(request_, where=there) != key(request_)
+
+
+def test_hypotheses_are_not_confused_with_one_another_or_with_the_message():
+    keys = [
+        key(NAMED, hypotheses=hypotheses) for hypotheses in ((), ("a", "b"), ("a\0b",), ("ab",), ("b", "a"))
+    ]
+
+    assert len(set(keys)) == len(keys)
+
+
+def test_of_an_unnamed_turn_place_what_was_said_before_and_the_maps_count():
+    first = key(UNNAMED, QUESTION)
+    later = key(UNNAMED, QUESTION, ANSWER, QUESTION)
+    other = key(UNNAMED, QUESTION, Message("assistant", "It eats clams."), QUESTION)
+    changed = key(UNNAMED, where=place(1, 3))
+
+    assert len({first, later, other, changed}) == 4
+    assert key(NAMED, where=place(1, 3)) == key(NAMED)
+    assert key(NAMED, QUESTION, ANSWER, QUESTION) == key(NAMED)
+
+
+def test_a_place_is_counted_from_the_summary_on_and_other_roles_may_change():
+    system, changed = Message("system", "rules"), Message("system", "rules and memories")
+    summed = key(UNNAMED, ANSWER, ANSWER, QUESTION, last_summary_index=2)
+
+    assert summed == key(UNNAMED, QUESTION)
+    assert key(UNNAMED, system, QUESTION) == key(UNNAMED, changed, QUESTION)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        replace(NAMED, session_id="", turn_id=""),
+        replace(UNNAMED, messages=(ANSWER,)),
+        replace(UNNAMED, messages=(), hypotheses=("a",)),
+        replace(UNNAMED, messages=(QUESTION, ANSWER), last_summary_index=1),
+    ],
+    ids=["no name", "nothing typed", "no messages", "typed before the summary"],
+)
+def test_nothing_is_kept_of_what_cannot_be_told_apart(asked):
+    assert key_of(asked, HERE, Lists()) is None
+
+
+def test_a_turn_that_is_named_may_bring_hypotheses_alone():
+    assert key(replace(NAMED, messages=(), hypotheses=("a",))) is not None
+
+
+# --- lists that grow ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def read(monkeypatch) -> list[str]:
+    """Texts that were looked through for what a person typed."""
+    texts: list[str] = []
+    look = heard.without_tool_text
+
+    def counted(text: str, *more: object) -> str:
+        texts.append(text)
+        return look(text, *more)
+
+    monkeypatch.setattr(heard, "without_tool_text", counted)
+    return texts
+
+
+def test_of_a_list_that_grows_only_what_is_new_is_looked_through(read):
+    lists, said = Lists(), [QUESTION]
+    keys = set()
+    for _ in range(20):
+        keys.add(key_of(replace(UNNAMED, messages=tuple(said)), HERE, lists))
+        said += [ANSWER, REMINDER]
+
+    assert len(keys) == 1
+    assert len(read) == 1 + 19
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (Message("user", "And its tusks?"), ANSWER, REMINDER),
+        (QUESTION, Message("user", "And its tusks?"), ANSWER),
+        (QUESTION, Message("user", "And its tusks?")),
+        (QUESTION, ANSWER, REMINDER, Message("user", "And its tusks?")),
+    ],
+    ids=["other message", "other end", "shorter", "longer"],
+)
+def test_a_list_that_does_not_go_on_is_looked_through_anew(other):
+    lists = Lists()
+    key_of(replace(NAMED, messages=(QUESTION, ANSWER, REMINDER)), HERE, lists)
+    asked = replace(NAMED, messages=other)
+
+    assert key_of(asked, HERE, lists) == key_of(asked, HERE, Lists()) != key(NAMED)
+
+
+def test_lists_of_the_newest_256_turns_are_known(read):
+    lists, asked = Lists(), replace(NAMED, messages=(QUESTION, ANSWER))
+    for number in range(LISTS):
+        key_of(replace(asked, turn_id=str(number)), HERE, lists)
+    read.clear()
+
+    key_of(replace(asked, turn_id="1"), HERE, lists)
+    key_of(replace(asked, turn_id="another"), HERE, lists)
+    assert len(read) == 1
+    key_of(replace(asked, turn_id="0"), HERE, lists)
+    assert len(read) == 2
