@@ -75,6 +75,7 @@ class Removing:
         notes = self._notes(root, admitted, taking, {*earlier, *intent.rewrites})
         if taking.erase:
             removed = await asyncio.to_thread(store.erase, snapshot, gone)
+            self._trash.note_erased(taking.key, tuple(item.id for item in removed))
         else:
             removed = await asyncio.to_thread(store.move_to_trash, snapshot, gone, self._trash.path, notes)
         await self._intents.end(intent.key)

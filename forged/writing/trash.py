@@ -19,6 +19,7 @@ from forged.files import NOTE, atomic, parse
 from forged.memory import Memory
 
 TRASH_S = 7 * 24 * 3600.0
+_ERASED_KEPT = 1000
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -54,10 +55,18 @@ class Trashed(NamedTuple):
 
 
 class Trash:
-    """The directory of all that was taken away."""
+    """The directory of all that was taken away. `erased` are ids that went for good, by the request's key."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.erased: dict[str, tuple[str, ...]] = {}
+
+    def note_erased(self, key: str, ids: tuple[str, ...]) -> None:
+        """What a request of this key erased, for its repetition after a connection that broke."""
+        if key:
+            self.erased[key] = ids
+            if len(self.erased) > _ERASED_KEPT:
+                del self.erased[next(iter(self.erased))]
 
     def held(self, now: float) -> tuple[Trashed, ...]:
         """All that can come back at a time (Unix seconds), newest first."""

@@ -56,8 +56,9 @@ async def _taken_before(context: Context, key: str) -> tuple[wire.Forgotten, int
     """The receipt of a request of this key that was carried out already and comes again."""
     trash = context.daemon.writer.trash
     held = await asyncio.to_thread(trash.held, time.time()) if key else ()
-    ids = tuple(each.note.id for each in held if each.note.key == key)
-    return (wire.Forgotten(ids=ids, trash=trash.path), 0) if ids else None
+    if ids := tuple(each.note.id for each in held if each.note.key == key):
+        return wire.Forgotten(ids=ids, trash=trash.path), 0
+    return (wire.Forgotten(ids=trash.erased[key]), 0) if key in trash.erased else None
 
 
 async def put_away(

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from forged.daemon.handlers import resume
 from forged_client import protocol as wire
@@ -118,6 +119,25 @@ async def test_without_an_id_it_lists_what_can_come_back_and_until_when(home, re
     assert refused == "not_found"
 
 
+async def test_an_undo_is_taken_back_whole_in_both_roots(home, repo):
+    captured = replace(memory("mem_1", "We deploy on Mondays."), trigger="cadence")
+    of_user = replace(memory("mem_u", "I like tea.", scope="user"), trigger="cadence")
+    put(repo, captured)
+    put(home, of_user)
+    before = files(repo) | files(home)
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        await parts.ask(wire.Undo(workspace=str(repo)))
+        assert files(repo) | files(home) == {}
+        (told, *_) = (await restored(parts, repo)).restorable
+        back = await restored(parts, repo, "mem_u")
+
+        assert told.why == "undo"
+        assert {each.id for each in back.memories} == {"mem_1", "mem_u"}
+        assert files(repo) | files(home) == before
+        assert parts.state.forgotten.digests() == frozenset()
+
+
 async def test_after_seven_days_nothing_comes_back(home, repo):
     put(repo, memory("mem_1", "text"))
     async with assembled(home) as parts:
@@ -199,13 +219,13 @@ async def test_links_stay_behind_and_that_is_said(home, repo):
 
 
 async def test_a_move_that_comes_again_with_its_key_is_answered_as_before(home, repo):
-    put(repo, memory("mem_1", "text"))
+    put(repo, memory("mem_zz", "text"))
     async with assembled(home) as parts:
-        ask = wire.Move(workspace=str(repo), memory_id="mem_1", to="user", key="k1")
+        ask = wire.Move(workspace=str(repo), memory_id="mem_zz", to="user", key="k1")
         first = await parts.ask(ask)
         again = await parts.ask(ask)
 
-    assert (again.memory_id, again.path, again.ids) == (first.memory_id, first.path, ("mem_1",))
+    assert (again.memory_id, again.path, again.ids) == (first.memory_id, first.path, ("mem_zz",))
     assert len(files(home)) == 1
 
 
@@ -239,14 +259,16 @@ async def test_a_secret_in_a_file_is_moved_only_by_who_insists(home, repo):
     assert secret in Path(moved.path).read_text()
 
 
-async def test_a_forget_that_comes_again_with_its_key_is_answered_as_before(home, repo):
+@pytest.mark.parametrize("erase_now", [False, True])
+async def test_a_forget_that_comes_again_with_its_key_is_answered_as_before(home, repo, erase_now):
     put(repo, *THREE)
     async with assembled(home) as parts:
-        ask = wire.Forget(workspace=str(repo), memory_id="mem_1", key="k1")
+        ask = wire.Forget(workspace=str(repo), memory_id="mem_1", key="k1", erase_now=erase_now)
         first = await parts.ask(ask)
         again = await parts.ask(ask)
 
     assert set(again.ids) == set(first.ids) == {"mem_1", "mem_2", "mem_3"}
+    assert again.trash == first.trash
 
 
 async def test_withheld_memories_are_named_by_a_beginning_too(home, repo):
