@@ -270,10 +270,16 @@ async def test_parts_outlive_a_daemon_and_take_no_room_when_they_are_done(one):
 
 async def test_a_turn_in_parts_adds_what_is_new(one):
     await hear(one, "a", "b")
-    for part in parts(one, "a", "b", "c", kind="turn"):
-        await one.pipeline.hear(part)
+    sent = parts(one, "a", "x", "c", kind="turn")
+    words = [(await one.pipeline.hear(part)).word for part in (*sent, sent[2])]
+    assert words == ["accepted", "accepted", "coalesced", "coalesced"]
+    await later(1)
+    await until(lambda: not one.pipeline._keeping.is_due)
+    await one.stop()
 
-    assert [text for texts in waiting(one) for text in texts].count("c") == 1
+    async with captured(one.top, model=True, batch_turns=4) as again:
+        assert waiting(again) == [["a", "b", "x", "c"]]
+        assert (again.daemon_state.parts.done("e1"), again.daemon_state.parts.of("e1")) == (1, {})
 
 
 async def test_the_pieces_of_a_message_are_told_to_be_pieces(one):
