@@ -42,7 +42,6 @@ from tests.support.daemon import DaemonProcess, Stage, children_of, configuratio
 from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, completion, proposal, reply
 
 KINDS = ("turn", "compaction", "explicit", "session_end")
-DURABLE = KINDS[1:]
 # Of the daemon's own endpoint; in the environment of daemon and worker, and nowhere else.
 KEY = "sk-" + Draw("the daemon's key").of(ALNUM, 40)
 URL_KEY = "k" + Draw("the key in a url").of(ALNUM, 30)
@@ -136,6 +135,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debugged]:
         url = provider.base_url.replace("://", f"://forged:{URL_KEY}@")
         env = {
             "FORGED_LLM__CALLS_PER_MINUTE": "0",
+            "FORGED_CAPTURE__BATCH_TURNS": "1",
             "FORGED_LLM__API_KEY": KEY,
             "FORGED_MEMORY__EMBEDDING_BASE_URL": url,
         }
@@ -215,11 +215,11 @@ def test_no_secret_that_is_said_or_answered_can_be_read_anywhere(stage, repo):
             for kind in KINDS:
                 stage.tell(repo, *(each.text for each in chunk), session=f"{kind} {at}", kind=kind)
         stage.provider.wait_for(1, path=CHAT)
-        waiting = stage.until(lambda now: now.spooled >= 3 * (at + 1))
+        waiting = stage.until(lambda now: now.spooled >= len(KINDS) * (at + 1))
         held = stage.everything(repo)
     finally:
         go.set()
-    assert waiting.spooled == 3 * (at + 1)
+    assert waiting.spooled == len(KINDS) * (at + 1)
     assert _held_in_state(held).count(b"[redacted]") >= waiting.spooled
     assert _found(secrets, held) == []
 
@@ -385,7 +385,7 @@ def test_private_spans_of_a_client_that_does_not_cut_are_nowhere(stage, repo):
     with _holding(stage) as go:
         for kind in KINDS:
             stage.send(repo, messages, kind=kind, session=kind)
-        stage.until(lambda now: now.spooled == len(DURABLE))
+        stage.until(lambda now: now.spooled == len(KINDS))
         held = stage.files(repo)
         assert b"Before." in _held_in_state(held)
         assert _marked("moonlight", held) == []
@@ -406,7 +406,7 @@ def test_tool_content_is_neither_in_the_spool_nor_among_the_dead(stage, repo):
         for kind in KINDS:
             stage.tell(repo, *messages, kind=kind, session=kind)
             stage.send(repo, messages, kind=kind, session=f"raw {kind}")
-        stage.until(lambda now: now.spooled == 2 * len(DURABLE))
+        stage.until(lambda now: now.spooled == 2 * len(KINDS))
         assert _marked(SAID, stage.files(repo))
         assert _marked(HIDDEN, stage.files(repo)) == []
         go.set()
