@@ -49,9 +49,18 @@ class Places:
     def touched_between(
         self, before: frozenset[Watched], now: frozenset[Watched]
     ) -> dict[str, frozenset[str]]:
-        """Roots with a directory that is watched now and was not before, or the other way round."""
+        """Roots with a directory that is watched now and was not before, or the other way round.
+
+        A parent of a root that is there is watched for others.
+        """
         changed = {directory.path for directory in before ^ now}
-        tops = (top for path in changed for top in self._structure.get(path, ()))
+        there = {directory.path for directory in now}
+        tops = (
+            root.top
+            for root in self._roots
+            if changed & {root.top, *below(root)}
+            or (root.top not in there and changed & set(upwards(root.top)))
+        )
         return dict.fromkeys(tops, EVERYTHING)
 
     def affected(self, changes: set[tuple[int, str]]) -> tuple[dict[str, frozenset[str]], bool]:

@@ -278,16 +278,19 @@ class _Standing(msgspec.Struct, frozen=True):
 
 
 def _stand(places: Places) -> _Standing | None:
-    """Watch what is there now; None if a directory was swapped meanwhile: its watch may be on the old one."""
+    """Watch what is there now; None if a directory went meanwhile, or its watch may be on an old one."""
     watched = places.on_disk()
-    notify = RustNotify(
-        [directory.path for directory in sorted(watched)],
-        debug=False,
-        force_polling=False,
-        poll_delay_ms=0,
-        recursive=False,
-        ignore_permission_denied=False,  # true would hide every failure, limits too (watchfiles 1.3)
-    )
+    try:
+        notify = RustNotify(
+            [directory.path for directory in sorted(watched)],
+            debug=False,
+            force_polling=False,
+            poll_delay_ms=0,
+            recursive=False,
+            ignore_permission_denied=False,  # true would hide every failure, limits too (watchfiles 1.3)
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     if places.on_disk() == watched:
         return _Standing(notify, places, watched)
     notify.close()
