@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _CALLS = 300
 _CLIENTS, _EACH = 16, 2_000
 _REPLY_BYTES = 16 << 10
-_BODY_BYTES = 640  # ten memories and what they link to, in the text and in the list, make the reply
+_BODY_BYTES = 1_090  # ten memories, in the text and in the list, make the reply
+_NO_HOPS = {"FORGED_MEMORY__RETRIEVAL_HOP_DEPTH": "0"}  # which of them are injected has changed
 _PING = protocol.Ping(id=2)
 _PING_FRAME = framing.encode(_PING)
 
@@ -114,7 +115,7 @@ def _of_redis(of: Callable[[redis.Redis], Call]) -> Side:
 @contextlib.contextmanager
 def _cached_reply(checkout: Checkout) -> Iterator[Probe]:
     """A turn that was answered before: a reply of 16 KiB out of the turn cache."""
-    with standing(checkout, 100, stub=True, body_bytes=_BODY_BYTES) as (daemon, caller):
+    with standing(checkout, 100, stub=True, body_bytes=_BODY_BYTES, settings=_NO_HOPS) as (daemon, caller):
         texts = tuple(corpus.opening(number) for number in range(0, 100, 20))
         turn = protocol.Retrieve(
             id=3, workspace=daemon.workspace, session_id="s", turn_id="t", hypotheses=texts

@@ -23,7 +23,8 @@ from sampling import Probe, median_of
 from forged_client import framing, protocol
 
 _CALLS = 200
-_BODY_BYTES = 640  # ten memories make a reply of 16 KiB
+_BODY_BYTES = 1_090  # ten memories make a reply of 16 KiB
+_NO_HOPS = {"FORGED_MEMORY__RETRIEVAL_HOP_DEPTH": "0"}
 _REPLY_BYTES = 16 << 10
 _LONG = 400  # messages of 2,000 characters
 _GROWS = 16  # calls in which a list grows, before it begins anew
@@ -51,7 +52,7 @@ def _turn(workspace: str, count: int) -> bytes:
 
 @contextlib.contextmanager
 def _again(count: int, checkout: Checkout) -> Iterator[Probe]:
-    with standing(checkout, 100, stub=True, body_bytes=_BODY_BYTES) as (daemon, caller):
+    with standing(checkout, 100, stub=True, body_bytes=_BODY_BYTES, settings=_NO_HOPS) as (daemon, caller):
         frames = [_turn(daemon.workspace, count + 2 * number) for number in range(_GROWS)]
         caller.ask(frames[0])
         body = bytes(caller.ask(frames[1]))
