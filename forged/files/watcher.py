@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 _LOOK_S = 2.0
 # An editor's save is several events: so long after the first one they are read, and then at this pace. What
 # comes again and again is gathered for longer, so that nothing wakes the loop more than 100 times a second.
-_GATHER_S, _GATHER_LONG_S = 0.003, 0.02
+_GATHER_S, _GATHER_LONG_S = 0.001, 0.02
 _PACE_S = 0.01
 _QUIET_S = 0.1
 _FILES = (
