@@ -1,8 +1,8 @@
 """`forged serve`: the daemon in the foreground.
 
 The process's edge: environment, logging, exit codes. 75 says that another daemon is there already, 78 that
-the configuration is wrong or the socket's place is not ours, which a person has to mend (systemd does not
-restart on that one), 70 that something broke that must not; then it does.
+the configuration is wrong (systemd does not restart on that one), 69 that the socket's place is not
+ours, 70 that something broke that must not; then it does.
 
 Every capture worker imports this module again, because a spawned process imports its parent's main module
 first; so what only the daemon needs is imported when it serves. One verb with one option is argparse's to
@@ -44,7 +44,7 @@ def serve(log_level: str) -> None:
     from forged import config, log  # noqa: PLC0415 - a usage error needs none of it
     from forged.daemon import app  # noqa: PLC0415
     from forged.daemon.build import log_settings  # noqa: PLC0415
-    from forged.daemon.listening import AddressUnusable, AlreadyRunning  # noqa: PLC0415
+    from forged.daemon.listening import AlreadyRunning  # noqa: PLC0415
     from forged.errors import ConfigError, ForgedError  # noqa: PLC0415
     from forged_client.errors import AddressError  # noqa: PLC0415
 
@@ -56,7 +56,7 @@ def serve(log_level: str) -> None:
             logger.warning("config %s", warning)
         os.chdir("/")  # holds no directory of anybody's, and a worker cannot start in one that is gone
         asyncio.run(app.serve(loaded, env))
-    except (ConfigError, AddressError, AddressUnusable) as error:
+    except (ConfigError, AddressError) as error:
         app.turn_away(env, f"the daemon cannot start: {error}")
         _end(error, os.EX_CONFIG)
     except AlreadyRunning as error:

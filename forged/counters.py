@@ -46,6 +46,9 @@ class Metrics(msgspec.Struct):
     slow_senders_closed: int = 0
     slow_readers_closed: int = 0
     internal_errors: int = 0
+    writes_refused_full: int = 0
+    writes_refused_forbidden: int = 0
+    writes_refused_otherwise: int = 0
 
 
 class Departure(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from forged.capture import Keeper, Pipeline, WorkerSettings
 from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import About, Daemon
+from forged.daemon.handlers import About, Daemon, RefusedWrites
 from forged.daemon.probes import probes
 from forged.errors import ProviderError
 from forged.files import Root, Watcher
@@ -138,6 +138,7 @@ def build(
         resolver=Resolver(user_top(env), config, indexer),
         writer=writer,
         trust=trust,
+        refused_writes=RefusedWrites(metrics),
         capture=Pipeline(
             settings=msgspec.structs.replace(models.worker, log=log_settings(env)),
             state=state,

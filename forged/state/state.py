@@ -24,6 +24,7 @@ from forged.state import daily_copy, damage, takeover
 from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
 from forged.state.events import Events
+from forged.state.foreign import foreign
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
 from forged.state.intents import Intent, Intents, all_intents
@@ -128,6 +129,10 @@ class State:
         if self._database.journal not in ("", "wal"):
             told.append(f"{self._path} has a rollback journal, as this file system cannot do better: slower")
         return tuple(dict.fromkeys(filter(None, (*told, *self._staying))))
+
+    async def foreign(self) -> tuple[str, ...]:
+        """What lies in the state directory and is not ours, for status and doctor."""
+        return await asyncio.to_thread(foreign, self._directory)
 
     async def _open(self) -> None:
         try:

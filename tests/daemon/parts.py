@@ -15,7 +15,7 @@ from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import About, Daemon, Dispatcher
+from forged.daemon.handlers import About, Daemon, Dispatcher, RefusedWrites
 from forged.errors import WorkspaceError
 from forged.files import resolve
 from forged.maps.indexer import Indexer
@@ -115,6 +115,7 @@ class Parts:
             state=self.state,
             connections=lambda: 3,
             watcher=self.watcher,
+            refused_writes=RefusedWrites(metrics),
             reload=_never,
         )
         self.handlers = Dispatcher(self.daemon)

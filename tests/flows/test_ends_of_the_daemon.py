@@ -62,7 +62,7 @@ def test_something_else_in_the_socket_s_place_is_named_and_left_alone(daemon, pl
 
     code, told = served(daemon)
 
-    assert code == os.EX_CONFIG
+    assert code == os.EX_UNAVAILABLE
     assert told.splitlines()[-1].startswith(f"forged: {odd} ")
     assert "set FORGED_SOCKET" in told
     assert "Traceback" not in told

@@ -2,12 +2,14 @@
 
 `dispatch` is the way in. `retrieve`, `memories`, `writing`, `moving`, `restoring`, `capture`, `trust`,
 `health` and `endpoints` hold one function a verb, `naming` finds the memory that one means, `context` is what
-they see of the daemon, `convert` the conversions and `refusals` the errors they share. `resume` finishes at
+they see of the daemon, `convert` the conversions and `refusals` the errors they share. `RefusedWrites` are
+what a disk did not take. `resume` finishes at
 the start what a kill interrupted.
 """
 
 from forged.daemon.handlers.context import About, Daemon, Probe
 from forged.daemon.handlers.dispatch import Dispatcher
+from forged.daemon.handlers.refused_writes import RefusedWrites
 from forged.daemon.handlers.restoring import resume
 
-__all__ = ["About", "Daemon", "Dispatcher", "Probe", "resume"]
+__all__ = ["About", "Daemon", "Dispatcher", "Probe", "RefusedWrites", "resume"]

@@ -13,6 +13,7 @@ from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
 from forged.daemon.handlers.notices import Notices
+from forged.daemon.handlers.refused_writes import RefusedWrites
 from forged.daemon.handlers.turn import Lists
 from forged.files import Watcher
 from forged.maps import Indexer
@@ -68,6 +69,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     resolver: Resolver
     writer: Writer
     trust: Trust
+    refused_writes: RefusedWrites
     notices: Notices = msgspec.field(default_factory=Notices)
     lists: Lists = msgspec.field(default_factory=Lists)
     capture: Pipeline

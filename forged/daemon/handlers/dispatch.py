@@ -32,6 +32,7 @@ from forged.daemon.handlers import (
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
+from forged.errors import StoreError
 from forged.scopes import Workplace
 from forged_client import protocol as wire
 
@@ -84,6 +85,7 @@ class Dispatcher:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self._refused = daemon.refused_writes
 
     def handle(
         self, request: wire.Request[Any]
@@ -115,9 +117,13 @@ class Dispatcher:
             answered = await self._carry_out(request)
         except Disabled as off:
             return request.reply_type()(id=request.id, status="disabled", reason=str(off))
-        if not isinstance(answered, tuple):
-            return replace(answered, id=request.id)
-        reply, generation = answered
+        except StoreError as error:
+            self._refused.failed(request, error)
+            raise
+        reply, generation = answered if isinstance(answered, tuple) else (answered, None)
+        self._refused.answered(request, reply)
+        if generation is None:
+            return replace(reply, id=request.id)
         return replace(reply, id=request.id, generation=token_of(self._daemon.epoch, generation))
 
     async def _carry_out(self, request: wire.Request[wire.Reply]) -> Answered:

@@ -44,7 +44,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
     identity = daemon.indexer.identity
-    warnings = about.warnings + about.lacking + daemon.state.warnings
+    warnings = about.warnings + about.lacking + daemon.state.warnings + await daemon.state.foreign()
     if identity is not None and identity.told:
         warnings += (identity.told,)
     if request.workspace:
@@ -60,7 +60,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     reports = tuple([await _report(context, index) for index in daemon.indexer.indexes()])
     captured = capture.report(context)
     return wire.StatusReport(
-        reason=daemon.disabled,
+        reason=daemon.disabled or daemon.refused_writes.sentence,
         state=_health(daemon, reports, captured),
         version=__version__,
         pid=os.getpid(),
@@ -100,7 +100,8 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     identity = daemon.indexer.identity
     broken = broken or bool(daemon.about.lacking) or (identity is not None and identity.refusal is not None)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
-    broken = broken or stuck or bool(captured.last_error or captured.dead) or endpoints.is_failing(daemon)
+    broken = broken or stuck or bool(daemon.refused_writes.sentence)
+    broken = broken or bool(captured.last_error or captured.dead) or endpoints.is_failing(daemon)
     return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
 
 

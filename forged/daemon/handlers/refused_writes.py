@@ -1,0 +1,76 @@
+"""Writes that were refused because a disk did not take them: counted by reason, and told until one succeeds.
+
+In: each request that writes, with its reply or what it raised. Out: a sentence for status' first line; it is
+empty unless the newest write of some verb was refused. Nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from forged.counters import Metrics
+from forged.errors import StoreError
+from forged_client import protocol as wire
+
+_WRITES = (
+    *(wire.Remember, wire.Edit, wire.Relate, wire.Move, wire.Restore, wire.Forget, wire.Undo, wire.Capture),
+    *(wire.Pause, wire.Trust),
+)
+# By words of the sentence, which is all that a rejected capture has.
+_FULL = ("no space left", "quota", "database or disk is full")
+_FORBIDDEN = ("permission denied", "read-only")
+_LONGEST = 300
+
+
+class RefusedWrites:
+    """One for the daemon."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._newest: dict[str, str] = {}  # by verb, the newest refusal last
+        self._since = Counter[str]()  # by reason, since all went well
+
+    def failed(self, request: wire.Request[wire.Reply], error: StoreError) -> None:
+        if isinstance(request, _WRITES) and error.code == StoreError.code:
+            self._refused(_verb(request), str(error))
+
+    def answered(self, request: wire.Request[wire.Reply], reply: wire.Reply) -> None:
+        """A capture is refused by its outcome; one that waits in memory says nothing about a disk."""
+        if not isinstance(request, _WRITES):
+            return
+        code, _, sentence = reply.reason.partition(": ")
+        if isinstance(reply, wire.Captured) and reply.outcome == "rejected" and code == StoreError.code:
+            self._refused(_verb(request), sentence)
+        elif reply.status == "ok" and (not isinstance(reply, wire.Captured) or reply.outcome == "durable"):
+            self._newest.pop(_verb(request), None)
+            if not self._newest:
+                self._since.clear()
+
+    def _refused(self, verb: str, sentence: str) -> None:
+        self._newest.pop(verb, None)
+        self._newest[verb] = sentence[:_LONGEST]
+        told = sentence.lower()
+        if any(words in told for words in _FULL):
+            self._since["for a full disk"] += 1
+            self._metrics.writes_refused_full += 1
+        elif any(words in told for words in _FORBIDDEN):
+            self._since["for missing permission"] += 1
+            self._metrics.writes_refused_forbidden += 1
+        else:
+            self._since["for another reason"] += 1
+            self._metrics.writes_refused_otherwise += 1
+
+    @property
+    def sentence(self) -> str:
+        """What a person has to know now, or nothing."""
+        if not self._newest:
+            return ""
+        verb, newest = next(reversed(self._newest.items()))
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in self._since.most_common())
+        total = self._since.total()
+        writes = "1 write was" if total == 1 else f"{total:,} writes were"
+        return f"{writes} refused ({counts}); the last, {verb}: {newest}"
+
+
+def _verb(request: object) -> str:
+    return type(request).__name__.lower()

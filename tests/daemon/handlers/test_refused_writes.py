@@ -1,0 +1,85 @@
+"""Writes that a disk did not take: counted, and told in the first line of status until one succeeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from forged.counters import Metrics
+from forged.daemon.handlers import RefusedWrites
+from forged.errors import MemoryExists, StoreError
+from forged_client import protocol as wire
+from tests.daemon.parts import assembled
+
+FULL = StoreError("cannot write m1: no space left on the device; free some and try again")
+WRITE, KEEP = wire.Remember(content="x", workspace="/"), wire.Capture(session_id="s", workspace="/")
+STORED = wire.Captured(outcome="durable")
+WAITS = wire.Captured(outcome="accepted")
+REJECTED = wire.Captured(outcome="rejected", reason="storage_error: the disk quota is used up")
+
+
+@pytest.fixture
+def refused() -> RefusedWrites:
+    return RefusedWrites(Metrics())
+
+
+def test_refused_writes_are_counted_by_reason_and_the_newest_is_told(refused):
+    for _ in range(235):
+        refused.failed(WRITE, FULL)
+    refused.failed(WRITE, StoreError("cannot write m2: permission denied"))
+
+    assert refused.sentence == (
+        "236 writes were refused (235 for a full disk, 1 for missing permission); "
+        "the last, remember: cannot write m2: permission denied"
+    )
+
+
+def test_a_write_of_the_same_kind_that_succeeds_ends_it_and_no_other_does(refused):
+    refused.failed(WRITE, FULL)
+    refused.answered(KEEP, STORED)
+    refused.answered(wire.Search(query="x", workspace="/"), wire.Found())
+    assert refused.sentence.startswith("1 write was refused (1 for a full disk); the last, remember: ")
+
+    refused.answered(WRITE, wire.Remembered())
+    assert refused.sentence == ""
+
+
+def test_a_rejected_capture_counts_and_one_that_waits_in_memory_says_nothing(refused):
+    refused.answered(KEEP, REJECTED)
+    refused.answered(KEEP, WAITS)
+    assert refused.sentence.startswith("1 write was refused (1 for a full disk); the last, capture: ")
+
+    refused.answered(KEEP, STORED)
+    assert refused.sentence == ""
+
+
+def test_a_refusal_that_is_no_disk_s_fault_is_none(refused):
+    refused.failed(WRITE, MemoryExists("m1 exists"))
+    refused.answered(KEEP, wire.Captured(outcome="rejected", reason="nothing_to_capture"))
+    refused.failed(wire.Search(query="x", workspace="/"), FULL)
+
+    assert refused.sentence == ""
+
+
+async def test_status_says_in_its_first_line_that_writes_are_refused_until_one_succeeds(home, repo):
+    ask = wire.Remember(workspace=str(repo), content="the port is 8123", scope="repo")
+    async with assembled(home) as parts:
+        parts.daemon.refused_writes.failed(ask, FULL)
+        report = await parts.ask(wire.Status())
+        assert (report.state, report.reason) == ("degraded", parts.daemon.refused_writes.sentence)
+        assert report.counters["writes_refused_full"] == 1
+
+        assert (await parts.ask(ask)).status == "ok"
+        report = await parts.ask(wire.Status())
+        assert (report.state, report.reason) == ("ok", "")
+
+
+async def test_a_write_for_which_there_is_no_directory_is_refused_and_told(home, repo):
+    (repo / ".forge").mkdir()
+    (repo / ".forge/memory").touch()
+    async with assembled(home) as parts:
+        with pytest.raises(StoreError):
+            await parts.ask(wire.Remember(workspace=str(repo), content="the port is 8123", scope="repo"))
+
+        assert (await parts.ask(wire.Status())).reason.startswith(
+            "1 write was refused (1 for another reason)"
+        )
