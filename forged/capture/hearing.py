@@ -105,7 +105,8 @@ class Hearing:
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             if (done := self._state.parts.done(spoken.event_id)) is not None:
-                return Outcome("durable", slices=done)
+                is_durable = self._keeps and spoken.kind != "turn"
+                return Outcome("durable" if is_durable else "coalesced", slices=done)
             take = self._whole if spoken.parts == 1 else self._part
             return await take(spoken, event_id, key if spoken.session_id else "")
 

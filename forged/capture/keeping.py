@@ -25,13 +25,16 @@ class Keeping:
         self._state = state
         self._queue = queue
         self._writer: asyncio.Task[None] | None = None
+        self._also: tuple[Also, ...] = ()
 
     @property
     def is_due(self) -> bool:
         """Whether something is not on disk."""
-        return bool(self._state.heard.changed or self._queue.in_memory())
+        return bool(self._also or self._state.heard.changed or self._queue.in_memory())
 
-    def soon(self) -> None:
+    def soon(self, *also: Also) -> None:
+        """Have everything written, and this done in the same transaction."""
+        self._also += also
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_all())
 
@@ -52,11 +55,12 @@ class Keeping:
         """Store these events and all that is not stored. Raises StoreError."""
         waiting = self._queue.in_memory()
         stored = [each.event for each in waiting]
-        changed = self._state.heard.changed
+        changed, due, self._also = self._state.heard.changed, self._also, ()
         try:
-            await self._state.events.put_all([*stored, *events], self._state.heard.writing(), *also)
+            await self._state.events.put_all([*stored, *events], self._state.heard.writing(), *due, *also)
         except StoreError:
             self._state.heard.unwritten(changed)
+            self._also = (*due, *self._also)
             raise
         for each, event in zip(waiting, stored, strict=True):
             each.on_disk = each.event is event

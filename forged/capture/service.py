@@ -165,10 +165,11 @@ class Pipeline:
         before = len(self._queue)
         for event in events:
             self._add(event, on_disk=False, at_once=heard.is_urgent)
+        also = [self._state.parts.finishing(heard.event_id, len(events))] if heard.event_id else []
         if heard.event_id:
             self._state.parts.finished(heard.event_id, len(events))
         if self._keeps:
-            self._keeping.soon()
+            self._keeping.soon(*also)
         if kind == "turn" and len(self._queue) == before:
             self._metrics.captures_coalesced += 1
             return Outcome("coalesced", slices=len(events))

@@ -10,6 +10,8 @@ from forged.capture.hearing import Spoken
 from forged.capture.queue import IDLE_S
 from forged.capture.slices import WINDOW_LIMIT
 from forged.conversation import Utterance
+from forged.state import Cut
+from forged.text.forgetting import words_of
 from tests.capture.pipeline import Capture, captured
 from tests.support.clock import later, until
 
@@ -268,10 +270,16 @@ async def test_parts_outlive_a_daemon_and_take_no_room_when_they_are_done(one):
 
 async def test_a_turn_in_parts_adds_what_is_new(one):
     await hear(one, "a", "b")
-    for part in parts(one, "a", "b", "c", kind="turn"):
-        await one.pipeline.hear(part)
+    sent = parts(one, "a", "x", "c", kind="turn")
+    words = [(await one.pipeline.hear(part)).word for part in (*sent, sent[2])]
+    assert words == ["accepted", "accepted", "coalesced", "coalesced"]
+    await later(1)
+    await until(lambda: not one.pipeline._keeping.is_due)
+    await one.stop()
 
-    assert [text for texts in waiting(one) for text in texts].count("c") == 1
+    async with captured(one.top, model=True, batch_turns=4) as again:
+        assert waiting(again) == [["a", "b", "x", "c"]]
+        assert (again.daemon_state.parts.done("e1"), again.daemon_state.parts.of("e1")) == (1, {})
 
 
 async def test_the_pieces_of_a_message_are_told_to_be_pieces(one):
@@ -310,3 +318,19 @@ async def test_captures_of_one_session_at_the_same_time_are_heard_one_after_the_
     assert sorted(text for texts in waiting(one) for text in texts) == sorted(
         text.rstrip() for text in window
     )
+
+
+# --- what is forgotten meanwhile ------------------------------------------------------------------------
+
+
+async def test_a_sentence_that_is_forgotten_leaves_the_parts_that_have_come_and_the_rest_is_judged(one):
+    numbered = {"event_id": "c", "parts": 2, "kind": "compaction"}
+    first = await hear(one, "Boats float. The harbour opens.", "noted", **numbered)
+    cut = await one.pipeline.purge([words_of("the harbour opens")])
+    assert b"harbour" not in await one.bytes_on_disk()
+    last = await hear(one, "Trains run.", part=1, **numbered)
+    await until(lambda: one.in_hand)
+
+    assert (first, cut, last) == (("accepted", 0), Cut(1, 1), ("durable", 1))
+    (task,) = one.given
+    assert [each.text.strip() for each in task.event.window] == ["Boats float.", "noted", "Trains run."]
