@@ -1,7 +1,8 @@
 """`forged serve`: the daemon in the foreground.
 
 The process's edge: environment, logging, exit codes. 75 says that another daemon is there already, 78 that
-the configuration is wrong (systemd does not restart on that one).
+the configuration is wrong or the socket's place is not ours, which a person has to mend (systemd does not
+restart on that one), 70 that something broke that must not; then it does.
 
 Every capture worker imports this module again, because a spawned process imports its parent's main module
 first; so what only the daemon needs is imported when it serves. One verb with one option is argparse's to
@@ -25,8 +26,6 @@ from forged import __version__
 
 logger = logging.getLogger("forged")
 
-_PRIORITY = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """forged: one long-term memory for every coding agent on a machine."""
@@ -42,19 +41,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def serve(log_level: str) -> None:
     """Run the daemon in the foreground until SIGTERM."""
-    from forged import config  # noqa: PLC0415 - a usage error needs none of it
+    from forged import config, log  # noqa: PLC0415 - a usage error needs none of it
     from forged.daemon import app  # noqa: PLC0415
-    from forged.daemon.listening import AlreadyRunning  # noqa: PLC0415
+    from forged.daemon.build import log_settings  # noqa: PLC0415
+    from forged.daemon.listening import AddressUnusable, AlreadyRunning  # noqa: PLC0415
     from forged.errors import ConfigError, ForgedError  # noqa: PLC0415
+    from forged_client.errors import AddressError  # noqa: PLC0415
 
-    _configure_logging(log_level)
+    env = dict(os.environ)
     try:
-        loaded = config.load(os.environ)
+        log.begin(log_settings(env, log_level))
+        loaded = config.load(env)
         for warning in loaded.warnings:
             logger.warning("config %s", warning)
         os.chdir("/")  # holds no directory of anybody's, and a worker cannot start in one that is gone
-        asyncio.run(app.serve(loaded, dict(os.environ)))
-    except ConfigError as error:
+        asyncio.run(app.serve(loaded, env))
+    except (ConfigError, AddressError, AddressUnusable) as error:
+        app.turn_away(env, f"the daemon cannot start: {error}")
         _end(error, os.EX_CONFIG)
     except AlreadyRunning as error:
         _end(error, os.EX_TEMPFAIL)
@@ -68,25 +71,6 @@ def serve(log_level: str) -> None:
 def _end(error: Exception, code: int) -> NoReturn:
     sys.stderr.write(f"forged: {error}\n")
     sys.exit(code)
-
-
-def _configure_logging(level: str) -> None:
-    """Lines for people on stderr; with journald at the other end, its priorities and no time of our own."""
-    journal = "JOURNAL_STREAM" in os.environ
-    handler = logging.StreamHandler()
-    if journal:
-        handler.setFormatter(_JournalFormatter("%(name)s %(message)s"))
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler])
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)
-
-
-class _JournalFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record).replace("\n", "\n ")
-        return f"<{_PRIORITY.get(record.levelname, 6)}>{text}"
 
 
 if __name__ == "__main__":

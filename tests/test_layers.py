@@ -23,7 +23,7 @@ LAYERS = """
     models
     files
     config | text
-    conversation | memory | counters | in_turn
+    conversation | memory | counters | log | in_turn
     errors
     =
 """
@@ -55,7 +55,14 @@ HOMES = {
     "click": {"forged.cli"},
     "argparse": {"forged.__main__"},
     "forged_client": {
-        *("forged.text.private", "forged.daemon", "forged.cli", "forged.evaluation", "forged_client"),
+        *(
+            "forged.__main__",
+            "forged.text.private",
+            "forged.daemon",
+            "forged.cli",
+            "forged.evaluation",
+            "forged_client",
+        ),
     },
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandvars", "home"}
@@ -77,9 +84,9 @@ MAY_CATCH_ALL = {
     "forged.daemon.connection": "request guard: a bad request ends nothing",
     "forged.maps.indexer": "task guard: a failed rebuild keeps the old map",
     "forged.files.watcher": "supervisor: watchfiles fails on odd file names",
-    "forged.writing.together": "hands what went wrong on to everybody who waits for it",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
+    "forged.log": "a line whose values cannot be shown ends nobody",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.messages": "the agent's own objects run their code here",
 }

@@ -95,3 +95,10 @@ def test_the_service_has_what_it_needs():
     assert int(service["TimeoutStopSec"]) > 5  # the daemon gives itself five
     # Unusable configuration is not restarted.
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", "78")
+
+
+def test_no_number_of_starts_takes_the_socket_down_and_none_follows_another_at_once():
+    service = settings("forged.service")
+
+    assert service["StartLimitIntervalSec"] == "0"
+    assert int(service["RestartSec"]) >= 5

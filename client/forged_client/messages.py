@@ -19,9 +19,6 @@ from forged_client.protocol import Message, Part
 # Below the frame limit of a retrieve, with room for the other fields.
 RETRIEVE_BYTES = 896 << 10
 
-# Characters of a window's first text that name it.
-_TOLD_APART_BY = 4096
-
 # Characters; without a blank in so many, all of them go where a text is cut.
 _LONGEST_SECRET = 16_000
 
@@ -68,21 +65,6 @@ def window(
     return tuple(reversed(newest_first))
 
 
-def window_id_of(messages: Iterable[object] | None, last_summary_index: int) -> str:
-    """A short name for the windows that start where this one does: its position and its first text.
-
-    It tells the windows before and after a summary apart, and stays as it is while turns are added, also
-    where a size limit cuts the window's beginning. The daemon names by it what a client left unnamed, so
-    both come to the same name; names need to last no longer than an event waits. Never raises.
-    """
-    import zlib  # noqa: PLC0415 - only for a capture; hashlib takes seven times as long
-
-    given = listed(messages)
-    start = start_of(given, last_summary_index)
-    first = _first_text(given[start:], _open_spans(given)[start:]).encode()
-    return f"{start}-{zlib.crc32(first):08x}{zlib.adler32(first):08x}"
-
-
 def public(text: str) -> str:
     """A query or hypothesis as it may leave the agent; what is no text is left to the wire to refuse."""
     return without_private(text)[0] if isinstance(text, str) else text
@@ -94,18 +76,6 @@ def _open_spans(given: tuple[object, ...]) -> list[int]:
     return open_before(
         (role, (text for _, text in texts_of(each)) if role == "user" else ()) for role, each in said
     )
-
-
-def _first_text(given: tuple[object, ...], open_spans: list[int]) -> str:
-    """Role and text of the first message that the daemon reads and that has any.
-
-    A system prompt is passed over: many agents put the injection there, so it differs from turn to turn.
-    """
-    for each, depth in zip(given, open_spans, strict=True):
-        message, size = _read(each, depth)
-        if message is not None and size:
-            return f"{message.role}\n{_text(message)[:_TOLD_APART_BY]}"
-    return ""
 
 
 def start_of(given: tuple[object, ...], last_summary_index: int) -> int:

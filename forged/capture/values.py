@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from forged.counters import Departure
+from forged.log import LogSettings
 from forged.memory import Origin, Related, Scope
 from forged.state import Event
 
@@ -163,8 +164,8 @@ Report = Ready | Departed | Asked | Decided | Failed
 class WorkerSettings(msgspec.Struct, frozen=True):
     """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged.
 
-    `classifier` is the model that decides what is kept; where none is named, the built-in rules do. The last
-    two are those of `[network]`.
+    `classifier` is the model that decides what is kept; where none is named, the built-in rules do. `proxy`
+    and `plain_http_hosts` are those of `[network]`.
     """
 
     classifier: str = ""
@@ -173,6 +174,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     timeout_s: float = 60.0
     proxy: str = ""
     plain_http_hosts: str = ""
+    log: LogSettings = LogSettings()
 
     def __repr__(self) -> str:
         return f"WorkerSettings(classifier={self.classifier!r})"

@@ -24,6 +24,7 @@ from multiprocessing.queues import Queue
 
 import msgspec
 
+from forged import log
 from forged.capture.classifier import CallFailed, Classifier
 from forged.capture.values import (
     Asked,
@@ -57,7 +58,8 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_daemon, name="daemon-watch", daemon=True).start()
     os.umask(0o077)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    wanted = msgspec.msgpack.decode(settings, type=WorkerSettings)
+    log.begin(wanted.log)
 
     def report(one: Report) -> None:
         try:
@@ -69,7 +71,6 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
         return decoder.decode(queue.get())
 
     decoder: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
-    wanted = msgspec.msgpack.decode(settings, type=WorkerSettings)
     classifier, problem = _classifier(wanted, Daemon(next_task, report), report)
     one = Worker(wanted, classifier, report)
     # One loop for all events, so that a connection to an endpoint outlives an event.

@@ -5,7 +5,8 @@ letting requests finish, closing the parts and removing the socket; a deadline s
 that SIGTERM ends the daemon in 5 s in any state. When the configuration has changed and a rebuild is asked
 for, a run ends as for SIGTERM and the next one takes its listening socket over.
 
-Raised: AlreadyRunning when another daemon has the address, ForgedError when it cannot be used.
+Raised: AlreadyRunning when another daemon has the address, AddressUnusable when it cannot be used, and what a
+part of the daemon died of: then the process ends with an exit code that has it started again.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from forged.errors import ConfigError, ForgedError
 from forged.files import Root, atomic
 from forged.maps import Remembered
 from forged.memory import Scope
-from forged_client import address
+from forged_client import address, framing
 from forged_client.errors import AddressError
+from forged_client.protocol import Failed
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,17 @@ _TEMPS_S = 3600.0
 # How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
 # would wait behind a rebuild's longest step.
 _SWITCH_S = 0.0005
+
+
+def turn_away(env: Mapping[str, str], why: str) -> None:
+    """Tell everyone who waits at the service manager's socket why no daemon comes.
+
+    Whoever were left there would have the manager start us again, and again, until it gives the socket up.
+    """
+    inherited = systemd.inherited_socket(env, os.getpid())
+    if inherited is not None:
+        refused = Failed(status="error", reason=why, code="configuration", message=why)
+        listening.turn_away(inherited, framing.encode(refused))
 
 
 async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = None) -> None:
@@ -92,6 +105,7 @@ class DaemonRun:
         self._embedder = loaded.config.embedder  # `auto` may mean another one once an extra is installed
         self._reloads = reloads
         self._next_config: Loaded | None = None
+        self._died: BaseException | None = None  # what a task of ours died of
         self._env = env
         self._path = address.socket_path(env)
         self._models = models
@@ -115,11 +129,14 @@ class DaemonRun:
         """Serve until `ended`, or until the configuration is another one.
 
         Then return it and the listening socket, on which nobody is turned away meanwhile, for the next run.
+        Raises what a task died of that has to live as long as the daemon.
         """
         await self._start(ended, listening_socket)
         await self._stopping.wait()
         listening_on = self._server.listening() if self._next_config is not None else None
         await self._stop(ended)
+        if self._died is not None:
+            raise self._died
         return self._next_config, listening_on
 
     async def _start(self, ended: asyncio.Event, listening_socket: Socket | None) -> None:
@@ -169,7 +186,8 @@ class DaemonRun:
     async def _stop(self, ended: asyncio.Event) -> None:
         """End everything; a thread that is stuck on a disk cannot hold the process."""
         logger.info("stopping")
-        hard = threading.Timer(_HARD_STOP_S, os._exit, (0,))
+        code = os.EX_OK if self._died is None else os.EX_SOFTWARE
+        hard = threading.Timer(_HARD_STOP_S, os._exit, (code,))
         hard.daemon = True
         hard.start()
         # A manager that is told STOPPING waits for the end of the process, and then kills it.
@@ -212,7 +230,8 @@ class DaemonRun:
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and task.exception() is not None:
-                logger.error("task died", exc_info=task.exception())
+                logger.error("task died error=%r", task.exception())
+                self._died = self._died or task.exception()
                 self._stopping.set()
 
         task = asyncio.create_task(work)

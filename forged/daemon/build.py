@@ -6,6 +6,7 @@ had is a reason among its warnings and not an error.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import time
@@ -22,6 +23,7 @@ from forged.daemon.handlers import About, Daemon
 from forged.daemon.probes import probes
 from forged.errors import ProviderError
 from forged.files import Root, Watcher
+from forged.log import LogSettings
 from forged.maps import Indexer, Remembered
 from forged.models import (
     GOVERNED,
@@ -44,6 +46,7 @@ from forged.state import State
 from forged.trust import Trust
 from forged.writing import Writer
 from forged_client import address
+from forged_client.autostart import LOG_NAME
 
 
 class Models(msgspec.Struct, frozen=True):
@@ -136,7 +139,7 @@ def build(
         writer=writer,
         trust=trust,
         capture=Pipeline(
-            settings=models.worker,
+            settings=msgspec.structs.replace(models.worker, log=log_settings(env)),
             state=state,
             governor=governor,
             metrics=metrics,
@@ -180,6 +183,13 @@ def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatM
     if chosen.model is None:
         raise ProviderError(chosen.reason, reason="auth")
     return chosen.model
+
+
+def log_settings(env: Mapping[str, str], level: str = "") -> LogSettings:
+    """How every process of the daemon logs; without a level, as this one does. Raises AddressError."""
+    level = level or logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower()
+    file = os.path.join(address.state_dir(env), LOG_NAME)
+    return LogSettings(level, file, "JOURNAL_STREAM" in env)
 
 
 def user_top(env: Mapping[str, str]) -> str:

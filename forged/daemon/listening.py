@@ -8,6 +8,7 @@ and renamed into place, so there is no moment in which it is missing, half made 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -17,6 +18,7 @@ from forged.errors import ForgedError
 from forged_client.address import in_the_way
 
 BACKLOG = 1024  # a full one makes connect fail at once with EAGAIN
+_ASKED_BYTES = 65536
 
 
 class AlreadyRunning(ForgedError):  # noqa: N818 - reads as the state it names
@@ -89,6 +91,18 @@ def bind(path: str) -> socket.socket:
     finally:
         os.umask(before)
     return listening
+
+
+def turn_away(descriptor: int, frame: bytes) -> None:
+    """Give everyone who waits at a listening socket this frame instead of a connection; never waits."""
+    with adopt(descriptor) as listening, contextlib.suppress(OSError):
+        listening.setblocking(False)
+        for _ in range(BACKLOG):
+            waiting, _ = listening.accept()
+            with waiting, contextlib.suppress(OSError):
+                waiting.setblocking(False)
+                waiting.send(frame)
+                waiting.recv(_ASKED_BYTES)  # what is left unread would be told as a connection reset
 
 
 def adopt(descriptor: int) -> socket.socket:

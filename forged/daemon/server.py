@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from forged.counters import Metrics
 from forged.daemon import peer
@@ -21,6 +22,8 @@ from forged.in_turn import Line
 
 MAX_CONNECTIONS = 128
 SWEEP_S = 1.0
+# Without a descriptor left asyncio tries so often, complains each time, and pauses for a second.
+_ACCEPTED_AT_ONCE = 16
 # What was begun when the daemon is told to stop has this long to be answered, and what writes twice as long.
 _GRACE_S = 1.0
 # Turns of the loop from the acceptance of a connection until asyncio has made it and read what it said.
@@ -56,13 +59,13 @@ class Server:
         return self._server.sockets[0].dup()
 
     async def _accept(self, listening: socket.socket) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        if sys.version_info < (3, 13):
-            return await loop.create_unix_server(lambda: Connection(self), sock=listening, backlog=BACKLOG)
         # Who bound the path removes it: it may be the service manager's.
-        return await loop.create_unix_server(
-            lambda: Connection(self), sock=listening, backlog=BACKLOG, cleanup_socket=False
+        kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        server = await asyncio.get_running_loop().create_unix_server(
+            lambda: Connection(self), sock=listening, backlog=_ACCEPTED_AT_ONCE, **kept
         )
+        listening.listen(BACKLOG)  # asyncio takes as many at once as it lets wait
+        return server
 
     async def stop(self) -> None:
         """Accept, read and begin no more, let what was begun be answered, then end every connection."""

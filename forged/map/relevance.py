@@ -78,13 +78,14 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
     `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` where
     there is nothing to compare with. `cosines` float32 (queries, rows) are those without the baseline, each
     query's times its own of `lengths` (queries, 1), -inf for a row that cannot be held against it, None if
-    none can; `spread` is the standard deviation of what everyday messages reach.
+    none can; `usual` is the mean of what everyday messages reach, `spread` its standard deviation.
     """
 
     found: Found
     evidence: float
     cosines: Vectors | None = None
     lengths: Vectors | None = None
+    usual: float = 0.0
     spread: float = 0.0
 
     def near_best(self, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -109,6 +110,21 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
             or _chain_of(self.found, each.map_index, each.row) in named
         ]
 
+    def concerns(self, map_index: int, row: int, least_evidence: float) -> bool:
+        """Whether a row to which only a link leads has evidence of its own.
+
+        Alone it lets one of the queries pass, by its vector, or it has a high lexical score. Where there is
+        nothing to compare with, every row has.
+        """
+        if self.cosines is None and self.evidence == UNGATED:
+            return True
+        column = self.found.columns[map_index].start + row
+        if self.cosines is not None and self.lengths is not None:
+            height = float((self.cosines[:, column] / self.lengths[:, 0]).max()) - self.usual
+            if height >= least_evidence * self.spread:
+                return True
+        return self.found.share_of_words(column) > _KEEP_LEXICAL_SHARE
+
 
 def weigh(found: Found, baseline: Baseline | None) -> Reading:
     """Weigh what a search found; until there is a baseline of its model, only the words are used.
@@ -127,7 +143,7 @@ def weigh(found: Found, baseline: Baseline | None) -> Reading:
     above = usual - mean
     spread = max(float(above @ above / len(usual)) ** 0.5, _SAME)
     heights = (cosines.max(axis=1) / lengths[:, 0] - mean) / spread
-    return Reading(found, _of_both(found, heights, calibrations), cosines, lengths, spread)
+    return Reading(found, _of_both(found, heights, calibrations), cosines, lengths, float(mean), spread)
 
 
 def _of_both(found: Found, heights: NDArray[np.float64], calibrations: Mapping[int, Calibration]) -> float:

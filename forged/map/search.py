@@ -128,6 +128,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         columns, scores = self._ordered(columns, scores)
         return self._candidates(columns[:k], scores[:k])
 
+    def share_of_words(self, column: int) -> float:
+        """The best BM25 of a row as a share of what is attainable, 0 where no word matches."""
+        return 0.0 if self._bm25 is None else float(self._bm25[:, column].max())
+
     @cached_property
     def _bm25(self) -> Scores | None:
         """BM25 of every row, (queries, rows), 0 where no word matches."""

@@ -200,9 +200,13 @@ class FileSource:
         if not question.near_best:
             return Rows(ranked, evidence=reading.evidence)
         near = reading.near_best(candidates)
-        if len(near) == len(candidates):
+        if len(near) == len(candidates) and all(each.via == "search" for each in ranked):
             return Rows(ranked, evidence=reading.evidence)
-        kept = rank(self._view, near, top_k=question.top_k, hop_depth=question.hop_depth)
+
+        def concerns(map_index: int, row: int) -> bool:
+            return reading.concerns(map_index, row, question.least_evidence)
+
+        kept = rank(self._view, near, top_k=question.top_k, hop_depth=question.hop_depth, concerns=concerns)
         keys = {each.key for each in kept}
         far = tuple(each.memory.id for each in ranked if each.key not in keys)
         return Rows(kept, far, reading.evidence)
@@ -234,10 +238,22 @@ class FileSource:
             k *= 4
 
 
-def rank(view: View, candidates: Sequence[Candidate], *, top_k: int, hop_depth: int) -> tuple[Ranked, ...]:
+def _any_row(_map_index: int, _row: int) -> bool:
+    return True
+
+
+def rank(
+    view: View,
+    candidates: Sequence[Candidate],
+    *,
+    top_k: int,
+    hop_depth: int,
+    concerns: Callable[[int, int], bool] = _any_row,
+) -> tuple[Ranked, ...]:
     """Candidates to answers: a chain's head once, with the best score of the chain; then what hops reach.
 
-    Superseded memories never show but as older versions of their head.
+    A hop ends at a head whose row, of a map by its place, does not concern the question. Superseded memories
+    never show but as older versions of their head.
     """
     best: dict[Key, Ranked] = {}
     for candidate in candidates:
@@ -253,7 +269,14 @@ def rank(view: View, candidates: Sequence[Candidate], *, top_k: int, hop_depth: 
             break
     if not any(each.memory.related for each in best.values()):
         return tuple(best.values())
-    reached = hops(tuple(best), view.heads_led_to, depth=hop_depth, limit=top_k)
+
+    def led_to(key: Key) -> Iterator[Key]:
+        for place, head in view.heads_led_to(key):
+            row = view.maps[place].row_of(head)
+            if row is not None and concerns(place, row):
+                yield place, head
+
+    reached = hops(tuple(best), led_to, depth=hop_depth, limit=top_k)
     return (*best.values(), *(_as_head(view, each, via="hop") for each in reached))
 
 

@@ -14,14 +14,13 @@ import numpy as np
 from forged.map import VectorMap
 from forged.memory import Memory, time_ns
 
+_NONE = np.empty(0, np.int64)
 Rows = tuple[VectorMap, Sequence[int]]
 
 
 def newest(rows: Sequence[Rows], start: int, count: int) -> list[tuple[VectorMap, Memory]]:
     """Places `start` to `start + count` of the rows by (newest, id)."""
-    seconds = np.concatenate(
-        [home.traits.created[np.array(own, np.intp)] for home, own in rows] or [np.empty(0, np.int64)]
-    )
+    seconds = np.concatenate([_NONE, *(home.traits.created[np.array(own, np.intp)] for home, own in rows)])
     order = np.argsort(-seconds, kind="stable")
     falling = -seconds[order]
     last = min(start + count, len(order)) - 1

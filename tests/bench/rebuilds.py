@@ -24,7 +24,7 @@ _IDLE_S = 1.0
 _PING = framing.encode(protocol.Ping(id=2))
 
 
-def _while_rebuilding(*, vectors: bool) -> Side:
+def _while_rebuilding(*, vectors: bool, read: Callable[[list[float]], float] = p99) -> Side:
     """Pings a millisecond apart while all of 10,000 files at once become others, as a checkout has it."""
 
     @contextlib.contextmanager
@@ -40,11 +40,21 @@ def _while_rebuilding(*, vectors: bool) -> Side:
                 taken = _pings(caller, work.is_alive)
                 work.join()
                 _check(caller, daemon, next(editions))
-                return p99(taken)
+                return read(taken)
 
             yield round_
 
     return side
+
+
+def _p999(seconds: list[float]) -> float:
+    """The largest but for a thousandth."""
+    return sorted(seconds)[int(0.999 * len(seconds))]
+
+
+@contextlib.contextmanager
+def _thirty_ms(_: Checkout) -> Iterator[Probe]:
+    yield lambda: 0.030
 
 
 def _while_idle(*, vectors: bool) -> Side:
@@ -91,17 +101,27 @@ def _check(caller: Caller, daemon: Daemon, edition: int) -> None:
         raise Broken("the rebuild did not show the new files")
 
 
-ROWS = tuple(
+ROWS = (
+    *(
+        Row(
+            name,
+            f"ping p99 while 10,000 files are rebuilt {how} / idle",
+            Goal(2.0, "P11: a rebuild is not felt; a prototype was 3.9 in slices, 0.8 in another process"),
+            _while_rebuilding(vectors=vectors),
+            _while_idle(vectors=vectors),
+            slow=not vectors,
+        )
+        for name, how, vectors in (
+            ("rebuild-words", "by words", False),
+            ("rebuild-vectors", "by words and vectors", True),
+        )
+    ),
     Row(
-        name,
-        f"ping p99 while 10,000 files are rebuilt {how} / idle",
-        Goal(2.0, "P11: a rebuild is not felt; a prototype was 3.9 in slices, 0.8 in another process"),
-        _while_rebuilding(vectors=vectors),
-        _while_idle(vectors=vectors),
-        slow=not vectors,
-    )
-    for name, how, vectors in (
-        ("rebuild-words", "by words", False),
-        ("rebuild-vectors", "by words and vectors", True),
-    )
+        "rebuild-ping",
+        "ping p99.9 while 10,000 files are rebuilt by words and vectors / 30 ms",
+        Goal(1.0, "no single step of a rebuild is felt"),
+        _while_rebuilding(vectors=True, read=_p999),
+        _thirty_ms,
+        slow=True,
+    ),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import agents
 import edits
+import fairness
 import footprint
 import growth
 import pings
@@ -23,6 +24,7 @@ ROWS: tuple[Row, ...] = (
     *pings.ROWS,
     *turns.ROWS,
     *searches.ROWS,
+    *fairness.ROWS,
     *scans.ROWS,
     *rebuilds.ROWS,
     *edits.ROWS,

@@ -10,6 +10,8 @@ from forged.capture.hearing import Spoken
 from forged.capture.queue import IDLE_S
 from forged.capture.slices import WINDOW_LIMIT
 from forged.conversation import Utterance
+from forged.state import Cut
+from forged.text.forgetting import words_of
 from tests.capture.pipeline import Capture, captured
 from tests.support.clock import later, until
 
@@ -316,3 +318,19 @@ async def test_captures_of_one_session_at_the_same_time_are_heard_one_after_the_
     assert sorted(text for texts in waiting(one) for text in texts) == sorted(
         text.rstrip() for text in window
     )
+
+
+# --- what is forgotten meanwhile ------------------------------------------------------------------------
+
+
+async def test_a_sentence_that_is_forgotten_leaves_the_parts_that_have_come_and_the_rest_is_judged(one):
+    numbered = {"event_id": "c", "parts": 2, "kind": "compaction"}
+    first = await hear(one, "Boats float. The harbour opens.", "noted", **numbered)
+    cut = await one.pipeline.purge([words_of("the harbour opens")])
+    assert b"harbour" not in await one.bytes_on_disk()
+    last = await hear(one, "Trains run.", part=1, **numbered)
+    await until(lambda: one.in_hand)
+
+    assert (first, cut, last) == (("accepted", 0), Cut(1, 1), ("durable", 1))
+    (task,) = one.given
+    assert [each.text.strip() for each in task.event.window] == ["Boats float.", "noted", "Trains run."]

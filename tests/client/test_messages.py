@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged_client.framing import encode
-from forged_client.messages import RETRIEVE_BYTES, window, window_id_of
+from forged_client.messages import RETRIEVE_BYTES, window
 from forged_client.protocol import MAX_REQUEST_BYTES, Message, Part, Retrieve
 from tests.data.forms import FORMS, HIDDEN, ROLELESS, SAID
 
@@ -119,11 +119,10 @@ def test_private_spans_are_cut_also_over_parts():
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=()), max_size=50), max_size=20))
-def test_any_text_can_be_encoded_and_named(texts):
+def test_any_text_can_be_encoded(texts):
     said = [{"role": "user", "content": text} for text in texts]
 
     assert encode(Retrieve(workspace="/w", messages=read(*said)))
-    assert named(*said).isascii()
 
 
 def test_a_full_window_fits_into_a_request():
@@ -142,58 +141,6 @@ def test_of_every_form_only_what_was_said_is_sent(form):
 
     assert HIDDEN.encode() not in sent
     assert SAID.encode() in sent
-
-
-# --- names of windows ---------------------------------------------------------------------------------
-
-
-def named(*messages: object, last_summary_index: int = 0) -> str:
-    return window_id_of(messages, last_summary_index)
-
-
-def test_a_window_keeps_its_name_while_turns_are_added():
-    first, later = Message("user", "first"), Message("assistant", "later")
-
-    assert named(first) == named(first, later) == named(first, *[later] * 99)
-
-
-def test_the_form_of_a_message_changes_no_name():
-    for form in ({"role": "user", "content": "q"}, Message("user", "q"), Sdk("user", ["q"])):
-        assert named(form) == named(Message("user", (Part(text="q"),)))
-
-
-def test_windows_of_another_beginning_have_another_name():
-    a, b = Message("user", "a"), Message("user", "b")
-
-    names = {
-        named(a),
-        named(b),
-        named(Message("assistant", "a")),
-        named(b, a, last_summary_index=1),
-        named(b, b, a, last_summary_index=2),
-        named(a, b, last_summary_index=1),
-    }
-
-    assert len(names) == 6
-
-
-def test_a_system_prompt_and_tool_output_do_not_name_a_window():
-    """Agents put the injection into the system prompt: it differs from turn to turn."""
-    q = Message("user", "q")
-
-    assert named(Message("system", "1"), q) == named(Message("system", "2"), q)
-    assert named({"role": "assistant", "tool_calls": []}, q) == named({"role": "tool", "content": "x"}, q)
-
-
-def test_a_name_is_the_same_in_every_process_and_tells_nothing_private():
-    assert named(Message("user", "hello")) == "0-8891c49a155003de"
-    assert named(Message("user", "a<private>b</private>")) == named(Message("user", "a<private>c</private>"))
-
-
-def test_a_window_without_text_or_with_an_index_outside_has_a_name():
-    assert named(Message("user", "a"), last_summary_index=7) == named(Message("user", "a"))
-    for messages in ((None,), (Explodes(),), ({"role": "user"},)):
-        assert named(*messages) == named()
 
 
 def texts(conversation):
@@ -225,4 +172,3 @@ def test_a_private_span_that_was_opened_before_the_summary_is_private_after_it()
     said = conversation("u:<private>b", "a:b", "u:b</private> c")
 
     assert [each.content for each in window(said, 2, 1 << 20)] == [None, None, " c"]
-    assert window_id_of(said, 2) == window_id_of(window(said, 2, 1 << 20), 2)

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
-import time
 import warnings
 from collections.abc import Callable
 
@@ -346,32 +344,3 @@ def test_what_could_not_be_sent_or_read_and_what_waits_is_counted(serve, observe
 
     assert observer.close(PATIENCE_S)
     assert observer.counts == {"unavailable": 1, "repaired": 1, "durable": 2, "unread": 4}
-
-
-def test_an_agent_hardly_waits_for_a_large_window(observer):
-    """The texts are taken by reference, whatever is done with them later: 1.5 MB in some tenths of a ms."""
-    window = said(*(f"{n} " + "text " * 250 for n in range(1_200)))
-    cost = min(timed(lambda: observer.on_turn_complete(window)) for _ in range(20))
-    floor = min(timed(lambda: json.dumps(window)) for _ in range(20))
-
-    assert cost < floor / 2, (cost, floor)
-
-
-def timed(act: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    act()
-    return time.perf_counter() - began
-
-
-def test_the_sender_leaves_the_interpreter_to_the_agent(serve, observer):
-    """While 10 MB are looked through, a thread that only wants to go on seldom waits the turn of 5 ms."""
-    peer = serve(answering(lambda _: Captured(outcome="durable")))
-    alone = [timed(lambda: time.sleep(0.0005)) for _ in range(50)]
-
-    observer.on_compaction(said(*(f"{n} <private>x</private>" + "text " * 250 for n in range(8_000))))
-    beside = []
-    while len(peer.requests_of(Capture)) < 5 and len(beside) < 10_000:
-        beside.append(timed(lambda: time.sleep(0.0005)))
-
-    assert sorted(beside)[len(beside) * 9 // 10] < 0.004 + 2 * sorted(alone)[45]
-    assert observer.close(PATIENCE_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -111,6 +112,13 @@ def test_a_process_without_a_daemon_ends_at_once(socket_file):
 
 def test_a_forked_child_delivers_nothing_of_its_parents(serve, socket_file):
     """It has the parent's events in its memory when it ends, with all functions that run at an end."""
+    opened = threading.Event()
+
+    def slowly(_: object) -> Captured:
+        assert opened.wait(PATIENCE_S)
+        return Captured(outcome="durable")
+
+    peer = serve(answering(slowly))
     body = """
 observer = Observer('/w', 's', address=address)
 tell(observer)
@@ -123,11 +131,12 @@ sys.stdin.readline()
 """
     process = agent(body, socket_file)
     assert process.stdout.readline() == "the child is gone\n"
-    peer = serve(answering(lambda _: Captured(outcome="durable")))
+    opened.set()
 
     process.communicate("go on\n", timeout=PATIENCE_S)
 
-    assert len(peer.requests_of(Capture)) == 3
+    heard = [request.messages[0].content for request in peer.requests_of(Capture)]
+    assert sorted(heard) == ["compaction", "end", "turn"]
 
 
 def test_a_forked_childs_own_events_are_delivered_at_its_end(serve, socket_file):

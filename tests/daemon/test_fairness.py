@@ -103,7 +103,8 @@ async def test_stopping_begins_nothing_that_waits_or_comes():
     async with serving() as served:
         peer = await served.connect()
         peer.send(*(remember(number, f"text {number}") for number in range(2, 42)))
-        await until(lambda: written(served))
+        while not written(served):  # noqa: ASYNC110 - at the very turn of the loop
+            await asyncio.sleep(0)
         stopping = asyncio.create_task(served.server.stop())
         await turns()
         begun = len(written(served))
@@ -115,6 +116,20 @@ async def test_stopping_begins_nothing_that_waits_or_comes():
         replies = await peer.rest()
         await stopping
         assert len(replies) == len(served.service.written) == len(written(served)) == begun < 40
+
+
+async def test_stopping_reads_no_more_when_there_is_room_again():
+    async with serving() as served:
+        peer = await served.connect()
+        peer.send(*(remember(number, f"text {number}") for number in range(2, 82)))
+        await until(lambda: len(written(served)) == 64)
+        stopping = asyncio.create_task(served.server.stop())
+        await turns()
+        for number in range(2, 82):
+            served.service.release(f"text {number}")
+        replies = await peer.rest()
+        await stopping
+        assert len(replies) == len(written(served)) == 64
 
 
 async def test_a_write_that_was_begun_has_longer_to_be_answered_than_a_question():

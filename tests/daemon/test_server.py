@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import resource
 import socket
 import tempfile
 
@@ -491,3 +492,24 @@ async def test_stopping_leaves_the_path_to_whoever_bound_it():
         await server.start(inherited)
         await server.stop()
         assert os.path.exists(path)
+
+
+async def test_accepting_without_a_descriptor_left_neither_spins_nor_floods_and_goes_on_later(caplog):
+    async with serving() as served:
+        peers = [socket.socket(socket.AF_UNIX) for _ in range(20)]
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.open("/dev/null", os.O_RDONLY)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        try:
+            for peer in peers:
+                peer.setblocking(False)
+                peer.connect(served.path)
+            await until(lambda: "out of system resource" in caplog.text)
+            await asyncio.sleep(0.3)  # that it does not go on: the pause has a second
+            assert caplog.text.count("out of system resource") <= 16
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        await until(lambda: len(served.server.connections) == len(peers))
+        for peer in peers:
+            peer.close()

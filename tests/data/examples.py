@@ -182,6 +182,8 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
 )
 
 LATER: dict[str, p.Request | p.Reply] = {
+    "reply-forgotten+cut": p.Forgotten(id=12, ids=("mem_a",), trash="/t", cut_sentences=3, cut_events=2),
+    "reply-status_report+said_again": p.StatusReport(id=3, capture=p.CaptureReport(said_again=1)),
     "request-capture+window_id": p.Capture(
         id=8, workspace="/w", session_id="s", messages=_MESSAGES, window_id="0-0123456789abcdef"
     ),

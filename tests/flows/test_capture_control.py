@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from forged_client.observer import Observer
 from tests.data.memories import memory, put
 from tests.support.daemon import Shell, Stage, capturing, contents, on_disk, said
@@ -117,6 +119,25 @@ def test_undo_by_the_rules_is_not_undone_by_the_next_turn(rules, repo):
 
     assert rules.captured(repo, "We use ninja here.", "noted", "thanks") == []
     assert _shell(rules, repo).run("undo", "--yes").err.startswith("nothing to take back")
+
+
+@pytest.mark.parametrize("how", ["undone", "forgotten"])
+def test_what_a_person_says_again_after_it_was_taken_away_is_kept_again_and_told(rules, repo, how):
+    """Not from the message from before, which comes again with every turn."""
+    said = "We use scons here."
+    (kept,) = rules.captured(repo, said, session=how)
+    if how == "undone":
+        rules.client.undo(str(repo))
+    else:
+        rules.client.forget(str(repo), kept.id)
+    assert rules.captured(repo, said, "noted", "thanks", session=how) == []
+
+    before = rules.state.said_again
+    again = rules.captured(
+        repo, said, "noted", "thanks", "done", "Remember that we use scons here.", session=how
+    )
+    assert contents(again) == ["We use scons here."]
+    assert rules.state.said_again == before + 1
 
 
 def test_undo_takes_back_what_was_asked_for_in_a_conversation_and_leaves_what_a_person_wrote(rules, repo):

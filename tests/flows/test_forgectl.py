@@ -65,7 +65,7 @@ def _remember(shell: Shell, *arguments: str) -> tuple[str, str]:
 
 def test_a_memory_goes_through_every_verb(shell):
     told = shell.run("remember", "Migrations run with goose.", "--category", "project-conventions")
-    first = re.match(r"remembered (mem_\S+), version 1\npath (.+)\n", told.out)
+    first = re.match(r"remembered (mem_\S+), version 1, repo/project-conventions\npath (.+)\n", told.out)
     assert told.code == 0
     assert Path(first[2]).read_text().endswith("---\nMigrations run with goose.")
 
@@ -75,7 +75,7 @@ def test_a_memory_goes_through_every_verb(shell):
 
     second, generation = _remember(shell, "Migrations run with atlas.", "--supersedes", first[1])
     found = shell.run("search", "migrations", "--min-generation", generation)
-    assert f"  {second}  repo/user-facts  v2  " in found.out
+    assert f"  {second}  repo/project-conventions  v2  " in found.out
     assert f"older: v1 {listed.out.split()[3]} {first[1]}  Migrations run with goose." in found.out
 
     asked = shell.run("retrieve", "how do migrations run?", "--session", "s1", "--turn", "t1")

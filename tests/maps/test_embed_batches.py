@@ -182,3 +182,23 @@ async def test_cancelling_a_run_leaves_no_task_behind():
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert asyncio.all_tasks() - before == set()
+
+
+async def test_an_embedder_that_never_waits_leaves_others_a_turn_after_each_chunk():
+    class AtOnce(FakeEmbedder):
+        async def embed(self, texts, *_, **__):
+            done.append(ticks)
+            return np.array([vector(text) for text in texts])
+
+    async def tick():
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    ticks, done = 0, []
+    ticking = asyncio.create_task(tick())
+    await EmbeddingRun(Identity(AtOnce()), BUILD, lambda _: None).run(texts_of(8 * CHUNK))
+    ticking.cancel()
+    assert len(done) == 8
+    assert len(set(done)) >= 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 
 import pytest
@@ -13,7 +14,7 @@ from forged.errors import ProviderError
 from forged.files.roots import Root
 from forged.map import relevance
 from forged.maps.identity import Remembered
-from forged.maps.indexer import UNLOAD_AFTER_S, Indexer, retry_after
+from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S, Indexer, retry_after
 from forged.memory import Scope
 from forged.models import Health
 from forged.scopes import FileRoots
@@ -479,6 +480,20 @@ async def test_the_periodic_scan_finds_what_the_watcher_missed(repo, root):
         async with scanning(indexer):
             edit(repo)
             await until(lambda: shown(index)["m0"] == "edited")
+
+
+async def test_what_a_killed_writer_left_is_swept_within_a_minute(repo, root):
+    """It may be too young when the root is opened, so the periodic scan looks again."""
+    temps = [repo / f".forge/memory/.forged-{age}.tmp" for age in ("young", "old")]
+    for temp in temps:
+        temp.write_text("half")
+    past = time.time() - (60 - RECONCILE_S)
+    async with indexing(reconcile_s=0.01) as indexer:
+        await opened(indexer, root)
+        os.utime(temps[1], (past, past))
+        async with scanning(indexer):
+            await until(lambda: not temps[1].exists())
+    assert temps[0].exists()
 
 
 async def test_a_root_unused_for_a_day_is_unloaded_and_unwatched_until_it_is_asked_for(root, other):

@@ -439,6 +439,38 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     assert set(ids(ungated)) == set("abcdef")
 
 
+def test_a_hop_by_vectors_needs_evidence_of_its_own_where_there_is_a_gate():
+    rows = np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)
+    rows[1] = rows[2] + 0.3 * rows[1]
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    memories = [
+        memory("far", "one thing"),
+        memory("near", "another"),
+        memory("found", "third", related=["far", "near"]),
+    ]
+    vectors = dict(zip(["far", "near", "found"], rows, strict=True))
+    view = View((vector_map(memories, vectors),), baseline=learned())
+    window = said("what was said in it")
+    embedder = Embedder({window[0].text: rows[2]})
+
+    linked = {
+        least: ids(retrieve(retriever(None, embedder, min_score=least), view, window=window, top_k=1))
+        for least in (0.95, 0.0)
+    }
+
+    assert linked == {0.95: ["found", "near"], 0.0: ["found", "far"]}
+
+
+def test_a_hop_by_words_needs_words_of_its_own_where_there_is_a_gate():
+    texts = {"a": "the walrus sings", "b": "something else", "c": "a walrus that sings in summer"}
+    memories = [memory(name, text, related=["b", "c"] if name == "a" else []) for name, text in texts.items()]
+    view, window = View((vector_map(memories),)), said("who sings with the walrus")
+
+    linked = [ids(retrieve(of, view, window=window, top_k=1)) for of in (gated(), retriever())]
+
+    assert linked == [["a", "c"], ["a", "b"]]
+
+
 # --- flights -----------------------------------------------------------------------------------------
 
 

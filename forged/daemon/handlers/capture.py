@@ -13,6 +13,7 @@ from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, fitting, record, token_of
 from forged.daemon.handlers.heard import heard, unreadable
 from forged.daemon.handlers.memories import put_away
+from forged.daemon.handlers.naming import begun_by
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
 from forged.map import VectorMap
 from forged.maps import RootIndex
@@ -136,7 +137,8 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
     pipeline, events = context.daemon.capture, context.daemon.state.events
     given_up = {item.event.id: item for item in await events.dead()}
-    asked = tuple(dict.fromkeys(request.ids)) or tuple(given_up)
+    wanted = (begun_by(given_up, each) or each for each in request.ids)
+    asked = tuple(dict.fromkeys(wanted)) or tuple(given_up)
     chosen = [given_up[event_id] for event_id in asked if event_id in given_up]
     missing = [event_id for event_id in asked if event_id not in given_up]
     done = []

@@ -17,7 +17,7 @@ from forged.daemon.handlers.convert import fitting, record
 from forged.daemon.handlers.naming import check_scope, in_view, on_disk, the_one
 from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.trust import in_reply
-from forged.errors import StoreError
+from forged.errors import MemoryNotFound, StoreError
 from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.retrieval import FIRST_BUILD
@@ -32,7 +32,12 @@ _MOST_IN_REPLY = 1000
 
 async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
-    at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
+    try:
+        at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
+    except MemoryNotFound:
+        if done := await _taken_before(context, request.key):
+            return done
+        raise
     ids = (memory_id,) if request.version_only else await context.daemon.writer.chain(at.index, memory_id)
     taking = Taking(erase=request.erase_now, key=request.key)
     gone, cut, generation = await put_away(context, at.index, ids, taking, purge=True)
@@ -45,6 +50,14 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
         cut_events=cut.events,
     )
     return reply, generation
+
+
+async def _taken_before(context: Context, key: str) -> tuple[wire.Forgotten, int] | None:
+    """The receipt of a request of this key that was carried out already and comes again."""
+    trash = context.daemon.writer.trash
+    held = await asyncio.to_thread(trash.held, time.time()) if key else ()
+    ids = tuple(each.note.id for each in held if each.note.key == key)
+    return (wire.Forgotten(ids=ids, trash=trash.path), 0) if ids else None
 
 
 async def put_away(

@@ -43,7 +43,7 @@ class Look(msgspec.Struct, frozen=True, eq=False):
 
     def meant(self, wanted: str) -> str:
         """The id that is meant, among those of this root that count."""
-        found = [(self, each) for each in _ids(self.admitted.memories, wanted)]
+        found = _named([(self, self.admitted.memories)], wanted)
         return _only_one(found, wanted, self.index.root.scope)[1]
 
 
@@ -99,20 +99,24 @@ def check_scope(scope: str, *others: str) -> None:
 
 
 def _named(homes: Iterable[tuple[Look, Sequence[Memory]]], wanted: str) -> list[tuple[Look, str]]:
-    found = [(home, each) for home, memories in homes for each in _ids(memories, wanted)]
+    found = [(home, each) for home, memories in homes for each in ids_beginning(memories, wanted)]
     exact = [each for each in found if each[1] == wanted]
     return exact or found
-
-
-def _ids(memories: Sequence[Memory], wanted: str) -> tuple[str, ...]:
-    """The id itself, or else those that begin like it."""
-    found = ids_beginning(memories, wanted)
-    return (wanted,) if wanted in found else found
 
 
 def _only_one(found: Sequence[tuple[Look, str]], wanted: str, scope: str) -> tuple[Look, str]:
     check_candidates(tuple(dict.fromkeys(each for _, each in found)), wanted)
     return the_one(found, wanted, scope)
+
+
+def begun_by(ids: Iterable[str], wanted: str) -> str:
+    """The one of some ids that is meant, or nothing. Raises InvalidRequest for a beginning of several."""
+    there = tuple(dict.fromkeys(ids))
+    found = [each for each in there if each.startswith((wanted, f"mem_{wanted}"))] if wanted else []
+    if wanted in there:
+        return wanted
+    check_candidates(found, wanted)
+    return found[0] if found else ""
 
 
 def check_candidates(ids: Sequence[str], wanted: str) -> None:

@@ -18,11 +18,11 @@ from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import fitting, record
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.moving import leave
-from forged.daemon.handlers.naming import check_candidates, check_scope, on_disk
+from forged.daemon.handlers.naming import begun_by, check_scope, on_disk
 from forged.errors import MemoryNotFound, StoreError
 from forged.files import Root
 from forged.maps import RootIndex
-from forged.memory import Scope, ids_beginning
+from forged.memory import Scope
 from forged.scopes import Workplace
 from forged.state import Intent
 from forged.writing import TRASH_S, Taking, Trashed
@@ -68,13 +68,9 @@ async def _back(context: Context, index: RootIndex, some: Sequence[Trashed]) -> 
 def _meant(there: Sequence[Trashed], request: wire.Restore) -> tuple[Trashed, ...]:
     """All that went with the memory that is named, oldest versions first; of several times, the last."""
     seen = [each for each in there if request.scope in {"", each.note.scope}]
-    memories = sorted((each.memory for each in seen), key=lambda each: each.id)
-    ids = tuple(dict.fromkeys(ids_beginning(memories, request.memory_id)))
-    if not ids:
+    meant = begun_by([each.memory.id for each in seen], request.memory_id)
+    if not meant:
         return ()
-    if request.memory_id not in ids:
-        check_candidates(ids, request.memory_id)
-    meant = request.memory_id if request.memory_id in ids else ids[0]
     batch = next(each.note.batch for each in seen if each.memory.id == meant)
     return tuple(sorted((each for each in there if each.note.batch == batch), key=lambda t: t.memory.age_key))
 

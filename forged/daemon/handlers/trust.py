@@ -13,6 +13,7 @@ import msgspec
 
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.naming import begun_by
 from forged.daemon.handlers.notices import sentence
 from forged.daemon.handlers.refusals import Changed, InvalidRequest
 from forged.errors import MemoryNotFound
@@ -97,10 +98,12 @@ def _in_turns_too(context: Context, known: KnownRoot) -> KnownRoot:
 
 
 def _chosen(withheld: Sequence[Withheld], names: Collection[str]) -> list[Withheld]:
-    """What `names`, ids or beginnings of hashes, stand for. Raises MemoryNotFound."""
+    """What `names`, beginnings of ids or of hashes, stand for. Raises MemoryNotFound, InvalidRequest."""
     chosen: list[Withheld] = []
     for name in names:
-        found = [each for each in withheld if name == each.id or _is_hash(name, each.sha256)]
+        found = [each for each in withheld if _is_hash(name, each.sha256)]
+        meant = "" if found else begun_by([each.id for each in withheld], name)
+        found += [each for each in withheld if meant and each.id == meant]
         if not found:
             raise MemoryNotFound(f"nothing {name[:80]!r} is withheld here; `forgectl review` shows what is")
         chosen += found

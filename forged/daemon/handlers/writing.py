@@ -15,7 +15,7 @@ import msgspec
 from forged import memory
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, CLAIMED, check_known, check_links, draft
-from forged.daemon.handlers.naming import Look, check_candidates, check_scope, look, on_disk
+from forged.daemon.handlers.naming import Look, begun_by, check_scope, look, on_disk
 from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
 from forged.errors import Conflict, MemoryNotFound
 from forged.maps import RootIndex
@@ -192,11 +192,9 @@ async def _edges(context: Context, index: RootIndex, asked: Sequence[wire.Edge])
 
 def _linked(there: Collection[str], wanted: str) -> str:
     """The link that is to go. Raises MemoryNotFound."""
-    found = [each for each in there if each.startswith((wanted, f"mem_{wanted}"))] if wanted else []
-    if not found:
-        raise MemoryNotFound(f"it has no link to {wanted[:80]!r}")
-    check_candidates([wanted] if wanted in there else found, wanted)
-    return wanted if wanted in there else found[0]
+    if found := begun_by(there, wanted):
+        return found
+    raise MemoryNotFound(f"it has no link to {wanted[:80]!r}")
 
 
 # --- what must not be written --------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 import msgspec
 import pytest
@@ -290,6 +291,23 @@ async def test_forgotten_text_leaves_what_waits_and_what_was_given_up(home, repo
         assert [event.kind for event in waiting(parts)] == ["compaction", "session_end"]
         assert waiting(parts)[1].window[0].text == "It rains. Bye."
         assert len(await parts.state.events.dead()) == 0
+
+
+async def test_what_is_about_to_be_forgotten_is_known_before_its_file_is_gone(home, repo, monkeypatch):
+    """A capture that comes between the two would find no file with that text, and write it again."""
+    put(repo, memory("mem_1", "The harbour opens at noon."))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        known, remove = [], parts.daemon.writer.remove
+
+        async def removed(*args, **kwargs):
+            known.append(parts.state.forgotten.since((str(repo),), "the harbour, opens at noon"))
+            return await remove(*args, **kwargs)
+
+        monkeypatch.setattr(parts.daemon.writer, "remove", removed)
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+
+    assert known == [pytest.approx(time.time(), abs=60)]
 
 
 async def test_forgotten_word_leaves_events_alone_that_have_it_in_another_word(home, repo):

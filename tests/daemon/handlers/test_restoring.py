@@ -239,6 +239,27 @@ async def test_a_secret_in_a_file_is_moved_only_by_who_insists(home, repo):
     assert secret in Path(moved.path).read_text()
 
 
+async def test_a_forget_that_comes_again_with_its_key_is_answered_as_before(home, repo):
+    put(repo, *THREE)
+    async with assembled(home) as parts:
+        ask = wire.Forget(workspace=str(repo), memory_id="mem_1", key="k1")
+        first = await parts.ask(ask)
+        again = await parts.ask(ask)
+
+    assert set(again.ids) == set(first.ids) == {"mem_1", "mem_2", "mem_3"}
+
+
+async def test_withheld_memories_are_named_by_a_beginning_too(home, repo):
+    put(repo, memory("mem_abc", "one"), memory("mem_abd", "two"), memory("mem_abe", "three"))
+    async with assembled(home, trusting=False) as parts:
+        told = await parts.ask(wire.Review(workspace=str(repo), accept=("abc",)))
+        refused, _ = await parts.refusal(wire.Review(workspace=str(repo), accept=("mem_a",)))
+        code, _ = await parts.refusal(wire.Review(workspace=str(repo), accept=("mem_z",)))
+
+    assert told.accepted == ("mem_abc",)
+    assert (refused, code) == ("invalid", "not_found")
+
+
 # --- after a kill -------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,80 @@
+"""A message of 900 KB is read without keeping the loop, or any other thread, from going on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import pytest
+
+from forged.capture import take_in
+from forged.daemon.handlers.heard import heard, utterances
+from forged_client import protocol as wire
+
+_BYTES = 900_000
+_LONGEST_S = 0.05
+TEXTS = {
+    "openers": "<tool_use>",
+    "openers in lines": "<tool_use>\n",
+    "elements": "<tool_use>x</tool_use> ",
+    "closers": "</tool_use>",
+    "openers in code": "`<tool_use>` ",
+    "private": "<private>x ",
+    "less-than signs": "<",
+    "thoughts": "<think>",
+    "fences": "```\n",
+    "paragraphs": "a b\n\n",
+    "assignments": "password=abc; ",
+}
+
+
+@pytest.fixture
+def quick_switches():
+    """As the daemon has them."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_other_threads_go_on_while_it_is_read(kind, quick_switches):
+    """Measured in this process's own time, so that a busy machine does not count."""
+    message = wire.Message(
+        "assistant" if kind == "thoughts" else "user", TEXTS[kind] * (_BYTES // len(TEXTS[kind]))
+    )
+
+    def read():
+        take_in(utterances([message], 0), ("a memory that was injected before",))
+
+    assert _longest_wait(read) <= _LONGEST_S or _longest_wait(read) <= _LONGEST_S
+
+
+def _longest_wait(read) -> float:
+    reading = threading.Thread(target=read)
+    longest, last = 0.0, time.process_time()
+    reading.start()
+    while reading.is_alive():
+        time.sleep(0.0005)
+        now = time.process_time()
+        longest, last = max(longest, now - last), now
+    return longest
+
+
+async def test_a_long_message_is_read_in_a_thread(monkeypatch):
+    readers = []
+    from forged.daemon.handlers import heard as module
+
+    real = module._heard
+
+    def noting(*given):
+        readers.append(threading.current_thread())
+        return real(*given)
+
+    monkeypatch.setattr(module, "_heard", noting)
+    await heard([wire.Message("user", "<tool_use>" * 90_000)], 0)
+    await heard([wire.Message("user", "word " * 225) for _ in range(225)], 0)
+    await heard([wire.Message("user", "short")], 0)
+    main = threading.main_thread()
+    assert [each is main for each in readers] == [False, False, True]

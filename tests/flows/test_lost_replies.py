@@ -1,0 +1,96 @@
+"""A reply that gets lost on its way: the client sends its write again, and the daemon has done it once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forged_client import Client
+from forged_client.protocol import Edge, Forgotten, Moved, Remembered
+from tests.support.daemon import DaemonProcess, Peer, Talk, running
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    with running(tmp_path_factory.mktemp("home")) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def lossy(daemon: DaemonProcess) -> Iterator[Client]:
+    """A client of the daemon whose connection breaks once, after its first write and before the reply."""
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        with daemon.client() as through:
+            while (request := talk.next_request()) is not None:
+                reply = through.ask(request)
+                if talk.number == 0:
+                    return
+                talk.reply(msgspec.structs.replace(reply, id=request.id))
+
+    with tempfile.TemporaryDirectory(prefix="fg") as folder:
+        peer = Peer(f"{folder}/s", script)
+        try:
+            with Client(peer.path, timeout_s=20) as client:
+                yield client
+                assert len(peer.talks) == 2, "the connection has broken once"
+        finally:
+            peer.stop()
+
+
+@pytest.fixture
+def walrus(daemon: DaemonProcess, repo: Path) -> str:
+    """Of a memory in the repository."""
+    with daemon.client() as client:
+        return client.remember(str(repo), "the walrus sings").memory_id
+
+
+def versions(daemon: DaemonProcess, repo: Path, memory_id: str) -> list[str]:
+    with daemon.client() as client:
+        return [each.content for each in client.history(str(repo), memory_id).memories]
+
+
+def test_a_memory_is_written_once(daemon, repo, lossy):
+    reply = lossy.remember(str(repo), "the walrus sings")
+
+    assert (type(reply), reply.status, reply.existed) == (Remembered, "ok", False)
+    assert len(list((repo / ".forge/memory").glob("*.md"))) == 1
+
+
+def test_a_new_version_is_written_once(daemon, repo, lossy, walrus):
+    reply = lossy.edit(str(repo), walrus, "the walrus dances")
+
+    assert reply.status == "ok"
+    assert versions(daemon, repo, reply.memory_id) == ["the walrus sings", "the walrus dances"]
+
+
+def test_a_link_is_added_once(daemon, repo, lossy, walrus):
+    with daemon.client() as client:
+        carpenter = client.remember(str(repo), "the carpenter weeps").memory_id
+
+    reply = lossy.relate(str(repo), walrus, [Edge(carpenter)])
+
+    assert reply.status == "ok"
+    assert len(versions(daemon, repo, reply.memory_id)) == 2
+
+
+def test_a_memory_is_moved_once_and_the_receipt_is_the_first(daemon, repo, lossy, walrus):
+    reply = lossy.move(str(repo), walrus, "user")
+
+    assert (type(reply), reply.status, reply.ids) == (Moved, "ok", (walrus,))
+    with daemon.client() as client:
+        moved = [each.id for each in client.list(str(repo), scope="user").memories]
+    assert moved == [reply.memory_id]
+
+
+def test_what_is_forgotten_twice_has_the_receipt_of_the_first(daemon, repo, lossy, walrus):
+    reply = lossy.forget(str(repo), walrus)
+
+    assert (type(reply), reply.status, reply.ids) == (Forgotten, "ok", (walrus,))
+    with daemon.client() as client:
+        assert client.restore(str(repo), walrus).status == "ok"

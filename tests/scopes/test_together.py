@@ -1,0 +1,99 @@
+"""Searches that wait at the same time share one product with the maps they see, and each finds its own."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from forged.in_turn import Line, Place
+from forged.map import compared
+from forged.scopes import FileSource, Question, View, together
+from tests.data.maps import vector_map
+from tests.data.memories import memory
+from tests.support.clock import turns
+
+NAMES = [f"m{number:02}" for number in range(40)]
+
+
+def held():
+    angles = np.linspace(0, 3, len(NAMES))
+    vectors = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(NAMES, angles, strict=True)}
+    return vector_map([memory(name, f"text {name}") for name in NAMES], vectors, lexical=False)
+
+
+def question(angle):
+    vector = np.array([[np.cos(angle), np.sin(angle)]], np.float32)
+    return Question(texts=("q",), message="q", vectors=vector, top_k=3, hop_depth=0, deadline=0.0)
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """How many queries each product had."""
+    sizes = []
+
+    def counting(maps, asked, key):
+        sizes.append(sum(map(len, asked)))
+        return compared(maps, asked, key)
+
+    monkeypatch.setattr(together, "compared", counting)
+    return sizes
+
+
+class Searches:
+    """Searches of as many clients, begun while somebody else has the turn."""
+
+    def __init__(self) -> None:
+        self.among: list[together.Waiting] = []
+        self._line = Line()
+        Place(self._line).begin(lambda: None)
+
+    def begin(self, view, angle):
+        source = FileSource(view, lexical_weight=0.0, thread=ThreadPoolExecutor(1), among=self.among)
+        context = Place(self._line).context
+        return asyncio.get_running_loop().create_task(source.search(question(angle)), context=context)
+
+
+def ids(rows):
+    return [each.memory.id for each in rows.ranked]
+
+
+async def alone(view, angle):
+    return await FileSource(view, lexical_weight=0.0, thread=ThreadPoolExecutor(1)).search(question(angle))
+
+
+async def test_searches_that_wait_together_are_one_product_and_each_finds_its_own(products):
+    view, searches = View((held(),)), Searches()
+    angles = [0.1 * number for number in range(12)]
+    found = await asyncio.gather(*(searches.begin(view, angle) for angle in angles))
+    assert max(products) >= 11
+    assert sum(products) == 12
+    assert searches.among == []
+    assert [ids(rows) for rows in found] == [ids(await alone(view, angle)) for angle in angles]
+
+
+async def test_a_product_has_a_limit(products):
+    view, searches = View((held(),)), Searches()
+    await asyncio.gather(*(searches.begin(view, 0.05 * number) for number in range(40)))
+    assert (max(products), sum(products)) == (16, 40)
+
+
+async def test_searches_of_other_maps_are_not_mixed(products):
+    mine, theirs, searches = View((held(),)), View((held(),)), Searches()
+    tasks = [searches.begin((mine, theirs)[number % 2], 0.1 * number) for number in range(8)]
+    found = await asyncio.gather(*tasks)
+    assert max(products) <= 4
+    right = [ids(await alone(mine, 0.1 * number)) for number in range(8)]
+    assert [ids(rows) for rows in found] == right
+
+
+async def test_who_gives_up_is_not_compared(products):
+    view, searches = View((held(),)), Searches()
+    tasks = [searches.begin(view, 0.1 * number) for number in range(6)]
+    await asyncio.sleep(0)
+    tasks[-1].cancel()
+    await asyncio.wait(tasks)
+    await turns()
+    assert sum(products) == 5

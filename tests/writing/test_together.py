@@ -1,0 +1,96 @@
+"""Who waits together is served together, and who is alone waits for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from forged.writing import together
+from forged.writing.together import Together
+from tests.support.clock import turns
+
+
+class Work:
+    """Doubles what it gets, in as many calls as it notes; `go` is clear while a call hangs."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+        self.go = asyncio.Event()
+        self.go.set()
+
+    async def __call__(self, items: list[int]) -> list[int]:
+        self.calls.append(list(items))
+        await self.go.wait()
+        if -1 in items:
+            raise ValueError("no")
+        return [2 * item for item in items]
+
+
+async def test_those_who_come_during_a_call_are_the_next_one_in_their_order():
+    work = Work()
+    line = Together(work, most=3)
+    work.go.clear()
+    first = line.ask(1)
+    await turns(2)
+    others = [line.ask(number) for number in range(2, 7)]
+    work.go.set()
+
+    assert await asyncio.gather(first, *others) == [2, 4, 6, 8, 10, 12]
+    assert work.calls == [[1], [2, 3, 4], [5, 6]]
+
+
+async def test_who_was_served_together_is_waited_for(monkeypatch):
+    monkeypatch.setattr(together, "_LONGEST_S", 60.0)
+    monkeypatch.setattr(together, "_SHARE_OF_CALL", 1e9)
+    work = Work()
+    line = Together(work, most=10)
+    await asyncio.gather(*(line.ask(number) for number in range(3)))
+
+    again = [line.ask(3)]
+    await turns(5)
+    again.append(line.ask(4))
+    await turns(5)
+    assert work.calls == [[0, 1, 2]]
+    again.append(line.ask(5))
+    assert await asyncio.gather(*again) == [6, 8, 10]
+    assert work.calls == [[0, 1, 2], [3, 4, 5]]
+
+
+async def test_nobody_is_waited_for_longer_than_a_share_of_the_call():
+    work = Work()
+    line = Together(work, most=10)
+    await asyncio.gather(*(line.ask(number) for number in range(3)))
+
+    assert await asyncio.wait_for(line.ask(3), together._LONGEST_S + 5) == 6
+
+
+async def test_a_caller_alone_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr(together, "_LONGEST_S", 60.0)
+    monkeypatch.setattr(together, "_SHARE_OF_CALL", 1e9)
+    line = Together(Work(), most=10)
+
+    assert [await asyncio.wait_for(line.ask(number), 5) for number in range(3)] == [0, 2, 4]
+
+
+async def test_a_failure_is_that_of_every_caller_it_had_and_of_no_other():
+    work = Work()
+    line = Together(work, most=2)
+    told = await asyncio.gather(*(line.ask(number) for number in (5, -1, 7)), return_exceptions=True)
+
+    assert [type(each) for each in told[:2]] == [ValueError, ValueError]
+    assert told[2] == 14
+
+
+@pytest.mark.parametrize("when", ["before its turn", "in its turn"])
+async def test_a_caller_that_goes_away_stops_no_other(when):
+    work = Work()
+    line = Together(work, most=1)
+    work.go.clear()
+    callers = [line.ask(number) for number in range(3)]
+    await turns(2)
+    callers[1 if when == "before its turn" else 0].cancel()
+    work.go.set()
+
+    assert await callers[2] == 4
+    assert work.calls == ([[0], [2]] if when == "before its turn" else [[0], [1], [2]])
