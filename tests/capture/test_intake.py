@@ -59,7 +59,9 @@ def test_nothing_is_cut_away_for_its_length(count):
     assert take_in(said, ()).window == said
 
 
-@pytest.mark.parametrize("at", range(0, CONTINUED_OVERLAP, 1500))
+@pytest.mark.parametrize(
+    "at", [end + into for end in (0, CONTINUED_OVERLAP) for into in (5, 13, 18, 300, 5000, 9900)]
+)
 @pytest.mark.parametrize("secret", [AWS_KEY, PRIVATE_KEY], ids=["short", "long"])
 def test_no_half_of_a_secret_that_a_cut_goes_through_is_left_and_nothing_else_is_lost(secret, at):
     """A message that goes on in the next part: its two pieces have so much in common."""

@@ -33,7 +33,7 @@ GONE_S = 2.0
 DISK_BYTES = 256 << 10
 REPO = Path(__file__).parents[2]
 PARTS = ("http", "grpc", "admin")
-_ENV = {"PYTHONPATH": str(REPO), "FORGED_LLM__CALLS_PER_MINUTE": "0"}
+_ENV = {"PYTHONPATH": str(REPO), "FORGED_LLM__CALLS_PER_MINUTE": "0", "FORGED_CAPTURE__BATCH_TURNS": "1"}
 # What Python says when a process is being spawned and the one that spawns it is killed, and when the process
 # ends between the removal of a semaphore and the note to the resource tracker that it is gone.
 _CUT_SHORT = re.compile(
