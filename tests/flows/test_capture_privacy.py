@@ -219,7 +219,7 @@ def test_no_secret_that_is_said_or_answered_can_be_read_anywhere(stage, repo):
         held = stage.everything(repo)
     finally:
         go.set()
-    assert waiting.spooled == 3 * (at + 1)
+    assert waiting.spooled == 4 * (at + 1)
     assert _held_in_state(held).count(b"[redacted]") >= waiting.spooled
     assert _found(secrets, held) == []
 
