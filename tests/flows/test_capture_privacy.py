@@ -215,7 +215,7 @@ def test_no_secret_that_is_said_or_answered_can_be_read_anywhere(stage, repo):
             for kind in KINDS:
                 stage.tell(repo, *(each.text for each in chunk), session=f"{kind} {at}", kind=kind)
         stage.provider.wait_for(1, path=CHAT)
-        waiting = stage.until(lambda now: now.spooled >= 3 * (at + 1))
+        waiting = stage.until(lambda now: now.spooled >= 4 * (at + 1))
         held = stage.everything(repo)
     finally:
         go.set()
