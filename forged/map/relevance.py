@@ -61,6 +61,8 @@ _NAT_WEIGHT, _LEAST_ODDS, _MOST_ODDS = 0.15, -2.0, 10.0
 # 10 and 10, and lose 0-0.3, 0.3-1.0 and no points of recall@10, whole stores 0.2. At 3 deviations they inject
 # 2.5, 4 and 6-8 for 0.6-0.8, 0.3-1.0 and 0.2 points, but whole stores of LoCoMo lose 0.8.
 _KEEP_WITHIN_SD, _KEEP_LEXICAL_SHARE = 4.0, 0.3
+# Times what is needed: chosen before it was measured, and not tuned.
+_STRONG = 2.0
 # Versions of one memory that are looked at to see whether it alone has a word.
 _MOST_VERSIONS = 64
 _SAME = 1e-6
@@ -118,12 +120,19 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
         """
         if self.cosines is None and self.evidence == UNGATED:
             return True
+        return self._stands(map_index, row, least_evidence, _KEEP_LEXICAL_SHARE)
+
+    def is_strong(self, map_index: int, row: int, least_evidence: float) -> bool:
+        """Whether so much speaks for a row that what it is linked to may come without evidence of its own."""
+        return self._stands(map_index, row, _STRONG * least_evidence, _STRONG * _KEEP_LEXICAL_SHARE)
+
+    def _stands(self, map_index: int, row: int, evidence: float, share: float) -> bool:
         column = self.found.columns[map_index].start + row
         if self.cosines is not None and self.lengths is not None:
             height = float((self.cosines[:, column] / self.lengths[:, 0]).max()) - self.usual
-            if height >= least_evidence * self.spread:
+            if height >= evidence * self.spread:
                 return True
-        return self.found.share_of_words(column) > _KEEP_LEXICAL_SHARE
+        return self.found.share_of_words(column) > share
 
 
 def weigh(found: Found, baseline: Baseline | None) -> Reading:

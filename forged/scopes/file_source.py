@@ -203,10 +203,12 @@ class FileSource:
         if len(near) == len(candidates) and all(each.via == "search" for each in ranked):
             return Rows(ranked, evidence=reading.evidence)
 
-        def concerns(map_index: int, row: int) -> bool:
-            return reading.concerns(map_index, row, question.least_evidence)
+        least = question.least_evidence
 
-        kept = rank(self._view, near, top_k=question.top_k, hop_depth=question.hop_depth, concerns=concerns)
+        def leads(source: Place, target: Place) -> bool:
+            return reading.concerns(*target, least) or reading.is_strong(*source, least)
+
+        kept = rank(self._view, near, top_k=question.top_k, hop_depth=question.hop_depth, leads=leads)
         keys = {each.key for each in kept}
         far = tuple(each.memory.id for each in ranked if each.key not in keys)
         return Rows(kept, far, reading.evidence)
@@ -238,7 +240,11 @@ class FileSource:
             k *= 4
 
 
-def _any_row(_map_index: int, _row: int) -> bool:
+Place = tuple[int, int]
+"""A row of a map, by the map's place."""
+
+
+def _always(_source: Place, _target: Place) -> bool:
     return True
 
 
@@ -248,12 +254,12 @@ def rank(
     *,
     top_k: int,
     hop_depth: int,
-    concerns: Callable[[int, int], bool] = _any_row,
+    leads: Callable[[Place, Place], bool] = _always,
 ) -> tuple[Ranked, ...]:
     """Candidates to answers: a chain's head once, with the best score of the chain; then what hops reach.
 
-    A hop ends at a head whose row, of a map by its place, does not concern the question. Superseded memories
-    never show but as older versions of their head.
+    `leads` says whether a hop may go from one head to another. Superseded memories never show but as older
+    versions of their head.
     """
     best: dict[Key, Ranked] = {}
     for candidate in candidates:
@@ -271,9 +277,10 @@ def rank(
         return tuple(best.values())
 
     def led_to(key: Key) -> Iterator[Key]:
+        source = view.maps[key[0]].row_of(key[1])
         for place, head in view.heads_led_to(key):
             row = view.maps[place].row_of(head)
-            if row is not None and concerns(place, row):
+            if source is not None and row is not None and leads((key[0], source), (place, row)):
                 yield place, head
 
     reached = hops(tuple(best), led_to, depth=hop_depth, limit=top_k)

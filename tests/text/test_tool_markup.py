@@ -216,6 +216,8 @@ WORDS = st.sampled_from(
     [*"a`\n><", " ", "``", "```", "\n```\n", "\n~~~ x\n", "</", "]]>", "Vec<T>", "tool", "&", "<b>", "é"]
 )
 PROSE = st.lists(WORDS, max_size=8).map("".join)
+# A tag that is begun and never ended says of no text behind it whose it is.
+INNER = PROSE.filter(lambda text: "<tool" not in text)
 # Between an opener before it and a closer behind it nothing may be read as code.
 OPAQUE = st.lists(st.sampled_from(["</tool>", "<tool>", "x", "`", "\n```\n", "</invoke>"]), max_size=5)
 
@@ -224,9 +226,9 @@ OPAQUE = st.lists(st.sampled_from(["</tool>", "<tool>", "x", "`", "\n```\n", "</
 def elements(draw, depth=2):
     """An element with a marker at any place inside."""
     name = draw(st.sampled_from(NAMES))
-    parts = [draw(PROSE), MARKER]
+    parts = [draw(INNER), MARKER]
     if depth and draw(st.booleans()):
-        parts += [draw(elements(depth=depth - 1)), MARKER, draw(PROSE)]
+        parts += [draw(elements(depth=depth - 1)), MARKER, draw(INNER)]
     if draw(st.booleans()):
         parts += [f"<![CDATA[x{''.join(draw(OPAQUE))}]]>", MARKER]
     closer = draw(st.sampled_from([name, name.upper(), f" {name} "]))
