@@ -23,8 +23,9 @@ from forged.maps import malloc_trim
 from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.builder import Builder, Draft
 from forged.maps.identity import Identity, Remembered
+from forged.maps.retrying import retry_after
 from forged.maps.root_index import RootIndex
-from forged.models import LONGEST_ASKED_S, Embedder, Health
+from forged.models import Embedder, Health
 from forged.text.tokens import estimate
 from forged.trust import Trust
 
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 # A map is never older than 30 s: this is less by what the build of a large root takes.
 RECONCILE_S = 25.0
 UNLOAD_AFTER_S = 24 * 3600.0
-_RETRY_S, _RETRY_MOST_S = 1.0, 60.0
 # A map is swapped in without the vectors that are still missing when they take longer than this.
 _PATIENCE_S = 0.05
 _UNSETTLED_S = 0.1
@@ -354,11 +354,3 @@ class Indexer:
     def _tell(self, event: BuildEvent) -> None:
         for listener in tuple(self._listeners):
             listener(event)
-
-
-def retry_after(error: Exception, before: float | None) -> float:
-    """Seconds until the next attempt: what the endpoint asks for, else twice as long as `before`."""
-    asked = error.retry_after_s if isinstance(error, ProviderError) else None
-    if asked is not None:
-        return min(max(asked, _RETRY_S), LONGEST_ASKED_S)
-    return min((before or _RETRY_S / 2) * 2, _RETRY_MOST_S)

@@ -250,7 +250,10 @@ def test_of_24_agents_at_endpoints_that_hang_none_waits_from_its_second_turn_on(
         for client in clients:
             client.close()
 
-    assert {first for first, *_ in reasons} == {"provider: timeout"}
+    firsts = {
+        first for first, *_ in reasons
+    }  # one that comes late on a busy machine finds it skipped already
+    assert {"provider: timeout"} <= firsts <= {"provider: slow", "provider: timeout"}
     assert {reason for _, *later in reasons for reason in later} <= {"provider: slow", "provider: timeout"}
     assert max(len(scene.chats), len(scene.embeds)) <= 24, "only the first turn of each may call"
 
