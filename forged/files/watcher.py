@@ -68,7 +68,9 @@ class Watcher:
         self._on_change = on_change
         self._roots: tuple[Root, ...] = ()
         self._troubles: dict[str, _Trouble] = {}
-        self._swapped = frozenset[str]()  # in the thread: not reported since their watches are new
+        # In the thread: not reported since their watches are new; and to be watched anew when it is quiet, as
+        # directories that come and go while watches are set may leave one on what is gone.
+        self._swapped = self._again = frozenset[str]()
         self._look_now = threading.Event()
         self._ended = False
 
@@ -160,7 +162,7 @@ class Watcher:
         touched = places.touched_between(old.watched if old is not None else frozenset(), fresh.watched)
         troubled = self._troubles.keys() & {root.top for root in self._roots}
         touched |= dict.fromkeys(troubled | self._swapped, EVERYTHING)
-        self._swapped = frozenset()
+        self._swapped, self._again = frozenset(), self._swapped - self._again
         loop.call_soon_threadsafe(self._began, fresh.watched, touched)
         if old is not None:
             if self._take_changes(old, _LAST_LOOK_MS, _LAST_LOOK_MS, loop):
@@ -194,8 +196,11 @@ class Watcher:
     ) -> bool:
         """Report what has changed, if anything does within a time; whether watches have to be set anew."""
         changes = standing.notify.watch(_DEBOUNCE_MS, step_ms, limit_ms, self._look_now)
+        if changes == "timeout" and limit_ms == _LOOK_MS:
+            self._swapped |= self._again
+            return bool(self._again) or standing.places.on_disk() != standing.watched
         if not isinstance(changes, set):
-            return changes == "timeout" and standing.places.on_disk() != standing.watched
+            return False
         touched, swapped = standing.places.affected(changes)
         if touched:
             self.used_at = time.monotonic()  # one change is seldom alone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -35,7 +36,9 @@ def quick_switches():
     """As the daemon has them."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.0005)
+    gc.freeze()  # nor does the daemon look through all that was imported, again and again
     yield
+    gc.unfreeze()
     sys.setswitchinterval(before)
 
 
