@@ -55,12 +55,13 @@ def _search(caller: Caller, daemon: Daemon, legs: tuple[str, ...]) -> None:
 
 
 def _capture(caller: Caller, daemon: Daemon) -> None:
-    """One turn, until the worker has judged it."""
+    """One turn of a new session, until the worker has judged it: what was heard already is judged no more."""
     messages = (
         protocol.Message("user", "We always deploy on Tuesdays, never on Fridays."),
         protocol.Message("assistant", "Understood."),
     )
-    caller.call(protocol.Capture(id=4, workspace=daemon.workspace, session_id="bench", messages=messages))
+    session = f"bench {time.time_ns()}"
+    caller.call(protocol.Capture(id=4, workspace=daemon.workspace, session_id=session, messages=messages))
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         status = caller.call(protocol.Status(id=5))
