@@ -23,7 +23,7 @@ LAYERS = """
     models
     files
     config | text
-    conversation | memory | counters | log | in_turn
+    conversation | memory | counters | log | in_turn | slots | activity
     errors
     =
 """
@@ -84,7 +84,7 @@ MAY_USE_DIRECTORY = {
 MAY_CATCH_ALL = {
     "forged.__main__": "last words of the process",
     "forged.daemon.connection": "request guard: a bad request ends nothing",
-    "forged.maps.indexer": "task guard: a failed rebuild keeps the old map",
+    "forged.maps.builds": "task guard: a failed rebuild keeps the old map",
     "forged.files.watcher": "supervisor: whatever a backend of watchfiles may raise",
     "forged.writing.together": "hands what went wrong on to everybody who waits for it",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
