@@ -107,6 +107,11 @@ class InProcessEmbedder:
         self._process = os.getpid()
         self._lanes = {kind: ThreadPoolExecutor(1, thread_name_prefix=kind) for kind in self._prefixes}
 
+    async def prepare(self) -> None:
+        """Load the model. Raises ProviderError."""
+        if self._encode is None:
+            await asyncio.to_thread(self._loaded)
+
     async def embed(
         self,
         texts: list[str],
