@@ -44,10 +44,10 @@ class Tokenizer:
         data = text.encode()
         size, at = len(data), 0
         best = array("f", [_NOT_REACHED]) * (size + 1)  # of what ends before this byte
+        rounded = array("f", [0.0])
         best[0] = 0.0
         pieces, begins = [self._unknown] * (size + 1), [0] * (size + 1)
         find, children, ends, scores = self._letters.find, self._children, self._pieces, self._scores
-        rounded = array("f", [0.0])
         for character in text:
             score, node, end = best[at], 0, at
             while end < size:
