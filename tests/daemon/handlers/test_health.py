@@ -12,7 +12,7 @@ from forged.maps import BuildEvent
 from forged_client import protocol as wire
 from tests.daemon.parts import EPOCH, assembled
 from tests.data.memories import memory, put
-from tests.support.clock import turns, until
+from tests.support.clock import later, turns, until
 from tests.support.provider import FakeEmbedder
 
 
@@ -134,6 +134,27 @@ async def test_a_rebuild_answers_at_once_and_goes_on(home, repo, embedder):
         assert (await parts.loaded(repo)).status == "ok"
 
 
+async def test_status_says_how_fast_texts_are_embedded_and_how_long_it_takes(home, repo, embedder):
+    put(repo, *(memory(f"n{number}", f"new {number}") for number in range(2 * embedder.chunk)))
+    async with assembled(home, embedder) as parts:
+        embedder.hold = asyncio.Event()
+        loading = asyncio.create_task(parts.loaded(repo))
+        await embedder.called.wait()
+        before = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
+        first, embedder.hold = embedder.hold, asyncio.Event()
+        first.set()
+        await until(lambda: parts.daemon.metrics.texts_embedded)
+        between = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
+        embedder.hold.set()
+        after = of_repo(await loading)
+
+    assert (before.rate, before.left_s) == (0.0, None)
+    assert between.rate > 0
+    assert between.left_s is not None
+    assert (between.embedded, between.to_embed) == (embedder.chunk, 2 * embedder.chunk + 2)
+    assert (after.rate, after.left_s) == (0.0, None)
+
+
 @pytest.mark.parametrize("lexical", [True, False])
 async def test_a_rebuild_that_is_waited_for_answers_when_the_vectors_are_there(home, repo, embedder, lexical):
     async with assembled(home, embedder, lexical=lexical) as parts:
@@ -141,7 +162,8 @@ async def test_a_rebuild_that_is_waited_for_answers_when_the_vectors_are_there(h
         waiting = asyncio.create_task(parts.loaded(repo))
         await embedder.called.wait()
         await turns(100)
-        assert not waiting.done()
+        await later(30 * 86_400)
+        assert not waiting.done(), "there is no limit to the wait"
         embedder.hold.set()
         reply = await waiting
         assert reply.status == "ok"
@@ -188,6 +210,8 @@ async def test_events_of_a_build_come_in_order_with_the_requests_id(home, repo, 
     told = [(event.event, event.done, event.total) for event in heard]
     assert told[:3] == [("scanning", 0, 0), ("embedding", 2, 2), ("swapped", 2, 2)]
     assert {event.id for event in heard} == {9}
+    assert heard[1].rate > 0
+    assert (heard[0].left_s, heard[1].left_s) == (None, 0.0)
 
 
 async def test_events_of_a_foreign_root_are_not_told(home, repo, tmp_path):
