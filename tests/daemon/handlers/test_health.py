@@ -135,15 +135,22 @@ async def test_a_rebuild_answers_at_once_and_goes_on(home, repo, embedder):
 
 
 async def test_status_says_how_fast_texts_are_embedded_and_how_long_it_takes(home, repo, embedder):
-    put(repo, *(memory(f"n{number}", f"new {number}") for number in range(2 * embedder.chunk)))
+    put(repo, *(memory(f"n{number}", f"new {number}") for number in range(9 * embedder.chunk)))
     async with assembled(home, embedder) as parts:
         embedder.hold = asyncio.Event()
         loading = asyncio.create_task(parts.loaded(repo))
         await embedder.called.wait()
+        events = parts.handlers.handle(wire.Events(workspace=str(repo)))
+        embedded = (event async for event in events if event.event == "embedding")
+        told = asyncio.create_task(anext(embedded))
+        await turns()
         before = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
-        first, embedder.hold = embedder.hold, asyncio.Event()
-        first.set()
-        await until(lambda: parts.daemon.metrics.texts_embedded)
+        for calls in (5, 9):
+            held, embedder.hold = embedder.hold, asyncio.Event()
+            held.set()
+            await until(lambda calls=calls: len(embedder.calls) == calls)
+        first = await told
+        last = await anext(embedded)
         between = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
         embedder.hold.set()
         after = of_repo(await loading)
@@ -151,7 +158,10 @@ async def test_status_says_how_fast_texts_are_embedded_and_how_long_it_takes(hom
     assert (before.rate, before.left_s) == (0.0, None)
     assert between.rate > 0
     assert between.left_s is not None
-    assert (between.embedded, between.to_embed) == (embedder.chunk, 2 * embedder.chunk + 2)
+    assert (between.embedded, between.to_embed) == (5 * embedder.chunk, 9 * embedder.chunk + 2)
+    assert (first.done, first.rate, first.left_s) == (embedder.chunk, 0.0, None)
+    assert last.rate > 0
+    assert last.left_s is not None
     assert (after.rate, after.left_s) == (0.0, None)
 
 
@@ -210,8 +220,6 @@ async def test_events_of_a_build_come_in_order_with_the_requests_id(home, repo, 
     told = [(event.event, event.done, event.total) for event in heard]
     assert told[:3] == [("scanning", 0, 0), ("embedding", 2, 2), ("swapped", 2, 2)]
     assert {event.id for event in heard} == {9}
-    assert heard[1].rate > 0
-    assert (heard[0].left_s, heard[1].left_s) == (None, 0.0)
 
 
 async def test_events_of_a_foreign_root_are_not_told(home, repo, tmp_path):
