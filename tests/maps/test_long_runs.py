@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 
 import pytest
 
@@ -12,7 +11,7 @@ from forged.maps import builds
 from forged.memory import Scope
 from tests.data.memories import memory, put
 from tests.maps.indexing import embedding, indexing, opened, soon
-from tests.support.clock import until
+from tests.support.clock import turns, until
 from tests.support.provider import FakeEmbedder
 
 
@@ -37,19 +36,25 @@ async def test_vectors_of_a_long_run_are_shown_when_there_are_twice_as_many_and_
     monkeypatch.setattr(builds, "_RICHER_S", 0.0)
     put(repo, *(memory(f"n{number}", f"new {number}") for number in range(16 * embedder.chunk)))
     async with embedding(embedder, root) as (indexer, index):
-        shows = [0]
+        await until(lambda: index.map is not None)
+        assert index.map.dense is None
 
-        def shown_now(event):
-            if event.kind == "swapped" and index.map is not None and index.map.dense is not None:
-                shows.append(index.map.dense.present)
+        async def some_are_done(calls):
+            held, embedder.hold = embedder.hold, asyncio.Event()
+            held.set()
+            await until(lambda: len(embedder.calls) == calls)
 
-        indexer.events.listen(shown_now)
+        for calls, shown in ((5, 1), (9, 4), (13, 8)):  # 1, 5 and 9 of the 17 chunks are done then
+            await some_are_done(calls)
+            least = shown * embedder.chunk
+            await until(lambda least=least: index.map.dense is not None and index.map.dense.present >= least)
+        count = swaps(indexer)
+        await some_are_done(17)
+        await turns(100)
+        assert swaps(indexer) == count <= 5, "13 chunks are not twice as many as 8"
         embedder.hold.set()
         await index.until_ended(index.generations.wanted, soon())
-
-    assert shows[-1] == 16 * embedder.chunk + 2
-    assert len(shows) >= 3, "some were there before the last"
-    assert all(2 * before <= now for before, now in itertools.pairwise(shows[1:-1]))
+    assert index.map.dense.present == 16 * embedder.chunk + 2
 
 
 async def test_a_full_rebuild_shows_its_vectors_when_the_last_of_them_is_there(
