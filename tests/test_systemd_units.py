@@ -27,9 +27,9 @@ def settings(name: str) -> dict[str, str]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """Both units with a program that exists, as a person leaves them who wrote the path of the program."""
+    """Both units with the path of a program that exists."""
     for unit in ("forged.service", "forged.socket"):
-        text = (UNITS / unit).read_text().replace("%h/.local/bin/forged", sys.executable)
+        text = (UNITS / unit).read_text().replace("@forged@", sys.executable)
         (tmp_path / unit).write_text(text)
     return tmp_path
 
