@@ -49,6 +49,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool = False
     interactive: bool = False
     watch_period_s: float = 2.0
+    log_period_s: float = 0.2
     programs: tuple[str, ...] = SYSTEM_PROGRAMS
 
     def redraws(self, stream: TextIO | None) -> bool:

@@ -2,8 +2,8 @@
 
 In: an invocation, whose `programs` say where systemctl lies and whose environment finds the manager. Out:
 values. `UserManager.find` gives None where there is no systemctl; a manager that does not answer says why in
-`silence`, and one that reads another home's units says so as well, because what it would be told then is about
-somebody else's daemon. Raised: Stop, with systemd's own words, when it does not do what it is told.
+`silence`, and one that reads another home's units says so as well, because what it would be told then is
+about somebody else's daemon. `in_charge` is for the verbs that must know who starts the daemon. Raised: Stop, with systemd's own words, when it does not do what it is told.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import msgspec
 
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
-from forged_client.address import home
+from forged_client.address import home, socket_path
+from forged_client.errors import AddressError
 
 SOCKET, SERVICE = "forged.socket", "forged.service"
 UNITS = (SOCKET, SERVICE)
@@ -39,6 +40,10 @@ class UnitState(msgspec.Struct, frozen=True):
     is_outdated: bool = False
 
     @property
+    def is_socket(self) -> bool:
+        return self.name == SOCKET
+
+    @property
     def is_active(self) -> bool:
         return self.active in {"active", "activating", "reloading"}
 
@@ -54,6 +59,11 @@ class UserManager(msgspec.Struct, frozen=True):
     def find(cls, call: Invocation) -> Self | None:
         systemctl = program(call, "systemctl")
         return cls(systemctl, surroundings(call), unit_folder(call.environ)) if systemctl else None
+
+    @property
+    def address(self) -> str:
+        """Where our socket unit listens."""
+        return f"{self.environment.get('XDG_RUNTIME_DIR', '')}/forged/forged.sock"
 
     def silence(self) -> str:
         """Why it cannot be told about our units, as a sentence; empty when it can."""
@@ -85,6 +95,14 @@ class UserManager(msgspec.Struct, frozen=True):
         return run(self.environment, within_s, self.systemctl, "--user", *words)
 
 
+def in_charge(call: Invocation) -> UserManager | None:
+    """The manager that starts the daemon of this call's address; None where it is started by clients."""
+    manager = UserManager.find(call)
+    if manager is None or address_of(call) != manager.address or manager.silence():
+        return None
+    return manager if any(manager.unit(name).is_active for name in UNITS) else None
+
+
 def unit_folder(environ: Mapping[str, str]) -> str:
     """Where a user's own units lie; autostart looks there as well."""
     named = environ.get("XDG_CONFIG_HOME", "")
@@ -107,7 +125,7 @@ def surroundings(call: Invocation) -> dict[str, str]:
 
 
 def run(environment: Mapping[str, str], within_s: float, *command: str) -> subprocess.CompletedProcess[str]:
-    """What a program of the system says. One that cannot be run, or does not end in time, is a failure too."""
+    """What a program of the system says. One that cannot be run, or does not end in time, has failed."""
     try:
         return subprocess.run(
             command,
@@ -123,6 +141,14 @@ def run(environment: Mapping[str, str], within_s: float, *command: str) -> subpr
         return subprocess.CompletedProcess(command, 124, "", f"no answer within {within_s:.0f} s")
     except OSError as error:
         return subprocess.CompletedProcess(command, 127, "", f"{error.strerror}")
+
+
+def address_of(call: Invocation) -> str:
+    """Where this call asks for the daemon. Raises Stop when that is no address."""
+    try:
+        return socket_path(call.environ)
+    except AddressError as error:
+        raise Stop("configuration", str(error)) from error
 
 
 def _first_line(text: str) -> str:

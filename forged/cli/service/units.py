@@ -1,9 +1,10 @@
 """The two unit files: as they should be for this installation, how those on disk stand to that, and writing.
 
-The templates are files of this package; what is written names the program by its absolute path and has, in its
-first line, a digest of the rest. So a file that forgectl wrote is known again, also when an older version did,
-and one that a person wrote or changed is: such a file is never replaced or removed unasked. Links are nobody's
-file of ours (`systemctl mask` makes one). Drop-ins beside them belong to the person and are not looked at.
+The templates are files of this package; what is written names the program by its absolute path and has, in
+its first line, a digest of the rest. So a file that forgectl wrote is known again, also when an older version
+did, and one that a person wrote or changed is: such a file is never replaced or removed unasked. Links are
+nobody's file of ours (`systemctl mask` makes one). Drop-ins beside them belong to the person and are not
+looked at.
 """
 
 from __future__ import annotations
@@ -35,10 +36,6 @@ class Standing(StrEnum):
     OLDER = "of another installation or version"
     CHANGED = "changed by hand"
     FOREIGN = "not written by forgectl"
-
-    @property
-    def is_ours(self) -> bool:
-        return self in {Standing.CURRENT, Standing.OLDER}
 
 
 def rendered(executable: str) -> dict[str, str]:
