@@ -3,7 +3,8 @@
 In: an invocation, whose `programs` say where systemctl lies and whose environment finds the manager. Out:
 values. `UserManager.find` gives None where there is no systemctl; a manager that does not answer says why in
 `silence`, and one that reads another home's units says so as well, because what it would be told then is
-about somebody else's daemon. `in_charge` is for the verbs that must know who starts the daemon. Raised: Stop, with systemd's own words, when it does not do what it is told.
+about somebody else's daemon. `in_charge` is for the verbs that must know who starts the daemon. Raised: Stop,
+with systemd's own words, when it does not do what it is told.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _begin(call: Invocation, manager: UserManager, *, is_new: bool) -> Iterator[
     else:
         yield from _make_room(call, manager)
         manager.do("enable", "--now", SOCKET)
-        yield f"enabled {SOCKET}: systemd listens at {manager.address} and starts the daemon at the first request"
+        yield f"enabled {SOCKET}: systemd listens at {manager.address}; the first request starts the daemon"
     if is_new and manager.unit(SERVICE).is_active:
         yield "the daemon that runs has its old settings; `forgectl restart` gives it the new ones"
 
