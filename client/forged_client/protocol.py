@@ -979,5 +979,30 @@ class Restore(Request[Restored], frozen=True, tag="restore"):
     key: str = ""
 
 
+class HandedOver(Reply, frozen=True, tag="handed_over"):
+    """The place is the successor's. With this frame come descriptors: lock, listening socket, and vectors.
+
+    `vectors` says whether there is a third one, `pid` whose place it was. The successor answers with READY
+    once it has them, and the old daemon with YOURS; then it ends. Without YOURS it goes on, and the
+    descriptors are to be closed.
+    """
+
+    pid: int = 0
+    vectors: bool = False
+
+
+class HandOver(Request[HandedOver], frozen=True, tag="hand_over"):
+    """A daemon that is ready to serve wants the place of the one that does; `pid` and `version` are its own.
+
+    The old daemon answers what was begun, closes all that it has open, and then replies. No agent asks this.
+    """
+
+    repeatable: ClassVar[bool] = False
+
+    pid: int = 0
+    version: str = ""
+
+
+READY, YOURS = b"r", b"y"
 REQUESTS = tuple(Request.__subclasses__())
 REPLIES = tuple(Reply.__subclasses__())
