@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
@@ -60,8 +60,13 @@ def turn_away(env: Mapping[str, str], why: str) -> None:
         listening.turn_away(inherited, framing.encode(refused))
 
 
-async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = None) -> None:
-    """Run the daemon until SIGTERM or SIGINT; a test that brings its own models keeps them in every run."""
+async def serve(
+    loaded: Loaded, env: Mapping[str, str], models: Models | None = None, *, parcels: Sequence[int] = ()
+) -> None:
+    """Run the daemon until SIGTERM or SIGINT; a test that brings its own models keeps them in every run.
+
+    `parcels` are descriptors of what another daemon packed: they are closed when they are used, or odd.
+    """
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is imported stays; to look through it again and again takes 15 ms without a ping
     lock = listening.lock(_socket_path(env))
@@ -71,6 +76,7 @@ async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = 
     next_config: Loaded | None = loaded
     listening_socket: Socket | None = None
     remembered = Remembered()
+    remembered.receive(parcels)
     try:
         while next_config is not None and not ended.is_set():
             chosen = models or choose_models(next_config, env)
@@ -201,6 +207,8 @@ class DaemonRun:
                 for task in self._tasks:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
+                if self._next_config is not None:  # the next run embeds nothing that this one has
+                    await self._daemon.indexer.pack()
                 await self._close_parts()
         except TimeoutError:
             logger.warning("stopped late after_s=%s", STOP_S)
