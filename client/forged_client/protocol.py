@@ -980,15 +980,14 @@ class Restore(Request[Restored], frozen=True, tag="restore"):
 
 
 class HandedOver(Reply, frozen=True, tag="handed_over"):
-    """The place is the successor's. With this frame come descriptors: lock, listening socket, and vectors.
+    """The place of the daemon `pid` is the successor's: with this frame come descriptors.
 
-    `vectors` says whether there is a third one, `pid` whose place it was. The successor answers with READY
-    once it has them, and the old daemon with YOURS; then it ends. Without YOURS it goes on, and the
-    descriptors are to be closed.
+    First the lock, then the listening socket, then any number of parcels of vectors. The successor answers
+    READY once it has them, and the old daemon YOURS; then it ends. Without YOURS it goes on, and all of them
+    are to be closed.
     """
 
     pid: int = 0
-    vectors: bool = False
 
 
 class HandOver(Request[HandedOver], frozen=True, tag="hand_over"):

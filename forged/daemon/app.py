@@ -20,7 +20,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
@@ -64,11 +64,17 @@ def turn_away(env: Mapping[str, str], why: str) -> None:
 
 
 async def serve(
-    loaded: Loaded, env: Mapping[str, str], models: Models | None = None, *, replace: bool = False
+    loaded: Loaded,
+    env: Mapping[str, str],
+    models: Models | None = None,
+    *,
+    parcels: Sequence[int] = (),
+    replace: bool = False,
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT; a test that brings its own models keeps them in every run.
 
-    With `replace` it takes the place of one that is running, which goes on until this one is made.
+    `parcels` are descriptors of what another daemon packed: they are closed when they are used, or odd. With
+    `replace` it takes the place of a daemon that is running, and its parcels; that goes on till this is made.
     """
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is imported stays; to look through it again and again takes 15 ms without a ping
@@ -85,6 +91,7 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     next_config: Loaded | None = loaded
     listening_socket = place.listening
+    remembered.receive((*parcels, *place.parcels))
     try:
         while next_config is not None and not ended.is_set():
             one, following = following or made(next_config), None
@@ -124,6 +131,7 @@ class DaemonRun:
         self._env = env
         self._path = address.socket_path(env)
         self._models = models
+        self._remembered = remembered
         self._ours: tuple[int, int] | None = None  # the socket that is ours to remove
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -160,7 +168,8 @@ class DaemonRun:
         """Whether another daemon has the place now; it asked for it while this run went on."""
         if (successor := self._successor) is None:
             return False
-        given = await asyncio.to_thread(successor.give, lock, listening_socket, None)
+        parcels = self._remembered.parcels.descriptors
+        given = await asyncio.to_thread(successor.give, lock, listening_socket, parcels)
         logger.info("handed over to pid=%d" if given else "goes on without pid=%d", successor.pid)
         if given and self._is_late:
             os._exit(os.EX_OK)  # what has not ended does so before the other one begins
@@ -246,6 +255,8 @@ class DaemonRun:
                 for task in self._tasks:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
+                if self._next_config is not None:  # the next run embeds nothing that this one has
+                    await self._daemon.indexer.pack()
                 await self._close_parts()
         except TimeoutError:
             logger.warning("stopped late after_s=%s", STOP_S)

@@ -17,6 +17,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Sequence
 from typing import Self
 
 import msgspec
@@ -46,15 +47,18 @@ PATIENCE_S = 12.0
 _ENDING_S = 6.0
 # The successor has nothing to do but to take it.
 _ANSWER_S = 1.0
-_MOST_DESCRIPTORS = 3
+_MOST_DESCRIPTORS = 253  # of one message, as Linux has it
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The place of the daemon at an address: its lock; and what came with it if another one gave it."""
+    """The place of the daemon at an address: its lock; and what came with it if another one gave it.
+
+    `parcels` are descriptors of what the other one packed: the vectors that it knew.
+    """
 
     lock: int
     listening: socket.socket | None = None
-    vectors: int | None = None
+    parcels: tuple[int, ...] = ()
 
 
 class Successor:
@@ -65,10 +69,10 @@ class Successor:
         self._peer = peer
         self._id = request.id
 
-    def give(self, lock: int, listening_socket: socket.socket, vectors: int | None) -> bool:
+    def give(self, lock: int, listening_socket: socket.socket, parcels: Sequence[int]) -> bool:
         """Whether the place is its own now; else we keep it. Waits for it a second at most."""
-        given = [lock, listening_socket.fileno(), *([] if vectors is None else [vectors])]
-        reply = HandedOver(id=self._id, pid=os.getpid(), vectors=vectors is not None)
+        given = [lock, listening_socket.fileno(), *parcels]
+        reply = HandedOver(id=self._id, pid=os.getpid())
         try:
             self._peer.settimeout(_ANSWER_S)
             socket.send_fds(self._peer, [framing.encode(reply)], given)
@@ -150,18 +154,18 @@ class _Asking:
             return None  # it has died, or ends
 
     def _taken(self, reply: HandedOver) -> Place | None:
-        if len(self._descriptors) != 2 + reply.vectors:
+        if len(self._descriptors) < 2:
             return None
         self._peer.sendall(READY)
         if self._peer.recv(len(YOURS)) != YOURS:
             return None
         with contextlib.suppress(OSError):  # it is ours, whatever becomes of the other one
             self._peer.recv(1)  # nothing: it has hung up, and does nothing more
-        lock, listening_at, *vectors = self._descriptors
+        lock, listening_at, *parcels = self._descriptors
         self._descriptors = []
         listening.sign(lock)
         logger.info("took over from pid=%d", reply.pid)
-        return Place(lock, socket.socket(fileno=listening_at), vectors[0] if vectors else None)
+        return Place(lock, socket.socket(fileno=listening_at), tuple(parcels))
 
     def _reply(self) -> Reply | None:
         """The answer, None if the connection ends before it. Raises AlreadyRunning for a refusal."""

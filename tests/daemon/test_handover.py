@@ -86,7 +86,7 @@ def old(path: str) -> Iterator[Old]:
 
 
 @pytest.fixture
-def vectors() -> Iterator[int]:
+def parcel() -> Iterator[int]:
     with tempfile.TemporaryFile() as file:
         file.write(b"known by heart")
         file.flush()
@@ -94,9 +94,8 @@ def vectors() -> Iterator[int]:
 
 
 def let_go(place: Place) -> None:
-    for descriptor in (place.lock, place.vectors):
-        if descriptor is not None:
-            os.close(descriptor)
+    for descriptor in (place.lock, *place.parcels):
+        os.close(descriptor)
     if place.listening is not None:
         place.listening.close()
 
@@ -111,22 +110,23 @@ def connected(path: str) -> socket.socket:
 # --- a place that is given ----------------------------------------------------------------------------
 
 
-def test_lock_socket_and_vectors_pass_on_and_who_waits_at_the_socket_waits_on(old, vectors):
+def test_lock_socket_and_vectors_pass_on_and_who_waits_at_the_socket_waits_on(old, parcel):
     taking = old.take()
     successor = old.asked()
     with connected(old.path) as caller:
-        assert successor.give(old.lock, old.socket, vectors)
+        assert successor.give(old.lock, old.socket, [parcel])
         old.end()
         successor.close()
         place = taking.result(PATIENCE_S)
 
         assert old.is_locked()  # the old one has closed its own
-        assert os.pread(place.vectors, 100, 0) == b"known by heart"
+        (vectors,) = place.parcels
+        assert os.pread(vectors, 100, 0) == b"known by heart"
         waiting, _ = place.listening.accept()
         with waiting:
             waiting.sendall(b"served")
             assert caller.recv(100) == b"served"
-    assert not any(os.get_inheritable(each) for each in (place.lock, place.vectors))
+    assert not any(os.get_inheritable(each) for each in (place.lock, *place.parcels))
     let_go(place)
     assert not old.is_locked()
 
@@ -136,12 +136,12 @@ def test_the_lock_names_the_process_that_holds_it(old):
     os.pwrite(old.lock, b"12345678901\n", 0)
     taking = old.take()
     successor = old.asked()
-    assert successor.give(old.lock, old.socket, None)
+    assert successor.give(old.lock, old.socket, ())
     successor.close()
 
     place = taking.result(PATIENCE_S)
 
-    assert place.vectors is None
+    assert place.parcels == ()
     with open(f"{old.path}.lock", "rb") as file:
         assert file.read() == f"{os.getpid()}\n".encode()
     let_go(place)
@@ -150,7 +150,7 @@ def test_the_lock_names_the_process_that_holds_it(old):
 def test_a_free_place_is_taken_without_asking_anybody(path):
     place = handover.take(path)
 
-    assert (place.listening, place.vectors) == (None, None)
+    assert (place.listening, place.parcels) == (None, ())
     let_go(place)
 
 
@@ -158,7 +158,7 @@ def test_nobody_begins_before_the_old_daemon_has_hung_up(old):
     taking = old.take()
     successor = old.asked()
 
-    assert successor.give(old.lock, old.socket, None)
+    assert successor.give(old.lock, old.socket, ())
     with pytest.raises(TimeoutError):
         taking.result(0.1)
 
@@ -174,7 +174,7 @@ def test_the_old_daemon_goes_on_when_its_successor_dies_before_it_has_the_place(
     successor = Successor(ours, wire.HandOver(id=2, pid=1))
     theirs.close()
 
-    assert not successor.give(old.lock, old.socket, None)
+    assert not successor.give(old.lock, old.socket, ())
     assert old.is_locked()
     successor.close()
 
@@ -191,7 +191,7 @@ def test_the_old_daemon_goes_on_when_its_successor_takes_the_place_and_dies(old)
 
     with ThreadPoolExecutor(1) as thread:
         dying = thread.submit(dies)
-        assert not successor.give(old.lock, old.socket, None)
+        assert not successor.give(old.lock, old.socket, ())
         dying.result(PATIENCE_S)
     assert old.is_locked()
     successor.close()
@@ -203,25 +203,25 @@ def test_the_old_daemon_goes_on_when_its_successor_hangs(old, monkeypatch):
     successor = Successor(ours, wire.HandOver(id=2, pid=1))
 
     with theirs:
-        assert not successor.give(old.lock, old.socket, None)
+        assert not successor.give(old.lock, old.socket, ())
     successor.close()
 
 
-def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, vectors):
+def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, parcel):
     """It was slow, and the old daemon went on; it has the descriptors, but not the word."""
     taking = old.take()
     first = old.asked()
-    reply = wire.HandedOver(id=2, vectors=True)
-    socket.send_fds(first._peer, [encode(reply)], [old.lock, old.socket.fileno(), vectors])
+    reply = wire.HandedOver(id=2)
+    socket.send_fds(first._peer, [encode(reply)], [old.lock, old.socket.fileno(), parcel])
     before = _open_descriptors()
     first.close()
 
     second = old.asked()  # no lock was free, so it asks once more
-    assert second.give(old.lock, old.socket, None)
+    assert second.give(old.lock, old.socket, ())
     second.close()
     place = taking.result(PATIENCE_S)
 
-    assert place.vectors is None
+    assert place.parcels == ()
     let_go(place)
     assert _open_descriptors() <= before
 
@@ -305,7 +305,7 @@ def test_a_daemon_that_does_not_know_the_request_is_to_be_ended_first(path):
 def test_two_that_want_the_place_get_it_one_after_the_other(old):
     both = [old.take(), old.take()]
     first, second = old.asked(), old.asked()
-    assert first.give(old.lock, old.socket, None)
+    assert first.give(old.lock, old.socket, ())
     first.close()
     second.close()  # the old daemon ends: its connections do
     old.end()
@@ -317,7 +317,7 @@ def test_two_that_want_the_place_get_it_one_after_the_other(old):
     request = talk.next_request()
     assert isinstance(request, wire.HandOver)
     last = Successor(waiting, request)
-    assert last.give(place.lock, place.listening, None)
+    assert last.give(place.lock, place.listening, ())
     last.close()
     let_go(place)
     (other,) = (each for each in both if each is not served)
