@@ -116,6 +116,13 @@ def program(call: Invocation, name: str) -> str:
     return next((path for path in places if os.access(path, os.X_OK)), "")
 
 
+def systemd_version(call: Invocation) -> int:
+    """Of the systemd that is installed here, 0 if none is."""
+    systemctl = program(call, "systemctl")
+    told = run(surroundings(call), _ASK_S, systemctl, "--version").stdout.split() if systemctl else []
+    return int(told[1]) if len(told) > 1 and told[1].isdigit() else 0
+
+
 def surroundings(call: Invocation) -> dict[str, str]:
     """The caller's environment, and where a login shell without XDG_RUNTIME_DIR would find the manager."""
     found = {**call.environ, "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "SYSTEMD_LESS": ""}

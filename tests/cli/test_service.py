@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from forged.cli.service.units import for_version
 from tests.cli.stand_ins import StandIns
 
 RUNNING = "ActiveState=active\nSubState=running\nMainPID=77\nNRestarts=2\nUnitFileState=disabled\n"
@@ -285,3 +286,10 @@ def test_status_shows_the_files_and_how_systemd_sees_them(service, systemd):
 
 def test_steps_are_one_object_under_json(service):
     assert len(service("install", "--json").json["done"]) == 3
+
+
+def test_a_unit_has_the_settings_that_this_systemd_knows():
+    text = "[Service]\n# From systemd 254 on: FileDescriptorStorePreserve=yes\nRestart=no\n"
+
+    assert "\nFileDescriptorStorePreserve=yes\n" in for_version(text, 254)
+    assert for_version(text, 253) == text
