@@ -10,7 +10,7 @@ can splice its own postings and leave the rest alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from forged.map.postings import Postings
 from forged.text.terms import Terms, are_stems, distinct
 
 Scores = NDArray[np.float32]
@@ -27,9 +28,6 @@ _Value = TypeVar("_Value", np.int32, np.uint8)
 # The usual BM25 constants; on LoCoMo every pair in 0.9-1.5 x 0.5-0.75 stays within 0.4 points of these.
 _K1 = 1.2
 _B = 0.75
-_MAX_TF = 255
-# Terms that are sorted at once: keeps 35 MiB of resident memory off at 10,000 memories (`make bench`).
-_SORTED_AT_ONCE = 1 << 18
 # Rows that are renumbered at once: their indices, 8 bytes each, fit the processor's cache.
 _RENUMBERED_AT_ONCE = 1 << 17
 # Between fewer cuts than one in so many postings whole stretches are copied, in a quarter of the time.
@@ -57,11 +55,10 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
         return len(self.lengths)
 
     @classmethod
-    def build(cls, docs: Sequence[Terms]) -> LexicalLeg:
-        """Assemble the leg of memories 0 to n - 1 from their terms."""
-        found, rows, counts = _postings(np.arange(len(docs), dtype=np.int32), docs)
-        first = _first_of_each(found)
-        return cls(found[first], np.append(first, np.int32(len(rows))), rows, counts, _stem_counts(docs))
+    def build(cls, docs: Iterable[Terms]) -> LexicalLeg:
+        """Assemble the leg of memories 0 to n - 1 from their terms, which are asked for one by one."""
+        of = Postings.of(docs)
+        return cls(of.terms, _offsets(of.frequency), of.rows, of.counts, of.lengths)
 
     def splice(
         self, *, kept_old: Ints, kept_new: Ints, added_new: Ints, added: Sequence[Terms], size: int
@@ -75,10 +72,11 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
             added: their terms.
             size: memories afterwards; every row is in `kept_new` or `added_new`.
         """
-        found, fresh, fresh_counts = _postings(added_new, added)
+        ascending = np.argsort(added_new)
+        new = Postings.of([added[number] for number in ascending.tolist()])
+        found, fresh = np.repeat(new.terms, new.frequency), added_new[ascending][new.rows]
         names, frequency, rows, counts = self._renumbered(kept_old, kept_new)
-        unknown = found[_first_of_each(found)]
-        unknown = unknown[_find(names, unknown) < 0]
+        unknown = new.terms[_find(names, new.terms) < 0]
         place = np.searchsorted(names, unknown)
         names, frequency = np.insert(names, place, unknown), np.insert(frequency, place, 0)
 
@@ -90,12 +88,12 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
 
         lengths = np.zeros(size, np.int32)
         lengths[kept_new] = self.lengths[kept_old]
-        lengths[added_new] = _stem_counts(added)
+        lengths[added_new[ascending]] = new.lengths
         return LexicalLeg(
             names[used],
-            np.append(0, np.cumsum(frequency[used])).astype(np.int32),
+            _offsets(frequency[used]),
             _with(rows, at, fresh),
-            _with(counts, at, fresh_counts),
+            _with(counts, at, new.counts),
             lengths,
         )
 
@@ -220,39 +218,9 @@ def _find(names: Terms, wanted: Terms) -> NDArray[np.int64]:
     return np.where(names[at] == wanted, at, -1)
 
 
-def _postings(rows: Ints, docs: Sequence[Terms]) -> tuple[Terms, Ints, NDArray[np.uint8]]:
-    """Sorted by term and row: term, row and number of occurrences of each pair.
-
-    Works on one range of terms after the other, because what this holds for a moment stays with the process.
-    """
-    found = np.concatenate([*docs, _NO_TERMS])
-    holders = np.repeat(rows.astype(np.uint32), np.fromiter(map(len, docs), np.int32, len(docs)))
-    bits = min(8, (len(found) // _SORTED_AT_ONCE).bit_length())
-    part = (found >> np.uint32(32 - bits)).astype(np.uint8) if bits else np.zeros(len(found), np.uint8)
-    parts = [_counted(found[part == i], holders[part == i]) for i in range(1 << bits)]
-    of_terms, of_rows, counts = zip(*parts, strict=True)
-    return np.concatenate(of_terms), np.concatenate(of_rows), np.concatenate(counts)
-
-
-def _counted(found: Terms, holders: NDArray[np.uint32]) -> tuple[Terms, Ints, NDArray[np.uint8]]:
-    """Postings of some occurrences of terms, in place on one array of 64-bit pairs."""
-    pairs = found.astype(np.uint64)
-    pairs <<= np.uint64(32)
-    pairs |= holders
-    pairs.sort()
-    first = _first_of_each(pairs)
-    counts = np.minimum(np.diff(first, append=np.int32(len(pairs))), _MAX_TF).astype(np.uint8)
-    pairs = pairs[first]
-    own_rows = pairs.astype(np.uint32).view(np.int32)  # the lower half
-    pairs >>= np.uint64(32)
-    return pairs.astype(np.uint32), own_rows, counts
-
-
-def _first_of_each(ascending: NDArray[np.uint32] | NDArray[np.uint64]) -> Ints:
-    """Positions where a new value begins."""
-    begins = np.ones(len(ascending), np.bool_)
-    np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
-    return np.flatnonzero(begins).astype(np.int32)
+def _offsets(frequency: NDArray[np.integer]) -> Ints:
+    """Where the postings of each term begin, and behind the last of them."""
+    return np.append(0, np.cumsum(frequency)).astype(np.int32)
 
 
 def _insertion_points(
@@ -284,8 +252,3 @@ def _with(postings: NDArray[_Value], at: NDArray[np.int64], fresh: NDArray[_Valu
     cuts = pairwise([0, *at.tolist(), len(postings)])
     pieces = ((postings[start:stop], fresh[i : i + 1]) for i, (start, stop) in enumerate(cuts))
     return np.concatenate(list(chain.from_iterable(pieces)))
-
-
-def _stem_counts(docs: Sequence[Terms]) -> Ints:
-    counts = (np.count_nonzero(are_stems(doc)) for doc in docs)
-    return np.fromiter(counts, np.int32, len(docs))

@@ -11,7 +11,7 @@ What is on disk is never an error here: `problems` names it. `embed` returns wha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -193,17 +193,15 @@ class Builder:
             kept_old=changes.kept_old,
             kept_new=changes.kept_new,
             added_new=changes.added,
-            added=docs,
+            added=list(docs),
             size=len(memories),
         )
 
-    def _tokenised(self, texts: Sequence[str]) -> list[Terms]:
+    def _tokenised(self, texts: Sequence[str]) -> Iterator[Terms]:
         pace = Pace(self._pause)
-        docs = []
         for text in texts:
-            docs.append(terms(text))
+            yield terms(text)
             pace.yield_if_due()
-        return docs
 
     def _chains(self, memories: tuple[Memory, ...], changes: Changes) -> Chains:
         """Walks all memories only where one of them supersedes another."""
