@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
 from forged.files import MemoryStore, Pace, Root, Snapshot, scan
-from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Traits, VectorMap, link
+from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Part, Traits, VectorMap, link
 from forged.maps.changes import Changes, compared
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
@@ -207,24 +207,22 @@ class Builder:
 
     def _index(self, memories: Sequence[Memory], changes: Changes) -> LexicalLeg:
         docs = self._tokenised([memories[row].content for row in changes.added.tolist()])
-        before = self._map.lexical if self._map is not None else None
+        before = self._map.parts[0].lexical if self._map is not None else None
         if before is None:
             return LexicalLeg.build(docs)
         return before.splice(
             kept_old=changes.kept_old,
             kept_new=changes.kept_new,
             added_new=changes.added,
-            added=docs,
+            added=list(docs),
             size=len(memories),
         )
 
-    def _tokenised(self, texts: Sequence[str]) -> list[Terms]:
+    def _tokenised(self, texts: Sequence[str]) -> Iterator[Terms]:
         pace = Pace(self._pause)
-        docs = []
         for text in texts:
-            docs.append(terms(text))
+            yield terms(text)
             pace.yield_if_due()
-        return docs
 
     def _chains(self, memories: tuple[Memory, ...], changes: Changes) -> Chains:
         """Walks all memories only where one of them supersedes another."""
@@ -238,7 +236,7 @@ class Builder:
         if self._map is None:
             return Traits.of(memories)
         fresh = np.concatenate((changes.added, changes.redated))
-        return self._map.traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
+        return self._map.parts[0].traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
 
     def _missing(self, memories: Sequence[Memory], hashes: Sequence[bytes]) -> dict[bytes, str]:
         if self._vectors is None:
@@ -294,10 +292,8 @@ class Builder:
             scope=self.store.root.scope,
             generation=generation,
             memories=draft.memories,
-            lexical=draft.lexical,
-            dense=dense,
+            parts=(Part(draft.memories, draft.lexical, dense, draft.traits),),
             chains=draft.chains,
-            traits=draft.traits,
         )
         self._map, self._hashes = self._shown = new, draft.hashes
         self.complete = not unknown
