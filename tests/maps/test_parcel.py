@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forged.map import DenseLeg
-from forged.maps.parcel import Label, Parcel, Stock, pack
+from forged.maps.parcel import Label, Parcel, Shelf, Stock, pack
 from forged.maps.vector_cache import text_hash
 from tests.support.provider import vector
 
@@ -21,7 +21,8 @@ def stock(*, fresh=(), cut=frozenset(), hashes=HASHES, missing=()):
     """What is known of four texts: a leg without those that are missing, and `fresh` beside it."""
     rows = np.stack([np.zeros(8, np.float32) if text in missing else vector(text) for text in TEXTS])
     leg = DenseLeg.build("model", rows)
-    return Stock(Label("repo:/r", "model"), hashes, leg, {text_hash(t): vector(t) for t in fresh}, cut)
+    known = {text_hash(text): vector(text) for text in fresh}
+    return Stock(Label("repo:/r", "model"), (Shelf(hashes, leg),), known, cut)
 
 
 def passed_on(parcel):
