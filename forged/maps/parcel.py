@@ -31,7 +31,7 @@ _VERSION = b"forged vectors 1"
 _HEAD = Struct("<16sII")  # version, checksum of all that follows, length of the label
 _ALIGNED = 64
 _HASH = 32
-_PIECE = 2048  # rows that are copied at once: 3 MB of the local model
+_PIECE = 512  # rows that are copied at once: 0.8 MB of the local model
 _NOEXEC_SEAL = 0x8  # MFD_NOEXEC_SEAL, which Python 3.11 has no name for; kernels before 6.3 know none
 if hasattr(os, "memfd_create"):
     _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
