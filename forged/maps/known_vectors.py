@@ -117,9 +117,12 @@ class KnownVectors:
         return 0 if self._run is None else len(self._run.vectors)
 
     def stock(self, root: str, shelves: Sequence[Shelf]) -> Stock | Parcel | None:
-        """What there is to be packed of a map's parts; the parcel itself while nothing else is known."""
+        """What there is to be packed of a map's parts, or of a run that is to bring the first map.
+
+        While nothing is known but what was packed, it is the parcel itself.
+        """
         fresh = {} if self._run is None else self._run.vectors.copy()
-        usable = tuple(map(self._without_older, shelves))
+        usable = tuple(map(self._without_older, shelves)) or (Shelf(tuple(fresh), None),)
         if not fresh and all(shelf.leg is None for shelf in usable):
             return self._parcel
         key = self._cache.key
