@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
 from forged.files import MemoryStore, Pace, Root, Snapshot, scan
-from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Traits, VectorMap, link
+from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Part, Traits, VectorMap, link
 from forged.maps.changes import Changes, compared
+from forged.maps.embed_line import Place
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
-from forged.maps.parcel import Parcel, Stock
+from forged.maps.parcel import Parcel, Shelf, Stock
 from forged.maps.parcels import name_of
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
@@ -95,6 +96,16 @@ class Builder:
         return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
 
     @property
+    def starts_anew(self) -> bool:
+        """Whether vectors that are on their way are of no use any more: all are to be embedded anew."""
+        return self._vectors is not None and not self._vectors.awaits
+
+    @property
+    def serves_older(self) -> bool:
+        """Whether the vectors that are on their way will be seen only when the last of them is there."""
+        return self._vectors is not None and self._vectors.serves_older
+
+    @property
     def cut(self) -> tuple[str, ...]:
         """Ids of memories of which only the beginning fits into the model."""
         held = self._vectors.cut if self._vectors is not None else frozenset[bytes]()
@@ -127,8 +138,16 @@ class Builder:
         if self._vectors is None:
             return None
         shown, hashes = self._shown
-        name = name_of(self.store.root)
-        return self._vectors.stock(name, hashes, shown.dense if shown is not None else None)
+        parts = shown.parts if shown is not None else ()
+        shelves = [Shelf(hashes, part.dense, part.gone) for part in parts]
+        return self._vectors.stock(name_of(self.store.root), shelves)
+
+    @property
+    def moment(self) -> tuple[int, int]:
+        """Changes when `stock` does: the generation of the map, and how many vectors are not in it yet."""
+        shown = self._shown[0]
+        waiting = self._vectors.waiting if self._vectors is not None else 0
+        return shown.generation if shown is not None else 0, waiting
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
@@ -200,24 +219,22 @@ class Builder:
 
     def _index(self, memories: Sequence[Memory], changes: Changes) -> LexicalLeg:
         docs = self._tokenised([memories[row].content for row in changes.added.tolist()])
-        before = self._map.lexical if self._map is not None else None
+        before = self._map.parts[0].lexical if self._map is not None else None
         if before is None:
             return LexicalLeg.build(docs)
         return before.splice(
             kept_old=changes.kept_old,
             kept_new=changes.kept_new,
             added_new=changes.added,
-            added=docs,
+            added=list(docs),
             size=len(memories),
         )
 
-    def _tokenised(self, texts: Sequence[str]) -> list[Terms]:
+    def _tokenised(self, texts: Sequence[str]) -> Iterator[Terms]:
         pace = Pace(self._pause)
-        docs = []
         for text in texts:
-            docs.append(terms(text))
+            yield terms(text)
             pace.yield_if_due()
-        return docs
 
     def _chains(self, memories: tuple[Memory, ...], changes: Changes) -> Chains:
         """Walks all memories only where one of them supersedes another."""
@@ -231,27 +248,31 @@ class Builder:
         if self._map is None:
             return Traits.of(memories)
         fresh = np.concatenate((changes.added, changes.redated))
-        return self._map.traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
+        return self._map.parts[0].traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
 
     def _missing(self, memories: Sequence[Memory], hashes: Sequence[bytes]) -> dict[bytes, str]:
+        """The texts that have to be embedded, the newest first."""
         if self._vectors is None:
             return {}
         rows = self._vectors.missing(hashes)
-        wanted = (row for row in rows if hashes[row] not in self.quarantined)
+        wanted = [row for row in rows if hashes[row] not in self.quarantined]
+        wanted.sort(key=lambda row: memories[row].updated_at or memories[row].created_at, reverse=True)
         return {hashes[row]: self._embedded(memories[row]) for row in wanted}
 
     def _embedded(self, memory: Memory) -> str:
         """The text that is embedded, to the letter: a secret leaves for nobody, whoever insisted on it."""
         return cleaned(memory.content) if memory.id in self._insisted else memory.content
 
-    async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
+    async def embed(
+        self, draft: Draft, progress: Callable[[int], None], place: Place | None = None
+    ) -> ProviderError | None:
         """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same.
 
         When another model turns out to answer, nothing is taken and the map stays incomplete.
         """
         assert self._vectors is not None, "without an embedder nothing is missing"
         assert self._identity is not None, "as above"
-        run = self._vectors.begin(progress)
+        run = self._vectors.begin(progress, place)
         try:
             await self._identity.begin()
             if not self._vectors.are_outdated() and self._identity.refusal is None:
@@ -287,10 +308,8 @@ class Builder:
             scope=self.store.root.scope,
             generation=generation,
             memories=draft.memories,
-            lexical=draft.lexical,
-            dense=dense,
+            parts=(Part(draft.memories, draft.lexical, dense, draft.traits),),
             chains=draft.chains,
-            traits=draft.traits,
         )
         self._map, self._hashes = self._shown = new, draft.hashes
         self.complete = not unknown
