@@ -10,6 +10,7 @@ What is on disk is never an error here: `problems` names it. `embed` returns wha
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -20,8 +21,11 @@ from forged.errors import ProviderError
 from forged.files import MemoryStore, Pace, Root, Snapshot, scan
 from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Part, Traits, VectorMap, link
 from forged.maps.changes import Changes, compared
+from forged.maps.embed_line import Place
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
+from forged.maps.parcel import Parcel, Shelf, Stock
+from forged.maps.parcels import name_of
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
 from forged.models import cleaned
@@ -65,7 +69,9 @@ class Builder:
         *,
         lexical: bool,
         admit: Admit | None = None,
+        parcel: Parcel | None = None,
     ) -> None:
+        """`parcel` holds vectors of this root's texts that another daemon packed."""
         self.store = store
         self.snapshot: Snapshot | None = None
         self.complete = False
@@ -78,15 +84,26 @@ class Builder:
         self._identity = identity
         self._lexical = lexical
         self._admit = admit
-        self._vectors = KnownVectors(identity, store.root.top) if identity is not None else None
+        self._vectors = KnownVectors(identity, store.root.top, parcel) if identity is not None else None
         self._map: VectorMap | None = None
         self._hashes: tuple[bytes, ...] = ()
+        self._shown: tuple[VectorMap | None, tuple[bytes, ...]] = None, ()  # as above, both of one moment
         self._renew = self._retry = False  # asked for, and done by the next draft
 
     @property
     def unsettled(self) -> bool:
         """Whether the last look met a file in the middle of something: look again soon."""
         return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
+
+    @property
+    def starts_anew(self) -> bool:
+        """Whether vectors that are on their way are of no use any more: all are to be embedded anew."""
+        return self._vectors is not None and not self._vectors.awaits
+
+    @property
+    def serves_older(self) -> bool:
+        """Whether the vectors that are on their way will be seen only when the last of them is there."""
+        return self._vectors is not None and self._vectors.serves_older
 
     @property
     def cut(self) -> tuple[str, ...]:
@@ -115,6 +132,22 @@ class Builder:
     def forget_vectors(self) -> None:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
         self._renew = True
+
+    def stock(self) -> Stock | Parcel | None:
+        """What is known now of vectors of the texts that the map shows, to be packed while builds go on."""
+        if self._vectors is None:
+            return None
+        shown, hashes = self._shown
+        parts = shown.parts if shown is not None else ()
+        shelves = [Shelf(hashes, part.dense, part.gone) for part in parts]
+        return self._vectors.stock(name_of(self.store.root), shelves)
+
+    @property
+    def moment(self) -> tuple[int, int]:
+        """Changes when `stock` does: the generation of the map, and how many vectors are not in it yet."""
+        shown = self._shown[0]
+        waiting = self._vectors.waiting if self._vectors is not None else 0
+        return shown.generation if shown is not None else 0, waiting
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
@@ -218,28 +251,32 @@ class Builder:
         return self._map.parts[0].traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
 
     def _missing(self, memories: Sequence[Memory], hashes: Sequence[bytes]) -> dict[bytes, str]:
+        """The texts that have to be embedded, the newest first."""
         if self._vectors is None:
             return {}
         rows = self._vectors.missing(hashes)
-        wanted = (row for row in rows if hashes[row] not in self.quarantined)
+        wanted = [row for row in rows if hashes[row] not in self.quarantined]
+        wanted.sort(key=lambda row: memories[row].updated_at or memories[row].created_at, reverse=True)
         return {hashes[row]: self._embedded(memories[row]) for row in wanted}
 
     def _embedded(self, memory: Memory) -> str:
         """The text that is embedded, to the letter: a secret leaves for nobody, whoever insisted on it."""
         return cleaned(memory.content) if memory.id in self._insisted else memory.content
 
-    async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
+    async def embed(
+        self, draft: Draft, progress: Callable[[int], None], place: Place | None = None
+    ) -> ProviderError | None:
         """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same.
 
         When another model turns out to answer, nothing is taken and the map stays incomplete.
         """
         assert self._vectors is not None, "without an embedder nothing is missing"
         assert self._identity is not None, "as above"
-        run = self._vectors.begin(progress)
+        run = self._vectors.begin(progress, place)
         try:
             await self._identity.begin()
             if not self._vectors.are_outdated() and self._identity.refusal is None:
-                await run.run(draft.missing)
+                await run.run(await asyncio.to_thread(self._left, draft))
         except ModelReplacedError:
             pass
         except ProviderError as error:
@@ -274,7 +311,7 @@ class Builder:
             parts=(Part(draft.memories, draft.lexical, dense, draft.traits),),
             chains=draft.chains,
         )
-        self._map, self._hashes = new, draft.hashes
+        self._map, self._hashes = self._shown = new, draft.hashes
         self.complete = not unknown
         if self.complete and self._vectors is not None:
             self._vectors.settle()
@@ -282,6 +319,11 @@ class Builder:
 
     def _unknown(self, draft: Draft, known: Known) -> set[bytes]:
         return {key for key in draft.missing if known(key) is None} - set(self.quarantined)
+
+    def _left(self, draft: Draft) -> dict[bytes, str]:
+        """What is missing still, now that it is known which model answers."""
+        assert self._vectors is not None, "as in `embed`"
+        return {key: text for key, text in draft.missing.items() if self._vectors.get(key) is None}
 
     def _with_older_texts(self, draft: Draft, unknown: set[bytes]) -> Draft:
         before = self._map
