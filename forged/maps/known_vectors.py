@@ -25,6 +25,7 @@ from forged.models import Purpose, Vectors
 logger = logging.getLogger(__name__)
 
 Known = Callable[[bytes], Vectors | None]
+_NO_PLACES = np.empty(0, np.int64)
 
 
 class KnownVectors:
@@ -105,6 +106,23 @@ class KnownVectors:
                 carried(cache.live, places, leg, baseline)
             if cache is self._cache:
                 cache.adopt(hashes, leg)
+        return leg
+
+    def beside(self, hashes: Sequence[bytes], baseline: Baseline | None, *, all_new: bool) -> DenseLeg | None:
+        """The dense leg of a few texts by hash, to stand beside the one that was laid out last."""
+        cache = self._cache if self._older is None or all_new else self._older
+        known = self.of_one_time(all_new=all_new)
+        vectors = [known(key) if key else None for key in hashes]
+        dimension = cache.dimension or max((len(each) for each in vectors if each is not None), default=0)
+        rows = np.zeros((len(hashes), dimension), np.float32)
+        for row, vector in enumerate(vectors):
+            if vector is not None and len(vector) == dimension:
+                rows[row] = vector
+        leg = DenseLeg.build(cache.key, rows) if rows.any() else None
+        if leg is not None and cache is self._cache:
+            cache.keep_beside(hashes, leg)
+        if leg is not None and baseline is not None:
+            carried(None, _NO_PLACES, leg, baseline)
         return leg
 
     def settle(self) -> None:
