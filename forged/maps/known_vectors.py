@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 
 from forged.map import Baseline, DenseLeg, carried
 from forged.maps.embed_batches import EmbeddingRun
+from forged.maps.embed_line import Place
 from forged.maps.identity import Identity
-from forged.maps.parcel import Label, Parcel, Stock, Unusable
+from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable
 from forged.maps.vector_cache import VectorCache
 from forged.models import Purpose, Vectors
 
 logger = logging.getLogger(__name__)
 
 Known = Callable[[bytes], Vectors | None]
+_NO_PLACES = np.empty(0, np.int64)
 
 
 class KnownVectors:
@@ -55,6 +57,16 @@ class KnownVectors:
         rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
 
+    @property
+    def awaits(self) -> bool:
+        """Whether a run is under way that still brings what is wanted."""
+        return self._run is not None
+
+    @property
+    def serves_older(self) -> bool:
+        """Whether the vectors from before `renew` serve until the last new one is there."""
+        return self._older is not None
+
     def are_outdated(self) -> bool:
         """Whether these are of another model than maps are to hold; where there are none they are of that."""
         if self._cache.is_empty and (self._run is None or not self._run.vectors):
@@ -67,9 +79,9 @@ class KnownVectors:
         self._cache, self.cut = VectorCache(self._identity.kept), frozenset()
         self._parcel = self._unpacked = None
 
-    def begin(self, progress: Callable[[int], None]) -> EmbeddingRun:
+    def begin(self, progress: Callable[[int], None], place: Place | None = None) -> EmbeddingRun:
         """A new run, with what got through before an outage."""
-        before, self._run = self._run, EmbeddingRun(self._identity, self._purpose, progress)
+        before, self._run = self._run, EmbeddingRun(self._identity, self._purpose, progress, place)
         if before is not None:
             self._run.vectors.update(before.vectors)
             self._run.cut |= before.cut
@@ -96,21 +108,50 @@ class KnownVectors:
                 cache.adopt(hashes, leg)
         return leg
 
+    def beside(self, hashes: Sequence[bytes], baseline: Baseline | None, *, all_new: bool) -> DenseLeg | None:
+        """The dense leg of a few texts by hash, to stand beside the one that was laid out last."""
+        cache = self._cache if self._older is None or all_new else self._older
+        known = self.of_one_time(all_new=all_new)
+        vectors = [known(key) if key else None for key in hashes]
+        dimension = cache.dimension or max((len(each) for each in vectors if each is not None), default=0)
+        rows = np.zeros((len(hashes), dimension), np.float32)
+        for row, vector in enumerate(vectors):
+            if vector is not None and len(vector) == dimension:
+                rows[row] = vector
+        leg = DenseLeg.build(cache.key, rows) if rows.any() else None
+        if leg is not None and cache is self._cache:
+            cache.keep_beside(hashes, leg)
+        if leg is not None and baseline is not None:
+            carried(None, _NO_PLACES, leg, baseline)
+        return leg
+
     def settle(self) -> None:
         """All vectors stand in the map now."""
         self._run = self._older = self._parcel = self._unpacked = None
 
-    def stock(self, root: str, hashes: Sequence[bytes], leg: DenseLeg | None) -> Stock | Parcel | None:
-        """What there is to be packed of a map's texts; the parcel itself while nothing else is known."""
-        key = self._cache.key
+    @property
+    def waiting(self) -> int:
+        """How many vectors are in no map yet."""
+        return 0 if self._run is None else len(self._run.vectors)
+
+    def stock(self, root: str, shelves: Sequence[Shelf]) -> Stock | Parcel | None:
+        """What there is to be packed of a map's parts, or of a run that is to bring the first map.
+
+        While nothing is known but what was packed, it is the parcel itself.
+        """
         fresh = {} if self._run is None else self._run.vectors.copy()
-        if leg is not None and (leg.key != key or self._older is not None):
-            leg = None
-        if leg is None and not fresh:
+        usable = tuple(map(self._without_older, shelves)) or (Shelf(tuple(fresh), None),)
+        if not fresh and all(shelf.leg is None for shelf in usable):
             return self._parcel
+        key = self._cache.key
         known = self._identity.remembered.told(self._identity.embedder.key, key)
         cut = self.cut if self._run is None else self.cut | self._run.cut
-        return Stock(Label(root, key, known=known), hashes, leg, fresh, cut)
+        return Stock(Label(root, key, known=known), usable, fresh, cut)
+
+    def _without_older(self, shelf: Shelf) -> Shelf:
+        """A part of a map without vectors that serve only until the new ones are there."""
+        is_older = shelf.leg is not None and (shelf.leg.key != self._cache.key or self._older is not None)
+        return Shelf(shelf.hashes, None, shelf.gone) if is_older else shelf
 
     def _packed(self, key: bytes) -> Vectors | None:
         """The vector of a text as it was packed, once it is certain that the same model answers."""
