@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from forged.cli.service.units import for_version
 from tests.cli.stand_ins import StandIns
 
 RUNNING = "ActiveState=active\nSubState=running\nMainPID=77\nNRestarts=2\nUnitFileState=disabled\n"
@@ -288,8 +287,14 @@ def test_steps_are_one_object_under_json(service):
     assert len(service("install", "--json").json["done"]) == 3
 
 
-def test_a_unit_has_the_settings_that_this_systemd_knows():
-    text = "[Service]\n# From systemd 254 on: FileDescriptorStorePreserve=yes\nRestart=no\n"
+def test_vectors_outlive_a_stop_where_systemd_can_keep_them_and_never_an_uninstall(service, systemd):
+    service("install")
+    assert "\nFileDescriptorStorePreserve=yes\n" not in unit(systemd)
+    service("uninstall")
+    assert not any("clean" in line for line in systemd.told())
 
-    assert "\nFileDescriptorStorePreserve=yes\n" in for_version(text, 254)
-    assert for_version(text, 253) == text
+    systemd.answer("version", "systemd 254 (254.1)\n+PAM\n")
+    service("install")
+    assert "\nFileDescriptorStorePreserve=yes\n" in unit(systemd)
+    assert service("uninstall").code == 0
+    assert systemd.told()[-2:] == ["clean --what=fdstore forged.service", "daemon-reload"]
