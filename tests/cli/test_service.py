@@ -298,3 +298,24 @@ def test_vectors_outlive_a_stop_where_systemd_can_keep_them_and_never_an_uninsta
     assert "\nFileDescriptorStorePreserve=yes\n" in unit(systemd)
     assert service("uninstall").code == 0
     assert systemd.told()[-2:] == ["clean --what=fdstore forged.service", "daemon-reload"]
+
+
+def test_doctor_says_what_is_wrong_with_a_service_and_nothing_where_there_is_none(forgectl, service, systemd):
+    def found(**surroundings):
+        given = {"programs": systemd.programs, "executable": sys.executable, **surroundings}
+        told = forgectl("doctor", "--json", "--no-autostart", **given).json["checks"]
+        return [(check["level"], check["detail"]) for check in told if check["name"] == "service"]
+
+    assert found() == []
+    service("install")
+    assert found() == [("ok", "systemd listens")]
+    assert found(executable="/opt/newer/forged") == [
+        ("warn", f"{systemd.units}/forged.service is of another installation or version")
+    ]
+    (systemd.folder / "forged.socket").unlink()
+    assert found() == [("warn", "systemd does not listen")]
+    (systemd.units / "forged.socket").write_text(OWN)
+    systemd.answer("forged.socket", LISTENING)
+    assert found() == [("ok", f"systemd listens; {systemd.units}/forged.socket: of your own")]
+    systemd.answer("silent", "")
+    assert found()[0][1].startswith("no user manager answers")
