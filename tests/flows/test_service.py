@@ -86,6 +86,7 @@ def test_a_service_that_is_stopped_is_started_by_the_next_request_unless_its_soc
 
     stopped = forgectl(manager, "stop", "--socket")
 
+    assert "stopped systemd's socket\n" in stopped
     assert "socket stays" not in stopped
     assert active(manager, "forged.socket") == "inactive"
     forgectl(manager, "ping", "--no-autostart", code=3)
