@@ -132,6 +132,11 @@ class InProcessEmbedder:
             "passage": Lane("passage", _MOST_CALLS, self._passages_at_once),
         }
 
+    async def prepare(self) -> None:
+        """Load the model. Raises ProviderError."""
+        if self._encode is None:
+            await asyncio.to_thread(self._loaded)
+
     async def embed(
         self,
         texts: list[str],

