@@ -4,14 +4,16 @@ The `Indexer` has all roots in use: it opens them, builds their maps and is told
 `RootIndex` is one of them, with its map and its generations.
 """
 
+from forged.maps.build_events import BuildEvent, BuildEvents
 from forged.maps.builder import Admit, Builder, Draft
 from forged.maps.identity import Remembered
-from forged.maps.indexer import BuildEvent, Indexer
+from forged.maps.indexer import Indexer
 from forged.maps.root_index import Generations, Progress, RootIndex
 
 __all__ = [
     "Admit",
     "BuildEvent",
+    "BuildEvents",
     "Builder",
     "Draft",
     "Generations",

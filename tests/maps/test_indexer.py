@@ -54,7 +54,7 @@ async def indexing(embedder=None, *, lexical=True, **options):
     """An indexer, and the events it tells."""
     indexer = Indexer(embedder=embedder, lexical=lexical, metrics=Metrics(), **options)
     indexer.told = []
-    indexer.listen(indexer.told.append)
+    indexer.events.listen(indexer.told.append)
     try:
         yield indexer
     finally:
@@ -269,7 +269,7 @@ async def test_events_come_in_order_until_their_listener_leaves(root, embedder, 
     embedder.down = down
     async with indexing(embedder, lexical=False) as indexer:
         heard = []
-        indexer.listen(heard.append)()
+        indexer.events.listen(heard.append)()
         index = await opened(indexer, root)
         assert [(event.kind, event.done, event.total) for event in indexer.told] == events
         assert {event.generation for event in indexer.told} == {index.generations.wanted}

@@ -177,7 +177,7 @@ async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Pro
         if (tops is None or event.root in tops) and not waiting.full():
             waiting.put_nowait(event)
 
-    stop = daemon.indexer.listen(heard)
+    stop = daemon.indexer.events.listen(heard)
     try:
         while True:
             event = await waiting.get()

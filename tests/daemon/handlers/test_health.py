@@ -8,7 +8,7 @@ import os
 import pytest
 
 from forged.counters import Metrics
-from forged.maps.indexer import BuildEvent
+from forged.maps import BuildEvent
 from forged_client import protocol as wire
 from tests.daemon.parts import EPOCH, assembled
 from tests.data.memories import memory, put
@@ -211,7 +211,7 @@ async def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves
         waiting = asyncio.create_task(anext(stream))
         await turns()
         for number in range(5000):
-            parts.indexer._tell(BuildEvent("scanning", "/", generation=number))
+            parts.indexer.events.tell(BuildEvent("scanning", "/", generation=number))
         await waiting
         await stream.aclose()
-        assert len(parts.indexer._listeners) == 0
+        assert len(parts.indexer.events._listeners) == 0
