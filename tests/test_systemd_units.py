@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-UNITS = Path(__file__).parents[1] / "systemd"
+UNITS = Path(__file__).parents[1] / "forged" / "units"
 ANALYZE = shutil.which("systemd-analyze")
 # A bare unit scores 98 of 100. What is left of ours is the network, repositories anywhere, and capabilities
 # that a user's process does not have in the first place.
@@ -27,9 +27,9 @@ def settings(name: str) -> dict[str, str]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """Both units with a program that exists, as a person leaves them who wrote the path of the program."""
+    """Both units with the path of a program that exists."""
     for unit in ("forged.service", "forged.socket"):
-        text = (UNITS / unit).read_text().replace("%h/.local/bin/forged", sys.executable)
+        text = (UNITS / unit).read_text().replace("@forged@", sys.executable)
         (tmp_path / unit).write_text(text)
     return tmp_path
 

@@ -72,6 +72,11 @@ def inherited_socket(env: Mapping[str, str], pid: int) -> int | None:
     return usable[0] if usable else None
 
 
+def is_service(env: Mapping[str, str], pid: int) -> bool:
+    """Whether the service manager started process `pid`, and waits for its end."""
+    return str(pid) in (env.get("LISTEN_PID"), env.get("SYSTEMD_EXEC_PID"))
+
+
 def consumed(env: Mapping[str, str]) -> tuple[str, ...]:
     """Names of the variables to unset, lest a child process believe that they were meant for it."""
     return tuple(name for name in _VARIABLES if name in env)

@@ -6,8 +6,8 @@ The `Indexer` has all roots in use: it opens them, builds their maps and is told
 
 from forged.maps.build_events import BuildEvent, BuildEvents
 from forged.maps.builder import Admit, Builder, Draft
-from forged.maps.identity import Remembered
 from forged.maps.indexer import Indexer
+from forged.maps.remembered import Remembered
 from forged.maps.root_index import Generations, Progress, RootIndex
 
 __all__ = [

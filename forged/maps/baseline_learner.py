@@ -30,6 +30,8 @@ class BaselineLearner:
 
     def __init__(self, identity: Identity | None, health: Health, *, needed: bool) -> None:
         self.baseline: Baseline | None = None
+        if identity is not None and identity.is_certain:
+            self.baseline = identity.remembered.baselines.get(identity.key)
         self._identity = identity
         self._health = health
         self._needed = needed

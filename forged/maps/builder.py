@@ -10,6 +10,7 @@ What is on disk is never an error here: `problems` names it. `embed` returns wha
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -22,6 +23,8 @@ from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Traits, VectorMa
 from forged.maps.changes import Changes, compared
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
+from forged.maps.parcel import Parcel, Stock
+from forged.maps.parcels import name_of
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
 from forged.models import cleaned
@@ -65,7 +68,9 @@ class Builder:
         *,
         lexical: bool,
         admit: Admit | None = None,
+        parcel: Parcel | None = None,
     ) -> None:
+        """`parcel` holds vectors of this root's texts that another daemon packed."""
         self.store = store
         self.snapshot: Snapshot | None = None
         self.complete = False
@@ -78,9 +83,10 @@ class Builder:
         self._identity = identity
         self._lexical = lexical
         self._admit = admit
-        self._vectors = KnownVectors(identity, store.root.top) if identity is not None else None
+        self._vectors = KnownVectors(identity, store.root.top, parcel) if identity is not None else None
         self._map: VectorMap | None = None
         self._hashes: tuple[bytes, ...] = ()
+        self._shown: tuple[VectorMap | None, tuple[bytes, ...]] = None, ()  # as above, both of one moment
         self._renew = self._retry = False  # asked for, and done by the next draft
 
     @property
@@ -115,6 +121,14 @@ class Builder:
     def forget_vectors(self) -> None:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
         self._renew = True
+
+    def stock(self) -> Stock | Parcel | None:
+        """What is known now of vectors of the texts that the map shows, to be packed while builds go on."""
+        if self._vectors is None:
+            return None
+        shown, hashes = self._shown
+        name = name_of(self.store.root)
+        return self._vectors.stock(name, hashes, shown.dense if shown is not None else None)
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
@@ -239,7 +253,7 @@ class Builder:
         try:
             await self._identity.begin()
             if not self._vectors.are_outdated() and self._identity.refusal is None:
-                await run.run(draft.missing)
+                await run.run(await asyncio.to_thread(self._left, draft))
         except ModelReplacedError:
             pass
         except ProviderError as error:
@@ -276,7 +290,7 @@ class Builder:
             chains=draft.chains,
             traits=draft.traits,
         )
-        self._map, self._hashes = new, draft.hashes
+        self._map, self._hashes = self._shown = new, draft.hashes
         self.complete = not unknown
         if self.complete and self._vectors is not None:
             self._vectors.settle()
@@ -284,6 +298,11 @@ class Builder:
 
     def _unknown(self, draft: Draft, known: Known) -> set[bytes]:
         return {key for key in draft.missing if known(key) is None} - set(self.quarantined)
+
+    def _left(self, draft: Draft) -> dict[bytes, str]:
+        """What is missing still, now that it is known which model answers."""
+        assert self._vectors is not None, "as in `embed`"
+        return {key: text for key, text in draft.missing.items() if self._vectors.get(key) is None}
 
     def _with_older_texts(self, draft: Draft, unknown: set[bytes]) -> Draft:
         before = self._map

@@ -1,12 +1,14 @@
 """Vectors of one root's texts, from one build to the next, and the dense leg that is laid out from them.
 
-A text's vector is known from the current map, from a map before it, or from the run that is embedding now.
+A text's vector is known from the current map, from a map before it, from the run that is embedding now, or
+from a parcel that another daemon packed, if the model that answers is the one that the parcel names.
 After `renew` the old ones serve until the last text is embedded anew: all vectors of a map are of one model
 and one time. To be used by one build at a time.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,8 +17,11 @@ from numpy.typing import NDArray
 from forged.map import Baseline, DenseLeg, carried
 from forged.maps.embed_batches import EmbeddingRun
 from forged.maps.identity import Identity
+from forged.maps.parcel import Label, Parcel, Stock, Unusable
 from forged.maps.vector_cache import VectorCache
 from forged.models import Purpose, Vectors
+
+logger = logging.getLogger(__name__)
 
 Known = Callable[[bytes], Vectors | None]
 
@@ -27,19 +32,23 @@ class KnownVectors:
     `cut` are hashes of texts of which only the beginning was embedded.
     """
 
-    def __init__(self, identity: Identity, top: str) -> None:
-        """Take the model, and the top of the root that the texts are from."""
+    def __init__(self, identity: Identity, top: str, parcel: Parcel | None = None) -> None:
+        """Take the model, the top of the root that the texts are from, and what was packed of them."""
         self.cut = frozenset[bytes]()
         self._identity = identity
         self._purpose = Purpose("build", (top,))
         self._cache = VectorCache(identity.kept)
         self._older: VectorCache | None = None
         self._run: EmbeddingRun | None = None
+        self._parcel = parcel
+        self._unpacked: Known | None = None  # what reads the parcel
 
     def get(self, key: bytes) -> Vectors | None:
         """The newest vector of a text, if there is one."""
         fresh = self._run.vectors.get(key) if self._run is not None else None
-        return fresh if fresh is not None else self._cache.get(key)
+        if fresh is None:
+            fresh = self._cache.get(key)
+        return self._packed(key) if fresh is None else fresh
 
     def missing(self, hashes: Sequence[bytes]) -> list[int]:
         """Rows of the texts that have to be embedded."""
@@ -56,6 +65,7 @@ class KnownVectors:
         """Know nothing; what was known serves on until all texts of a map are embedded anew."""
         self._older, self._run = self._older or self._cache, None
         self._cache, self.cut = VectorCache(self._identity.kept), frozenset()
+        self._parcel = self._unpacked = None
 
     def begin(self, progress: Callable[[int], None]) -> EmbeddingRun:
         """A new run, with what got through before an outage."""
@@ -88,7 +98,33 @@ class KnownVectors:
 
     def settle(self) -> None:
         """All vectors stand in the map now."""
-        self._run = self._older = None
+        self._run = self._older = self._parcel = self._unpacked = None
+
+    def stock(self, root: str, hashes: Sequence[bytes], leg: DenseLeg | None) -> Stock | Parcel | None:
+        """What there is to be packed of a map's texts; the parcel itself while nothing else is known."""
+        key = self._cache.key
+        fresh = {} if self._run is None else self._run.vectors.copy()
+        if leg is not None and (leg.key != key or self._older is not None):
+            leg = None
+        if leg is None and not fresh:
+            return self._parcel
+        known = self._identity.remembered.told(self._identity.embedder.key, key)
+        cut = self.cut if self._run is None else self.cut | self._run.cut
+        return Stock(Label(root, key, known=known), hashes, leg, fresh, cut)
+
+    def _packed(self, key: bytes) -> Vectors | None:
+        """The vector of a text as it was packed, once it is certain that the same model answers."""
+        if self._parcel is not None and self._unpacked is None and self._identity.is_certain:
+            self._unpack(self._parcel)
+        return None if self._unpacked is None else self._unpacked(key)
+
+    def _unpack(self, parcel: Parcel) -> None:
+        try:
+            self._unpacked, cut = parcel.read(self._identity.kept, self._identity.dimension)
+            self.cut |= cut
+        except Unusable as error:
+            logger.warning("packed vectors not used, their texts are embedded anew error=%s", error)
+            self._parcel = None
 
     def _laid_out(
         self, hashes: Sequence[bytes], places: NDArray[np.int64], cache: VectorCache, known: Known

@@ -13,8 +13,8 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.files.roots import Root
 from forged.map import relevance
-from forged.maps.identity import Remembered
 from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S, Indexer
+from forged.maps.remembered import Remembered
 from forged.maps.retrying import retry_after
 from forged.memory import Scope
 from forged.models import Health
