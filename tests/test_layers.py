@@ -23,7 +23,7 @@ LAYERS = """
     models
     files
     config | text
-    conversation | memory | counters | log | in_turn
+    conversation | memory | counters | log | in_turn | slots | activity
     errors
     =
 """

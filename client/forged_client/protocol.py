@@ -173,6 +173,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
     `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
     `forks` counts memories with more than one newest version; `fork_ids` names some.
+    While texts are embedded, `rate` is how many a second, of all roots, and `left_s` how long this root's take
+    if nobody asks for another; None while that is not known.
     """
 
     root: str
@@ -199,6 +201,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     redacted_ids: tuple[str, ...] = ()
     forks: int = 0
     fork_ids: tuple[str, ...] = ()
+    rate: float = 0.0
+    left_s: float | None = None
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -493,13 +497,19 @@ class Rebuilt(Reply, frozen=True, tag="rebuilt"):
 
 
 class Progress(Reply, frozen=True, tag="progress"):
-    """One event: `event` is scanning, embedding, swapped or failed."""
+    """One event: `event` is scanning, embedding, swapped or failed.
+
+    Of an embedding, `rate` is how many texts a second are embedded, of all roots, and `left_s` how long what
+    is left of this one takes; None while that is not known.
+    """
 
     event: str = ""
     root: str = ""
     done: int = 0
     total: int = 0
     generation: str = ""
+    rate: float = 0.0
+    left_s: float | None = None
 
 
 class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from forged.errors import ProviderError
 from forged.files import MemoryStore, Pace, Root, Snapshot, scan
 from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Traits, VectorMap, link
 from forged.maps.changes import Changes, compared
+from forged.maps.embed_line import Place
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
 from forged.maps.parcel import Parcel, Stock
@@ -93,6 +94,16 @@ class Builder:
     def unsettled(self) -> bool:
         """Whether the last look met a file in the middle of something: look again soon."""
         return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
+
+    @property
+    def starts_anew(self) -> bool:
+        """Whether vectors that are on their way are of no use any more: all are to be embedded anew."""
+        return self._vectors is not None and not self._vectors.awaits
+
+    @property
+    def serves_older(self) -> bool:
+        """Whether the vectors that are on their way will be seen only when the last of them is there."""
+        return self._vectors is not None and self._vectors.serves_older
 
     @property
     def cut(self) -> tuple[str, ...]:
@@ -232,24 +243,28 @@ class Builder:
         return self._map.traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
 
     def _missing(self, memories: Sequence[Memory], hashes: Sequence[bytes]) -> dict[bytes, str]:
+        """The texts that have to be embedded, the newest first."""
         if self._vectors is None:
             return {}
         rows = self._vectors.missing(hashes)
-        wanted = (row for row in rows if hashes[row] not in self.quarantined)
+        wanted = [row for row in rows if hashes[row] not in self.quarantined]
+        wanted.sort(key=lambda row: memories[row].updated_at or memories[row].created_at, reverse=True)
         return {hashes[row]: self._embedded(memories[row]) for row in wanted}
 
     def _embedded(self, memory: Memory) -> str:
         """The text that is embedded, to the letter: a secret leaves for nobody, whoever insisted on it."""
         return cleaned(memory.content) if memory.id in self._insisted else memory.content
 
-    async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
+    async def embed(
+        self, draft: Draft, progress: Callable[[int], None], place: Place | None = None
+    ) -> ProviderError | None:
         """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same.
 
         When another model turns out to answer, nothing is taken and the map stays incomplete.
         """
         assert self._vectors is not None, "without an embedder nothing is missing"
         assert self._identity is not None, "as above"
-        run = self._vectors.begin(progress)
+        run = self._vectors.begin(progress, place)
         try:
             await self._identity.begin()
             if not self._vectors.are_outdated() and self._identity.refusal is None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from forged.map import Baseline, DenseLeg, carried
 from forged.maps.embed_batches import EmbeddingRun
+from forged.maps.embed_line import Place
 from forged.maps.identity import Identity
 from forged.maps.parcel import Label, Parcel, Stock, Unusable
 from forged.maps.vector_cache import VectorCache
@@ -55,6 +56,16 @@ class KnownVectors:
         rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
 
+    @property
+    def awaits(self) -> bool:
+        """Whether a run is under way that still brings what is wanted."""
+        return self._run is not None
+
+    @property
+    def serves_older(self) -> bool:
+        """Whether the vectors from before `renew` serve until the last new one is there."""
+        return self._older is not None
+
     def are_outdated(self) -> bool:
         """Whether these are of another model than maps are to hold; where there are none they are of that."""
         if self._cache.is_empty and (self._run is None or not self._run.vectors):
@@ -67,9 +78,9 @@ class KnownVectors:
         self._cache, self.cut = VectorCache(self._identity.kept), frozenset()
         self._parcel = self._unpacked = None
 
-    def begin(self, progress: Callable[[int], None]) -> EmbeddingRun:
+    def begin(self, progress: Callable[[int], None], place: Place | None = None) -> EmbeddingRun:
         """A new run, with what got through before an outage."""
-        before, self._run = self._run, EmbeddingRun(self._identity, self._purpose, progress)
+        before, self._run = self._run, EmbeddingRun(self._identity, self._purpose, progress, place)
         if before is not None:
             self._run.vectors.update(before.vectors)
             self._run.cut |= before.cut

@@ -17,6 +17,7 @@ import msgspec
 from forged.files import Root
 from forged.map import VectorMap
 from forged.maps.builder import Builder
+from forged.maps.embed_line import Place
 
 T = TypeVar("T")
 
@@ -53,7 +54,11 @@ class Generations(msgspec.Struct):
 
 
 class RootIndex:
-    """One root: its map, its generations and its builder task. `used_at` is `time.monotonic()`."""
+    """One root: its map, its generations and its builder task. `used_at` is `time.monotonic()`.
+
+    `place` is that of its texts in the line to be embedded, while there are some. `richer` is set when enough
+    of them have a vector to be worth another map.
+    """
 
     def __init__(self, root: Root, builder: Builder, next_generation: Callable[[], int]) -> None:
         self.root = root
@@ -65,6 +70,8 @@ class RootIndex:
         self.task: asyncio.Task[None] | None = None
         self.marked = asyncio.Event()
         self.marked.set()
+        self.place: Place | None = None
+        self.richer = asyncio.Event()
         self._everything = True  # has to be looked at, and not only these files:
         self._files: set[str] = set()
         self._changed = asyncio.Event()
@@ -89,13 +96,14 @@ class RootIndex:
         self._everything, self._files = False, set()
         return files
 
-    async def marked_before(self, run: asyncio.Task[T]) -> bool:
-        """Whether the root is marked before a run is over."""
-        marked = asyncio.create_task(self.marked.wait())
+    async def stirred_before(self, run: asyncio.Task[T]) -> bool:
+        """Whether the root is marked, or has enough new vectors to show, before a run is over."""
+        stirs = [asyncio.create_task(event.wait()) for event in (self.marked, self.richer)]
         try:
-            await asyncio.wait({run, marked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({run, *stirs}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            marked.cancel()
+            for stir in stirs:
+                stir.cancel()
         return not run.done()
 
     def notify_waiters(self) -> None:

@@ -109,6 +109,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     progress, problems, cut = index.progress, index.builder.problems, index.builder.cut
     trust, notice = await in_status(context, index)
     forks = tuple(index.map.chains.rivals) if index.map is not None else ()
+    place = index.place
     return wire.RootReport(
         root=index.root.top,
         scope=index.root.scope,
@@ -134,6 +135,8 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         redacted_ids=index.builder.redacted[:_CUT_SHOWN],
         forks=len(forks),
         fork_ids=forks[:_CUT_SHOWN],
+        rate=round(place.rate, 3) if place is not None else 0.0,
+        left_s=place.left_s if place is not None else None,
     )
 
 
@@ -187,6 +190,8 @@ async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Pro
                 root=event.root,
                 done=event.done,
                 total=event.total,
+                rate=round(event.rate, 3),
+                left_s=event.left_s,
                 generation=token_of(daemon.epoch, event.generation),
             )
     finally:
