@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-UNITS = Path(__file__).parents[1] / "forged" / "units"
+UNITS = Path(__file__).parents[1] / "systemd"
 ANALYZE = shutil.which("systemd-analyze")
 # A bare unit scores 98 of 100. What is left of ours is the network, repositories anywhere, and capabilities
 # that a user's process does not have in the first place.
