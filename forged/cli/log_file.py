@@ -8,8 +8,6 @@ for a file that cannot be read.
 
 from __future__ import annotations
 
-import os
-
 _REMEMBERED = 512
 
 
@@ -19,8 +17,7 @@ class LogFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._read = 0
-        self._inode = 0
-        self._before = b""  # the end of what was read, by which it is found in the copy
+        self._before = b""  # the end of what was read, by which a cut is noticed and found in the copy
         self._begun = b""  # of a line that is not whole yet
 
     def last(self, number: int) -> list[str]:
@@ -38,18 +35,18 @@ class LogFile:
     def _news(self) -> bytes:
         try:
             with open(self._path, "rb") as file:
-                found = os.fstat(file.fileno())
-                news = b""
-                if found.st_size < self._read or found.st_ino != self._inode:
-                    news = self._cut_off()
-                    self._read, self._inode = 0, found.st_ino
-                file.seek(self._read)
-                fresh = file.read()
+                file.seek(self._read - len(self._before))
+                found = file.read()
+                if found.startswith(self._before):
+                    news = found.removeprefix(self._before)
+                    self._read += len(news)
+                else:  # emptied, or another file
+                    file.seek(0)
+                    anew = file.read()
+                    news, self._read = self._cut_off() + anew, len(anew)
         except FileNotFoundError:
             return b""
-        self._read += len(fresh)
-        news += fresh
-        self._before = (self._before + news)[-_REMEMBERED:]
+        self._before = (self._before + news)[-min(_REMEMBERED, self._read) :] if self._read else b""
         return news
 
     def _cut_off(self) -> bytes:

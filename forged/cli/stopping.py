@@ -1,8 +1,8 @@
 """`forgectl stop` and `restart`: the daemon ends, or another one takes its place.
 
-`process` does it where the daemon runs by itself, the user's systemd where that started it. A socket of systemd
-outlives `stop` unless it is asked for: whoever connects then has the daemon started again, as docker.socket
-does, and a person is told so.
+`process` does it where the daemon runs by itself, the user's systemd where that started it. A socket of
+systemd outlives `stop` unless it is asked for: whoever connects then has the daemon started again, as
+docker.socket does, and a person is told so.
 """
 
 from __future__ import annotations
@@ -14,29 +14,21 @@ from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
 from forged.cli.process import Ended, Restarted
 from forged.cli.terminal import tell
-from forged.cli.user_manager import SERVICE, UNITS, in_charge
+from forged.cli.user_manager import SERVICE, UNITS, UserManager, in_charge
 
-_AGAIN = (
-    "the next `forgectl` or agent that may start it does; `forgectl pause --all` keeps a running one quiet"
-)
-_SOCKET_STAYS = (
-    "systemd's socket stays, and the next request starts it again; `forgectl stop --socket` ends both"
-)
+_AGAIN = "the next `forgectl` or agent that may start it starts it again"
+_SOCKET_STAYS = "systemd's socket stays: the next request starts it again; `forgectl stop --socket` ends both"
 
 
 @click.command("stop")
 @click.option(
-    "--socket", "ends_socket", is_flag=True, help="Also systemd's socket, which would start it again."
+    "--socket", "ends_socket", is_flag=True, help="Also the socket for which systemd would start it."
 )
 @reads
 def stop_command(call: Invocation, *, ends_socket: bool) -> None:
     """End the daemon: what was begun is answered, what was acknowledged is on disk."""
-    manager, before = in_charge(call), process.running(call)
-    if manager is not None:
-        manager.do("stop", *(UNITS if ends_socket else (SERVICE,)))
-    ended = process.stop(call)
-    if not ended.pid and before:
-        ended = Ended(before)
+    manager = in_charge(call)
+    ended = process.stop(call) if manager is None else _end(call, manager, ends_socket=ends_socket)
     show(call, ended, (_ended(ended),))
     if not call.as_json:
         tell(_SOCKET_STAYS if manager is not None and not ends_socket else _AGAIN)
@@ -48,6 +40,13 @@ def restart_command(call: Invocation) -> None:
     """Have the installed version of the daemon take over; nobody who asks meanwhile is refused."""
     now = process.restart(call)
     show(call, now, (_restarted(now),))
+
+
+def _end(call: Invocation, manager: UserManager, *, ends_socket: bool) -> Ended:
+    """Have systemd do it; a daemon that it does not know ends as without it."""
+    pid = manager.unit(SERVICE).pid
+    manager.do("stop", *(UNITS if ends_socket else (SERVICE,)))
+    return Ended(pid) if pid else process.stop(call)
 
 
 def _ended(ended: Ended) -> str:

@@ -3,7 +3,8 @@
 In: an invocation, whose `programs` say where systemctl lies and whose environment finds the manager. Out:
 values. `UserManager.find` gives None where there is no systemctl; a manager that does not answer says why in
 `silence`, and one that reads another home's units says so as well, because what it would be told then is
-about somebody else's daemon. `in_charge` is for the verbs that must know who starts the daemon. Raised: Stop, with systemd's own words, when it does not do what it is told.
+about somebody else's daemon. `in_charge` is for the verbs that must know who starts the daemon. Raised: Stop,
+with systemd's own words, when it does not do what it is told.
 """
 
 from __future__ import annotations
@@ -113,6 +114,13 @@ def program(call: Invocation, name: str) -> str:
     """Absolute path of a program of the system; empty where it is not there."""
     places = (os.path.join(folder, name) for folder in call.programs)
     return next((path for path in places if os.access(path, os.X_OK)), "")
+
+
+def systemd_version(call: Invocation) -> int:
+    """Of the systemd that is installed here, 0 if none is."""
+    systemctl = program(call, "systemctl")
+    told = run(surroundings(call), _ASK_S, systemctl, "--version").stdout.split() if systemctl else []
+    return int(told[1]) if len(told) > 1 and told[1].isdigit() else 0
 
 
 def surroundings(call: Invocation) -> dict[str, str]:

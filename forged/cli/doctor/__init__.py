@@ -63,7 +63,7 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
         if stop.word == "not_running":
             fix = "`forgectl ping`"
         elif stop.word == "protocol_mismatch":
-            fix = "end the running daemon; the next call starts this version's"
+            fix = "`forgectl restart`"
         yield Check("daemon", FAIL, str(stop), fix)
         if tries:
             yield Check(

@@ -16,7 +16,7 @@ from forged.cli import process
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
 from forged.cli.service import units
-from forged.cli.service.looking import UnitFile, executable, unit_files
+from forged.cli.service.looking import UnitFile, unit_files, wanted_units
 from forged.cli.service.units import Standing
 from forged.cli.terminal import tell
 from forged.cli.user_manager import SERVICE, SOCKET, UNITS, UserManager, address_of
@@ -31,7 +31,7 @@ def install(call: Invocation, *, replaces: bool = False) -> Iterator[str]:
     if manager is None:
         told = "there is no systemctl here, so nothing was installed; without a service the first client"
         raise Stop("unavailable", f"{told} starts the daemon")
-    wanted = units.rendered(executable(call))
+    wanted = wanted_units(call)
     files = unit_files(call)
     _refuse_foreign(files, replaces=replaces)
     _verify(call, wanted)
@@ -103,7 +103,7 @@ def _begin(call: Invocation, manager: UserManager, *, is_new: bool) -> Iterator[
     else:
         yield from _make_room(call, manager)
         manager.do("enable", "--now", SOCKET)
-        yield f"enabled {SOCKET}: systemd listens at {manager.address} and starts the daemon at the first request"
+        yield f"enabled {SOCKET}: systemd listens at {manager.address}; the first request starts the daemon"
     if is_new and manager.unit(SERVICE).is_active:
         yield "the daemon that runs has its old settings; `forgectl restart` gives it the new ones"
 

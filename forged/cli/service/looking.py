@@ -9,7 +9,16 @@ import msgspec
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
 from forged.cli.service.units import Standing, rendered, standing
-from forged.cli.user_manager import UNITS, UnitState, UserManager, program, run, surroundings, unit_folder
+from forged.cli.user_manager import (
+    UNITS,
+    UnitState,
+    UserManager,
+    program,
+    run,
+    surroundings,
+    systemd_version,
+    unit_folder,
+)
 
 _LINGER_S = 5.0
 
@@ -42,16 +51,16 @@ def look(call: Invocation) -> Service:
 
 def unit_files(call: Invocation) -> tuple[UnitFile, ...]:
     """Each unit's file, compared with what this installation would write."""
-    wanted, folder = rendered(executable(call)), unit_folder(call.environ)
+    wanted, folder = wanted_units(call), unit_folder(call.environ)
     paths = {name: f"{folder}/{name}" for name in UNITS}
     return tuple(UnitFile(path, standing(path, wanted[name])) for name, path in paths.items())
 
 
-def executable(call: Invocation) -> str:
-    """The daemon's program, which lies beside this forgectl. Raises Stop when it does not."""
+def wanted_units(call: Invocation) -> dict[str, str]:
+    """The units of this installation. Raises Stop when no daemon's program lies beside this forgectl."""
     if call.executable is None:
         raise Stop("unavailable", "no `forged` lies beside this forgectl: install forged-memory again")
-    return call.executable
+    return rendered(call.executable, systemd_version(call))
 
 
 def lingering(call: Invocation) -> str:

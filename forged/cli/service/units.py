@@ -24,6 +24,7 @@ from forged.cli.user_manager import UNITS, program, run, surroundings
 _TEMPLATES = resources.files("forged") / "units"
 _PLACE = "@forged@"
 _MARK = re.compile(r"# Written by forgectl service install, sha256 ([0-9a-f]{64}) of what follows\.\n")
+_SINCE = re.compile(r"^# From systemd (\d+) on: (\w+=.*)$", re.MULTILINE)
 _VERIFY_S = 30.0
 _MOST_BYTES = 1 << 16
 
@@ -38,10 +39,18 @@ class Standing(StrEnum):
     FOREIGN = "not written by forgectl"
 
 
-def rendered(executable: str) -> dict[str, str]:
-    """Text of each unit by its name, for the program at this absolute path. Raises Stop for an odd path."""
+def rendered(executable: str, systemd: int) -> dict[str, str]:
+    """Text of each unit by its name, for the program at this absolute path and this version of systemd.
+
+    Raises Stop for a path that systemd cannot start.
+    """
     path = _for_systemd(executable)
-    return {name: _marked(_template(name).replace(_PLACE, path)) for name in UNITS}
+    return {name: _marked(for_version(_template(name).replace(_PLACE, path), systemd)) for name in UNITS}
+
+
+def for_version(text: str, systemd: int) -> str:
+    """The unit with the settings that this version of systemd knows; it would complain about newer ones."""
+    return _SINCE.sub(lambda line: line[2] if systemd >= int(line[1]) else line[0], text)
 
 
 def standing(path: str, wanted: str) -> Standing:
