@@ -44,18 +44,23 @@ _CJK = re.compile(
 _CJK_SHARE = 0.2
 
 
+_NONE = np.empty(0, np.intp)
+
+
 class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """Vectors of one map, made by one model.
 
     `key` is the embedder's; `blocks` float32 (b, d, 64) holds row i as column i % 64 of block i // 64, unit
     rows and zero rows for memories without a vector; `missing` bool (n,), the zero rows; `total` float64
-    (d,), the sum of all rows.
+    (d,), the sum of all rows. `gone` intp (g,) are rows that are missing although they stand in the blocks,
+    which this leg shares with the one that it came of.
     """
 
     key: str
     blocks: Vectors
     missing: NDArray[np.bool_]
     total: NDArray[np.float64]
+    gone: NDArray[np.intp] = _NONE
 
     @classmethod
     def build(cls, key: str, rows: Vectors) -> DenseLeg:
@@ -102,6 +107,12 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
         total = self.total + np.einsum("i,ij->j", times[other], self.some(other), dtype=np.float64)
         total += vectors.sum(axis=0, dtype=np.float64)
         return DenseLeg(self.key, blocks, missing, total)
+
+    def without(self, gone: NDArray[np.bool_]) -> DenseLeg:
+        """The leg in which these rows are missing; it is asked of one that lacks none that it holds."""
+        rows = np.flatnonzero(gone & ~self.missing)
+        total = self.total - self.some(rows).sum(axis=0, dtype=np.float64)
+        return DenseLeg(self.key, self.blocks, self.missing | gone, total, rows)
 
     @property
     def present(self) -> int:

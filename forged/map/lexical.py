@@ -33,6 +33,7 @@ _RENUMBERED_AT_ONCE = 1 << 17
 # Between fewer cuts than one in so many postings whole stretches are copied, in a quarter of the time.
 _STRETCH = 64
 _NO_TERMS = np.empty(0, np.uint32)
+_NOWHERE = np.empty(0, np.intp)
 # What the beginnings of words count beside their stems; 0.1-0.4 are alike.
 _BEGINNINGS = 0.2
 
@@ -42,6 +43,8 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
 
     `terms` uint32 (t,) ascending and unique; `offsets` int32 (t + 1,); `rows` int32 (p,) ascending within a
     term; `counts` uint8 (p,), occurrences up to 255; `lengths` int32 (n,), number of stems of each memory.
+    `gone` bool (n,) are memories that count nowhere any more, None if there are none; their postings stay, as
+    this leg shares them with the one that it came of.
     """
 
     terms: Terms
@@ -49,10 +52,25 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
     rows: Ints
     counts: NDArray[np.uint8]
     lengths: Ints
+    gone: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
-        """Count the memories, those without a single term included."""
+        """Count the rows, those without a single term and those that are gone included."""
         return len(self.lengths)
+
+    @property
+    def size(self) -> int:
+        """Number of memories that count."""
+        return len(self) - (int(np.count_nonzero(self.gone)) if self.gone is not None else 0)
+
+    @property
+    def stems(self) -> int:
+        """Number of stems of all memories that count."""
+        return int(self.lengths.sum() - (self.lengths[self.gone].sum() if self.gone is not None else 0))
+
+    def without(self, gone: NDArray[np.bool_]) -> LexicalLeg:
+        """The leg without these memories, and without no others."""
+        return msgspec.structs.replace(self, gone=gone)
 
     @classmethod
     def build(cls, docs: Iterable[Terms]) -> LexicalLeg:
@@ -126,13 +144,35 @@ NO_WORDS = LexicalLeg(
 """Stands in for the leg of a map that has none: nothing matches."""
 
 
+class Hits(msgspec.Struct, frozen=True, eq=False):
+    """Where the terms of one query stand in one leg.
+
+    `rows`, intp, are the memories that hold them, term by term; `frequency` (terms,) says how many those of
+    each are. `lost`, intp, are the places of postings that are not among them, as their memories are gone.
+    """
+
+    rows: NDArray[np.intp]
+    frequency: NDArray[np.intp]
+    lost: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, leg: LexicalLeg, spans: Ints) -> Hits:
+        """What counts of these stretches of postings; `spans` (2, t) are their starts and lengths."""
+        rows, frequency = _gathered(leg.rows, spans), spans[1].astype(np.intp)
+        if leg.gone is None or not len(lost := np.flatnonzero(leg.gone.take(rows))):
+            return cls(rows.astype(np.intp), frequency, _NOWHERE)
+        term = np.searchsorted(np.cumsum(frequency), lost, side="right")
+        frequency -= np.bincount(term, minlength=len(frequency))
+        return cls(_without(rows, lost).astype(np.intp), frequency, lost)
+
+
 class Matches(msgspec.Struct, frozen=True, eq=False):
     """Where the terms of some queries stand in some legs: one walk over the postings, for every reader.
 
     `terms` uint32 (t,) are each query's distinct terms in turn, its stems first. `begins` (queries + 1,) and
     `stem_ends` (queries,) say where among them a query's terms begin, and where its stems end. `spans`
-    int32 (legs, 2, t) is where the postings of a term start in a leg, and how many they are.
-    `rows[leg][query]`, intp, are the postings of all terms of a query in a leg, one after the other.
+    int32 (legs, 2, t) is where the postings of a term start in a leg, and how many they are;
+    `hits[leg][query]` are those that count.
     """
 
     legs: tuple[LexicalLeg, ...]
@@ -140,7 +180,19 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
     begins: tuple[int, ...]
     stem_ends: tuple[int, ...]
     spans: Ints
-    rows: tuple[tuple[NDArray[np.intp], ...], ...]
+    hits: tuple[tuple[Hits, ...], ...]
+
+    @property
+    def frequency(self) -> NDArray[np.intp]:
+        """How many memories hold each of `terms`."""
+        legs = [np.concatenate([_NOWHERE, *(each.frequency for each in own)]) for own in self.hits]
+        return np.sum(legs, axis=0, dtype=np.intp) if legs else np.zeros(len(self.terms), np.intp)
+
+    def counts(self, number: int, query: int) -> NDArray[np.uint8]:
+        """How often each row of the hits of a query in a leg holds its term."""
+        own = self.spans[number, :, self.begins[query] : self.begins[query + 1]]
+        counts, lost = _gathered(self.legs[number].counts, own), self.hits[number][query].lost
+        return _without(counts, lost) if len(lost) else counts
 
 
 def match(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Matches:
@@ -151,11 +203,11 @@ def match(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Matches:
     ends = tuple(accumulate(map(len, ordered), initial=0))
     wanted = np.concatenate([*ordered, _NO_TERMS])
     spans = np.array([leg.spans(wanted) for leg in legs], np.int32).reshape(len(legs), 2, len(wanted))
-    rows = tuple(
-        tuple(_gathered(leg.rows, own[:, first:last]).astype(np.intp) for first, last in pairwise(ends[::2]))
+    hits = tuple(
+        tuple(Hits.of(leg, own[:, first:last]) for first, last in pairwise(ends[::2]))
         for leg, own in zip(legs, spans, strict=True)
     )
-    return Matches(tuple(legs), wanted, ends[::2], ends[1::2], spans, rows)
+    return Matches(tuple(legs), wanted, ends[::2], ends[1::2], spans, hits)
 
 
 def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
@@ -171,15 +223,15 @@ def scores(matches: Matches) -> list[Scores]:
     words add a fifth.
     """
     weight = _weights(matches)
-    size = sum(len(leg.lengths) for leg in matches.legs)
-    average = max(1.0, sum(int(leg.lengths.sum()) for leg in matches.legs) / max(1, size))
+    size = sum(leg.size for leg in matches.legs)
+    average = max(1.0, sum(leg.stems for leg in matches.legs) / max(1, size))
     return [_leg_scores(matches, number, weight, average) for number in range(len(matches.legs))]
 
 
 def _weights(matches: Matches) -> NDArray[np.float64]:
     """What each term adds to a row that holds it once, (t,)."""
-    frequency = matches.spans[:, 1].sum(axis=0)
-    size = sum(len(leg.lengths) for leg in matches.legs)
+    frequency = matches.frequency
+    size = sum(leg.size for leg in matches.legs)
     rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
     known = rarity * (frequency > 0)
     weight: NDArray[np.float64] = rarity * (_K1 + 1)
@@ -198,15 +250,15 @@ def _leg_scores(matches: Matches, number: int, weight: NDArray[np.float64], aver
     norm = (_K1 * (1 - _B + _B / average * leg.lengths)).astype(np.float32)
     sums = np.zeros((len(matches.stem_ends), len(leg.lengths)), np.float32)
     for query, (first, last) in enumerate(pairwise(matches.begins)):
-        rows, spans = matches.rows[number][query], matches.spans[number, :, first:last]
-        if not len(rows):
+        hits = matches.hits[number][query]
+        if not len(hits.rows):
             continue
-        tf = _gathered(leg.counts, spans).astype(np.float32)
-        value = np.repeat(weight[first:last].astype(np.float32), spans[1])
+        tf = matches.counts(number, query).astype(np.float32)
+        value = np.repeat(weight[first:last].astype(np.float32), hits.frequency)
         value *= tf
-        tf += norm.take(rows)
+        tf += norm.take(hits.rows)
         value /= tf
-        sums[query] = np.bincount(rows, value, len(norm))
+        sums[query] = np.bincount(hits.rows, value, len(norm))
     return sums
 
 

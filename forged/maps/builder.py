@@ -19,7 +19,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.files import MemoryStore, Pace, Root, Snapshot, scan
-from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Traits, VectorMap, link
+from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Part, Traits, VectorMap, link
 from forged.maps.changes import Changes, compared
 from forged.maps.embed_line import Place
 from forged.maps.identity import Identity, ModelReplacedError
@@ -211,7 +211,7 @@ class Builder:
 
     def _index(self, memories: Sequence[Memory], changes: Changes) -> LexicalLeg:
         docs = self._tokenised([memories[row].content for row in changes.added.tolist()])
-        before = self._map.lexical if self._map is not None else None
+        before = self._map.parts[0].lexical if self._map is not None else None
         if before is None:
             return LexicalLeg.build(docs)
         return before.splice(
@@ -240,7 +240,7 @@ class Builder:
         if self._map is None:
             return Traits.of(memories)
         fresh = np.concatenate((changes.added, changes.redated))
-        return self._map.traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
+        return self._map.parts[0].traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
 
     def _missing(self, memories: Sequence[Memory], hashes: Sequence[bytes]) -> dict[bytes, str]:
         """The texts that have to be embedded, the newest first."""
@@ -300,10 +300,8 @@ class Builder:
             scope=self.store.root.scope,
             generation=generation,
             memories=draft.memories,
-            lexical=draft.lexical,
-            dense=dense,
+            parts=(Part(draft.memories, draft.lexical, dense, draft.traits),),
             chains=draft.chains,
-            traits=draft.traits,
         )
         self._map, self._hashes = self._shown = new, draft.hashes
         self.complete = not unknown

@@ -144,7 +144,7 @@ class Indexer:
                     await asyncio.to_thread(index.builder.store.sweep_temps)
             if self.identity is not None:
                 self.identity.tick()
-            if any(index.map is not None and index.map.dense is not None for index in self._roots.values()):
+            if any(index.map is not None and index.map.dense for index in self._roots.values()):
                 self.learner.learn()  # where the endpoint refused them at first
 
     async def close(self) -> None:

@@ -30,6 +30,7 @@ try:
         Candidate,
         DenseLeg,
         LexicalLeg,
+        Part,
         Traits,
         VectorMap,
         search_maps,
@@ -172,15 +173,14 @@ def _memories(count: int, *, alike: bool = False) -> tuple[Memory, ...]:
 
 
 def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> VectorMap:
+    lexical = LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None
     return VectorMap(
         root="/bench",
         scope="repo",
         generation=1,
         memories=memories,
-        lexical=LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None,
-        dense=DenseLeg.build("bench", rows),
+        parts=(Part(memories, lexical, DenseLeg.build("bench", rows), Traits.of(memories)),),
         chains=NO_CHAINS,
-        traits=Traits.of(memories),
     )
 
 

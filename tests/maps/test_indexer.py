@@ -245,7 +245,7 @@ async def test_words_serve_before_the_vectors_arrive_and_one_more_swap_brings_th
         embedder.hold.set()
         await index.until_ended(index.generations.wanted, soon())
         await until(lambda: index.progress.state == "ready")
-        assert index.map.dense is not None
+        assert index.map.parts[0].dense is not None
         assert count(indexer, "swapped") == 2
 
 
@@ -297,7 +297,7 @@ async def test_a_failed_build_swaps_in_the_words_alone_and_without_words_keeps_w
         edit(repo)
         view = await seen(indexer, [root], index.mark())
         assert (shown(index)["m0"], index.progress.state) == (shows, "failed")
-        assert index.map.dense.missing.tolist() == [lexical, False]
+        assert index.map.parts[0].dense.missing.tolist() == [lexical, False]
         assert lexical or (view.legs, view.problem) == (
             ("dense",),
             "stale: unreachable: scripted unreachable",
@@ -315,7 +315,7 @@ async def test_a_failed_build_heals_after_the_back_off_without_a_mark(root, embe
         assert (index.progress.state, index.builder.problems) == ("failed", ())
         embedder.down = ""
         await until(lambda: index.progress.state == "ready")
-        assert (index.map.dense.present, index.progress.error) == (2, "")
+        assert (index.map.parts[0].dense.present, index.progress.error) == (2, "")
 
 
 class Limiting(FakeEmbedder):
@@ -389,7 +389,7 @@ async def test_when_its_time_is_up_or_a_person_rebuilds_an_endpoint_is_asked_aga
             await built(index)
         else:
             await until(lambda: index.progress.state == "ready")
-        assert (index.progress.state, index.map.dense.present) == ("ready", 2)
+        assert (index.progress.state, index.map.parts[0].dense.present) == ("ready", 2)
 
 
 async def test_a_build_that_breaks_in_an_unforeseen_way_is_a_failure_like_any_other(
@@ -431,7 +431,11 @@ async def test_a_full_rebuild_in_the_middle_of_a_build_breaks_nothing(root, embe
         goal = index.mark()
         embedder.hold.set()
         await index.until_ended(goal, soon())
-        assert (index.progress.state, len(embedder.texts), index.map.dense.present) == ("ready", 4, 2)
+        assert (index.progress.state, len(embedder.texts), index.map.parts[0].dense.present) == (
+            "ready",
+            4,
+            2,
+        )
     assert "Traceback" not in caplog.text
 
 
@@ -469,7 +473,7 @@ async def test_with_words_what_happens_during_a_long_run_is_visible_at_once_and_
         embedder.hold.set()
         await index.until_ended(generation, soon())
         assert sorted(embedder.texts) == ["edited", "text 0", "text 1"]
-        assert index.map.dense.present == 2
+        assert index.map.parts[0].dense.present == 2
 
 
 # --- unloading and the end ----------------------------------------------------------------------------
@@ -664,7 +668,7 @@ async def test_a_background_that_was_refused_is_warned_of_once_and_tried_again_b
             await built(index)
         await until(indexer.learner._learning.done)
         assert caplog.text.count("background not embedded") == 1
-        assert index.map.dense.present == 2
+        assert index.map.parts[0].dense.present == 2
         model.poison = {}
         edit(repo, "last edit")
         await built(index)
@@ -689,7 +693,7 @@ async def test_a_model_replaced_behind_its_name_is_learned_anew(repo, root, mode
         model.dimension = 96
         edit(repo)
         await built(index)
-        await until(lambda: index.map.dense.dimension == 96)
+        await until(lambda: index.map.parts[0].dense.dimension == 96)
         await until(lambda: indexer.learner.baseline.messages.shape[1] == 96)
         await built(index)
         assert (index.progress.error, everyday(model)) == ("", 256)
@@ -737,7 +741,7 @@ async def test_a_map_is_calibrated_before_it_is_served(repo, root, model):
         background = await learned(indexer, root)
         edit(repo)
         await built(index)
-        assert relevance._calibrations[index.map.dense].baseline is background
+        assert relevance._calibrations[index.map.parts[0].dense].baseline is background
 
 
 async def test_closing_ends_the_learning(root, model):
@@ -752,12 +756,12 @@ async def test_what_was_held_back_gets_its_vectors_when_text_may_leave_again(roo
     async with indexing(embedder) as indexer:
         index = indexer.open(root)
         await until(lambda: index.progress.state == "paused")
-        assert (index.map.dense, index.progress.error) == (None, "")
+        assert (index.map.parts[0].dense, index.progress.error) == (None, "")
 
         embedder.down = ""
         indexer.mark_all()
 
-        await until(lambda: index.map.dense is not None)
+        await until(lambda: index.map.parts[0].dense is not None)
         assert (index.progress.state, index.progress.held) == ("ready", "")
 
 
