@@ -77,16 +77,25 @@ class RootIndex:
         self._changed = asyncio.Event()
         self._next_generation = next_generation
 
-    def mark(self, files: frozenset[str] = frozenset()) -> int:
+    def mark(self, files: frozenset[str] = frozenset(), *, after_s: float = 0.0) -> int:
         """Ask for a rescan; return the generation in which what is on disk now will be visible.
 
-        With `files`, paths of memory files that are known to have changed, only they are looked at.
+        With `files`, paths of memory files that are known to have changed, only they are looked at. With
+        `after_s` the build begins a little later: a build in its thread keeps the loop waiting for the
+        interpreter lock, which who answers a request first does not want.
         """
         self._everything = self._everything or not files
         self._files |= files
         self.generations.wanted = self._next_generation()
-        self.marked.set()
+        if after_s:
+            asyncio.get_running_loop().call_later(after_s, self._begin_if_wanted)
+        else:
+            self.marked.set()
         return self.generations.wanted
+
+    def _begin_if_wanted(self) -> None:
+        if self.generations.building < self.generations.wanted:
+            self.marked.set()
 
     def take_marks(self) -> frozenset[str]:
         """Begin a build of what is wanted now: the files it has to look at, or nothing for all of them."""
