@@ -19,6 +19,8 @@ from forged.config import (
     Config,
     endpoint_key,
     is_usable_url,
+    lacks_onnxruntime,
+    made_folder,
     missing,
     model_folder,
     runs_in_process,
@@ -110,7 +112,7 @@ def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
     if name == LOCAL:
         from forged.models.local import local_embedder  # noqa: PLC0415
 
-        return Choice(local_embedder())
+        return Choice(local_embedder(made_folder(env), lacks_onnxruntime()))
     from forged.models.fastembed import fastembed_embedder  # noqa: PLC0415
 
     return Choice(

@@ -15,7 +15,7 @@ import numpy as np
 from forged.config import bare_name
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.in_process import Encode, InProcessEmbedder, threads
+from forged.models.in_process import InProcessEmbedder, Loaded, threads
 
 
 def fastembed_embedder(
@@ -34,7 +34,7 @@ def fastembed_embedder(
     )
 
 
-def _load(name: str, folder: Path) -> Encode:
+def _load(name: str, folder: Path) -> Loaded:
     """Open the model. Raises ProviderError."""
     try:
         from fastembed import TextEmbedding  # noqa: PLC0415 - an extra, and 0.3 s
@@ -60,7 +60,7 @@ def _load(name: str, folder: Path) -> Encode:
         except Exception as error:
             raise ProviderError(f"{name}: {type(error).__name__}", reason="bad_input") from error
 
-    return encode
+    return Loaded(encode, engine="fastembed")
 
 
 def _known_as(name: str, supported: list[str]) -> str:

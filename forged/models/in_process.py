@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
@@ -40,7 +41,22 @@ from forged.models.texts import exceeds, fitting, ready
 logger = logging.getLogger(__name__)
 
 Encode = Callable[[list[str], Kind], Vectors]
-"""A loaded model: texts that are not blank to rows. Called by two threads at once."""
+"""Texts that are not blank to rows. Called by two threads at once."""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A model that is ready.
+
+    key: what its vectors depend on, where another engine runs it than was meant to; "" if none does.
+    engine: what runs it, for status.
+    told: what a person should know of that, or nothing.
+    """
+
+    encode: Encode
+    key: str = ""
+    engine: str = ""
+    told: str = ""
+
 
 # In one native call, by estimated tokens: 0.1 to 0.2 s of a core.
 _CALL_TEXTS = 16
@@ -65,18 +81,26 @@ class InProcessEmbedder:
     """`Embedder` whose model is loaded, in one of its threads, when the first text comes.
 
     A load that fails is tried again with the next text. Prefixes are those that the model does not add by
-    itself. A forked child must not use it: native thread pools do not survive a fork, and hang.
+    itself. A forked child must not use it: native thread pools do not survive a fork, and hang. `key` may
+    change once, with the load and before the first vector: `engine` and `told` say why.
     """
 
     chunk = 8  # about a second of a core
     replaceable = False
 
     def __init__(
-        self, key: str, load: Callable[[], Encode], *, query_prefix: str = "", passage_prefix: str = ""
+        self,
+        key: str,
+        load: Callable[[], Loaded],
+        *,
+        query_prefix: str = "",
+        passage_prefix: str = "",
+        engine: str = "",
+        stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take what loads the model; `load` raises ProviderError if it cannot."""
-        self.key = key
-        self._load = load
+        """Take what loads the model; `load` raises ProviderError if it cannot, `stop` ends a long one."""
+        self.key, self.engine, self.told = key, engine, ""
+        self._load, self._stop = load, stop
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
         self._encode: Encode | None = None
         self._loading = threading.Lock()
@@ -120,6 +144,7 @@ class InProcessEmbedder:
 
     async def aclose(self) -> None:
         """Drop what waits. The call under way ends by itself; nobody waits for it here."""
+        self._stop()
         for lane in self._lanes.values():
             lane.shutdown(wait=False, cancel_futures=True)
 
@@ -132,7 +157,10 @@ class InProcessEmbedder:
 
     def _rows(self, texts: list[str], kind: Kind) -> Vectors:
         """Run in the lane's thread."""
+        meant = self.key
         encode = self._loaded()  # not stepped back yet: a query may wait for it
+        if self.key != meant:
+            raise ProviderError(self.told, reason="limit")  # who asked for these took them for another's
         if kind == "passage":
             _step_back()
         return _unit(encode(texts, kind), len(texts))
@@ -141,9 +169,12 @@ class InProcessEmbedder:
         with self._loading:
             if self._encode is None:
                 started = time.perf_counter()
-                self._encode = self._load()
+                loaded = self._load()
+                self.key, self.engine, self.told = loaded.key or self.key, loaded.engine, loaded.told
+                self._encode = loaded.encode
                 took_ms = (time.perf_counter() - started) * 1e3
-                logger.info("model loaded model=%s took_ms=%.0f", self.key.split("\n", 1)[0], took_ms)
+                name = self.key.split("\n", 1)[0]
+                logger.info("model loaded model=%s engine=%s took_ms=%.0f", name, self.engine, took_ms)
             return self._encode
 
 
