@@ -96,7 +96,7 @@ async def serve(
         while next_config is not None and not ended.is_set():
             one, following = following or made(next_config), None
             next_config, listening_socket = await one.run(ended, listening_socket)
-            if listening_socket is not None and await one.handed_over(place.lock, listening_socket):
+            if listening_socket is not None and await one.handed_over(place.lock, listening_socket, ended):
                 break
     finally:
         if listening_socket is not None:
@@ -164,15 +164,17 @@ class DaemonRun:
             raise self._died
         return self._next_config, listening_on
 
-    async def handed_over(self, lock: int, listening_socket: Socket) -> bool:
+    async def handed_over(self, lock: int, listening_socket: Socket, ended: asyncio.Event) -> bool:
         """Whether another daemon has the place now; it asked for it while this run went on."""
         if (successor := self._successor) is None:
             return False
         parcels = self._remembered.parcels.descriptors
         given = await asyncio.to_thread(successor.give, lock, listening_socket, parcels)
-        logger.info("handed over to pid=%d" if given else "goes on without pid=%d", successor.pid)
+        logger.info("handed over to pid=%d" if given else "not handed over to pid=%d", successor.pid)
         if given and self._is_late:
             os._exit(os.EX_OK)  # what has not ended does so before the other one begins
+        if not given and (ended.is_set() or self._is_late):
+            self._remove_socket()  # nobody serves it now
         successor.close()
         return given
 
