@@ -139,7 +139,7 @@ class Builder:
             return None
         shown, hashes = self._shown
         name = name_of(self.store.root)
-        return self._vectors.stock(name, hashes, shown.dense if shown is not None else None)
+        return self._vectors.stock(name, hashes, shown.parts[0].dense if shown is not None else None)
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
