@@ -28,6 +28,7 @@ from forged.config import Loaded
 from forged.config import load as load_config
 from forged.daemon import handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
+from forged.daemon.fd_store import FdStore
 from forged.daemon.handlers import Dispatcher, resume
 from forged.daemon.handover import Successor
 from forged.daemon.server import Server
@@ -78,11 +79,12 @@ async def serve(
     """
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is imported stays; to look through it again and again takes 15 ms without a ping
-    path, remembered = _socket_path(env), Remembered()
+    path, remembered, fd_store = _socket_path(env), Remembered(), FdStore(env)
 
     def made(config: Loaded) -> DaemonRun:
         chosen = models or choose_models(config, env)
-        return DaemonRun(config, env, chosen, reloads=models is None, remembered=remembered)
+        reloads = models is None
+        return DaemonRun(config, env, chosen, reloads=reloads, remembered=remembered, fd_store=fd_store)
 
     following = made(loaded) if replace else None
     place = handover.take(path) if replace else handover.Place(listening.lock(path))
@@ -91,7 +93,7 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     next_config: Loaded | None = loaded
     listening_socket = place.listening
-    remembered.receive((*parcels, *place.parcels))
+    remembered.receive((*parcels, *place.parcels, *fd_store.received))
     try:
         while next_config is not None and not ended.is_set():
             one, following = following or made(next_config), None
@@ -122,6 +124,7 @@ class DaemonRun:
         *,
         reloads: bool,
         remembered: Remembered,
+        fd_store: FdStore,
     ) -> None:
         self._loaded = loaded
         self._embedder = loaded.config.embedder  # `auto` may mean another one once an extra is installed
@@ -131,7 +134,7 @@ class DaemonRun:
         self._env = env
         self._path = address.socket_path(env)
         self._models = models
-        self._remembered = remembered
+        self._remembered, self._fd_store = remembered, fd_store
         self._ours: tuple[int, int] | None = None  # the socket that is ours to remove
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -215,6 +218,7 @@ class DaemonRun:
         if not daemon.disabled:
             self._begin(daemon.watcher.run())
             self._begin(daemon.indexer.run())
+            self._begin(self._fd_store.run(daemon.indexer, self._remembered))
             self._begin(self._housekeeping())
             self._begin(resume(daemon))
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
@@ -257,8 +261,6 @@ class DaemonRun:
                 for task in self._tasks:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
-                if self._next_config is not None:  # the next run embeds nothing that this one has
-                    await self._daemon.indexer.pack()
                 await self._close_parts()
         except TimeoutError:
             logger.warning("stopped late after_s=%s", STOP_S)
@@ -274,6 +276,10 @@ class DaemonRun:
         await daemon.state.close()
         daemon.retriever.close()
         daemon.resolver.close()
+        if self._goes_on:  # whoever serves next embeds nothing that this one has
+            await daemon.indexer.pack()
+        else:
+            await self._fd_store.keep(daemon.indexer, self._remembered)
         await daemon.indexer.close()
         for model in (self._models.embedder, self._models.chat):
             if model is not None:

@@ -30,8 +30,6 @@ class BaselineLearner:
 
     def __init__(self, identity: Identity | None, health: Health, *, needed: bool) -> None:
         self.baseline: Baseline | None = None
-        if identity is not None and identity.is_certain:
-            self.baseline = identity.remembered.baselines.get(identity.key)
         self._identity = identity
         self._health = health
         self._needed = needed
@@ -61,6 +59,12 @@ class BaselineLearner:
             and self._identity is not None
             and self.baseline.key == self._identity.key
         )
+
+    def recall(self) -> None:
+        """Take what is remembered of the model, so that not even the first map waits for a learned one."""
+        identity = self._identity
+        if self.is_wanting and identity is not None and identity.is_certain:
+            self.baseline = identity.remembered.baselines.get(identity.key, self.baseline)
 
     def learn(self) -> None:
         """Start to learn what is not known, unless that is under way or the endpoint fails."""

@@ -141,6 +141,13 @@ class Builder:
         name = name_of(self.store.root)
         return self._vectors.stock(name, hashes, shown.parts[0].dense if shown is not None else None)
 
+    @property
+    def moment(self) -> tuple[int, int]:
+        """Changes when `stock` does: the generation of the map, and how many vectors are not in it yet."""
+        shown = self._shown[0]
+        waiting = self._vectors.waiting if self._vectors is not None else 0
+        return shown.generation if shown is not None else 0, waiting
+
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
         self._retry = True

@@ -142,6 +142,7 @@ class Builds:
         draft = await self._draft(index, files)
         if draft is None:
             return
+        self._learner.recall()
         if draft.missing:
             await self._embed_and_swap(index, draft)
         else:

@@ -132,7 +132,7 @@ class Indexer:
             index.mark()
 
     async def run(self) -> None:
-        """Reconcile with the disk every 25 s, and tidy it; unload what nobody used for a day."""
+        """Reconcile with the disk every 25 s, and tidy it; drop what nobody used for a day."""
         while True:
             await asyncio.sleep(self._reconcile_s)
             idle_since = time.monotonic() - UNLOAD_AFTER_S
@@ -142,6 +142,7 @@ class Indexer:
                 else:
                     index.mark()
                     await asyncio.to_thread(index.builder.store.sweep_temps)
+            self._remembered.parcels.drop_old()
             if self.identity is not None:
                 self.identity.tick()
             if any(index.map is not None and index.map.dense for index in self._roots.values()):
@@ -171,17 +172,17 @@ class Indexer:
     async def pack(self) -> None:
         """Leave the vectors of all roots among the parcels, for the next indexer or another daemon."""
         for index in sorted(self._roots.values(), key=lambda index: index.used_at):
-            stock = index.builder.stock()
-            if stock is not None:
-                await self._pack(stock)
+            if (parcel := await self.packed(index)) is not None:
+                self._remembered.parcels.put(parcel)
 
-    async def _pack(self, stock: Stock | Parcel) -> None:
+    async def packed(self, index: RootIndex) -> Parcel | None:
+        """What is known now of a root's vectors; None where nothing is, or nothing can be packed."""
+        stock = index.builder.stock()
         try:
-            parcel = await asyncio.to_thread(pack, stock) if isinstance(stock, Stock) else stock
+            return await asyncio.to_thread(pack, stock) if isinstance(stock, Stock) else stock
         except Unusable as error:
             logger.warning("vectors not packed error=%s", error)
-        else:
-            self._remembered.parcels.put(parcel)
+            return None
 
     def _next_generation(self) -> int:
         self._counter += 1

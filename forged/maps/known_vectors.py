@@ -111,6 +111,11 @@ class KnownVectors:
         """All vectors stand in the map now."""
         self._run = self._older = self._parcel = self._unpacked = None
 
+    @property
+    def waiting(self) -> int:
+        """How many vectors are in no map yet."""
+        return 0 if self._run is None else len(self._run.vectors)
+
     def stock(self, root: str, hashes: Sequence[bytes], leg: DenseLeg | None) -> Stock | Parcel | None:
         """What there is to be packed of a map's texts; the parcel itself while nothing else is known."""
         key = self._cache.key

@@ -15,7 +15,7 @@ from forged.maps.parcel import Parcel
 
 KEPT_S = 24 * 3600.0
 # As many as a unit's FileDescriptorStoreMax= allows, and fewer than one message of a socket takes.
-MOST = 64
+MOST_PARCELS = 64
 
 
 class Parcels:
@@ -29,20 +29,22 @@ class Parcels:
         """Keep a parcel for its root, in place of an older one."""
         self._waiting.pop(parcel.label.root, None)
         self._waiting[parcel.label.root] = (parcel, self._clock())
-        while len(self._waiting) > MOST:
+        while len(self._waiting) > MOST_PARCELS:
             del self._waiting[next(iter(self._waiting))]
 
     def take(self, root: Root) -> Parcel | None:
         """The parcel of a root, once."""
         return self._waiting.pop(name_of(root), (None, 0.0))[0]
 
-    def drop_old(self) -> tuple[str, ...]:
-        """Drop what waited for a day; the names of those roots."""
-        now = self._clock()
-        old = tuple(name for name, (_, since) in self._waiting.items() if now - since >= KEPT_S)
-        for name in old:
-            del self._waiting[name]
-        return old
+    def drop_old(self) -> None:
+        """Drop what waited for a day."""
+        since = self._clock() - KEPT_S
+        self._waiting = {name: each for name, each in self._waiting.items() if each[1] > since}
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Names of the roots that have not taken theirs."""
+        return tuple(self._waiting)
 
     @property
     def descriptors(self) -> tuple[int, ...]:

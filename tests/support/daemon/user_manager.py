@@ -139,8 +139,8 @@ class UserManager:
             text = (UNITS / unit).read_text()
             (units / unit).write_text(re.sub("(?m)^ExecStart=.*", f"ExecStart={started}", text))
         (units / "forged.service.d").mkdir(exist_ok=True)
-        told = f"[Service]\nStandardError=append:{self.daemon_log_path}\n"
-        (units / "forged.service.d/log.conf").write_text(told)
+        ours = f"[Service]\nStandardError=append:{self.daemon_log_path}\nRestartSec=100ms\n"
+        (units / "forged.service.d/test.conf").write_text(ours)
         passed = {**lexical_unless_told(self.home), **(variables or {})}
         (settings / "env").write_text("".join(f"{name}={value}\n" for name, value in passed.items()))
         self.systemctl("daemon-reload")
