@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 
@@ -117,17 +117,23 @@ def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
     )
     if not id_:
         return None
+    if updated_at == created_at:
+        updated_at = created_at
     memory = Memory(
-        id_, text[match.end() :], created_at, updated_at, int(version), scope, category, session_id, trigger,
-        supersedes or None, _edges(edges) if edges else (), "", origin,
+        id_, text[match.end() :], created_at, updated_at, int(version), scope, _shared(category),
+        _shared(session_id), _shared(trigger), supersedes or None, _edges(edges) if edges else (), "", origin,
     )  # fmt: skip
     return (
         Reading(memory) if id_ == name and stated == scope else Reading(memory, _notes(memory, stated, name))
     )
 
 
+# One text for all files that say the same: 300 bytes of a small memory, where there are thousands.
+_shared = lru_cache(1024)(str)
+
+
 def _edges(text: str) -> tuple[Related, ...]:
-    return tuple(Related(_unquoted(id_), _unquoted(how)) for id_, how in _EDGE.findall(text))
+    return tuple(Related(_unquoted(id_), _shared(_unquoted(how))) for id_, how in _EDGE.findall(text))
 
 
 def _unquoted(text: str) -> str:

@@ -174,6 +174,20 @@ def test_an_ordinary_memory_of_forged_takes_the_fast_path():
 # Hand-written files.
 
 
+def test_what_many_files_say_alike_is_held_once():
+    when, related = "2026-02-24T23:32:58.123456Z", (Related("mem_0", "relates-to"),)
+    first, other = (
+        parsed(frontmatter.render(Memory(name, "", when, when, 1, "repo", "patterns", "s-1", "cadence",
+                                         related=related)), name=name)
+        for name in ("mem_1", "mem_2")
+    )  # fmt: skip
+
+    assert first.created_at is first.updated_at
+    for field in ("category", "session_id", "trigger"):
+        assert getattr(first, field) is getattr(other, field)
+    assert first.related[0].relationship is other.related[0].relationship
+
+
 def test_text_without_front_matter_is_a_memory_named_by_its_file():
     memory = parsed("Use tabs.\n", "user", "tabs")
 
