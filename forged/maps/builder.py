@@ -24,7 +24,7 @@ from forged.maps.changes import Changes, compared
 from forged.maps.embed_line import Place
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
-from forged.maps.parcel import Parcel, Stock
+from forged.maps.parcel import Parcel, Shelf, Stock
 from forged.maps.parcels import name_of
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory, Problem
@@ -138,8 +138,9 @@ class Builder:
         if self._vectors is None:
             return None
         shown, hashes = self._shown
-        name = name_of(self.store.root)
-        return self._vectors.stock(name, hashes, shown.parts[0].dense if shown is not None else None)
+        parts = shown.parts if shown is not None else ()
+        shelves = [Shelf(hashes, part.dense, part.gone) for part in parts]
+        return self._vectors.stock(name_of(self.store.root), shelves)
 
     @property
     def moment(self) -> tuple[int, int]:

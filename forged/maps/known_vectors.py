@@ -18,7 +18,7 @@ from forged.map import Baseline, DenseLeg, carried
 from forged.maps.embed_batches import EmbeddingRun
 from forged.maps.embed_line import Place
 from forged.maps.identity import Identity
-from forged.maps.parcel import Label, Parcel, Stock, Unusable
+from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable
 from forged.maps.vector_cache import VectorCache
 from forged.models import Purpose, Vectors
 
@@ -116,17 +116,21 @@ class KnownVectors:
         """How many vectors are in no map yet."""
         return 0 if self._run is None else len(self._run.vectors)
 
-    def stock(self, root: str, hashes: Sequence[bytes], leg: DenseLeg | None) -> Stock | Parcel | None:
-        """What there is to be packed of a map's texts; the parcel itself while nothing else is known."""
-        key = self._cache.key
+    def stock(self, root: str, shelves: Sequence[Shelf]) -> Stock | Parcel | None:
+        """What there is to be packed of a map's parts; the parcel itself while nothing else is known."""
         fresh = {} if self._run is None else self._run.vectors.copy()
-        if leg is not None and (leg.key != key or self._older is not None):
-            leg = None
-        if leg is None and not fresh:
+        usable = tuple(map(self._without_older, shelves))
+        if not fresh and all(shelf.leg is None for shelf in usable):
             return self._parcel
+        key = self._cache.key
         known = self._identity.remembered.told(self._identity.embedder.key, key)
         cut = self.cut if self._run is None else self.cut | self._run.cut
-        return Stock(Label(root, key, known=known), hashes, leg, fresh, cut)
+        return Stock(Label(root, key, known=known), usable, fresh, cut)
+
+    def _without_older(self, shelf: Shelf) -> Shelf:
+        """A part of a map without vectors that serve only until the new ones are there."""
+        is_older = shelf.leg is not None and (shelf.leg.key != self._cache.key or self._older is not None)
+        return Shelf(shelf.hashes, None, shelf.gone) if is_older else shelf
 
     def _packed(self, key: bytes) -> Vectors | None:
         """The vector of a text as it was packed, once it is certain that the same model answers."""

@@ -31,7 +31,7 @@ _VERSION = b"forged vectors 1"
 _HEAD = Struct("<16sII")  # version, checksum of all that follows, length of the label
 _ALIGNED = 64
 _HASH = 32
-_PIECE = 2048  # rows that are copied at once: 3 MB of the local model
+_PIECE = 512  # rows that are copied at once: 0.8 MB of the local model
 _NOEXEC_SEAL = 0x8  # MFD_NOEXEC_SEAL, which Python 3.11 has no name for; kernels before 6.3 know none
 if hasattr(os, "memfd_create"):
     _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -54,16 +54,25 @@ class Label(msgspec.Struct, frozen=True):
     known: bytes = b""
 
 
+class Shelf(msgspec.Struct, frozen=True, eq=False):
+    """One part of a map: row i of `leg` is the vector of the text with hash `hashes[i]`, b"" for none.
+
+    Of rows that are `gone` nothing is packed.
+    """
+
+    hashes: Sequence[bytes]
+    leg: DenseLeg | None
+    gone: NDArray[np.bool_] | None = None
+
+
 class Stock(msgspec.Struct, frozen=True, eq=False):
     """What is known of a root's texts at one moment; nothing in it changes while it is packed.
 
-    Row i of `leg` is the vector of the text with hash `hashes[i]`, b"" for none; `fresh` has what is in no
-    leg yet. `cut` are hashes of texts of which only the beginning was embedded.
+    `fresh` has what is in no leg yet. `cut` are hashes of texts of which only the beginning was embedded.
     """
 
     label: Label
-    hashes: Sequence[bytes]
-    leg: DenseLeg | None
+    shelves: tuple[Shelf, ...]
     fresh: Mapping[bytes, Vectors]
     cut: frozenset[bytes]
 
@@ -123,9 +132,9 @@ def pack(stock: Stock) -> Parcel:
     try:
         _write(descriptor, stock)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         os.close(descriptor)
-        raise Unusable(f"not packed: {error.strerror}") from error
+        raise Unusable(f"not packed: {error}") from error
     return Parcel(descriptor)
 
 
@@ -137,24 +146,26 @@ def _made() -> int:
 
 
 def _write(descriptor: int, stock: Stock) -> None:
-    wanted = _wanted(stock)
     dimension = _dimension(stock)
-    label = msgspec.structs.replace(stock.label, dimension=dimension, count=len(wanted))
-    encoded = msgspec.msgpack.encode(label)
-    padded = encoded.ljust(_start(len(encoded)) - _HEAD.size, b"\0")
+    wanted = [(shelf, _wanted(shelf, stock.fresh, dimension)) for shelf in stock.shelves]
+    count = sum(len(numbers) for _, numbers in wanted)
+    encoded = msgspec.msgpack.encode(msgspec.structs.replace(stock.label, dimension=dimension, count=count))
     os.lseek(descriptor, _HEAD.size, os.SEEK_SET)
     checksum = 0
-    for piece in _pieces(stock, wanted, dimension, padded):
+    for piece in _pieces(stock, wanted, dimension, encoded):
         _write_all(descriptor, piece)
         checksum = zlib.crc32(piece, checksum)
     os.pwrite(descriptor, _HEAD.pack(_VERSION, checksum, len(encoded)), 0)
 
 
-def _pieces(stock: Stock, wanted: NDArray[np.intp], dimension: int, label: bytes) -> Iterator[bytes]:
-    yield label
-    for at in range(0, len(wanted), _PIECE):
-        yield _rows(stock, wanted[at : at + _PIECE], dimension).tobytes()
-    keys = [stock.hashes[row] for row in wanted.tolist()]
+def _pieces(
+    stock: Stock, wanted: Sequence[tuple[Shelf, NDArray[np.intp]]], dimension: int, label: bytes
+) -> Iterator[bytes]:
+    yield label.ljust(_start(len(label)) - _HEAD.size, b"\0")
+    for shelf, numbers in wanted:
+        for at in range(0, len(numbers), _PIECE):
+            yield _rows(shelf, numbers[at : at + _PIECE], stock.fresh, dimension).tobytes()
+    keys = [shelf.hashes[row] for shelf, numbers in wanted for row in numbers.tolist()]
     yield b"".join(keys)
     yield bytes(key in stock.cut for key in keys)
 
@@ -166,26 +177,24 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _dimension(stock: Stock) -> int:
-    if stock.leg is not None:
-        return stock.leg.dimension
-    return len(next(iter(stock.fresh.values()), b""))
+    """Of the newest vectors: one model makes them all, or there are no others to pack."""
+    legs = (shelf.leg.dimension for shelf in stock.shelves if shelf.leg is not None)
+    return next(legs, len(next(iter(stock.fresh.values()), b"")))
 
 
-def _wanted(stock: Stock) -> NDArray[np.intp]:
-    """Rows whose text has a vector of the one length."""
-    dimension = _dimension(stock)
-    usable = {key for key, row in stock.fresh.items() if len(row) == dimension}
-    known = np.fromiter((bool(key) and key in usable for key in stock.hashes), np.bool_, len(stock.hashes))
-    if stock.leg is not None:
-        known |= ~stock.leg.missing
-    return np.flatnonzero(known)
+def _wanted(shelf: Shelf, fresh: Mapping[bytes, Vectors], dimension: int) -> NDArray[np.intp]:
+    """Rows of which the vector is known."""
+    known = np.fromiter(map(fresh.__contains__, shelf.hashes), np.bool_, len(shelf.hashes))
+    if shelf.leg is not None and shelf.leg.dimension == dimension:
+        known |= ~shelf.leg.missing
+    return np.flatnonzero(known if shelf.gone is None else known & ~shelf.gone)
 
 
-def _rows(stock: Stock, numbers: NDArray[np.intp], dimension: int) -> Vectors:
-    leg = stock.leg
+def _rows(shelf: Shelf, numbers: NDArray[np.intp], fresh: Mapping[bytes, Vectors], dimension: int) -> Vectors:
+    leg = shelf.leg if shelf.leg is not None and shelf.leg.dimension == dimension else None
     rows = leg.some(numbers) if leg is not None else np.zeros((len(numbers), dimension), np.float32)
     for at, number in enumerate(numbers.tolist()):
-        if (row := stock.fresh.get(stock.hashes[number])) is not None and len(row) == dimension:
+        if (row := fresh.get(shelf.hashes[number])) is not None:
             rows[at] = row
     return np.ascontiguousarray(rows, np.float32)
 
