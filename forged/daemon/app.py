@@ -87,7 +87,7 @@ async def serve(
         return DaemonRun(config, env, chosen, reloads=reloads, remembered=remembered, fd_store=fd_store)
 
     following = made(loaded) if replace else None
-    place = handover.take(path) if replace else handover.Place(listening.lock(path))
+    place = handover.take(path, replace=replace)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

@@ -32,7 +32,7 @@ def test_stop_ends_the_daemon_and_says_who_starts_it_again(forgectl, served):
 def test_stop_starts_nobody_and_what_does_not_run_is_no_failure(forgectl, no_daemon):
     stopped = forgectl("stop")
 
-    assert (stopped.code, stopped.out) == (0, "forged is not running\n")
+    assert (stopped.code, stopped.out, stopped.err) == (0, "forged is not running\n", "")
     assert not os.path.exists(os.path.dirname(no_daemon))
 
 
