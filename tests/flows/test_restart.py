@@ -1,4 +1,4 @@
-"""`forgectl restart` and `stop`, as a person types them where nobody but clients starts the daemon."""
+"""`forgectl restart` and `stop` as a person types them, and what a wrong configuration does to a daemon."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from forged_client import Client
 from tests.support.clock import eventually
-from tests.support.daemon import Shell, processes_with
+from tests.support.daemon import FORGECTL, Shell, needs_user_manager, processes_with, user_manager
 
 _RIGHT = '[memory]\nembedding_model = "builtin:lexical"\n'
 _WRONG = "[memory]\nretrieval_top_k = 900\n"
@@ -78,6 +79,27 @@ def test_a_wrong_configuration_ends_no_daemon_and_once_mended_the_next_request_i
     assert shell.run("ping").code == os.EX_CONFIG
     configure(home, _RIGHT)
     assert shell.run("ping").code == 0
+
+
+@needs_user_manager
+def test_under_systemd_a_restart_with_a_wrong_configuration_is_refused_until_it_is_mended(home):
+    configure(home, _RIGHT)
+    with user_manager(home) as manager, manager.client(strict=False) as client:
+        manager.install()
+        before = client.status().pid
+        configure(home, _WRONG)
+
+        refused = manager.run(FORGECTL, "restart")
+
+        assert (refused.returncode, client.status().pid) == (os.EX_CONFIG, before)
+        assert "memory.retrieval_top_k" in refused.stderr
+        manager.run("systemctl", "--user", "restart", "forged.service")  # all the same
+        told = eventually(lambda: (now := client.ping()).status == "error" and now)
+        assert "memory.retrieval_top_k" in told.reason
+        configure(home, _RIGHT)
+        assert client.ping().status == "ok"  # the very next request
+        restarted = manager.run(FORGECTL, "restart", "--json")
+        assert (restarted.returncode, msgspec.json.decode(restarted.stdout)["way"]) == (0, "manager")
 
 
 def test_a_process_that_got_the_number_of_a_dead_daemon_is_left_alone(shell):

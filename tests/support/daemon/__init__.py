@@ -12,7 +12,8 @@
 """
 
 from tests.support.daemon.activated import Activated, activated, needs_activation
-from tests.support.daemon.capturing import Stage, capturing, contents, on_disk, said
+from tests.support.daemon.agents import Agents
+from tests.support.daemon.capturing import FREE, Stage, capturing, contents, on_disk, said
 from tests.support.daemon.peer import (
     FakeDaemon,
     Peer,
@@ -44,7 +45,9 @@ from tests.support.daemon.user_manager import UserManager, needs_user_manager, u
 __all__ = [
     "FORGECTL",
     "FORGED",
+    "FREE",
     "Activated",
+    "Agents",
     "DaemonProcess",
     "FakeDaemon",
     "Peer",
