@@ -164,6 +164,10 @@ class Embedder(Protocol):
         """What a person should know of the engine, or nothing: why it is not the one that was meant."""
         ...
 
+    async def prepare(self) -> None:
+        """Return when `key` is what it will be while this process lives. Raises ProviderError."""
+        ...
+
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
