@@ -75,7 +75,9 @@ class KnownVectors:
 
     def renew(self) -> None:
         """Know nothing; what was known serves on until all texts of a map are embedded anew."""
-        self._older, self._run = self._older or self._cache, None
+        if self._older is None and not self._cache.is_empty:
+            self._older = self._cache
+        self._run = None
         self._cache, self.cut = VectorCache(self._identity.kept), frozenset()
         self._parcel = self._unpacked = None
 
