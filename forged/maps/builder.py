@@ -146,10 +146,10 @@ class Builder:
         return self._vectors.stock(name_of(self.store.root), shelves)
 
     @property
-    def moment(self) -> tuple[int, int]:
-        """Changes when `stock` does: the generation of the map, and how many vectors are not in it yet."""
+    def moment(self) -> tuple[int, int, bool]:
+        """Changes when `stock` does: with the map, with vectors that are in none yet, with a full rebuild."""
         waiting = self._vectors.waiting if self._vectors is not None else 0
-        return self._map.generation if self._map is not None else 0, waiting
+        return self._map.generation if self._map is not None else 0, waiting, self.serves_older
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""

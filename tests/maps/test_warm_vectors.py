@@ -219,6 +219,24 @@ async def test_of_a_text_that_went_nothing_is_packed(repo, root):
     assert get(text_hash("text 3")) is not None
 
 
+async def test_of_a_large_map_too_a_text_that_went_is_not_packed(repo, root):
+    """There an edit leaves the large rows where they are, and what went is masked."""
+    put(repo, *(memory(f"n{at:03}", f"more {at}") for at in range(300)))
+    async with indexing(Local()) as indexer:
+        index = await opened(indexer, root)
+        (repo / ".forge/memory/m1.md").unlink()
+        put(repo, memory("m2", "another text"))
+        await built(index)
+        assert len(index.map.parts) == 2
+
+        remembered = await packed(indexer)
+        get = read(remembered, root)
+
+    assert get(text_hash("text 1")) is get(text_hash("text 2")) is None
+    np.testing.assert_array_equal(get(text_hash("another text")), vector("another text"))
+    np.testing.assert_array_equal(get(text_hash("more 299")), vector("more 299"))
+
+
 async def test_vectors_wait_for_a_root_that_nobody_has_opened(tmp_path, root):
     remembered = await left_by(Local(), root)
     other = tmp_path / "other"
