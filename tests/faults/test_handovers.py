@@ -1,4 +1,7 @@
-"""A hand-over in which either daemon is killed, in every phase: somebody serves, and nothing is lost."""
+"""A hand-over in which either daemon is killed, in every phase: somebody serves, and nothing is lost.
+
+A short run does without: `tests/flows/test_handover.py` and `tests/daemon/test_handover.py` kill once each.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.faults.amount import times
+import pytest
+
+from tests.faults.amount import SHORT
 from tests.faults.telling import Telling, telling
 from tests.support.clock import eventually
 
-_ROUNDS = times(12, 1)
+_ROUNDS = 12
 _NOTICED_S = 2.0
 _KINDS = ("turn", "explicit", "turn")
 
@@ -38,6 +43,7 @@ PHASES = {
 }
 
 
+@pytest.mark.skipif(SHORT, reason="takes four minutes: `make test-faults` runs it")
 def test_kills_in_every_phase(place, promised):
     longest = dict.fromkeys(PHASES, 0.0)
     names = (f"s{number % 4}-{number:03}" for number in itertools.count())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +97,7 @@ def test_under_systemd_a_restart_with_a_wrong_configuration_is_refused_until_it_
         manager.run("systemctl", "--user", "restart", "forged.service")  # all the same
         told = eventually(lambda: (now := client.ping()).status == "error" and now)
         assert "memory.retrieval_top_k" in told.reason
+        eventually(lambda: manager.shown("forged.service", "SubState")["SubState"] == "failed")
         configure(home, _RIGHT)
         assert client.ping().status == "ok"  # the very next request
         restarted = manager.run(FORGECTL, "restart", "--json")
@@ -103,14 +105,13 @@ def test_under_systemd_a_restart_with_a_wrong_configuration_is_refused_until_it_
 
 
 def test_a_process_that_got_the_number_of_a_dead_daemon_is_left_alone(shell):
-    """The lock names a process that lives and has nothing to do with forged: this one."""
     shell.run("ping")
-    os.kill(pid := serves(shell), signal.SIGKILL)
+    os.kill(serves(shell), signal.SIGKILL)
     eventually(lambda: serves(shell) == 0)
-    Path(f"{shell.socket}.lock").write_text(f"{os.getpid()}\n")
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        Path(f"{shell.socket}.lock").write_text(f"{stranger.pid}\n")
 
-    done = shell.run("stop")
+        done = shell.run("stop", "--json")
 
-    assert done.code == 0
-    assert str(os.getpid()) not in done.out + done.err
-    assert pid not in processes_with(shell.socket)
+        assert (done.code, done.json["pid"], stranger.poll()) == (0, 0, None)
+        stranger.kill()
