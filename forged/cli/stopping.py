@@ -44,7 +44,7 @@ def stop_command(call: Invocation, *, ends_socket: bool) -> None:
 def restart_command(call: Invocation) -> None:
     """Have the installed version of the daemon take over; nobody who asks meanwhile is refused."""
     now = process.restart(call)
-    show(call, now, (_restarted(now),))
+    show(call, now, (outcome(now),))
 
 
 def _end(call: Invocation, manager: UserManager, *, ends_socket: bool) -> Ended:
@@ -62,7 +62,8 @@ def _ended(ended: Ended) -> str:
     return f"stopped forged, pid {ended.pid}"
 
 
-def _restarted(now: Restarted) -> str:
+def outcome(now: Restarted) -> str:
+    """Which process serves, and how it came to."""
     return {
         "handed_over": f"forged, pid {now.pid}, has taken over from pid {now.before}",
         "manager": f"systemd has restarted forged: pid {now.pid}, before {now.before or 'none'}",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from forged.cli import process
 from forged.cli.process import Restarted
+from forged.cli.stopping import outcome
 from tests.support.daemon import DaemonProcess, running
 
 
@@ -60,8 +60,5 @@ def test_a_record_of_a_daemon_that_was_killed_ends_no_other_process(forgectl, se
     ],
     ids=lambda value: getattr(value, "way", ""),
 )
-def test_restart_says_which_process_serves_and_how_it_came_to(forgectl, monkeypatch, now, told):
-    monkeypatch.setattr(process, "restart", lambda call: now)
-
-    assert forgectl("restart").out == f"{told}\n"
-    assert forgectl("restart", "--json").json["way"] == now.way
+def test_restart_says_which_process_serves_and_how_it_came_to(now, told):
+    assert outcome(now) == told
