@@ -14,13 +14,16 @@ from __future__ import annotations
 import math
 import re
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from forged.errors import MemoryFormatError
 from forged.files.doubts import doubts
-from forged.files.yaml_text import Value, load
 from forged.memory import Memory, Related, Relationship, Trigger, default_category
+
+if TYPE_CHECKING:
+    from forged.files.yaml_text import Value
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -166,6 +169,9 @@ def _read_any_form(data: bytes, scope: str, name: str) -> Reading:
     closing = _CLOSING.search(data, opening.end())
     if closing is None:
         raise MemoryFormatError("the front matter has no closing `---` line")
+    # 10 ms of a daemon's start: most stores hold files in the written form alone.
+    from forged.files.yaml_text import load  # noqa: PLC0415
+
     header, extra = load(_header_text(data[opening.end() : closing.start()]), _KEYS)
     body = data[closing.end() :].decode("utf-8", "replace")
     memory = _from_values(header, extra, body, scope, name)
