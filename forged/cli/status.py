@@ -157,7 +157,8 @@ def _process(report: StatusReport) -> str:
 
 
 def _models(report: StatusReport) -> str:
-    embedding = escape_line(report.embedding_model) or "none"
+    engine = f" (run by {escape_line(report.engine)})" if report.engine else ""
+    embedding = f"{escape_line(report.embedding_model) or 'none'}{engine}"
     retrieval = escape_line(report.retrieval_model) or "none"
     return (
         f"strategy {escape_line(report.strategy)}, embedding model {embedding}, retrieval model {retrieval}"

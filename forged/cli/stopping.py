@@ -29,9 +29,14 @@ def stop_command(call: Invocation, *, ends_socket: bool) -> None:
     """End the daemon: what was begun is answered, what was acknowledged is on disk."""
     manager = in_charge(call)
     ended = process.stop(call) if manager is None else _end(call, manager, ends_socket=ends_socket)
-    show(call, ended, (_ended(ended),))
-    if not call.as_json:
-        tell(_SOCKET_STAYS if manager is not None and not ends_socket else _AGAIN)
+    has_ended_socket = manager is not None and ends_socket
+    show(call, ended, (_ended(ended), *(("stopped systemd's socket",) if has_ended_socket else ())))
+    if call.as_json:
+        return
+    if manager is not None and not ends_socket:
+        tell(_SOCKET_STAYS)
+    elif ended.pid or has_ended_socket:
+        tell(_AGAIN)
 
 
 @click.command("restart")

@@ -98,10 +98,16 @@ class UserManager(msgspec.Struct, frozen=True):
 
 def in_charge(call: Invocation) -> UserManager | None:
     """The manager that starts the daemon of this call's address; None where it is started by clients."""
+    manager = of_address(call)
+    return manager if manager and any(manager.unit(name).is_active for name in UNITS) else None
+
+
+def of_address(call: Invocation) -> UserManager | None:
+    """A manager that answers and whose units, if there are any, are those of this call's address."""
     manager = UserManager.find(call)
     if manager is None or address_of(call) != manager.address or manager.silence():
         return None
-    return manager if any(manager.unit(name).is_active for name in UNITS) else None
+    return manager
 
 
 def unit_folder(environ: Mapping[str, str]) -> str:

@@ -21,12 +21,11 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from pathlib import Path
 from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
 from forged.config import Loaded
 from forged.config import load as load_config
-from forged.daemon import handover, listening, systemd
+from forged.daemon import executable, handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
 from forged.daemon.fd_store import FdStore
 from forged.daemon.handlers import Dispatcher, resume
@@ -87,7 +86,7 @@ async def serve(
         return DaemonRun(config, env, chosen, reloads=reloads, remembered=remembered, fd_store=fd_store)
 
     following = made(loaded) if replace else None
-    place = handover.take(path) if replace else handover.Place(listening.lock(path))
+    place = handover.take(path, replace=replace)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -204,7 +203,7 @@ class DaemonRun:
             os.environ.pop(name, None)  # a child of ours must not think that they are for it
         self._begin(self._await_end(ended))
         await self._server.start(listening_socket or self._listening(inherited))
-        self._record_executable()
+        executable.record(self._state_dir)
         self._begin_parts()
         if inherited is None:
             self._ours = listening.identity(self._path)
@@ -333,16 +332,3 @@ class DaemonRun:
                 self._ours = listening.identity(self._path)
             elif there != self._ours:
                 raise ForgedError(f"another socket stands at {self._path}")
-
-    def _record_executable(self) -> None:
-        """Remember which program clients may start, so that none is looked for in a workspace."""
-        program = os.path.join(os.path.dirname(sys.executable), "forged")
-        if not os.access(program, os.X_OK):
-            return
-        try:
-            listening.private_directory(self._state_dir)
-            record, line = Path(self._state_dir, "executable"), os.fsencode(f"{program}\n")
-            if not record.exists() or record.read_bytes() != line:
-                atomic.replace(str(record), line)
-        except (OSError, ForgedError) as error:
-            logger.warning("cannot record executable error=%s", error)

@@ -1,9 +1,9 @@
 """One daemon gives its place to another: its lock, the socket that it listens at, and the vectors it knows.
 
-`take` is the successor's side. In: the socket's path; the successor has its configuration and all that it is
-made of, so that nothing is left to fail. Out: a `Place`, held by the lock. Raised: AlreadyRunning when the
-place is not to be had, with the reason. `Successor` is the other side: who asked, at the other end of a
-connection, and waits.
+`take` is the side of who begins. In: the socket's path; who wants the place of one that serves has its
+configuration and all that it is made of, so that nothing is left to fail. Out: a `Place`, held by the lock.
+Raised: AlreadyRunning when the place is not to be had, with the reason. `Successor` is the other side: who
+asked, at the other end of a connection, and waits.
 
 Either may die at any moment. The old daemon goes on as long as it has not said that the place is given, and
 the successor begins when it has, and when the old one has hung up: never do two serve. A lock belongs to the
@@ -96,19 +96,35 @@ class Successor:
         self._peer.close()
 
 
-def take(path: str) -> Place:
-    """The place of the daemon at `path`: free, or given by the one that has it. Raises AlreadyRunning."""
+def take(path: str, *, replace: bool = False) -> Place:
+    """The place of the daemon at `path`: free, or of one that ends; with `replace` of one that serves, too.
+
+    Raises AlreadyRunning.
+    """
     deadline = time.monotonic() + PATIENCE_S
     for pause in growing_pauses():
         try:
             return Place(listening.lock(path))
         except AlreadyRunning:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or not (replace or _is_deserted(path)):
                 raise
-        if (place := _asked(path)) is not None:
+        if replace and (place := _asked(path)) is not None:
             return place
         time.sleep(pause)
     raise AssertionError  # the pauses never end
+
+
+def _is_deserted(path: str) -> bool:
+    """Whether nobody listens there: whoever has the lock ends, or begins."""
+    try:
+        opened = attempt(path)
+    except DaemonAbsent:
+        return True
+    except DaemonUnavailable:
+        return False
+    if opened is not None:
+        opened.close()
+    return False
 
 
 def _asked(path: str) -> Place | None:

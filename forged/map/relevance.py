@@ -239,6 +239,17 @@ def carried(before: DenseLeg | None, places: NDArray[np.int64], leg: DenseLeg, b
         _calibrations[leg] = known.edited(places, leg)
 
 
+def thinned(before: DenseLeg | None, leg: DenseLeg, baseline: Baseline | None) -> None:
+    """Calibrate in advance, as `carried`, a leg with the rows of `before`, of which more are missing."""
+    if baseline is None or not leg.present or not baseline.fits(leg):
+        return
+    known = None if before is None else _calibrations.get(before)
+    if known is None or known.baseline is not baseline:
+        calibrated(leg, baseline)
+    else:
+        _calibrations[leg] = known.thinned(leg)
+
+
 def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calibration]:
     """By part, for those whose vectors were compared with the queries and are of the baseline's model."""
     if found.cosines is None or baseline is None:

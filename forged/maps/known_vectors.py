@@ -25,6 +25,7 @@ from forged.models import Purpose, Vectors
 logger = logging.getLogger(__name__)
 
 Known = Callable[[bytes], Vectors | None]
+_NO_PLACES = np.empty(0, np.int64)
 
 
 class KnownVectors:
@@ -107,6 +108,23 @@ class KnownVectors:
                 cache.adopt(hashes, leg)
         return leg
 
+    def beside(self, hashes: Sequence[bytes], baseline: Baseline | None, *, all_new: bool) -> DenseLeg | None:
+        """The dense leg of a few texts by hash, to stand beside the one that was laid out last."""
+        cache = self._cache if self._older is None or all_new else self._older
+        known = self.of_one_time(all_new=all_new)
+        vectors = [known(key) if key else None for key in hashes]
+        dimension = cache.dimension or max((len(each) for each in vectors if each is not None), default=0)
+        rows = np.zeros((len(hashes), dimension), np.float32)
+        for row, vector in enumerate(vectors):
+            if vector is not None and len(vector) == dimension:
+                rows[row] = vector
+        leg = DenseLeg.build(cache.key, rows) if rows.any() else None
+        if leg is not None and cache is self._cache:
+            cache.keep_beside(hashes, leg)
+        if leg is not None and baseline is not None:
+            carried(None, _NO_PLACES, leg, baseline)
+        return leg
+
     def settle(self) -> None:
         """All vectors stand in the map now."""
         self._run = self._older = self._parcel = self._unpacked = None
@@ -117,9 +135,12 @@ class KnownVectors:
         return 0 if self._run is None else len(self._run.vectors)
 
     def stock(self, root: str, shelves: Sequence[Shelf]) -> Stock | Parcel | None:
-        """What there is to be packed of a map's parts; the parcel itself while nothing else is known."""
+        """What there is to be packed of a map's parts, or of a run that is to bring the first map.
+
+        While nothing is known but what was packed, it is the parcel itself.
+        """
         fresh = {} if self._run is None else self._run.vectors.copy()
-        usable = tuple(map(self._without_older, shelves))
+        usable = tuple(map(self._without_older, shelves)) or (Shelf(tuple(fresh), None),)
         if not fresh and all(shelf.leg is None for shelf in usable):
             return self._parcel
         key = self._cache.key

@@ -154,6 +154,16 @@ class Embedder(Protocol):
         """How many passages to ask for at a time; who watches sees progress after each."""
         ...
 
+    @property
+    def engine(self) -> str:
+        """What runs a model in this process; nothing for an endpoint's."""
+        ...
+
+    @property
+    def told(self) -> str:
+        """What a person should know of the engine, or nothing: why it is not the one that was meant."""
+        ...
+
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:

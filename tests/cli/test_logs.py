@@ -129,7 +129,7 @@ def journal(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Stan
     runtime.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     systemd = StandIns(tmp_path / "systemd", home)
-    systemd.answer("forged.socket", "ActiveState=active\n")
+    systemd.answer("forged.service", "LoadState=loaded\nActiveState=inactive\n")
     systemd.add("journalctl")
     systemd.answer("journalctl", "Nov 23 forged[7]: serving\nNov 23 forged[7]: \x1b[2Jstopping\n")
     return systemd

@@ -41,7 +41,7 @@ class Old:
 
     def take(self) -> Future[Place]:
         """A successor that wants the place, in this process."""
-        return self._threads.submit(handover.take, self.path)
+        return self._threads.submit(handover.take, self.path, replace=True)
 
     def end(self) -> None:
         self.socket.close()
@@ -152,6 +152,23 @@ def test_a_free_place_is_taken_without_asking_anybody(path):
 
     assert (place.listening, place.parcels) == (None, ())
     let_go(place)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_place_of_a_daemon_that_ends_is_waited_for(old, replace):
+    old.socket.close()
+    with ThreadPoolExecutor(1) as thread:
+        taking = thread.submit(handover.take, old.path, replace=replace)
+        with pytest.raises(TimeoutError):
+            taking.result(0.1)
+        old.end()
+
+        let_go(taking.result(PATIENCE_S))
+
+
+def test_nobody_waits_for_the_place_of_a_daemon_that_serves(old):
+    with pytest.raises(AlreadyRunning, match=rf"already running .*\(pid {os.getpid()}\)"):
+        handover.take(old.path)
 
 
 def test_nobody_begins_before_the_old_daemon_has_hung_up(old):
@@ -296,7 +313,7 @@ def test_a_daemon_that_does_not_know_the_request_is_to_be_ended_first(path):
     peer = Peer(path, of_an_older_version)
     try:
         with pytest.raises(AlreadyRunning, match="too old to give its place to another: end it with SIGTERM"):
-            handover.take(path)
+            handover.take(path, replace=True)
     finally:
         peer.stop()
         os.close(lock)

@@ -6,127 +6,107 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Self
 
 import pytest
 
-from forged_client import Client
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
 from tests.support.daemon import (
+    FREE,
+    Agents,
     DaemonProcess,
     Stage,
     activated,
     capturing,
+    configuration,
     needs_activation,
+    needs_user_manager,
     on_disk,
     processes_with,
     running,
+    user_manager,
 )
-from tests.support.provider import Answer, Request, ScriptedProvider, proposal, reply
+from tests.support.provider import EMBEDDINGS, Answer, Request, ScriptedProvider, proposal, reply
 
-_AGENTS, _NOTICED_S = 8, 2.0
+_CLIENTS, _NOTICED_S = 8, 2.0
 _SERVE = (sys.executable, "-m", "forged", "serve", "--replace")
+
+
+def classify(_: ScriptedProvider, request: Request) -> Answer:
+    """The classifier's answer: a memory for each fact that it is told of."""
+    told = request.json["messages"][-1]["content"]
+    facts = [word.strip("\"'.,\\n") for word in told.split() if word.startswith("fact-")]
+    return reply(*(proposal(known(fact)) for fact in dict.fromkeys(facts)))
+
+
+def known(fact: str) -> str:
+    return f"The code word of {fact} is known to all."
 
 
 @pytest.fixture
 def stage(home: Path) -> Iterator[Stage]:
     """A daemon that embeds at a provider, and whose classifier keeps each fact that it is told."""
-
-    def classify(_: ScriptedProvider, request: Request) -> Answer:
-        told = request.json["messages"][-1]["content"]
-        facts = [word.strip("\"'.,\\n") for word in told.split() if word.startswith("fact-")]
-        return reply(
-            *(proposal(f"The code word of {fact} is known to all.") for fact in dict.fromkeys(facts))
-        )
-
     with capturing(home, classifier_model="m", embedding_model="m") as stage:
         stage.provider.chat = classify
         yield stage
 
 
-class Agents:
-    """Agents that are attached: each asks, remembers and is captured, over a connection of its own."""
-
-    def __init__(self, stage: Stage, repo: Path) -> None:
-        self.longest_s = 0.0
-        self.failures: list[str] = []
-        self.remembered: list[str] = []
-        self.told: list[str] = []
-        self._stage, self._repo = stage, repo
-        self._over = threading.Event()
-        self._asked = Counter[int]()
-
-    def __enter__(self) -> Self:
-        self._threads = ThreadPoolExecutor(_AGENTS)
-        self._running = [self._threads.submit(self._live, number) for number in range(_AGENTS)]
-        self.go_on()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._threads.shutdown()
-        for agent in self._running:
-            agent.result()
-
-    def go_on(self) -> None:
-        """Wait until each of them has asked a few times more."""
-        before = dict(self._asked)
-        eventually(lambda: all(self._asked[each] >= before.get(each, 0) + 3 for each in range(_AGENTS)), 30)
-
-    def _live(self, number: int) -> None:
-        with self._stage.daemon.client() as client:
-            turn = 0
-            while not self._over.is_set():
-                turn += 1
-                self._ask(client, number, f"{number}-{turn}")
-                self._asked[number] += 1
-                self._over.wait(0.02)
-
-    def _ask(self, client: Client, number: int, name: str) -> None:
-        since = time.monotonic()
-        match int(name.partition("-")[2]) % 3:
-            case 0:
-                done = client.remember(str(self._repo), f"Module {name} has an owner.")
-                self.remembered.append(f"Module {name} has an owner.")
-            case 1:
-                messages = [{"role": "user", "content": f"Please remember fact-{name} for good."}]
-                done = client.capture(str(self._repo), f"s{number}", messages, kind="explicit")
-                self.told.append(f"fact-{name}")
-            case _:
-                done = client.search(str(self._repo), "which walrus sings?")
-        self.longest_s = max(self.longest_s, time.monotonic() - since)
-        if done.status not in {"ok", "empty"}:
-            self.failures.append(f"{type(done).__name__}: {done.status} {done.reason}")
+def assert_nobody_noticed(agents: Agents, repo: Path, embedded: Sequence[str]) -> None:
+    assert agents.failures == []
+    assert agents.longest_s < _NOTICED_S
+    kept = Counter(each.content for each in on_disk(repo))
+    wanted = [*agents.remembered, *map(known, agents.told)]
+    assert {text: kept[text] for text in wanted} == dict.fromkeys(wanted, 1)
+    assert set(Counter(text for text in embedded if "sings on Tuesdays" in text).values()) == {1}
 
 
 # --- nobody notices -----------------------------------------------------------------------------------
 
 
-def test_an_upgrade_under_eight_agents_fails_no_request_loses_nothing_and_embeds_nothing_again(stage, repo):
+def walruses(repo: Path) -> None:
     put(repo, *(memory(f"mem_{n}", f"The walrus {n} sings on Tuesdays.") for n in range(30)))
+
+
+def test_an_upgrade_under_eight_agents_fails_no_request_loses_nothing_and_embeds_nothing_again(stage, repo):
+    walruses(repo)
     stage.load(repo)
 
-    with Agents(stage, repo) as agents:
+    with Agents(stage.daemon.client, repo) as agents:
         assert stage.daemon.replace().wait(10) == 0
         agents.go_on()
     stage.settle()
 
-    assert agents.failures == []
-    assert agents.longest_s < _NOTICED_S
-    kept = Counter(each.content for each in on_disk(repo))
-    assert {text: kept[text] for text in agents.remembered} == dict.fromkeys(agents.remembered, 1)
-    facts = [f"The code word of {fact} is known to all." for fact in agents.told]
-    assert {text: kept[text] for text in facts} == dict.fromkeys(facts, 1)
-    embedded = Counter(text for text in stage.embedded if "sings on Tuesdays" in text)
-    assert set(embedded.values()) == {1}, embedded
+    assert_nobody_noticed(agents, repo, stage.embedded)
     assert stage.ask(repo, "The walrus 7 sings on Tuesdays.").legs == ("lexical", "dense")
+
+
+@needs_user_manager
+def test_a_restart_by_systemd_under_eight_agents_does_neither(home, repo):
+    walruses(repo)
+    with ScriptedProvider(dimension=3) as provider, user_manager(home) as manager:
+        (home / ".config/forged").mkdir(parents=True, exist_ok=True)
+        (home / ".config/forged/config.toml").write_text(
+            configuration(provider, embedding_model="m", classifier_model="m")
+        )
+        provider.chat = classify
+        manager.install(FREE)
+        with manager.client() as client:
+            client.trust(str(repo), action="trust")
+            client.rebuild(str(repo), wait=True)
+            before = client.status().pid
+
+            with Agents(manager.client, repo) as agents:
+                manager.systemctl("restart", "forged.service")
+                agents.go_on()
+            assert client.status().pid != before
+            eventually(lambda: client.status().capture.state == "idle", 30)
+
+        asked = [text for request in provider.requests(EMBEDDINGS) for text in request.inputs]
+        assert_nobody_noticed(agents, repo, asked)
 
 
 # --- who does not get the place -----------------------------------------------------------------------
@@ -234,8 +214,8 @@ def ending(home: Path, tmp_path: Path) -> Iterator[Ending]:
 
 
 def test_who_connects_while_nobody_accepts_waits_and_is_served_by_the_successor(ending):
-    with ThreadPoolExecutor(_AGENTS) as threads:
-        waiting = [threads.submit(ending.served_by) for _ in range(_AGENTS)]
+    with ThreadPoolExecutor(_CLIENTS) as threads:
+        waiting = [threads.submit(ending.served_by) for _ in range(_CLIENTS)]
         assert not wait(waiting, 0.1).done
         ending.go()
         served = {each.result(10) for each in waiting}

@@ -1,18 +1,20 @@
-"""`forgectl restart` and `stop`, as a person types them where nobody but clients starts the daemon."""
+"""`forgectl restart` and `stop` as a person types them, and what a wrong configuration does to a daemon."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from forged_client import Client
 from tests.support.clock import eventually
-from tests.support.daemon import Shell, processes_with
+from tests.support.daemon import FORGECTL, Shell, needs_user_manager, processes_with, user_manager
 
 _RIGHT = '[memory]\nembedding_model = "builtin:lexical"\n'
 _WRONG = "[memory]\nretrieval_top_k = 900\n"
@@ -80,15 +82,36 @@ def test_a_wrong_configuration_ends_no_daemon_and_once_mended_the_next_request_i
     assert shell.run("ping").code == 0
 
 
+@needs_user_manager
+def test_under_systemd_a_restart_with_a_wrong_configuration_is_refused_until_it_is_mended(home):
+    configure(home, _RIGHT)
+    with user_manager(home) as manager, manager.client(strict=False) as client:
+        manager.install()
+        before = client.status().pid
+        configure(home, _WRONG)
+
+        refused = manager.run(FORGECTL, "restart")
+
+        assert (refused.returncode, client.status().pid) == (os.EX_CONFIG, before)
+        assert "memory.retrieval_top_k" in refused.stderr
+        manager.run("systemctl", "--user", "restart", "forged.service")  # all the same
+        told = eventually(lambda: (now := client.ping()).status == "error" and now)
+        assert "memory.retrieval_top_k" in told.reason
+        eventually(lambda: manager.shown("forged.service", "SubState")["SubState"] == "failed")
+        configure(home, _RIGHT)
+        assert client.ping().status == "ok"  # the very next request
+        restarted = manager.run(FORGECTL, "restart", "--json")
+        assert (restarted.returncode, msgspec.json.decode(restarted.stdout)["way"]) == (0, "manager")
+
+
 def test_a_process_that_got_the_number_of_a_dead_daemon_is_left_alone(shell):
-    """The lock names a process that lives and has nothing to do with forged: this one."""
     shell.run("ping")
-    os.kill(pid := serves(shell), signal.SIGKILL)
+    os.kill(serves(shell), signal.SIGKILL)
     eventually(lambda: serves(shell) == 0)
-    Path(f"{shell.socket}.lock").write_text(f"{os.getpid()}\n")
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        Path(f"{shell.socket}.lock").write_text(f"{stranger.pid}\n")
 
-    done = shell.run("stop")
+        done = shell.run("stop", "--json")
 
-    assert done.code == 0
-    assert str(os.getpid()) not in done.out + done.err
-    assert pid not in processes_with(shell.socket)
+        assert (done.code, done.json["pid"], stranger.poll()) == (0, 0, None)
+        stranger.kill()

@@ -79,10 +79,14 @@ def test_a_service_that_is_stopped_is_started_by_the_next_request_unless_its_soc
     assert "systemd's socket stays: the next request starts it again; `forgectl stop --socket`" in stopped
     assert (active(manager, "forged.service"), active(manager, "forged.socket")) == ("inactive", "active")
     assert "pong" in forgectl(manager, "ping", "--no-autostart")
-    assert pid_of(manager) != first
+    second = pid_of(manager)
+    assert second != first
+    restarted = forgectl(manager, "restart")
+    assert restarted == f"systemd has restarted forged: pid {pid_of(manager)}, before {second}\n"
 
     stopped = forgectl(manager, "stop", "--socket")
 
+    assert "stopped systemd's socket\n" in stopped
     assert "socket stays" not in stopped
     assert active(manager, "forged.socket") == "inactive"
     forgectl(manager, "ping", "--no-autostart", code=3)

@@ -14,7 +14,7 @@ from forged.files.pace import Pace
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
-from forged.maps import builder
+from forged.maps import rows
 from forged.maps.builder import Builder
 from forged.maps.identity import Identity
 from forged.memory import Scope
@@ -291,13 +291,13 @@ def test_whatever_is_done_for_each_memory_lets_the_loop_answer_meanwhile(repo, b
         def yield_if_due(self):
             yielded.add(self.by)
 
-    monkeypatch.setattr(builder, "Pace", Noting)
+    monkeypatch.setattr(rows, "Pace", Noting)
     fill(repo, 2)
     bench.build()
     put(repo, memory("m000", "edited"))
     bench.build()
 
-    assert yielded == {"_drafted", "_hash", "_tokenised"}
+    assert yielded == {"rows", "_hashes", "_tokenised"}
 
 
 # --- failures -----------------------------------------------------------------------------------------

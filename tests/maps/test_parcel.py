@@ -48,13 +48,10 @@ def test_what_was_packed_is_read_from_the_descriptor_alone():
 def test_nobody_can_change_a_parcel():
     parcel = pack(stock())
 
-    for change in (
-        lambda fd: os.pwrite(fd, b"x", 0),
-        lambda fd: os.ftruncate(fd, 1),
-        lambda fd: os.write(fd, b"x"),
-    ):
-        with pytest.raises(PermissionError):
-            change(parcel.descriptor)
+    with pytest.raises(PermissionError):
+        os.pwrite(parcel.descriptor, b"x", 0)
+    with pytest.raises(PermissionError):
+        os.ftruncate(parcel.descriptor, 1)
 
 
 def forged_of(data, seals=None):
@@ -94,7 +91,7 @@ def with_a_long_label(data):
         (of_another_version, "another version"),
         (with_another_count, "its length is not that on its label"),
         (with_a_long_label, "its label is cut off"),
-        (lambda data: data[:24] + b"\xc1" + data[25:], ""),
+        (lambda data: data[:24] + b"\xc1" + data[25:], "malformed"),
     ],
 )
 def test_what_is_odd_is_not_read_and_its_descriptor_is_closed(spoiled, why):
@@ -143,7 +140,7 @@ def test_its_memory_lives_as_long_as_a_row_that_somebody_has():
 
 def test_packing_copies_some_rows_at_a_time():
     """A second copy of everything would be 150 MB where a person has 100,000 memories."""
-    rows = np.random.default_rng(7).standard_normal((20_000, 64), dtype=np.float32)
+    rows = np.random.default_rng(7).standard_normal((8_000, 384), dtype=np.float32)
     hashes = tuple(text_hash(str(at)) for at in range(len(rows)))
     many = Stock(Label("repo:/r", "model"), (Shelf(hashes, DenseLeg.build("model", rows)),), {}, frozenset())
     tracemalloc.start()

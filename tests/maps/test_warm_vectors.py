@@ -1,8 +1,9 @@
-"""From one daemon's indexer to another one's: no text is embedded twice, and nothing that went comes along."""
+"""From one daemon's indexer to another one's: no text is embedded twice, and what went is not passed on."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 
 import numpy as np
@@ -124,7 +125,7 @@ def replaced(embedder):
 
 
 async def test_a_model_that_comes_back_finds_its_vectors(root):
-    """Of two models behind one name the second made the vectors: the successor tells them by its sentences."""
+    """Of two models behind one name the second made the vectors; its sentences tell that it answers again."""
     first, again = FakeEmbedder(64), replaced(FakeEmbedder(64))
     async with indexing(first, gated=True) as indexer:
         index = await opened(indexer, root)
@@ -218,6 +219,24 @@ async def test_of_a_text_that_went_nothing_is_packed(repo, root):
     assert get(text_hash("text 3")) is not None
 
 
+async def test_of_a_large_map_too_a_text_that_went_is_not_packed(repo, root):
+    """There an edit leaves the large rows where they are, and what went is masked."""
+    put(repo, *(memory(f"n{at:03}", f"more {at}") for at in range(300)))
+    async with indexing(Local()) as indexer:
+        index = await opened(indexer, root)
+        (repo / ".forge/memory/m1.md").unlink()
+        put(repo, memory("m2", "another text"))
+        await built(index)
+        assert len(index.map.parts) == 2
+
+        remembered = await packed(indexer)
+        get = read(remembered, root)
+
+    assert get(text_hash("text 1")) is get(text_hash("text 2")) is None
+    np.testing.assert_array_equal(get(text_hash("another text")), vector("another text"))
+    np.testing.assert_array_equal(get(text_hash("more 299")), vector("more 299"))
+
+
 async def test_vectors_wait_for_a_root_that_nobody_has_opened(tmp_path, root):
     remembered = await left_by(Local(), root)
     other = tmp_path / "other"
@@ -269,13 +288,20 @@ async def test_what_no_root_took_for_a_day_is_dropped(root):
 
 
 def test_of_too_many_the_oldest_go_and_their_memory_with_them():
-    open_before = len(os.listdir("/proc/self/fd"))
+    before = sealed_memory()
     waiting = Parcels()
     for number in range(MOST_PARCELS + 3):
         waiting.put(pack(Stock(Label(f"repo:/{number}", "model"), (), {}, frozenset())))
 
-    assert len(waiting.descriptors) == MOST_PARCELS
+    assert len(waiting.descriptors) == MOST_PARCELS <= sealed_memory()
     assert waiting.take(Root("/2", Scope.REPO)) is None
     assert waiting.take(Root("/3", Scope.REPO)) is not None
     del waiting
-    assert len(os.listdir("/proc/self/fd")) == open_before
+    assert sealed_memory() == before
+
+
+def sealed_memory():
+    """Descriptors of parcels that are open in this process."""
+    gc.collect()
+    found = (os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd"))
+    return sum("memfd:forged-vectors" in each for each in found)

@@ -45,8 +45,9 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     daemon, about = context.daemon, context.daemon.about
     identity = daemon.indexer.identity
     warnings = about.warnings + about.lacking + daemon.state.warnings + await daemon.state.foreign()
-    if identity is not None and identity.told:
-        warnings += (identity.told,)
+    embedder = identity.embedder if identity is not None else None
+    if identity is not None:
+        warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings += place.warnings
@@ -78,6 +79,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         gate=_gate(daemon),
         settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in about.settings),
         endpoints=endpoints.reports(daemon),
+        engine=embedder.engine if embedder is not None else "",
     )
 
 

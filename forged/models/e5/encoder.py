@@ -41,12 +41,13 @@ class Encoder:
         """Open what was made of the model and is kept in the folder. Raises EngineError."""
         try:
             table = np.load(os.path.join(folder, made.words), mmap_mode="r")
-            self._run = _session(os.path.join(folder, made.graph)).run
+            session, self.version = _session(os.path.join(folder, made.graph))
         except Exception as error:  # onnxruntime's errors have no other class in common
             raise EngineError(f"{type(error).__name__}: {error}") from error
-        self._tokens = Tokenizer(model, table)
+        self._run = session.run
+        self.tokens = Tokenizer(model, table)
         self._begin, self._end, self._room = model.begin, model.end, model.longest - 2
-        self._words = model.blocks("emb.word", model.width)
+        self._words = model.blocks("emb.word", model.words)
         self._places = (
             model.floats("emb.pos").reshape(-1, model.width) + model.floats("emb.type")[: model.width]
         )
@@ -55,7 +56,7 @@ class Encoder:
         return np.stack([self._row(f"{_PREFIXES[kind]}{text}") for text in texts])
 
     def _row(self, text: str) -> Vectors:
-        tokens = self._tokens(text)
+        tokens = self.tokens(text)
         windows = [tokens[at : at + self._room] for at in range(0, len(tokens), self._room)]
         rows = [self._window(window) * np.float32(len(window)) for window in windows]
         row: Vectors = np.sum(rows, axis=0, dtype=np.float32)
@@ -68,7 +69,8 @@ class Encoder:
         return mean
 
 
-def _session(path: str) -> Any:
+def _session(path: str) -> tuple[Any, str]:
+    """Open a graph, by which version of onnxruntime."""
     import onnxruntime  # noqa: PLC0415 - an extra, and 0.1 s
 
     onnxruntime.disable_telemetry_events()
@@ -76,4 +78,5 @@ def _session(path: str) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = False  # it keeps what the longest text needed
     options.log_severity_level = _ERRORS_ONLY
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return session, onnxruntime.__version__

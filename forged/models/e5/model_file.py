@@ -18,7 +18,6 @@ Blocks = NDArray[np.void]
 
 _MAGIC = b"E5S1"
 _BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])
-_WEIGHTS = 32  # of a block
 
 
 class ModelFile:
@@ -29,7 +28,7 @@ class ModelFile:
         magic, _, *sizes = self._take("<4s8i")
         if magic != _MAGIC:
             raise ValueError(f"{path} is no model file of this kind")
-        self.width, self.layers, self.heads, self.inner, _, self.longest, _ = sizes
+        self.width, self.layers, self.heads, _, self.words, self.longest, _ = sizes
         self.epsilon, _ = self._take("<fi")
         count, self.begin, self.end, _, self.unknown, length = self._take("<5iQ")
         self.offsets = self._view("<u4", count + 1)
@@ -46,13 +45,10 @@ class ModelFile:
         offset, length = self._places[name]
         return self._bytes[offset : offset + length].view("<f4")
 
-    def blocks(self, name: str, width: int) -> Blocks:
-        """The rows of a matrix, each of `width` weights, as they lie in the file."""
+    def blocks(self, name: str, rows: int) -> Blocks:
+        """The rows of a matrix, as they lie in the file."""
         offset, length = self._places[name]
-        return self._bytes[offset : offset + length].view(_BLOCK).reshape(-1, width // _WEIGHTS)
-
-    def matrix(self, name: str, width: int) -> Floats:
-        return weights(self.blocks(name, width))
+        return self._bytes[offset : offset + length].view(_BLOCK).reshape(rows, -1)
 
     def normaliser(self) -> dict[int, str]:
         """What stands for a character before it is looked for in the vocabulary, where another does."""

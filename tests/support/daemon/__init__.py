@@ -2,7 +2,8 @@
 
 - `DaemonProcess` and `running` start a daemon under a HOME and socket of its own, and `activated` one behind
   systemd's socket; ready when it says so, killed at the end, and its log must hold no traceback.
-- `user_manager` is a real `systemd --user` in namespaces, for a daemon under our units (root only).
+- `user_manager` is a real `systemd --user` in namespaces, for a daemon under our units (root only);
+  `fd_keeper` stands in for one that keeps descriptors.
 - `staged` puts a scripted provider beside it: a `Scene` asks and looks; `capturing` gives a `Stage`, which
   hands turns over and knows when they have been dealt with.
 - `Shell` is forgectl as a person runs it, in a pipe or on a terminal.
@@ -12,7 +13,9 @@
 """
 
 from tests.support.daemon.activated import Activated, activated, needs_activation
-from tests.support.daemon.capturing import Stage, capturing, contents, on_disk, said
+from tests.support.daemon.agents import Agents
+from tests.support.daemon.capturing import FREE, Stage, capturing, contents, on_disk, said
+from tests.support.daemon.fd_keeper import FdKeeper, fd_keeper
 from tests.support.daemon.peer import (
     FakeDaemon,
     Peer,
@@ -44,9 +47,12 @@ from tests.support.daemon.user_manager import UserManager, needs_user_manager, u
 __all__ = [
     "FORGECTL",
     "FORGED",
+    "FREE",
     "Activated",
+    "Agents",
     "DaemonProcess",
     "FakeDaemon",
+    "FdKeeper",
     "Peer",
     "Scene",
     "Script",
@@ -63,6 +69,7 @@ __all__ = [
     "configuration",
     "contents",
     "cut",
+    "fd_keeper",
     "full_backlog",
     "ids",
     "is_alive",

@@ -26,6 +26,7 @@ class FakeEmbedder:
     key = "fake"
     chunk = 64
     replaceable = True
+    engine = told = ""
 
     def __init__(self, dimension: int = 8) -> None:
         self.dimension = dimension
