@@ -19,10 +19,9 @@ from forged.memory import Memory
 
 # Fewer rows are laid out anew in less than a millisecond.
 _WORTH_KEEPING = 256
-# With so many rows beside the large ones an edit takes a millisecond more.
+# With so many rows beside the large ones an edit takes a millisecond more, and all are laid out anew.
 _MOST_BESIDE = 512
-# After so many, or with such a share of the large rows gone, a quiet moment is used.
-_TIDY_FROM = 128
+# One over the share of the large rows that may be gone.
 _MOST_GONE = 4
 _ID = operator.attrgetter("id")
 
@@ -41,11 +40,6 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     def newest(self) -> Rows:
         """The rows that were made last: those beside, else the base."""
         return self.base if self.beside is None else self.beside
-
-    @property
-    def is_untidy(self) -> bool:
-        """Whether it is time to lay everything out anew as soon as nobody waits."""
-        return self.beside is not None and len(self.beside.memories) >= _TIDY_FROM
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
         """The memories that count, with the hashes of their texts."""
