@@ -153,7 +153,7 @@ class KnownVectors:
     def _without_older(self, shelf: Shelf) -> Shelf:
         """A part of a map without vectors that serve only until the new ones are there."""
         is_older = shelf.leg is not None and (shelf.leg.key != self._cache.key or self._older is not None)
-        return Shelf(shelf.hashes, None, shelf.gone) if is_older else shelf
+        return Shelf(shelf.hashes, None) if is_older else shelf
 
     def _packed(self, key: bytes) -> Vectors | None:
         """The vector of a text as it was packed, once it is certain that the same model answers."""
@@ -184,6 +184,5 @@ class KnownVectors:
             return live.edited(places, fresh)
         if not fresh:
             return None
-        rows = np.zeros((len(hashes), dimension), np.float32)
-        rows[list(fresh)] = list(fresh.values())
-        return DenseLeg.build(cache.key, rows)
+        nothing = DenseLeg.build(cache.key, np.zeros((0, dimension), np.float32))
+        return nothing.edited(np.full(len(hashes), -1), fresh)
