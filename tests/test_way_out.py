@@ -20,6 +20,8 @@ PROGRAMS = {
     "forged.capture.worker_process.WorkerProcess._launch": "our own worker: its process is ours",
     "forged.models.e5.making.Making.make": "our own maker of a graph: paths of the model and of the cache",
     "forged.evaluation.scratch.daemon": "our own daemon for `forgectl eval`: serve",
+    "forged.cli.user_manager.run": "systemctl, systemd-analyze, loginctl: names of our units, files of ours",
+    "forged.cli.logs._journal": "journalctl: the name of our unit",
     "forged.cli.demo.stage.Stage._run": "git, our own agent and forgectl: the demo's own sentences",
     "forged_client.autostart._start_unit": "systemctl: the name of our unit",
     "forged_client.autostart._spawn": "our own daemon: serve",

@@ -173,8 +173,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
     `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
     `forks` counts memories with more than one newest version; `fork_ids` names some.
-    While texts are embedded, `rate` is how many a second, of all roots, and `left_s` how long this root's take
-    if nobody asks for another; None while that is not known.
+    While texts are embedded, `rate` is how many a second, of all roots, and `left_s` how long this root's
+    take if nobody asks for another; None while that is not known.
     """
 
     root: str
@@ -990,5 +990,29 @@ class Restore(Request[Restored], frozen=True, tag="restore"):
     key: str = ""
 
 
+class HandedOver(Reply, frozen=True, tag="handed_over"):
+    """The place of the daemon `pid` is the successor's: with this frame come descriptors.
+
+    First the lock, then the listening socket, then any number of parcels of vectors. The successor answers
+    READY once it has them, and the old daemon YOURS; then it ends. Without YOURS it goes on, and all of them
+    are to be closed.
+    """
+
+    pid: int = 0
+
+
+class HandOver(Request[HandedOver], frozen=True, tag="hand_over"):
+    """A daemon that is ready to serve wants the place of the one that does; `pid` and `version` are its own.
+
+    The old daemon answers what was begun, closes all that it has open, and then replies. No agent asks this.
+    """
+
+    repeatable: ClassVar[bool] = False
+
+    pid: int = 0
+    version: str = ""
+
+
+READY, YOURS = b"r", b"y"
 REQUESTS = tuple(Request.__subclasses__())
 REPLIES = tuple(Reply.__subclasses__())

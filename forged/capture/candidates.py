@@ -51,13 +51,13 @@ def _of_session(home: VectorMap, session_id: str) -> list[Memory]:
 
 
 def _like(home: VectorMap, session_id: str, content: str) -> Iterator[Memory]:
-    near = _of_like_length(home, content) if home.lexical is None else _nearest(home, content)
+    near = _of_like_length(home, content) if not home.has_words else _nearest(home, content)
     return (found for found in near if home.chains.is_head(found.id) or found.session_id == session_id)
 
 
 def _nearest(home: VectorMap, content: str) -> Iterator[Memory]:
     found = search_maps((home,), texts=(content,), vectors=None, lexical_weight=1.0)
-    return (home.memories[candidate.row] for candidate in found.best(_NEAREST))
+    return (home.at(candidate.row) for candidate in found.best(_NEAREST))
 
 
 def _of_like_length(home: VectorMap, content: str) -> Iterator[Memory]:

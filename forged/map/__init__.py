@@ -2,7 +2,7 @@
 
     search_maps -> Found      the queries against all rows: one product, one walk over the postings
     weigh -> Reading          the gate: how strong the best find is, and which lie far below it
-    VectorMap                 what is searched; a builder makes it of DenseLeg, LexicalLeg, Chains, Traits
+    VectorMap                 what is searched: parts, each of a DenseLeg, a LexicalLeg and Traits, and Chains
 
 Pure functions over values in memory, without any I/O. Only the chains are imported at once: the capture
 worker needs them, and does not need numpy.
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from forged.map.cosines import Cosines, compared
     from forged.map.dense import DenseLeg
     from forged.map.lexical import LexicalLeg
-    from forged.map.relevance import UNGATED, Reading, carried, threshold, weigh
+    from forged.map.relevance import UNGATED, Reading, carried, thinned, threshold, weigh
     from forged.map.search import Candidate, Found, search_maps
-    from forged.map.vector_map import Traits, VectorMap
+    from forged.map.vector_map import Part, Traits, VectorMap
 
 __all__ = [
     "LEAST_DIMENSION",
@@ -33,6 +33,7 @@ __all__ = [
     "DenseLeg",
     "Found",
     "LexicalLeg",
+    "Part",
     "Reading",
     "Traits",
     "VectorMap",
@@ -42,6 +43,7 @@ __all__ = [
     "link",
     "replaced_by",
     "search_maps",
+    "thinned",
     "threshold",
     "weigh",
 ]
@@ -52,7 +54,7 @@ __getattr__ = door(
     cosines=("Cosines", "compared"),
     dense=("DenseLeg",),
     lexical=("LexicalLeg",),
-    relevance=("Reading", "UNGATED", "carried", "threshold", "weigh"),
+    relevance=("Reading", "UNGATED", "carried", "thinned", "threshold", "weigh"),
     search=("Candidate", "Found", "search_maps"),
-    vector_map=("Traits", "VectorMap"),
+    vector_map=("Part", "Traits", "VectorMap"),
 )

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.map.dense import DenseLeg, cosines_into
-from forged.map.vector_map import VectorMap
+from forged.map.vector_map import Part, VectorMap
 from forged.models import Vectors
 
 
 class Cosines(msgspec.Struct, frozen=True, eq=False):
     """Queries compared with all rows that have a vector: `raw` (queries, rows), 0 where `missing`.
 
-    `places` are the maps whose `legs` were compared; `columns` are the rows of each of them.
+    `places` are the parts, of all that the maps have, whose `legs` were compared; `columns` are their rows.
     """
 
     raw: Vectors
@@ -34,12 +34,13 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, maps: Sequence[VectorMap], queries: Vectors, key: str | None) -> Cosines | None:
         """The one product of queries and rows, or None when no map has vectors to compare with."""
-        columns = columns_of(maps)
+        parts = parts_of(maps)
+        columns = columns_of(parts)
         usable = [
             (place, each.dense, own)
-            for place, (each, own) in enumerate(zip(maps, columns, strict=True))
+            for place, (each, own) in enumerate(zip(parts, columns, strict=True))
             if each.dense is not None
-            and len(each.memories)
+            and len(each)
             and each.dense.dimension == queries.shape[1]
             and key in {None, each.dense.key}
         ]
@@ -49,10 +50,11 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         size = columns[-1].stop
         raw = np.empty((len(queries), size), np.float32)
         missing = np.ones(size, np.bool_)
-        if len(usable) < len(maps):
+        if len(usable) < len(parts):
             raw.fill(0)
         for _, leg, own in usable:
             cosines_into(raw[:, own], leg, queries)
+            raw[:, own.start + leg.gone] = 0
             missing[own] = leg.missing
         places, legs, of_legs = zip(*usable, strict=True)
         return cls(raw, missing, queries, places, legs, of_legs)
@@ -73,8 +75,11 @@ def compared(
     )
 
 
-def columns_of(maps: Sequence[VectorMap]) -> tuple[slice, ...]:
-    """The rows of each map in one numbering of all of them."""
-    return tuple(
-        slice(*own) for own in pairwise(accumulate((len(each.memories) for each in maps), initial=0))
-    )
+def parts_of(maps: Sequence[VectorMap]) -> tuple[Part, ...]:
+    """The parts of all maps, which are searched as if they were one."""
+    return tuple(part for each in maps for part in each.parts)
+
+
+def columns_of(parts: Sequence[Part]) -> tuple[slice, ...]:
+    """The rows of each part in one numbering of all of them."""
+    return tuple(slice(*own) for own in pairwise(accumulate(map(len, parts), initial=0)))

@@ -10,7 +10,7 @@ can splice its own postings and leave the rest alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from forged.map.postings import Postings
 from forged.text.terms import Terms, are_stems, distinct
 
 Scores = NDArray[np.float32]
@@ -27,14 +28,12 @@ _Value = TypeVar("_Value", np.int32, np.uint8)
 # The usual BM25 constants; on LoCoMo every pair in 0.9-1.5 x 0.5-0.75 stays within 0.4 points of these.
 _K1 = 1.2
 _B = 0.75
-_MAX_TF = 255
-# Terms that are sorted at once: keeps 35 MiB of resident memory off at 10,000 memories (`make bench`).
-_SORTED_AT_ONCE = 1 << 18
 # Rows that are renumbered at once: their indices, 8 bytes each, fit the processor's cache.
 _RENUMBERED_AT_ONCE = 1 << 17
 # Between fewer cuts than one in so many postings whole stretches are copied, in a quarter of the time.
 _STRETCH = 64
 _NO_TERMS = np.empty(0, np.uint32)
+_NOWHERE = np.empty(0, np.intp)
 # What the beginnings of words count beside their stems; 0.1-0.4 are alike.
 _BEGINNINGS = 0.2
 
@@ -44,6 +43,8 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
 
     `terms` uint32 (t,) ascending and unique; `offsets` int32 (t + 1,); `rows` int32 (p,) ascending within a
     term; `counts` uint8 (p,), occurrences up to 255; `lengths` int32 (n,), number of stems of each memory.
+    `gone` bool (n,) are memories that count nowhere any more, None if there are none; their postings stay, as
+    this leg shares them with the one that it came of.
     """
 
     terms: Terms
@@ -51,17 +52,31 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
     rows: Ints
     counts: NDArray[np.uint8]
     lengths: Ints
+    gone: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
-        """Count the memories, those without a single term included."""
+        """Count the rows, those without a single term and those that are gone included."""
         return len(self.lengths)
 
+    @property
+    def size(self) -> int:
+        """Number of memories that count."""
+        return len(self) - (int(np.count_nonzero(self.gone)) if self.gone is not None else 0)
+
+    @property
+    def stems(self) -> int:
+        """Number of stems of all memories that count."""
+        return int(self.lengths.sum() - (self.lengths[self.gone].sum() if self.gone is not None else 0))
+
+    def without(self, gone: NDArray[np.bool_]) -> LexicalLeg:
+        """The leg without these memories, and without no others."""
+        return msgspec.structs.replace(self, gone=gone)
+
     @classmethod
-    def build(cls, docs: Sequence[Terms]) -> LexicalLeg:
-        """Assemble the leg of memories 0 to n - 1 from their terms."""
-        found, rows, counts = _postings(np.arange(len(docs), dtype=np.int32), docs)
-        first = _first_of_each(found)
-        return cls(found[first], np.append(first, np.int32(len(rows))), rows, counts, _stem_counts(docs))
+    def build(cls, docs: Iterable[Terms]) -> LexicalLeg:
+        """Assemble the leg of memories 0 to n - 1 from their terms, which are asked for one by one."""
+        of = Postings.of(docs)
+        return cls(of.terms, _offsets(of.frequency), of.rows, of.counts, of.lengths)
 
     def splice(
         self, *, kept_old: Ints, kept_new: Ints, added_new: Ints, added: Sequence[Terms], size: int
@@ -75,10 +90,11 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
             added: their terms.
             size: memories afterwards; every row is in `kept_new` or `added_new`.
         """
-        found, fresh, fresh_counts = _postings(added_new, added)
+        ascending = np.argsort(added_new)
+        new = Postings.of([added[number] for number in ascending.tolist()])
+        found, fresh = np.repeat(new.terms, new.frequency), added_new[ascending][new.rows]
         names, frequency, rows, counts = self._renumbered(kept_old, kept_new)
-        unknown = found[_first_of_each(found)]
-        unknown = unknown[_find(names, unknown) < 0]
+        unknown = new.terms[_find(names, new.terms) < 0]
         place = np.searchsorted(names, unknown)
         names, frequency = np.insert(names, place, unknown), np.insert(frequency, place, 0)
 
@@ -90,12 +106,12 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
 
         lengths = np.zeros(size, np.int32)
         lengths[kept_new] = self.lengths[kept_old]
-        lengths[added_new] = _stem_counts(added)
+        lengths[added_new[ascending]] = new.lengths
         return LexicalLeg(
             names[used],
-            np.append(0, np.cumsum(frequency[used])).astype(np.int32),
+            _offsets(frequency[used]),
             _with(rows, at, fresh),
-            _with(counts, at, fresh_counts),
+            _with(counts, at, new.counts),
             lengths,
         )
 
@@ -128,13 +144,36 @@ NO_WORDS = LexicalLeg(
 """Stands in for the leg of a map that has none: nothing matches."""
 
 
+class Hits(msgspec.Struct, frozen=True, eq=False):
+    """Where the terms of one query stand in one leg.
+
+    `rows`, intp, are the memories that hold them, term by term, also those that are gone; `lengths` (terms,)
+    says how many those of each are, and `frequency` (terms,) how many of these count.
+    """
+
+    rows: NDArray[np.intp]
+    lengths: Ints
+    frequency: Ints
+
+    @classmethod
+    def of(cls, leg: LexicalLeg, spans: Ints) -> Hits:
+        """These stretches of postings; `spans` (2, t) are their starts and lengths."""
+        rows, lengths = _gathered(leg.rows, spans), spans[1]
+        frequency = lengths
+        if leg.gone is not None:
+            lost = np.flatnonzero(leg.gone.take(rows))
+            term = np.searchsorted(np.cumsum(lengths), lost, side="right")
+            frequency = lengths - np.bincount(term, minlength=len(lengths)).astype(np.int32)
+        return cls(rows.astype(np.intp), lengths, frequency)
+
+
 class Matches(msgspec.Struct, frozen=True, eq=False):
     """Where the terms of some queries stand in some legs: one walk over the postings, for every reader.
 
     `terms` uint32 (t,) are each query's distinct terms in turn, its stems first. `begins` (queries + 1,) and
     `stem_ends` (queries,) say where among them a query's terms begin, and where its stems end. `spans`
-    int32 (legs, 2, t) is where the postings of a term start in a leg, and how many they are.
-    `rows[leg][query]`, intp, are the postings of all terms of a query in a leg, one after the other.
+    int32 (legs, 2, t) is where the postings of a term start in a leg, and how many they are;
+    `hits[leg][query]` are the rows there.
     """
 
     legs: tuple[LexicalLeg, ...]
@@ -142,7 +181,13 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
     begins: tuple[int, ...]
     stem_ends: tuple[int, ...]
     spans: Ints
-    rows: tuple[tuple[NDArray[np.intp], ...], ...]
+    hits: tuple[tuple[Hits, ...], ...]
+
+    @property
+    def frequency(self) -> NDArray[np.intp]:
+        """How many memories hold each of `terms`."""
+        legs = [np.concatenate([_NOWHERE, *(each.frequency for each in own)]) for own in self.hits]
+        return np.sum(legs, axis=0, dtype=np.intp) if legs else np.zeros(len(self.terms), np.intp)
 
 
 def match(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Matches:
@@ -153,11 +198,11 @@ def match(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Matches:
     ends = tuple(accumulate(map(len, ordered), initial=0))
     wanted = np.concatenate([*ordered, _NO_TERMS])
     spans = np.array([leg.spans(wanted) for leg in legs], np.int32).reshape(len(legs), 2, len(wanted))
-    rows = tuple(
-        tuple(_gathered(leg.rows, own[:, first:last]).astype(np.intp) for first, last in pairwise(ends[::2]))
+    hits = tuple(
+        tuple(Hits.of(leg, own[:, first:last]) for first, last in pairwise(ends[::2]))
         for leg, own in zip(legs, spans, strict=True)
     )
-    return Matches(tuple(legs), wanted, ends[::2], ends[1::2], spans, rows)
+    return Matches(tuple(legs), wanted, ends[::2], ends[1::2], spans, hits)
 
 
 def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
@@ -173,15 +218,15 @@ def scores(matches: Matches) -> list[Scores]:
     words add a fifth.
     """
     weight = _weights(matches)
-    size = sum(len(leg.lengths) for leg in matches.legs)
-    average = max(1.0, sum(int(leg.lengths.sum()) for leg in matches.legs) / max(1, size))
+    size = sum(leg.size for leg in matches.legs)
+    average = max(1.0, sum(leg.stems for leg in matches.legs) / max(1, size))
     return [_leg_scores(matches, number, weight, average) for number in range(len(matches.legs))]
 
 
 def _weights(matches: Matches) -> NDArray[np.float64]:
     """What each term adds to a row that holds it once, (t,)."""
-    frequency = matches.spans[:, 1].sum(axis=0)
-    size = sum(len(leg.lengths) for leg in matches.legs)
+    frequency = matches.frequency
+    size = sum(leg.size for leg in matches.legs)
     rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
     known = rarity * (frequency > 0)
     weight: NDArray[np.float64] = rarity * (_K1 + 1)
@@ -200,15 +245,17 @@ def _leg_scores(matches: Matches, number: int, weight: NDArray[np.float64], aver
     norm = (_K1 * (1 - _B + _B / average * leg.lengths)).astype(np.float32)
     sums = np.zeros((len(matches.stem_ends), len(leg.lengths)), np.float32)
     for query, (first, last) in enumerate(pairwise(matches.begins)):
-        rows, spans = matches.rows[number][query], matches.spans[number, :, first:last]
-        if not len(rows):
+        hits, spans = matches.hits[number][query], matches.spans[number, :, first:last]
+        if not len(hits.rows):
             continue
         tf = _gathered(leg.counts, spans).astype(np.float32)
-        value = np.repeat(weight[first:last].astype(np.float32), spans[1])
+        value = np.repeat(weight[first:last].astype(np.float32), hits.lengths)
         value *= tf
-        tf += norm.take(rows)
+        tf += norm.take(hits.rows)
         value /= tf
-        sums[query] = np.bincount(rows, value, len(norm))
+        sums[query] = np.bincount(hits.rows, value, len(norm))
+    if leg.gone is not None:
+        sums[:, leg.gone] = 0
     return sums
 
 
@@ -220,39 +267,9 @@ def _find(names: Terms, wanted: Terms) -> NDArray[np.int64]:
     return np.where(names[at] == wanted, at, -1)
 
 
-def _postings(rows: Ints, docs: Sequence[Terms]) -> tuple[Terms, Ints, NDArray[np.uint8]]:
-    """Sorted by term and row: term, row and number of occurrences of each pair.
-
-    Works on one range of terms after the other, because what this holds for a moment stays with the process.
-    """
-    found = np.concatenate([*docs, _NO_TERMS])
-    holders = np.repeat(rows.astype(np.uint32), np.fromiter(map(len, docs), np.int32, len(docs)))
-    bits = min(8, (len(found) // _SORTED_AT_ONCE).bit_length())
-    part = (found >> np.uint32(32 - bits)).astype(np.uint8) if bits else np.zeros(len(found), np.uint8)
-    parts = [_counted(found[part == i], holders[part == i]) for i in range(1 << bits)]
-    of_terms, of_rows, counts = zip(*parts, strict=True)
-    return np.concatenate(of_terms), np.concatenate(of_rows), np.concatenate(counts)
-
-
-def _counted(found: Terms, holders: NDArray[np.uint32]) -> tuple[Terms, Ints, NDArray[np.uint8]]:
-    """Postings of some occurrences of terms, in place on one array of 64-bit pairs."""
-    pairs = found.astype(np.uint64)
-    pairs <<= np.uint64(32)
-    pairs |= holders
-    pairs.sort()
-    first = _first_of_each(pairs)
-    counts = np.minimum(np.diff(first, append=np.int32(len(pairs))), _MAX_TF).astype(np.uint8)
-    pairs = pairs[first]
-    own_rows = pairs.astype(np.uint32).view(np.int32)  # the lower half
-    pairs >>= np.uint64(32)
-    return pairs.astype(np.uint32), own_rows, counts
-
-
-def _first_of_each(ascending: NDArray[np.uint32] | NDArray[np.uint64]) -> Ints:
-    """Positions where a new value begins."""
-    begins = np.ones(len(ascending), np.bool_)
-    np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
-    return np.flatnonzero(begins).astype(np.int32)
+def _offsets(frequency: NDArray[np.integer]) -> Ints:
+    """Where the postings of each term begin, and behind the last of them."""
+    return np.append(0, np.cumsum(frequency)).astype(np.int32)
 
 
 def _insertion_points(
@@ -284,8 +301,3 @@ def _with(postings: NDArray[_Value], at: NDArray[np.int64], fresh: NDArray[_Valu
     cuts = pairwise([0, *at.tolist(), len(postings)])
     pieces = ((postings[start:stop], fresh[i : i + 1]) for i, (start, stop) in enumerate(cuts))
     return np.concatenate(list(chain.from_iterable(pieces)))
-
-
-def _stem_counts(docs: Sequence[Terms]) -> Ints:
-    counts = (np.count_nonzero(are_stems(doc)) for doc in docs)
-    return np.fromiter(counts, np.int32, len(docs))

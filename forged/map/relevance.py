@@ -99,7 +99,7 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
         """
         if self.cosines is None or self.lengths is None:
             return list(candidates)
-        columns = [self.found.columns[each.map_index].start + each.row for each in candidates]
+        columns = [self.found.column(each.map_index, each.row) for each in candidates]
         cosines = self.cosines[:, columns] / self.lengths
         bar = cosines.max(axis=1, initial=-np.inf) - _KEEP_WITHIN_SD * self.spread
         near = (cosines >= bar[:, None]).any(axis=0) | (cosines[0] == -np.inf)
@@ -127,7 +127,7 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
         return self._stands(map_index, row, _STRONG * least_evidence, _STRONG * _KEEP_LEXICAL_SHARE)
 
     def _stands(self, map_index: int, row: int, evidence: float, share: float) -> bool:
-        column = self.found.columns[map_index].start + row
+        column = self.found.column(map_index, row)
         if self.cosines is not None and self.lengths is not None:
             height = float((self.cosines[:, column] / self.lengths[:, 0]).max()) - self.usual
             if height >= evidence * self.spread:
@@ -161,11 +161,11 @@ def _of_both(found: Found, heights: NDArray[np.float64], calibrations: Mapping[i
     if matches is None:
         return float(heights.sum() / len(heights))
     evidence = float((heights + _NAT_WEIGHT * (_limited(log_odds(matches)) - _LEAST_ODDS)).mean())
-    if len(calibrations) == len(found.maps):
-        return evidence
+    homes = [place for place, _ in found.homes]
+    known = {homes[number] for number in calibrations}
     # A map whose vectors are still on their way has words to say, and no height to be held against it.
-    bare = [place for place in range(len(found.maps)) if place not in calibrations]
-    return max(evidence, _of_words(matches, bare))
+    bare = [number for number, home in enumerate(homes) if home not in known]
+    return evidence if len(known) == len(found.maps) else max(evidence, _of_words(matches, bare))
 
 
 def _of_words(matches: Matches | None, legs: Sequence[int] | None = None) -> float:
@@ -184,8 +184,7 @@ def _limited(odds: NDArray[np.float64]) -> NDArray[np.float64]:
 def _chain_of(found: Found, map_index: int, row: int) -> tuple[int, str]:
     """What stands for all versions of a memory: its map, and the id of the newest."""
     home = found.maps[map_index]
-    memory_id = home.memories[row].id
-    return map_index, home.chains.head_of.get(memory_id, memory_id)
+    return map_index, home.chains.head(home.at(row).id)
 
 
 def _only_holders(found: Found) -> set[tuple[int, str]]:
@@ -194,15 +193,15 @@ def _only_holders(found: Found) -> set[tuple[int, str]]:
     if matches is None or message is None:
         return set()
     first, last = matches.begins[message], matches.stem_ends[message]
-    rare = first + np.flatnonzero(_prior_of(matches.terms[first:last]) <= _RAREST)
+    rare = np.flatnonzero(_prior_of(matches.terms[first:last]) <= _RAREST)
     holders: dict[int, set[tuple[int, str]]] = {}
-    for place, leg in enumerate(matches.legs):
-        starts, frequencies = matches.spans[place]
-        for term in rare[frequencies[rare] > 0].tolist():
-            rows = leg.rows[starts[term] :][: min(frequencies[term], _MOST_VERSIONS)]
+    for number, ((place, start), hits) in enumerate(zip(found.homes, matches.hits, strict=True)):
+        ends = np.cumsum(hits[message].lengths)
+        for term in rare[hits[message].frequency[rare] > 0].tolist():
+            rows = hits[message].rows[ends[term] - hits[message].lengths[term] : ends[term]]
             having = holders.setdefault(term, set())
-            for row in rows.tolist():
-                having.add(_chain_of(found, place, row))
+            for row in found.parts[number].remaining(rows, _MOST_VERSIONS):
+                having.add(_chain_of(found, place, start + row))
                 if len(having) > 1:  # two are enough to know
                     break
     return {chain for chains in holders.values() if len(chains) == 1 for chain in chains}
@@ -237,8 +236,19 @@ def carried(before: DenseLeg | None, places: NDArray[np.int64], leg: DenseLeg, b
         _calibrations[leg] = known.edited(places, leg)
 
 
+def thinned(before: DenseLeg | None, leg: DenseLeg, baseline: Baseline | None) -> None:
+    """Calibrate in advance, as `carried`, a leg with the rows of `before`, of which more are missing."""
+    if baseline is None or not leg.present or not baseline.fits(leg):
+        return
+    known = None if before is None else _calibrations.get(before)
+    if known is None or known.baseline is not baseline:
+        calibrated(leg, baseline)
+    else:
+        _calibrations[leg] = known.thinned(leg)
+
+
 def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calibration]:
-    """By map, for those whose vectors were compared with the queries and are of the baseline's model."""
+    """By part, for those whose vectors were compared with the queries and are of the baseline's model."""
     if found.cosines is None or baseline is None:
         return {}
     dimension = baseline.messages.shape[1]
@@ -290,18 +300,16 @@ def log_odds(matches: Matches, legs: Sequence[int] | None = None) -> NDArray[np.
     number of rows is taken off, as the best of them was looked for. Of some of the legs, or of all.
     """
     numbers = range(len(matches.legs)) if legs is None else legs
-    lengths = {
-        number: matches.legs[number].lengths for number in numbers if len(matches.legs[number].lengths)
-    }
-    if not lengths:
+    size = sum(matches.legs[number].size for number in numbers)
+    if not size:
         return np.full(len(matches.stem_ends), _LEAST_ODDS)
-    in_row = {number: 1 / np.maximum(own, _SHORTEST) for number, own in lengths.items()}
+    in_row = {number: 1 / np.maximum(matches.legs[number].lengths, _SHORTEST) for number in numbers}
     prior = _prior_of(matches.terms)
     odds = [
         max(_best_row(matches, number, query, prior, own) for number, own in in_row.items())
         for query in range(len(matches.stem_ends))
     ]
-    return np.array(odds, np.float64) - float(np.log(sum(map(len, lengths.values()))))
+    return np.array(odds, np.float64) - float(np.log(size))
 
 
 def _best_row(
@@ -312,13 +320,15 @@ def _best_row(
     if first == last:
         return 0.0
     share = min(_TERM_SHARE, _MAX_TERMS / (last - first))
-    frequencies = matches.spans[number, 1, first:last]
-    rows = matches.rows[number][query][: frequencies.sum()]
+    lengths = matches.hits[number][query].lengths[: last - first]
+    rows = matches.hits[number][query].rows[: lengths.sum()]
     gains = in_row.take(rows)
-    gains /= np.repeat(prior[first:last], frequencies)
+    gains /= np.repeat(prior[first:last], lengths)
     np.maximum(gains, 1, out=gains)
     gains *= share / (1 - share)
-    best = np.bincount(rows, np.log1p(gains, out=gains), len(in_row)).max()
+    sums = np.bincount(rows, np.log1p(gains, out=gains), len(in_row))
+    gone = matches.legs[number].gone
+    best = (sums if gone is None else np.where(gone, 0, sums)).max(initial=0)
     return float(best) + (last - first) * float(np.log1p(-share))
 
 

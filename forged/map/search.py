@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from forged.map import lexical
 from forged.map.boosts import CANDIDATES, prefer_named_dates, smoothed
-from forged.map.cosines import Cosines, columns_of, compared
+from forged.map.cosines import Cosines, columns_of, compared, parts_of
 from forged.map.dense import Centre, are_cjk, joint_centre
 from forged.map.lexical import NO_WORDS, Matches
-from forged.map.vector_map import VectorMap
+from forged.map.vector_map import Part, VectorMap
 from forged.models import Vectors
 from forged.text.terms import terms
 
@@ -39,12 +39,13 @@ Columns = NDArray[np.intp]
 _SAME = 1e-6
 _NONE = np.empty(0, np.int64)
 _NO_SCORES = np.empty((1, 0), np.float32)
-# Selecting among the maxima of such blocks first takes a quarter of the time of one partition.
-_BLOCK = 64
+_LOWEST = float(np.finfo(np.float32).min)
+# Selecting among the maxima of groups of so many first takes a quarter of the time of one partition.
+_GROUP = 64
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A row of one of the maps searched.
+    """A row of one of the maps searched, as the map numbers it.
 
     `score` is what it was ranked by; `cosine` its best raw cosine, None without a vector; `lexical` its best
     BM25 as a share of what is attainable, None where no word matches; `query` the query that found it.
@@ -86,10 +87,12 @@ def search_maps(
         (cosines,) = compared(maps, [vectors], key)
     if lexical_weight and cosines is not None and len(texts) != len(cosines.queries):
         raise ValueError(f"{len(texts)} texts, but {len(cosines.queries)} vectors")
-    legs = [each.lexical if each.lexical is not None else NO_WORDS for each in maps]
+    parts = parts_of(maps)
+    legs = [each.lexical if each.lexical is not None else NO_WORDS for each in parts]
     return Found(
         maps=tuple(maps),
-        columns=columns_of(maps),
+        parts=parts,
+        columns=columns_of(parts),
         texts=tuple(texts),
         vectors=vectors,
         message=message,
@@ -102,12 +105,13 @@ def search_maps(
 class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What one search found: the queries against all rows of all maps, in one numbering, the columns.
 
-    `columns` are the rows of each map; `cosines` is None without vectors to compare; `matches`, one leg for
-    each map, is None without a lexical weight. What `best` selects by is computed when it is asked for first:
-    most searches are only weighed.
+    `parts` are those of all maps, and `columns` their rows; `cosines` is None without vectors to compare;
+    `matches`, one leg for each part, is None without a lexical weight. What `best` selects by is computed
+    when it is asked for first: most searches are only weighed.
     """
 
     maps: tuple[VectorMap, ...]
+    parts: tuple[Part, ...]
     columns: tuple[slice, ...]
     texts: tuple[str, ...]
     vectors: Vectors | None
@@ -128,6 +132,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         columns, scores = self._ordered(columns, scores)
         return self._candidates(columns[:k], scores[:k])
 
+    def column(self, map_index: int, row: int) -> int:
+        """The column of a row of a map."""
+        return int(self._starts[map_index]) + row
+
     def share_of_words(self, column: int) -> float:
         """The best BM25 of a row as a share of what is attainable, 0 where no word matches."""
         return 0.0 if self._bm25 is None else float(self._bm25[:, column].max())
@@ -137,7 +145,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """BM25 of every row, (queries, rows), 0 where no word matches."""
         if self.matches is None:
             return None
-        scores = np.zeros((len(self.texts), self.columns[-1].stop), np.float32)
+        scores = np.zeros((len(self.texts), int(self._starts[-1])), np.float32)
         for columns, own in zip(self.columns, lexical.scores(self.matches), strict=True):
             scores[:, columns] = own if own.size else 0
         return scores
@@ -147,7 +155,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The joint centre of the legs compared, None for a few vectors."""
         if self.cosines is None:
             return None
-        is_cjk = [self.maps[place].traits.is_cjk for place in self.cosines.places]
+        is_cjk = [self.parts[place].traits.is_cjk for place in self.cosines.places]
         return joint_centre(self.cosines.legs, is_cjk)
 
     @cached_property
@@ -161,8 +169,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         else:
             scores = self._standard_cosines(self.cosines)
             self._trust_words(scores, bm25, np.flatnonzero(self.cosines.missing))
-            scores += np.float32(self.lexical_weight) * _standardised(bm25)
-        created = [each.traits.created for each in self.maps]
+            scores += np.float32(self.lexical_weight) * _standardised(bm25, self._gone)
+        created = [each.traits.created for each in self.parts]
         prefer_named_dates(scores, self.texts, created, words_only=self.cosines is None)
         return scores
 
@@ -181,13 +189,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if not self.maps or not self._scores.size:
             return np.empty(0, np.float32)
         best: Scores = self._scores.max(axis=0)
-        findable = np.zeros(len(best), np.bool_) if self.cosines is None else ~self.cosines.missing
+        absent = np.ones(len(best), np.bool_) if self.cosines is None else self.cosines.missing
         if self._bm25 is not None:
-            findable |= (self._bm25 > 0).any(axis=0)
+            absent = absent & ~(self._bm25 > 0).any(axis=0)
             if self.message is not None:
                 # Hypotheses that miss the point cost 14 points less of recall@10 so, and good ones lose 0.7.
                 best = (best + self._scores[self.message]) / 2
-        best[~findable] = -np.inf
+        best[absent] = -np.inf
         return best
 
     def _standard_cosines(self, cosines: Cosines) -> Scores:
@@ -215,38 +223,59 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _occasions(self, columns: Columns) -> NDArray[np.int64]:
         """The occasion of each column, (c,); occasions of two maps are two."""
         count = len(self.maps)
-        found = [count * int(self.maps[i].traits.occasion[row]) + i for i, row in self._where(columns)]
+        found = [count * int(self.maps[i].occasions[row]) + i for i, row in self.where(columns)]
         return np.array(found, np.int64)
 
     def _selected(self, k: int) -> tuple[Columns, Scores]:
         """The k best columns that are not -inf and their scores, in order."""
-        columns = np.flatnonzero(self._totals >= _cut(self._totals, k))
+        columns = _reaching(self._totals, k)
         columns, scores = self._ordered(columns, self._totals[columns])
         return columns[:k], scores[:k]
 
     def _foremost(self, k: int) -> Columns:
         """The k best columns that are not -inf; in order only where more than k reach the last score."""
-        columns = np.flatnonzero(self._totals >= _cut(self._totals, k))
+        columns = _reaching(self._totals, k)
         return columns if len(columns) <= k else self._ordered(columns, self._totals[columns])[0][:k]
 
     def _ordered(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
         """Columns and their scores by (-score, id), the first map first."""
         order = np.argsort(-scores, kind="stable")
         columns, scores = columns[order], _without_noise(scores[order])
-        ids = [self.maps[place].memories[row].id for place, row in self._where(columns)]
+        ids = [self.maps[place].at(row).id for place, row in self.where(columns)]
         # Noise was taken out from the best on, so the scores stand in order; only equal ones may move.
         ranked = sorted(zip((-scores).tolist(), ids, columns.tolist(), strict=True))
         return np.array([column for *_, column in ranked], np.intp), scores
 
-    def _where(self, columns: Columns) -> list[tuple[int, int]]:
+    def where(self, columns: Columns) -> list[tuple[int, int]]:
         """Map and row of each column."""
-        starts = np.array([own.start for own in self.columns])
-        places = np.searchsorted(starts, columns, side="right") - 1
+        starts = self._starts
+        places = np.searchsorted(starts[:-1], columns, side="right") - 1
         return list(zip(places.tolist(), (columns - starts[places]).tolist(), strict=True))
+
+    @cached_property
+    def homes(self) -> tuple[tuple[int, int], ...]:
+        """The map of each part, and the row where the part begins there."""
+        pairs = ((place, each.starts[:-1]) for place, each in enumerate(self.maps))
+        return tuple((place, start) for place, starts in pairs for start in starts)
+
+    @cached_property
+    def _starts(self) -> Columns:
+        """The first column of each map, and behind them the number of columns."""
+        return np.cumsum([0, *(each.starts[-1] for each in self.maps)])
+
+    @cached_property
+    def _gone(self) -> Columns:
+        """Columns that stand for no memory any more."""
+        found = [
+            own.start + np.flatnonzero(part.gone)
+            for part, own in zip(self.parts, self.columns, strict=True)
+            if part.gone is not None
+        ]
+        return np.concatenate([_NONE, *found])
 
     def _candidates(self, columns: Columns, scores: Scores) -> list[Candidate]:
         cosines, bm25 = self.cosines, self._bm25
-        nothing = [None] * len(columns)
+        nothing: list[None] = [None] * len(columns)
         best = nothing if cosines is None else cosines.raw[:, columns].max(axis=0).tolist()
         missing = nothing if cosines is None else cosines.missing[columns].tolist()
         words = nothing if bm25 is None else bm25[:, columns].max(axis=0).tolist()
@@ -254,7 +283,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return [
             Candidate(place, row, score, None if absent else cosine, match or None, query)
             for (place, row), score, cosine, absent, match, query in zip(
-                self._where(columns), scores.tolist(), best, missing, words, queries, strict=True
+                self.where(columns), scores.tolist(), best, missing, words, queries, strict=True
             )
         ]
 
@@ -272,21 +301,24 @@ def _standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:
     return result
 
 
-def _cut(best: Scores, k: int) -> np.float32:
-    """Find a score that the k best reach, and whatever is equal to the last of them."""
-    lowest = np.float32(np.finfo(np.float32).min)
-    if k >= len(best):
-        return lowest
-    blocks = best[: len(best) // _BLOCK * _BLOCK].reshape(-1, _BLOCK).max(axis=1)
-    if len(blocks) > k:  # at least k scores reach the k-th best block's maximum
-        best = best[best >= _kth(blocks, k)]
-    last = _kth(best, k)
-    return max(lowest, last - np.float32(_SAME) * max(np.float32(1), abs(last)))
+def _reaching(scores: Scores, k: int) -> Columns:
+    """The columns whose scores the k best reach, and those that are equal to the last; never of -inf."""
+    count = len(scores)
+    groups = scores[: count // _GROUP * _GROUP].reshape(_GROUP, -1).max(axis=0)
+    if len(groups) <= k:
+        return np.flatnonzero(scores >= _bar(scores, k))
+    # The k-th best group's maximum is reached by at least k scores.
+    columns = np.flatnonzero(scores >= _bar(groups, k))
+    few = scores[columns]
+    return columns[few >= _bar(few, k)]
 
 
-def _kth(scores: Scores, k: int) -> np.float32:
-    kth: np.float32 = np.partition(scores, len(scores) - k)[len(scores) - k]
-    return kth
+def _bar(scores: Scores, k: int) -> float:
+    """What is equal to the k-th best score or better; all that are not -inf, where there are fewer."""
+    if k >= len(scores):
+        return _LOWEST
+    kth = float(np.partition(scores, len(scores) - k)[len(scores) - k])
+    return max(_LOWEST, kth - _SAME * max(1.0, abs(kth)))
 
 
 def _without_noise(descending: Scores) -> Scores:

@@ -1,14 +1,17 @@
 """What a request searches: maps, each the memories of one root frozen together with their indexes.
 
 Readers keep the map they got: a rebuild makes a new one and swaps it in by one assignment, so no search ever
-waits or meets half a map.
+waits or meets half a map. A map has one part, or a large one and beside it a small one with what was edited
+since: an edit copies nothing large, as the next map has the same large part with other rows of it gone.
 """
 
 from __future__ import annotations
 
 import operator
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
 
 import msgspec
 import numpy as np
@@ -24,24 +27,23 @@ _ID = operator.attrgetter("id")
 # Memories farther apart were not made on one occasion; more than this many in a row are an import.
 _GAP_S = 3600
 _CROWD = 50
+_NONE = np.empty(0, np.int64)
 
 
 class Traits(msgspec.Struct, frozen=True, eq=False):
-    """What a search asks about the memories of a map beside their words and vectors: three arrays (n,).
+    """What a search asks about the memories of a part beside their words and vectors: two arrays (n,).
 
-    `created` int64, seconds since the epoch, 0 if unknown; `occasion` int32, equal for those that were made
-    on one occasion; `is_cjk` bool, Chinese, Japanese or Korean.
+    `created` int64, seconds since the epoch, 0 if unknown; `is_cjk` bool, Chinese, Japanese or Korean.
     """
 
     created: Seconds
-    occasion: Ints
     is_cjk: NDArray[np.bool_]
 
     @classmethod
     def of(cls, memories: Sequence[Memory]) -> Traits:
         """Look at all of `memories`."""
         created = np.fromiter((_seconds(memory.created_at) for memory in memories), np.int64, len(memories))
-        return cls(created, occasions(created), are_cjk(memory.content for memory in memories))
+        return cls(created, are_cjk(memory.content for memory in memories))
 
     def edited(self, memories: Sequence[Memory], kept_old: Ints, kept_new: Ints, fresh: Ints) -> Traits:
         """Traits of `memories`: rows `kept_new` were `kept_old` here, and rows `fresh` are looked at."""
@@ -49,7 +51,7 @@ class Traits(msgspec.Struct, frozen=True, eq=False):
         created[kept_new], is_cjk[kept_new] = self.created[kept_old], self.is_cjk[kept_old]
         looked = Traits.of([memories[row] for row in fresh.tolist()])
         created[fresh], is_cjk[fresh] = looked.created, looked.is_cjk
-        return Traits(created, occasions(created), is_cjk)
+        return Traits(created, is_cjk)
 
 
 def _seconds(created_at: str) -> int:
@@ -72,31 +74,116 @@ def occasions(created: Seconds) -> Ints:
     return found
 
 
-class VectorMap(msgspec.Struct, frozen=True, eq=False):
+class Part(msgspec.Struct, frozen=True, eq=False):
+    """Memories whose rows were laid out together.
+
+    `memories` are sorted by id, and no id is twice among them; a memory's place among them is its row in both
+    legs and in the traits. A leg is None until it is built. `gone` bool (n,) are rows that an edit replaced
+    or removed since: the legs find nothing of them and count them nowhere. None stands for no such row.
+    """
+
+    memories: tuple[Memory, ...]
+    lexical: LexicalLeg | None
+    dense: DenseLeg | None
+    traits: Traits
+    gone: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        """Count the rows, also those that are gone."""
+        return len(self.memories)
+
+    def without(self, gone: NDArray[np.bool_]) -> Part:
+        """The same rows, of which these are gone, and no others; nothing large is copied."""
+        return Part(
+            self.memories,
+            self.lexical.without(gone) if self.lexical is not None else None,
+            self.dense.without(gone) if self.dense is not None else None,
+            self.traits,
+            gone,
+        )
+
+    def row_of(self, memory_id: str) -> int | None:
+        """The row of an id, if it is here and not gone."""
+        row = bisect_left(self.memories, memory_id, key=_ID)
+        there = row < len(self.memories) and self.memories[row].id == memory_id
+        return row if there and (self.gone is None or not self.gone[row]) else None
+
+    def remaining(self, rows: NDArray[np.intp], most: int) -> list[int]:
+        """The first of some rows that are not gone."""
+        found: list[int] = (rows[:most] if self.gone is None else rows[~self.gone[rows]][:most]).tolist()
+        return found
+
+    def numbered(self) -> Iterator[tuple[int, Memory]]:
+        """The rows that are not gone, with their memories."""
+        rows = enumerate(self.memories)
+        return rows if self.gone is None else ((row, each) for row, each in rows if not self.gone[row])
+
+
+class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Everything one root can answer with.
 
-    `memories` are sorted by id, and no id is twice among them; a memory's place among them is its row
-    in both legs and in the traits. A leg is None until it is built.
+    `memories` are all that are visible, sorted by id, and no id is twice among them. A row is a place in the
+    parts, one after the other; each of `memories` has one row, and any other row is gone.
     """
 
     root: str
     scope: str
     generation: int
-    memories: tuple[Memory, ...]
-    lexical: LexicalLeg | None
-    dense: DenseLeg | None
+    memories: Sequence[Memory]
+    parts: tuple[Part, ...]
     chains: Chains
-    traits: Traits
 
     def __len__(self) -> int:
         return len(self.memories)
 
+    @property
+    def has_words(self) -> bool:
+        """Whether it can be searched by words."""
+        return any(part.lexical is not None for part in self.parts)
+
+    @property
+    def dense(self) -> tuple[DenseLeg, ...]:
+        """Its dense legs, none before there are vectors."""
+        return tuple(part.dense for part in self.parts if part.dense is not None)
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The first row of each part, and behind them the number of rows."""
+        return tuple(accumulate(map(len, self.parts), initial=0))
+
     def find(self, memory_id: str) -> Memory | None:
         """The memory of an id, by bisection: a dict of all of them would make an edit a fifth slower."""
         row = self.row_of(memory_id)
-        return self.memories[row] if row is not None else None
+        return self.at(row) if row is not None else None
 
     def row_of(self, memory_id: str) -> int | None:
-        """The place of an id, if there is such a memory."""
-        row = bisect_left(self.memories, memory_id, key=_ID)
-        return row if row < len(self.memories) and self.memories[row].id == memory_id else None
+        """The row of an id, if there is such a memory."""
+        found = (
+            (start, part.row_of(memory_id)) for start, part in zip(self.starts, self.parts, strict=False)
+        )
+        return next((start + row for start, row in found if row is not None), None)
+
+    def at(self, row: int) -> Memory:
+        """The memory of a row that is not gone."""
+        place = bisect_right(self.starts, row) - 1
+        return self.parts[place].memories[row - self.starts[place]]
+
+    def numbered(self) -> Iterator[tuple[int, Memory]]:
+        """The rows with their memories, by part and then by id."""
+        for start, part in zip(self.starts, self.parts, strict=False):
+            for row, memory in part.numbered():
+                yield start + row, memory
+
+    @cached_property
+    def created(self) -> Seconds:
+        """When the memory of each row was made, 0 if that is unknown."""
+        return np.concatenate([_NONE, *(part.traits.created for part in self.parts)])
+
+    @cached_property
+    def occasions(self) -> Ints:
+        """The occasion of each row, looked for when it is asked for first: an edit may move any of them."""
+        return occasions(np.concatenate([_NONE, *map(_visibly_created, self.parts)]))
+
+
+def _visibly_created(part: Part) -> Seconds:
+    return part.traits.created if part.gone is None else np.where(part.gone, 0, part.traits.created)

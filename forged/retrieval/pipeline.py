@@ -250,7 +250,7 @@ class Pipeline:
             lacks = self._embedder is not None and len(view) and "dense" not in view.legs
             return (view.held or self._no_vectors(view)) if lacks else ""
         # A model was replaced behind its name: some map cannot be compared with the queries.
-        legs = [each.dense for each in view.maps if each.dense is not None]
+        legs = [leg for each in view.maps for leg in each.dense]
         compared = all(leg.dimension == vectors.shape[1] and view.key in {None, leg.key} for leg in legs)
         return "" if compared else OTHER_MODEL
 

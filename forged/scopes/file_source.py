@@ -59,8 +59,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
     @property
     def legs(self) -> tuple[str, ...]:
         """Legs that can answer in at least one map."""
-        lexical = any(m.lexical is not None for m in self.maps)
-        dense = any(m.dense is not None for m in self.maps)
+        lexical = any(m.has_words for m in self.maps)
+        dense = any(m.dense for m in self.maps)
         return tuple(name for name, there in (("lexical", lexical), ("dense", dense)) if there)
 
     def __len__(self) -> int:
@@ -156,7 +156,7 @@ def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
 def _unembedded(indexes: Sequence[RootIndex]) -> str:
     """What the last build failed of, of a root whose memories have no vectors; else nothing."""
     for index in indexes:
-        if index.map is not None and index.map.memories and index.map.dense is None and index.progress.error:
+        if index.map is not None and index.map.memories and not index.map.dense and index.progress.error:
             return index.progress.error
     return ""
 
@@ -264,7 +264,7 @@ def rank(
     best: dict[Key, Ranked] = {}
     for candidate in candidates:
         home = view.maps[candidate.map_index]
-        memory = home.memories[candidate.row]
+        memory = home.at(candidate.row)
         head = home.chains.head_of.get(memory.id)
         key = (candidate.map_index, head or memory.id)
         if key in best:

@@ -20,7 +20,7 @@ Rows = tuple[VectorMap, Sequence[int]]
 
 def newest(rows: Sequence[Rows], start: int, count: int) -> list[tuple[VectorMap, Memory]]:
     """Places `start` to `start + count` of the rows by (newest, id)."""
-    seconds = np.concatenate([_NONE, *(home.traits.created[np.array(own, np.intp)] for home, own in rows)])
+    seconds = np.concatenate([_NONE, *(home.created[np.array(own, np.intp)] for home, own in rows)])
     order = np.argsort(-seconds, kind="stable")
     falling = -seconds[order]
     last = min(start + count, len(order)) - 1
@@ -29,6 +29,6 @@ def newest(rows: Sequence[Rows], start: int, count: int) -> list[tuple[VectorMap
     low = int(np.searchsorted(falling, falling[start]))
     high = int(np.searchsorted(falling, falling[last], side="right"))
     held = [(home, row) for home, own in rows for row in own]
-    near = [(home, home.memories[row]) for home, row in map(held.__getitem__, order[low:high].tolist())]
+    near = [(home, home.at(row)) for home, row in map(held.__getitem__, order[low:high].tolist())]
     near.sort(key=lambda item: (-time_ns(item[1].created_at), item[1].id))
     return near[start - low : last + 1 - low]

@@ -73,7 +73,8 @@ def main() -> None:
         sys.exit(64)
     logging.basicConfig(level="WARNING")
     stub = build.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
-    asyncio.run(app.serve(config.load(os.environ), dict(os.environ), models=stub))
+    taking_over = {"replace": True} if "--replace" in sys.argv else {}
+    asyncio.run(app.serve(config.load(os.environ), dict(os.environ), models=stub, **taking_over))
 
 
 if __name__ == "__main__":

@@ -157,7 +157,8 @@ async def test_thousands_are_looked_through_beside_the_loop(roots, home, repo):
         def open(self, root):
             index = self._indexer.open(root)
             watched = Watched(index.map.memories)
-            index.map = msgspec.structs.replace(index.map, memories=watched, lexical=None)
+            bare = tuple(msgspec.structs.replace(part, lexical=None) for part in index.map.parts)
+            index.map = msgspec.structs.replace(index.map, memories=watched, parts=bare)
             return index
 
     async with assembled(home) as parts:

@@ -9,7 +9,7 @@ import numpy as np
 from forged.map.chains import link
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg
-from forged.map.vector_map import Traits, VectorMap
+from forged.map.vector_map import Part, Traits, VectorMap
 from forged.memory import Memory
 from forged.models import Vectors
 from forged.text.terms import terms
@@ -44,8 +44,6 @@ def vector_map(
         scope=scope,
         generation=1,
         memories=ordered,
-        lexical=lexical_leg(ordered) if lexical else None,
-        dense=dense,
+        parts=(Part(ordered, lexical_leg(ordered) if lexical else None, dense, Traits.of(ordered)),),
         chains=link(ordered),
-        traits=Traits.of(ordered),
     )

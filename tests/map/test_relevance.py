@@ -93,7 +93,9 @@ def dense_map(rows, name="m", **options):
 
 def of_another_model(one, rows):
     """The map with vectors of another embedder that has as many numbers."""
-    return msgspec.structs.replace(one, dense=DenseLeg.build("another", rows))
+    (part,) = one.parts
+    other = msgspec.structs.replace(part, dense=DenseLeg.build("another", rows))
+    return msgspec.structs.replace(one, parts=(other,))
 
 
 def evidence(maps, *, texts, vectors=None, baseline=None, words=True):
@@ -281,7 +283,7 @@ def test_a_larger_store_wants_more_of_the_same_word():
 def test_the_bound_of_chance_is_a_standard_score():
     """Odds of ln 20 less the slack are a chance of 1 in 20."""
     one = vector_map(store(1))
-    odds = log_odds([one.lexical], "production")
+    odds = log_odds([one.parts[0].lexical], "production")
 
     expected = NormalDist().inv_cdf(1 - math.exp(-odds - 2.25))
     assert by_words("production", one) == pytest.approx(expected)
@@ -424,7 +426,7 @@ def test_a_leg_of_another_model_is_as_good_as_none(baseline, first):
 
     mixed, alone = ([new, one] if first else [one, new] for new in (other, words))
 
-    for query in (cone(18, 1), own(other.dense.some(np.array([2]))[0], baseline)[np.newaxis]):
+    for query in (cone(18, 1), own(other.parts[0].dense.some(np.array([2]))[0], baseline)[np.newaxis]):
         assert by_vectors(mixed, query, baseline, **asked) == pytest.approx(
             by_vectors(alone, query, baseline, **asked)
         )

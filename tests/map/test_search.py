@@ -14,7 +14,7 @@ from forged.map.chains import NO_CHAINS
 from forged.map.dense import DenseLeg
 from forged.map.lexical import match, scores
 from forged.map.search import search_maps
-from forged.map.vector_map import Traits, VectorMap
+from forged.map.vector_map import Part, Traits, VectorMap
 from forged.memory import Memory
 from forged.text.terms import terms
 from tests.data.maps import lexical_leg, rows_of
@@ -33,15 +33,15 @@ def map_of(texts, rows=None, *, root="/repo", key="model", with_words=True, time
         memory(memory_id, texts[memory_id], time)
         for memory_id, time in zip(sorted(texts), times, strict=True)
     )
+    words = lexical_leg(memories) if with_words else None
+    dense = None if rows is None else DenseLeg.build(key, np.asarray(rows, np.float32))
     return VectorMap(
         root=root,
         scope="repo",
         generation=1,
         memories=memories,
-        lexical=lexical_leg(memories) if with_words else None,
-        dense=None if rows is None else DenseLeg.build(key, np.asarray(rows, np.float32)),
+        parts=(Part(memories, words, dense, Traits.of(memories)),),
         chains=NO_CHAINS,
-        traits=Traits.of(memories),
     )
 
 
@@ -74,7 +74,7 @@ def union_of_top_k(maps, queries, k):
         scored = [
             (float(query.astype(float) @ vector.astype(float)), each.id)
             for one in maps
-            for each, vector in zip(one.memories, rows_of(one.dense), strict=True)
+            for each, vector in zip(one.memories, rows_of(one.parts[0].dense), strict=True)
         ]
         for score, memory_id in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:k]:
             best[memory_id] = max(score, best.get(memory_id, -2))
@@ -98,6 +98,28 @@ def test_one_selection_equals_the_union_of_every_querys_top_k(repo, user, querie
     assert all(hit.cosine == pytest.approx(hit.score, abs=2e-6) for hit in hits)
 
 
+_MANY = 2_013  # 64 groups of 31 rows, and 29 rows behind them
+
+
+@pytest.mark.parametrize(
+    "places",
+    [range(10), range(0, 310, 31), range(0, 2_000, 200), range(_MANY - 10, _MANY)],
+    ids=["side by side", "in one group", "anywhere", "behind the last group"],
+)
+def test_of_many_rows_the_best_are_those_of_a_full_sort(places):
+    angles = np.full(_MANY, 1.5)
+    angles[np.array(places)] = np.linspace(0.1, 1, 10)
+    names = numbered(_MANY)
+
+    hits = cosine_search(
+        [map_of(names, np.stack((np.cos(angles), np.sin(angles)), axis=1), with_words=False)], [[1, 0]], 10
+    )
+
+    order = sorted(zip(angles.tolist(), sorted(names), strict=True))
+    assert [hit.score for hit in hits] == pytest.approx([np.cos(angle) for angle, _ in order[:10]], abs=1e-6)
+    assert [sorted(names)[hit.row] for hit in hits] == [name for _, name in order[:10]]
+
+
 def test_a_memory_is_found_by_its_id_and_no_other_is():
     one = map_of({"b": "text", "d": "text"})
 
@@ -114,7 +136,7 @@ def test_weight_zero_knows_no_words_and_no_centring():
     hits = search([one], ["ruff"], asked, k=100, lexical_weight=0)
 
     np.testing.assert_allclose(
-        [h.score for h in hits], np.sort(rows_of(one.dense) @ asked[0])[::-1], atol=1e-6
+        [h.score for h in hits], np.sort(rows_of(one.parts[0].dense) @ asked[0])[::-1], atol=1e-6
     )
     assert {hit.lexical for hit in hits} == {None}
 
@@ -301,10 +323,10 @@ def ranking_by_hand(maps, texts, vectors, *, message=None, candidates=10**9):
     """Score by (map, row) of all that is found, in double precision; no two equal rows, please."""
     places = [(i, row) for i, each in enumerate(maps) for row in range(len(each))]
     memories = [maps[i].memories[row] for i, row in places]
-    raw = np.vstack([rows_of(each.dense) for each in maps]).astype(float)
-    words = np.hstack(scores(match([each.lexical for each in maps], [terms(text) for text in texts]))).astype(
-        float
-    )
+    raw = np.vstack([rows_of(each.parts[0].dense) for each in maps]).astype(float)
+    words = np.hstack(
+        scores(match([each.parts[0].lexical for each in maps], [terms(text) for text in texts]))
+    ).astype(float)
     scripts, asked_scripts = [is_wide(m.content) for m in memories], [is_wide(text) for text in texts]
     rows, moved = centred(raw, scripts, vectors.astype(float), asked_scripts)
     there = [row.any() for row in raw]
@@ -357,7 +379,7 @@ def test_ranking_is_the_whole_formula(data, repo, user, queries, seed):
     asked = [data.draw(texts) + data.draw(st.sampled_from(["", NAMED])) for _ in range(queries)]
     vectors = unit_rows(queries, 12, seed + 1)
     message = data.draw(st.none() | st.integers(0, queries - 1))
-    if not any(each.dense.present for each in maps):
+    if not any(each.parts[0].dense.present for each in maps):
         return
 
     hits = search(maps, asked, vectors, k=500, message=message)

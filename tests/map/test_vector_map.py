@@ -41,7 +41,7 @@ def test_created_is_seconds_since_the_epoch_in_utc_and_0_if_unknown(created_at, 
 def test_offsets_do_not_tear_an_occasion_apart():
     times = ["2024-05-07T12:00:00Z", "2024-05-07T21:10:00+09:00", "2024-05-07T12:20:00+02:00"]
 
-    first, same, other = Traits.of([written(created_at=time) for time in times]).occasion.tolist()
+    first, same, other = occasions(Traits.of([written(created_at=time) for time in times]).created).tolist()
 
     assert first == same != other
 
@@ -77,14 +77,13 @@ def test_traits_after_an_edit_equal_those_of_all_memories(data):
 
     whole = Traits.of(new)
     assert edited.created.tolist() == whole.created.tolist()
-    assert edited.occasion.tolist() == whole.occasion.tolist()
     assert edited.is_cjk.tolist() == whole.is_cjk.tolist()
 
 
 def test_no_memories_have_empty_traits():
     traits = Traits.of([])
 
-    assert [len(traits.created), len(traits.occasion), len(traits.is_cjk)] == [0, 0, 0]
+    assert [len(traits.created), len(traits.is_cjk)] == [0, 0]
 
 
 # --- occasions ------------------------------------------------------------------------------------------

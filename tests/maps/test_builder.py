@@ -14,7 +14,7 @@ from forged.files.pace import Pace
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
-from forged.maps import builder
+from forged.maps import rows
 from forged.maps.builder import Builder
 from forged.maps.identity import Identity
 from forged.memory import Scope
@@ -67,11 +67,11 @@ class Bench:
     @property
     def embedded(self):
         """Ids of memories whose row is the vector of their text."""
-        if self.map is None or self.map.dense is None:
+        if self.map is None or self.map.parts[0].dense is None:
             return set()
         return {
             each.id
-            for each, row in zip(self.map.memories, rows_of(self.map.dense), strict=True)
+            for each, row in zip(self.map.memories, rows_of(self.map.parts[0].dense), strict=True)
             if np.allclose(row, vector(each.content, len(row)))
         }
 
@@ -122,7 +122,7 @@ def files(repo):
 
 
 def traits_of(built):
-    return built.created.tolist(), built.occasion.tolist(), built.is_cjk.tolist()
+    return built.created.tolist(), built.is_cjk.tolist()
 
 
 # --- what is embedded ---------------------------------------------------------------------------------
@@ -169,8 +169,8 @@ def test_an_edit_embeds_what_is_new_and_nothing_else(repo, either, edit):
     assert all(each in new.memories for each in written)
     assert all(new.find(each.id) is each for each in new.memories)
     assert either.embedded == embedded
-    assert traits_of(new.traits) == traits_of(Traits.of(new.memories))
-    assert new.dense is None or new.dense.present == len(embedded)
+    assert traits_of(new.parts[0].traits) == traits_of(Traits.of(new.memories))
+    assert new.parts[0].dense is None or new.parts[0].dense.present == len(embedded)
 
 
 def test_an_edit_among_many_embeds_one_text(repo, bench):
@@ -203,7 +203,7 @@ def test_only_blank_bodies_make_a_map_without_vectors(repo, embedder, lexical):
     put(repo, memory("blank", " \n"))
 
     assert bench.build() == []
-    assert (set(bench.shown), bench.map.dense) == ({"blank"}, None)
+    assert (set(bench.shown), bench.map.parts[0].dense) == ({"blank"}, None)
 
 
 def test_a_full_rebuild_embeds_all_once(repo, filled):
@@ -244,8 +244,8 @@ def test_without_an_embedder_words_are_all_there_is(repo):
 
     bench.build()
 
-    assert bench.map.dense is None
-    assert bench.map.lexical is not None
+    assert bench.map.parts[0].dense is None
+    assert bench.map.parts[0].lexical is not None
 
 
 # --- what a search asks about memories beside words and vectors ------------------------------------------
@@ -266,9 +266,9 @@ def test_traits_after_edits_equal_those_from_scratch(repo, embedder, lexical):
         (files(repo) / f"{bench.map.memories[0].id}.md").unlink()
         bench.build()
 
-        assert traits_of(bench.map.traits) == traits_of(Traits.of(bench.map.memories))
+        assert traits_of(bench.map.parts[0].traits) == traits_of(Traits.of(bench.map.memories))
 
-    shown = dict(zip(bench.shown, bench.map.traits.is_cjk.tolist(), strict=True))
+    shown = dict(zip(bench.shown, bench.map.parts[0].traits.is_cjk.tolist(), strict=True))
     assert (shown["m4"], shown["m6"], shown["m7"]) == (True, False, True)
 
 
@@ -276,7 +276,7 @@ def test_a_memory_of_another_time_is_of_another_occasion_although_its_text_stays
     put(repo, memory("m001", "text 1", created_at=LATER))
 
     assert filled.build() == []
-    first, second, third = filled.map.traits.occasion.tolist()
+    first, second, third = filled.map.occasions.tolist()
     assert first == third != second
 
 
@@ -291,13 +291,13 @@ def test_whatever_is_done_for_each_memory_lets_the_loop_answer_meanwhile(repo, b
         def yield_if_due(self):
             yielded.add(self.by)
 
-    monkeypatch.setattr(builder, "Pace", Noting)
+    monkeypatch.setattr(rows, "Pace", Noting)
     fill(repo, 2)
     bench.build()
     put(repo, memory("m000", "edited"))
     bench.build()
 
-    assert yielded == {"_drafted", "_hash", "_tokenised"}
+    assert yielded == {"rows", "_hashes", "_tokenised"}
 
 
 # --- failures -----------------------------------------------------------------------------------------
@@ -319,8 +319,8 @@ def test_at_weight_0_a_failed_edit_keeps_the_older_text_with_its_vector_and_trai
 
     assert silent.shown == {"m000": "text 0", "m001": "text 1", "m002": "text 2"}
     assert silent.embedded == set(silent.shown)
-    assert traits_of(silent.map.traits) == traits_of(Traits.of(silent.map.memories))
-    assert not silent.map.traits.is_cjk.any()
+    assert traits_of(silent.map.parts[0].traits) == traits_of(Traits.of(silent.map.memories))
+    assert not silent.map.parts[0].traits.is_cjk.any()
 
 
 def test_at_weight_0_a_forgotten_memory_is_gone_although_the_provider_is_down(repo, silent):
@@ -501,7 +501,7 @@ def test_an_edit_that_comes_back_in_another_dimension_embeds_all_and_mixes_nothi
     for _ in range(2):
         either.build()
 
-    assert either.map.dense.dimension == 16
+    assert either.map.parts[0].dense.dimension == 16
     assert either.embedded == {"m000", "m001", "m002"}
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from forged.errors import ProviderError
-from forged.maps.identity import SENTENCES, Identity, Remembered
+from forged.maps.identity import SENTENCES, Identity
+from forged.maps.remembered import Remembered
 from tests.support.clock import turns
 from tests.support.provider import FakeEmbedder
 

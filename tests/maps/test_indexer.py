@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from forged.errors import ProviderError
 from forged.files.roots import Root
 from forged.map import relevance
-from forged.maps.identity import Remembered
+from forged.maps import builds, malloc_trim
 from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
+from forged.maps.remembered import Remembered
 from forged.maps.retrying import retry_after
 from forged.memory import Scope
 from forged.models import Health
@@ -206,7 +208,7 @@ async def test_words_serve_before_the_vectors_arrive_and_one_more_swap_brings_th
         embedder.hold.set()
         await index.until_ended(index.generations.wanted, soon())
         await until(lambda: index.progress.state == "ready")
-        assert index.map.dense is not None
+        assert index.map.parts[0].dense is not None
         assert count(indexer, "swapped") == 2
 
 
@@ -258,7 +260,7 @@ async def test_a_failed_build_swaps_in_the_words_alone_and_without_words_keeps_w
         edit(repo)
         view = await seen(indexer, [root], index.mark())
         assert (shown(index)["m0"], index.progress.state) == (shows, "failed")
-        assert index.map.dense.missing.tolist() == [lexical, False]
+        assert index.map.parts[0].dense.missing.tolist() == [lexical, False]
         assert lexical or (view.legs, view.problem) == (
             ("dense",),
             "stale: unreachable: scripted unreachable",
@@ -276,7 +278,7 @@ async def test_a_failed_build_heals_after_the_back_off_without_a_mark(root, embe
         assert (index.progress.state, index.builder.problems) == ("failed", ())
         embedder.down = ""
         await until(lambda: index.progress.state == "ready")
-        assert (index.map.dense.present, index.progress.error) == (2, "")
+        assert (index.map.parts[0].dense.present, index.progress.error) == (2, "")
 
 
 class Limiting(FakeEmbedder):
@@ -350,7 +352,7 @@ async def test_when_its_time_is_up_or_a_person_rebuilds_an_endpoint_is_asked_aga
             await built(index)
         else:
             await until(lambda: index.progress.state == "ready")
-        assert (index.progress.state, index.map.dense.present) == ("ready", 2)
+        assert (index.progress.state, index.map.parts[0].dense.present) == ("ready", 2)
 
 
 async def test_a_build_that_breaks_in_an_unforeseen_way_is_a_failure_like_any_other(
@@ -392,7 +394,11 @@ async def test_a_full_rebuild_in_the_middle_of_a_build_breaks_nothing(root, embe
         goal = index.mark()
         embedder.hold.set()
         await index.until_ended(goal, soon())
-        assert (index.progress.state, len(embedder.texts), index.map.dense.present) == ("ready", 4, 2)
+        assert (index.progress.state, len(embedder.texts), index.map.parts[0].dense.present) == (
+            "ready",
+            4,
+            2,
+        )
     assert "Traceback" not in caplog.text
 
 
@@ -430,7 +436,7 @@ async def test_with_words_what_happens_during_a_long_run_is_visible_at_once_and_
         embedder.hold.set()
         await index.until_ended(generation, soon())
         assert sorted(embedder.texts) == ["edited", "text 0", "text 1"]
-        assert index.map.dense.present == 2
+        assert index.map.parts[0].dense.present == 2
 
 
 # --- unloading and the end ----------------------------------------------------------------------------
@@ -625,7 +631,7 @@ async def test_a_background_that_was_refused_is_warned_of_once_and_tried_again_b
             await built(index)
         await until(indexer.learner._learning.done)
         assert caplog.text.count("background not embedded") == 1
-        assert index.map.dense.present == 2
+        assert index.map.parts[0].dense.present == 2
         model.poison = {}
         edit(repo, "last edit")
         await built(index)
@@ -650,7 +656,7 @@ async def test_a_model_replaced_behind_its_name_is_learned_anew(repo, root, mode
         model.dimension = 96
         edit(repo)
         await built(index)
-        await until(lambda: index.map.dense.dimension == 96)
+        await until(lambda: index.map.parts[0].dense.dimension == 96)
         await until(lambda: indexer.learner.baseline.messages.shape[1] == 96)
         await built(index)
         assert (index.progress.error, everyday(model)) == ("", 256)
@@ -698,7 +704,7 @@ async def test_a_map_is_calibrated_before_it_is_served(repo, root, model):
         background = await learned(indexer, root)
         edit(repo)
         await built(index)
-        assert relevance._calibrations[index.map.dense].baseline is background
+        assert relevance._calibrations[index.map.parts[0].dense].baseline is background
 
 
 async def test_closing_ends_the_learning(root, model):
@@ -713,12 +719,12 @@ async def test_what_was_held_back_gets_its_vectors_when_text_may_leave_again(roo
     async with indexing(embedder) as indexer:
         index = indexer.open(root)
         await until(lambda: index.progress.state == "paused")
-        assert (index.map.dense, index.progress.error) == (None, "")
+        assert (index.map.parts[0].dense, index.progress.error) == (None, "")
 
         embedder.down = ""
         indexer.mark_all()
 
-        await until(lambda: index.map.dense is not None)
+        await until(lambda: index.map.parts[0].dense is not None)
         assert (index.progress.state, index.progress.held) == ("ready", "")
 
 
@@ -748,3 +754,14 @@ async def test_the_first_build_waits_until_it_is_known_who_is_trusted(root, tmp_
         assert [each.id for each in index.map.memories] == ["m0", "m1"]
         keeping.cancel()
         await state.close()
+
+
+async def test_what_large_rows_took_is_given_back_when_they_are_laid_out_anew(repo, root, monkeypatch):
+    returned = threading.Event()
+    monkeypatch.setattr(builds, "_LARGE", 1)
+    async with indexing(None) as indexer:
+        index = await opened(indexer, root)
+        monkeypatch.setattr(malloc_trim, "give_back", returned.set)
+        edit(repo)
+        await built(index)
+        await until(returned.is_set)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.map import NO_CHAINS, Traits, VectorMap
+from forged.map import NO_CHAINS, Part, Traits, VectorMap
 from forged.memory import time_ns
 from forged.scopes import newest
 from tests.data.memories import memory
@@ -31,10 +31,8 @@ def held(times, name):
         scope="repo",
         generation=1,
         memories=found,
-        lexical=None,
-        dense=None,
+        parts=(Part(found, None, None, Traits.of(found)),),
         chains=NO_CHAINS,
-        traits=Traits.of(found),
     )
 
 

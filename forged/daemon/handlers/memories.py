@@ -152,7 +152,7 @@ def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, lis
             home,
             [
                 row
-                for row, found in enumerate(home.memories)
+                for row, found in home.numbered()
                 if (not request.category or found.category == request.category)
                 and (request.all_versions or home.chains.is_head(found.id))
             ],
