@@ -74,6 +74,7 @@ MAY_USE_ENVIRONMENT = {
     "forged.__main__": "entry point",
     "forged.cli=": "entry point",
     "forged.daemon.app": "takes the service manager's variables away from child processes",
+    "forged.models=": "onnxruntime looks there and nowhere else whether it may report to its maker",
     "forged.models.local": "OpenMP takes its settings from there and from nowhere else",
 }
 DIRECTORY = {"getcwd", "getcwdb", "cwd"}

@@ -25,7 +25,13 @@ from forged_client.errors import AddressError
 
 
 @click.command("logs")
-@click.option("-n", "--lines", "number", type=click.IntRange(min=0), default=50, help="The last N; 50.")
+@click.option(
+    *("-n", "--lines", "number"),
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=50,
+    help="How many of the last (default: 50).",
+)
 @click.option("-f", "--follow", "follows", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @reads
 def logs_command(call: Invocation, *, number: int, follows: bool) -> None:

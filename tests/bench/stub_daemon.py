@@ -27,6 +27,9 @@ class StubEmbedder:
         self._passages = 0
         self._queries: dict[str, object] = {}
 
+    async def prepare(self) -> None:
+        pass
+
     async def embed(
         self,
         texts: list[str],

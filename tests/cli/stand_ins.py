@@ -6,7 +6,7 @@ from pathlib import Path
 
 _SYSTEMCTL = """#!/bin/sh
 cd '{folder}'
-test "$1" = --version && {{ echo "systemd 252 (252.1)"; exit 0; }}
+test "$1" = --version && {{ cat version; exit 0; }}
 shift  # --user
 echo "$@" >> told
 test -e silent && {{ echo "Failed to connect to bus: No medium found" >&2; exit 1; }}
@@ -35,6 +35,7 @@ class StandIns:
         self.folder = folder
         self.units = home / ".config/systemd/user"
         self.add("systemctl", _SYSTEMCTL)
+        self.answer("version", "systemd 252 (252.1)\n+PAM\n")
         self.answer("unit-path", f"/run/systemd/user {self.units} /usr/lib/systemd/user\n")
 
     @property

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from forged.cli.service.units import for_version
 from tests.cli.stand_ins import StandIns
 
 RUNNING = "ActiveState=active\nSubState=running\nMainPID=77\nNRestarts=2\nUnitFileState=disabled\n"
@@ -288,8 +287,35 @@ def test_steps_are_one_object_under_json(service):
     assert len(service("install", "--json").json["done"]) == 3
 
 
-def test_a_unit_has_the_settings_that_this_systemd_knows():
-    text = "[Service]\n# From systemd 254 on: FileDescriptorStorePreserve=yes\nRestart=no\n"
+def test_vectors_outlive_a_stop_where_systemd_can_keep_them_and_never_an_uninstall(service, systemd):
+    service("install")
+    assert "\nFileDescriptorStorePreserve=yes\n" not in unit(systemd)
+    service("uninstall")
+    assert not any("clean" in line for line in systemd.told())
 
-    assert "\nFileDescriptorStorePreserve=yes\n" in for_version(text, 254)
-    assert for_version(text, 253) == text
+    systemd.answer("version", "systemd 254 (254.1)\n+PAM\n")
+    service("install")
+    assert "\nFileDescriptorStorePreserve=yes\n" in unit(systemd)
+    assert service("uninstall").code == 0
+    assert systemd.told()[-2:] == ["clean --what=fdstore forged.service", "daemon-reload"]
+
+
+def test_doctor_says_what_is_wrong_with_a_service_and_nothing_where_there_is_none(forgectl, service, systemd):
+    def found(**surroundings):
+        given = {"programs": systemd.programs, "executable": sys.executable, **surroundings}
+        told = forgectl("doctor", "--json", "--no-autostart", **given).json["checks"]
+        return [(check["level"], check["detail"]) for check in told if check["name"] == "service"]
+
+    assert found() == []
+    service("install")
+    assert found() == [("ok", "systemd listens")]
+    assert found(executable="/opt/newer/forged") == [
+        ("warn", f"{systemd.units}/forged.service is of another installation or version")
+    ]
+    (systemd.folder / "forged.socket").unlink()
+    assert found() == [("warn", "systemd does not listen")]
+    (systemd.units / "forged.socket").write_text(OWN)
+    systemd.answer("forged.socket", LISTENING)
+    assert found() == [("ok", f"systemd listens; {systemd.units}/forged.socket: of your own")]
+    systemd.answer("silent", "")
+    assert found()[0][1].startswith("no user manager answers")

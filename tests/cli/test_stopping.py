@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from forged.cli.process import Restarted
+from forged.cli.stopping import outcome
 from tests.support.daemon import DaemonProcess, running
 
 
@@ -46,3 +48,17 @@ def test_a_record_of_a_daemon_that_was_killed_ends_no_other_process(forgectl, se
 
         assert (stopped.out, bystander.poll()) == ("forged is not running\n", None)
         bystander.kill()
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        (Restarted(7, 6, "handed_over"), "forged, pid 7, has taken over from pid 6"),
+        (Restarted(7, 6, "stopped"), "restarted forged: pid 7, before 6"),
+        (Restarted(7, 0, "manager"), "systemd has restarted forged: pid 7, before none"),
+        (Restarted(7, 0, "started"), "started forged, pid 7: none was running"),
+    ],
+    ids=lambda value: getattr(value, "way", ""),
+)
+def test_restart_says_which_process_serves_and_how_it_came_to(now, told):
+    assert outcome(now) == told

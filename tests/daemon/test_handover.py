@@ -230,6 +230,7 @@ def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, parcel)
     first = old.asked()
     reply = wire.HandedOver(id=2)
     socket.send_fds(first._peer, [encode(reply)], [old.lock, old.socket.fileno(), parcel])
+    assert first._peer.recv(1) == wire.READY
     before = _open_descriptors()
     first.close()
 

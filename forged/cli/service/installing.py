@@ -19,8 +19,9 @@ from forged.cli.service import units
 from forged.cli.service.looking import UnitFile, unit_files, wanted_units
 from forged.cli.service.units import Standing
 from forged.cli.terminal import tell
-from forged.cli.user_manager import SERVICE, SOCKET, UNITS, UserManager, address_of
+from forged.cli.user_manager import SERVICE, SOCKET, UNITS, UserManager, address_of, systemd_version
 
+_KEEPS_VECTORS = 254  # the first systemd that keeps the vectors of a service that is stopped
 # Where `systemctl enable` puts its links, below the folder of the units.
 _LINKS = (f"sockets.target.wants/{SOCKET}", f"default.target.wants/{SERVICE}")
 
@@ -54,7 +55,7 @@ def uninstall(call: Invocation) -> Iterator[str]:
     manager = UserManager.find(call)
     answers = manager is not None and not manager.silence()
     if manager is not None and answers:
-        yield from _end(manager)
+        yield from _end(call, manager)
     for path in _links(files):
         os.unlink(path)
         with contextlib.suppress(OSError):  # others have links there
@@ -118,9 +119,12 @@ def _make_room(call: Invocation, manager: UserManager) -> Iterator[str]:
         yield f"stopped the daemon that ran by itself, pid {ended}"
 
 
-def _end(manager: UserManager) -> Iterator[str]:
+def _end(call: Invocation, manager: UserManager) -> Iterator[str]:
     was = manager.unit(SERVICE)
     manager.do("disable", "--now", *UNITS)
+    if systemd_version(call) >= _KEEPS_VECTORS:
+        with contextlib.suppress(Stop):  # none are kept
+            manager.do("clean", "--what=fdstore", SERVICE)
     yield f"disabled and stopped {' and '.join(UNITS)}"
     if was.pid:
         yield f"the daemon has ended, pid {was.pid}; the next client starts one by itself"

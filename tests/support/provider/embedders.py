@@ -47,6 +47,9 @@ class FakeEmbedder:
         """Every text that was asked for, in order."""
         return [text for call in self.calls for text in call]
 
+    async def prepare(self) -> None:
+        pass
+
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
