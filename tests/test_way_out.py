@@ -18,6 +18,7 @@ PROGRAMS = {
     "forged.config.keys._from_command": "a `cmd:` key reference of the configuration: its own words",
     "forged.trust.git.Git._run": "git: revisions and paths",
     "forged.capture.worker_process.WorkerProcess._launch": "our own worker: its process is ours",
+    "forged.models.e5.making.Making.make": "our own maker of a graph: paths of the model and of the cache",
     "forged.evaluation.scratch.daemon": "our own daemon for `forgectl eval`: serve",
     "forged.cli.demo.stage.Stage._run": "git, our own agent and forgectl: the demo's own sentences",
     "forged_client.autostart._start_unit": "systemctl: the name of our unit",
