@@ -99,7 +99,7 @@ class Builder:
     @property
     def starts_anew(self) -> bool:
         """Whether vectors that are on their way are of no use any more: all are to be embedded anew."""
-        return self._vectors is not None and not self._vectors.awaits
+        return self._vectors is not None and self._vectors.starts_anew
 
     @property
     def serves_older(self) -> bool:

@@ -206,13 +206,14 @@ class Builds:
                 await self._swap(index, draft)
                 index.progress.state = "failed" if index.progress.error else "building"
         while await index.stirred_before(run):
+            enough = index.richer.is_set()
+            index.richer.clear()
             if index.marked.is_set():
                 draft = await self._follow(index, draft)
-                if index.builder.starts_anew:
-                    run.cancel()  # nobody would see what it still brings
-            elif self._lexical and not index.builder.serves_older:
+            if index.builder.starts_anew:
+                run.cancel()  # nobody would see what it still brings
+            elif enough and self._lexical and not index.builder.serves_older:
                 await self._swap(index, draft)
-            index.richer.clear()
         return draft
 
     async def _why_not(self, index: RootIndex) -> ProviderError | None:

@@ -31,12 +31,14 @@ _NO_PLACES = np.empty(0, np.int64)
 class KnownVectors:
     """Vectors of one model by text hash; b"" stands for a text that has none.
 
-    `cut` are hashes of texts of which only the beginning was embedded.
+    `cut` are hashes of texts of which only the beginning was embedded. `starts_anew`: what the run under way
+    brings is of no use any more.
     """
 
     def __init__(self, identity: Identity, top: str, parcel: Parcel | None = None) -> None:
         """Take the model, the top of the root that the texts are from, and what was packed of them."""
         self.cut = frozenset[bytes]()
+        self.starts_anew = False
         self._identity = identity
         self._purpose = Purpose("build", (top,))
         self._cache = VectorCache(identity.kept)
@@ -58,11 +60,6 @@ class KnownVectors:
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
 
     @property
-    def awaits(self) -> bool:
-        """Whether a run is under way that still brings what is wanted."""
-        return self._run is not None
-
-    @property
     def serves_older(self) -> bool:
         """Whether the vectors from before `renew` serve until the last new one is there."""
         return self._older is not None
@@ -75,12 +72,15 @@ class KnownVectors:
 
     def renew(self) -> None:
         """Know nothing; what was known serves on until all texts of a map are embedded anew."""
-        self._older, self._run = self._older or self._cache, None
+        if self._older is None and not self._cache.is_empty:
+            self._older = self._cache
+        self.starts_anew, self._run = self._run is not None, None
         self._cache, self.cut = VectorCache(self._identity.kept), frozenset()
         self._parcel = self._unpacked = None
 
     def begin(self, progress: Callable[[int], None], place: Place | None = None) -> EmbeddingRun:
         """A new run, with what got through before an outage."""
+        self.starts_anew = False
         before, self._run = self._run, EmbeddingRun(self._identity, self._purpose, progress, place)
         if before is not None:
             self._run.vectors.update(before.vectors)
@@ -127,6 +127,8 @@ class KnownVectors:
 
     def settle(self) -> None:
         """All vectors stand in the map now."""
+        if self._run is not None:
+            self.take(self._run)
         self._run = self._older = self._parcel = self._unpacked = None
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 
 import pytest
 
@@ -12,7 +11,7 @@ from forged.maps import builds
 from forged.memory import Scope
 from tests.data.memories import memory, put
 from tests.maps.indexing import embedding, indexing, opened, soon
-from tests.support.clock import until
+from tests.support.clock import turns, until
 from tests.support.provider import FakeEmbedder
 
 
@@ -27,6 +26,11 @@ def root(repo):
     return Root(str(repo), Scope.REPO)
 
 
+def vectors(index):
+    """How many the map shows."""
+    return sum(leg.present for leg in index.map.dense)
+
+
 def swaps(indexer):
     return sum(event.kind == "swapped" for event in indexer.told)
 
@@ -37,19 +41,24 @@ async def test_vectors_of_a_long_run_are_shown_when_there_are_twice_as_many_and_
     monkeypatch.setattr(builds, "_RICHER_S", 0.0)
     put(repo, *(memory(f"n{number}", f"new {number}") for number in range(16 * embedder.chunk)))
     async with embedding(embedder, root) as (indexer, index):
-        shows = [0]
+        await until(lambda: index.map is not None)
+        assert vectors(index) == 0
 
-        def shown_now(event):
-            if event.kind == "swapped" and index.map is not None and index.map.dense:
-                shows.append(sum(leg.present for leg in index.map.dense))
+        async def some_are_done(calls):
+            held, embedder.hold = embedder.hold, asyncio.Event()
+            held.set()
+            await until(lambda: len(embedder.calls) == calls)
 
-        indexer.events.listen(shown_now)
+        for calls, shown in ((5, 1), (9, 4), (13, 8)):  # 1, 5 and 9 of the 17 chunks are done then
+            await some_are_done(calls)
+            await until(lambda least=shown * embedder.chunk: vectors(index) >= least)
+        count = swaps(indexer)
+        await some_are_done(17)
+        await turns(100)
+        assert swaps(indexer) == count <= 5, "13 chunks are not twice as many as 8"
         embedder.hold.set()
         await index.until_ended(index.generations.wanted, soon())
-
-    assert shows[-1] == 16 * embedder.chunk + 2
-    assert len(shows) >= 3, "some were there before the last"
-    assert all(2 * before <= now for before, now in itertools.pairwise(shows[1:-1]))
+    assert vectors(index) == 16 * embedder.chunk + 2
 
 
 async def test_a_full_rebuild_shows_its_vectors_when_the_last_of_them_is_there(
@@ -67,10 +76,11 @@ async def test_a_full_rebuild_shows_its_vectors_when_the_last_of_them_is_there(
         first, embedder.hold = embedder.hold, asyncio.Event()
         first.set()
         await until(lambda: index.progress.embedded and not index.richer.is_set())
-        assert (swaps(indexer), index.progress.embedded) == (1, embedder.chunk)
+        assert index.progress.embedded == embedder.chunk
         embedder.hold.set()
         await index.until_ended(goal, soon())
         assert index.map.dense != before
+        assert swaps(indexer) == 2, "words, and then all vectors"
 
 
 async def test_a_full_rebuild_ends_the_run_whose_vectors_nobody_wants_any_more(repo, root, embedder):
@@ -89,14 +99,18 @@ async def test_a_full_rebuild_ends_the_run_whose_vectors_nobody_wants_any_more(r
 
 
 async def test_status_and_events_tell_how_fast_texts_are_embedded_and_how_long_it_takes(repo, root, embedder):
-    put(repo, *(memory(f"n{number}", f"new {number}") for number in range(3 * embedder.chunk)))
+    put(repo, *(memory(f"n{number}", f"new {number}") for number in range(9 * embedder.chunk)))
     async with embedding(embedder, root) as (indexer, index):
         assert (index.place.rate, index.place.left_s) == (0.0, None)
         release, embedder.hold = embedder.hold, asyncio.Event()
         release.set()
-        await until(lambda: index.progress.embedded)
-        (event,) = (event for event in indexer.told if event.kind == "embedding")
+        await until(lambda: len(embedder.calls) == 5)
+        first, embedder.hold = embedder.hold, asyncio.Event()
+        first.set()
+        await until(lambda: len(embedder.calls) == 9)
+        event = [event for event in indexer.told if event.kind == "embedding"][-1]
         left = event.total - event.done
+        assert left == 4 * embedder.chunk + 2
         assert event.rate > 0
         assert event.left_s == pytest.approx(left / event.rate, rel=0.5, abs=0.2)
         assert index.place.left == left
