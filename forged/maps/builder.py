@@ -10,6 +10,7 @@ What is on disk is never an error here: `problems` names it. `embed` returns wha
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 
@@ -19,9 +20,12 @@ from forged.errors import ProviderError
 from forged.files import MemoryStore, Root, Snapshot, scan
 from forged.map import Baseline, Chains, Part, VectorMap, link, thinned
 from forged.maps.changes import differing
+from forged.maps.embed_line import Place
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
 from forged.maps.layout import Layout
+from forged.maps.parcel import Parcel, Shelf, Stock
+from forged.maps.parcels import name_of
 from forged.maps.rows import RowMaker, Rows
 from forged.memory import Memory, Problem
 from forged.models import cleaned
@@ -63,7 +67,9 @@ class Builder:
         *,
         lexical: bool,
         admit: Admit | None = None,
+        parcel: Parcel | None = None,
     ) -> None:
+        """`parcel` holds vectors of this root's texts that another daemon packed."""
         self.store = store
         self.snapshot: Snapshot | None = None
         self.complete = False
@@ -76,11 +82,12 @@ class Builder:
         self._identity = identity
         self._lexical = lexical
         self._admit = admit
-        self._vectors = KnownVectors(identity, store.root.top) if identity is not None else None
+        self._vectors = KnownVectors(identity, store.root.top, parcel) if identity is not None else None
         embedded = self._embedded if identity is not None else None
         self._maker = RowMaker(lexical=lexical, embedded=embedded, pause=self._pause)
         self._map: VectorMap | None = None
         self._layout: Layout | None = None  # of that map
+        self._shown: tuple[VectorMap, Layout] | None = None  # the two above, of one moment
         self._large: Part | None = None  # its base, if that lacks no vector: edits may stand beside it
         self._renew = self._retry = False  # asked for, and done by the next draft
 
@@ -88,6 +95,16 @@ class Builder:
     def unsettled(self) -> bool:
         """Whether the last look met a file in the middle of something: look again soon."""
         return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
+
+    @property
+    def starts_anew(self) -> bool:
+        """Whether vectors that are on their way are of no use any more: all are to be embedded anew."""
+        return self._vectors is not None and not self._vectors.awaits
+
+    @property
+    def serves_older(self) -> bool:
+        """Whether the vectors that are on their way will be seen only when the last of them is there."""
+        return self._vectors is not None and self._vectors.serves_older
 
     @property
     def cut(self) -> tuple[str, ...]:
@@ -116,6 +133,23 @@ class Builder:
     def forget_vectors(self) -> None:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
         self._renew = True
+
+    def stock(self) -> Stock | Parcel | None:
+        """What is known now of vectors of the texts that the map shows, to be packed while builds go on."""
+        if self._vectors is None:
+            return None
+        shelves: list[Shelf] = []
+        if self._shown is not None:
+            shown, layout = self._shown
+            rows = zip(layout.hashes, shown.parts, strict=True)
+            shelves = [Shelf(hashes, part.dense, part.gone) for hashes, part in rows]
+        return self._vectors.stock(name_of(self.store.root), shelves)
+
+    @property
+    def moment(self) -> tuple[int, int, bool]:
+        """Changes when `stock` does: with the map, with vectors that are in none yet, with a full rebuild."""
+        waiting = self._vectors.waiting if self._vectors is not None else 0
+        return self._map.generation if self._map is not None else 0, waiting, self.serves_older
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
@@ -178,29 +212,32 @@ class Builder:
         return link(memories) if before is None or before.may_change_with(changed) else before
 
     def _missing(self, rows: Rows) -> dict[bytes, str]:
+        """The texts that have to be embedded, the newest first."""
         if self._vectors is None:
             return {}
-        wanted = (
-            row for row in self._vectors.missing(rows.hashes) if rows.hashes[row] not in self.quarantined
-        )
-        return {rows.hashes[row]: self._embedded(rows.memories[row]) for row in wanted}
+        memories, hashes = rows.memories, rows.hashes
+        wanted = [row for row in self._vectors.missing(hashes) if hashes[row] not in self.quarantined]
+        wanted.sort(key=lambda row: memories[row].updated_at or memories[row].created_at, reverse=True)
+        return {hashes[row]: self._embedded(memories[row]) for row in wanted}
 
     def _embedded(self, memory: Memory) -> str:
         """The text that is embedded, to the letter: a secret leaves for nobody, whoever insisted on it."""
         return cleaned(memory.content) if memory.id in self._insisted else memory.content
 
-    async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
+    async def embed(
+        self, draft: Draft, progress: Callable[[int], None], place: Place | None = None
+    ) -> ProviderError | None:
         """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same.
 
         When another model turns out to answer, nothing is taken and the map stays incomplete.
         """
         assert self._vectors is not None, "without an embedder nothing is missing"
         assert self._identity is not None, "as above"
-        run = self._vectors.begin(progress)
+        run = self._vectors.begin(progress, place)
         try:
             await self._identity.begin()
             if not self._vectors.are_outdated() and self._identity.refusal is None:
-                await run.run(draft.missing)
+                await run.run(await asyncio.to_thread(self._left, draft))
         except ModelReplacedError:
             pass
         except ProviderError as error:
@@ -237,6 +274,7 @@ class Builder:
             chains=draft.chains,
         )
         self._layout, self.complete = draft.layout, not unknown
+        self._shown = self._map, self._layout
         if self.complete and self._vectors is not None:
             self._vectors.settle()
         return self._map
@@ -256,6 +294,11 @@ class Builder:
 
     def _unknown(self, draft: Draft, known: Known) -> set[bytes]:
         return {key for key in draft.missing if known(key) is None} - set(self.quarantined)
+
+    def _left(self, draft: Draft) -> dict[bytes, str]:
+        """What is missing still, now that it is known which model answers."""
+        assert self._vectors is not None, "as in `embed`"
+        return {key: text for key, text in draft.missing.items() if self._vectors.get(key) is None}
 
     def _with_older_texts(self, draft: Draft, unknown: set[bytes]) -> Draft:
         before = self._map

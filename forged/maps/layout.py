@@ -41,6 +41,11 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         """The rows that were made last: those beside, else the base."""
         return self.base if self.beside is None else self.beside
 
+    @property
+    def hashes(self) -> tuple[tuple[bytes, ...], ...]:
+        """Those of the rows of each part of the map, also of rows that count no more."""
+        return tuple(rows.hashes for rows in (self.base, self.beside) if rows is not None)
+
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
         """The memories that count, with the hashes of their texts."""
         gone = self.gone.tolist() if self.gone is not None else (False,) * len(self.base.memories)

@@ -12,11 +12,12 @@ which costs less than a vocabulary of strings would.
 from __future__ import annotations
 
 import re
+import struct
 import threading
 import unicodedata
 import zlib
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain, pairwise
 
 import numpy as np
@@ -28,9 +29,10 @@ from forged.text.english import IRREGULAR, STOP_WORDS
 Terms = NDArray[np.uint32]
 
 _BEGINNING = 4
-# Most pieces of text are met again; the long ones are not, and would fill memory.
-_CACHED_CHUNKS = 8192
-_CACHED_LENGTH = 24
+_RUN = 64  # letters of a word that are looked at; the next begin another one
+_KEPT = 8192
+_KEPT_LENGTH = 24
+_ONE, _TWO = struct.Struct("=I").pack, struct.Struct("=II").pack
 
 # Scripts written without spaces, and Korean, whose particles hide the word: indexed as pairs of characters.
 _PAIRED = (
@@ -44,7 +46,7 @@ _MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u0669\u0900-\u0963\u096
 
 def _word_pattern(character: str) -> re.Pattern[str]:
     """Words and identifiers: up to eight runs of `character` joined by one separator, or C++ and C#."""
-    run = f"{character}{{1,64}}"
+    run = f"{character}{{1,{_RUN}}}"
     return re.compile(rf"{run}(?:(?:[.'-]|_{{1,2}}){run}){{0,7}}(?:\+\+|#(?!{character}))?")
 
 
@@ -74,26 +76,55 @@ _stemmer_lock = threading.Lock()  # a Stemmer keeps one buffer for the word at h
 
 
 def terms(text: str) -> Terms:
-    """Return the hashed terms of a text, one for each occurrence, in no meaningful order.
+    """Return the hashed terms of a text, one for each occurrence, in no meaningful order; read-only.
 
     The same text gives the same terms in every process.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).replace("’", "'")
-    found: list[int] = []
-    for chunk in text.split():
-        found += _known_chunk(chunk) if len(chunk) <= _CACHED_LENGTH else _chunk(chunk)
-    return np.array(found, np.uint32)
+    return np.frombuffer(b"".join(map(_known.__getitem__, text.split())), np.uint32)
 
 
-def _chunk(chunk: str) -> tuple[int, ...]:
-    """Terms of a piece of text without white space."""
-    if chunk.isascii():
-        return tuple(chain.from_iterable(map(_word_terms, _ASCII_WORD.findall(chunk))))
+class _Known(dict[str, bytes]):
+    """Terms, 32 bits each, of pieces of text without white space, most of which are met again.
+
+    Those met lately are kept, at most twice `_KEPT`; long ones are not, which are rare and would fill memory.
+    To be looked up in any thread.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._older: dict[str, bytes] = {}
+
+    def __missing__(self, chunk: str) -> bytes:
+        found = self._older.get(chunk)
+        if found is None:
+            found = _chunk(chunk)
+        if len(chunk) <= _KEPT_LENGTH:
+            if len(self) >= _KEPT:
+                self._older = self.copy()
+                self.clear()
+            self[chunk] = found
+        return found
+
+
+_known = _Known()
+
+
+def _chunk(chunk: str) -> bytes:
+    if not chunk.isascii():
+        return _wide_chunk(chunk)
+    if chunk.isalpha() and len(chunk) <= _RUN:
+        return _word(chunk)
+    words = _ASCII_WORD.findall(chunk)
+    return _word(chunk) if words == [chunk] else b"".join(map(_known.__getitem__, words))
+
+
+def _wide_chunk(chunk: str) -> bytes:
     paired = _paired_run()
     words = _wide_word().findall(paired.sub(" ", chunk))
     pairs = chain.from_iterable(map(_pairs, paired.findall(chunk)))
-    return (*chain.from_iterable(map(_word_terms, words)), *map(_hash, pairs))
+    return b"".join((*map(_word, words), *map(_packed, pairs)))
 
 
 def _pairs(run: str) -> Iterable[str]:
@@ -101,40 +132,45 @@ def _pairs(run: str) -> Iterable[str]:
     return map("".join, pairwise(run)) if len(run) > 1 else (run,)
 
 
-_known_chunk = lru_cache(_CACHED_CHUNKS)(_chunk)
-
-
-def _word_terms(word: str) -> tuple[int, ...]:
+def _word(word: str) -> bytes:
     """Terms of one word or identifier; nothing for a stop word."""
     lower = word.lower()
     if lower in STOP_WORDS:
-        return ()
+        return b""
     if "'" in word:
         word = word[: len(_CONTRACTION.sub("", lower))]
-    parts = _PART.findall(word) if word.isascii() else _SEPARATOR.split(word)
+        lower = word.lower()
+    parts = _parts(word, lower)
     if parts == [word]:
-        return _part_terms(word)
+        return b"" if lower in STOP_WORDS else _stemmed(lower)
     # foo_bar, fooBar and foo-bar are one name; 3.1 and 31 are not one number.
-    name = word.lower().translate(_JOINERS)
-    return (*_hashes(_stem(name) if name.isalpha() else name), *chain.from_iterable(map(_part_terms, parts)))
+    name = lower.translate(_JOINERS)
+    return b"".join((_stemmed(name) if name.isalpha() else _packed(name), *map(_part, parts)))
 
 
-def _part_terms(part: str) -> tuple[int, ...]:
+def _parts(word: str, lower: str) -> list[str]:
+    if not word.isascii():
+        return _SEPARATOR.split(word)
+    return [word] if word.isalpha() and word[1:] == lower[1:] else _PART.findall(word)
+
+
+def _part(part: str) -> bytes:
+    """Terms of a part of an identifier, many of which are words that stand alone elsewhere."""
     part = part.lower()
-    return () if part in STOP_WORDS else _hashes(_stem(part))
+    return _known[part] if part.isascii() and part.isalpha() else _stemmed(part)
 
 
-def _stem(word: str) -> str:
+def _stemmed(word: str) -> bytes:
     with _stemmer_lock:
         stem: str = _stemmer.stemWord(IRREGULAR.get(word, word))
-    return stem
+    return _packed(stem)
 
 
-def _hashes(stem: str) -> tuple[int, ...]:
+def _packed(stem: str) -> bytes:
     """A stem, and if it is a word of letters its beginning."""
     if len(stem) < _BEGINNING or not (stem.isascii() and stem.isalpha()):
-        return (_hash(stem),)
-    return _hash(stem), _hash(stem[:_BEGINNING]) | 1
+        return _ONE(_hash(stem))
+    return _TWO(_hash(stem), _hash(stem[:_BEGINNING]) | 1)
 
 
 def _hash(term: str) -> int:

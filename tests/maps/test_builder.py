@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -404,6 +405,16 @@ async def test_a_full_rebuild_asked_for_while_texts_are_out_breaks_nothing(repo,
     assert await task is None
     bench.map = bench.builder.finish(draft, 1)
     assert len(bench.embedded) == 3
+
+
+def test_the_newest_memories_are_embedded_first_and_an_edit_is_new(repo, bench, embedder):
+    put(
+        repo,
+        *(memory(f"m{day}", f"text {day}", created_at=f"2026-01-{day:02}T00:00:00Z") for day in (3, 20, 7)),
+        msgspec.structs.replace(memory("edited", "an old one"), updated_at="2026-01-10T00:00:00Z"),
+    )
+
+    assert bench.build() == ["text 20", "an old one", "text 7", "text 3"]
 
 
 # --- one bad text -------------------------------------------------------------------------

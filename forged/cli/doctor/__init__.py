@@ -2,7 +2,8 @@
 
 A check is a generator of findings that touches nothing: `checks` are those of the machine and the daemon,
 `keys` those of the configuration, `drift` compares the daemon's configuration with the one that holds here,
-`endpoints` tells how the models fare that are asked over HTTP. Only `--try` makes a call.
+`endpoints` tells how the models fare that are asked over HTTP, `service` how systemd's units stand. Only
+`--try` makes a call.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import click
 
 from forged.cli.call import Invocation, daemon, show
 from forged.cli.commands import asks
-from forged.cli.doctor import checks, drift, endpoints, keys
+from forged.cli.doctor import checks, drift, endpoints, keys, service
 from forged.cli.doctor.checks import FAIL, OK, WARN, Check
 from forged.cli.exits import CONFIGURATION, UNAVAILABLE, Stop
 from forged.cli.terminal import Painter, escape_line
@@ -41,6 +42,7 @@ def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
     yield from checks.interpreter()
     yield from keys.configuration(call.environ)
     yield from checks.address(call.environ)
+    yield from service.service(call)
     yield from _daemon(call, tries=tries)
     yield from checks.inotify()
 
@@ -63,7 +65,7 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
         if stop.word == "not_running":
             fix = "`forgectl ping`"
         elif stop.word == "protocol_mismatch":
-            fix = "end the running daemon; the next call starts this version's"
+            fix = "`forgectl restart`"
         yield Check("daemon", FAIL, str(stop), fix)
         if tries:
             yield Check(

@@ -78,7 +78,7 @@ def reached(report: StatusReport) -> Iterator[Check]:
     yield Check("daemon", OK, f"forged {report.version}, pid {report.pid}, {report.socket}")
     if report.version != __version__:
         detail = f"the daemon is {report.version}, this is {__version__}"
-        yield Check("version", WARN, detail, f"end it (kill {report.pid}); the next call starts the new one")
+        yield Check("version", WARN, detail, "`forgectl restart`")
     if report.state == "disabled":
         fix = "`forgectl config show --origin` says what switched it off"
         yield Check("state", WARN, f"disabled: {report.reason}", fix)

@@ -45,8 +45,9 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     daemon, about = context.daemon, context.daemon.about
     identity = daemon.indexer.identity
     warnings = about.warnings + about.lacking + daemon.state.warnings + await daemon.state.foreign()
-    if identity is not None and identity.told:
-        warnings += (identity.told,)
+    embedder = identity.embedder if identity is not None else None
+    if identity is not None:
+        warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings += place.warnings
@@ -78,6 +79,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         gate=_gate(daemon),
         settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in about.settings),
         endpoints=endpoints.reports(daemon),
+        engine=embedder.engine if embedder is not None else "",
     )
 
 
@@ -109,6 +111,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     progress, problems, cut = index.progress, index.builder.problems, index.builder.cut
     trust, notice = await in_status(context, index)
     forks = tuple(index.map.chains.rivals) if index.map is not None else ()
+    place = index.place
     return wire.RootReport(
         root=index.root.top,
         scope=index.root.scope,
@@ -134,6 +137,8 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         redacted_ids=index.builder.redacted[:_CUT_SHOWN],
         forks=len(forks),
         fork_ids=forks[:_CUT_SHOWN],
+        rate=round(place.rate, 3) if place is not None else 0.0,
+        left_s=place.left_s if place is not None else None,
     )
 
 
@@ -187,6 +192,8 @@ async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Pro
                 root=event.root,
                 done=event.done,
                 total=event.total,
+                rate=round(event.rate, 3),
+                left_s=event.left_s,
                 generation=token_of(daemon.epoch, event.generation),
             )
     finally:

@@ -72,3 +72,16 @@ async def test_rebuild_is_disabled_where_memory_is_off(home, repo):
         reply = await parts.ask(wire.Rebuild(id=3, workspace=str(repo)))
 
     assert (type(reply), reply.id, reply.status) == (wire.Rebuilt, 3, "disabled")
+
+
+async def test_an_agent_that_asks_is_noticed_and_a_person_who_looks_how_it_fares_is_not(home, repo):
+    async with assembled(home) as parts:
+        for look in (wire.Ping, wire.Hello, wire.Status, wire.Rebuild):
+            fields = {"workspace": str(repo)} if look in {wire.Status, wire.Rebuild} else {}
+            await parts.ask(look(**fields))
+        assert parts.daemon.activity.quiet(3600)
+        for kind, fields in REQUESTS.items():
+            parts.daemon.activity._asked_at = float("-inf")
+            with contextlib.suppress(ForgedError):
+                await parts.ask(kind(workspace=str(repo), **fields))
+            assert not parts.daemon.activity.quiet(3600), kind
