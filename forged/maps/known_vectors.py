@@ -184,6 +184,5 @@ class KnownVectors:
             return live.edited(places, fresh)
         if not fresh:
             return None
-        rows = np.zeros((len(hashes), dimension), np.float32)
-        rows[list(fresh)] = list(fresh.values())
-        return DenseLeg.build(cache.key, rows)
+        nothing = DenseLeg.build(cache.key, np.zeros((0, dimension), np.float32))
+        return nothing.edited(np.full(len(hashes), -1), fresh)
