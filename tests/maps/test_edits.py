@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from forged.map import Baseline, search_maps, weigh
+from forged.map import Baseline, relevance, search_maps, weigh
 from forged.maps import layout
 from forged.maps.builder import Builder
 from forged.maps.identity import Identity
@@ -128,7 +128,7 @@ def histories(draw):
 
 
 @given(states=histories())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_a_map_that_was_edited_answers_like_one_made_from_scratch(tmp_path_factory, states):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("_WORTH_KEEPING", 1), ("_MOST_BESIDE", 6), ("_MOST_GONE", 1)):
@@ -162,6 +162,15 @@ def test_the_map_before_an_edit_answers_as_it_did(small, repo):
     assert before.find("m07").content == "text 7"
 
 
+def test_a_second_edit_leaves_the_map_of_the_first_as_it_was(beside):
+    first = beside.builder._map
+    asked = told(first, beside.baseline, "text 3", words=0.3, vectors=True)
+    beside.show([each for each in beside.memories if each.id != "m03"])
+
+    assert told(first, beside.baseline, "text 3", words=0.3, vectors=True) == asked
+    assert first.find("m03").content == "text 3"
+
+
 def test_many_edits_are_laid_out_with_the_others(beside):
     many = {f"m{n:02}": memory(f"m{n:02}", f"other {n}") for n in range(7)}
     shown = beside.show([*many.values(), *(each for each in beside.memories if each.id not in many)])
@@ -187,3 +196,28 @@ def test_vectors_of_an_edit_are_known_when_all_is_laid_out(beside):
     assert len(shown.parts) == 1
     assert len(beside.embedder.texts) == asked
     assert shown.parts[0].dense.present == 29
+
+
+def test_a_chain_ends_when_an_older_version_goes(small, repo):
+    bench = Bench(repo)
+    older, newer = memory("m03", "text 3"), memory("m05", "text 5", supersedes="m03")
+    others = [memory(f"m{n:02}", f"text {n}") for n in range(20) if n not in {3, 5}]
+    assert bench.show([older, newer, *others]).chains.head("m03") == "m05"
+    shown = bench.show([newer, *others])
+
+    assert len(shown.parts) == 2
+    assert shown.chains.flags == {"m05": ("missing:m03",)}
+
+
+def test_a_word_that_an_edit_took_from_one_memory_is_the_other_s_alone(small, repo):
+    bench = Bench(repo)
+    texts = [memory(f"m{n:02}", f"text {n}{' zanzibar' * (n in {3, 5})}") for n in range(20)]
+    asked = [relevance._only_holders(of_words(bench.show(texts), "zanzibar"))]
+    texts[3] = memory("m03", "text 3")
+    asked.append(relevance._only_holders(of_words(bench.show(texts), "zanzibar")))
+
+    assert asked == [set(), {(0, "m05")}]
+
+
+def of_words(home, text):
+    return search_maps([home], texts=(text,), vectors=None, lexical_weight=1.0, message=0)
