@@ -178,7 +178,8 @@ class KnownVectors:
             if hashes[row] and (vector := known(hashes[row])) is not None
         }
         dimension = len(next(reversed(fresh.values()))) if fresh else cache.dimension
-        fresh = {row: vector for row, vector in fresh.items() if len(vector) == dimension}
+        if any(len(vector) != dimension for vector in fresh.values()):
+            fresh = {row: vector for row, vector in fresh.items() if len(vector) == dimension}
         live = cache.live
         if live is not None and live.dimension == dimension and (fresh or (places >= 0).any()):
             return live.edited(places, fresh)

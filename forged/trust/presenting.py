@@ -12,6 +12,7 @@ What was looked at once is not looked at again: between two builds almost every 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -22,6 +23,9 @@ from forged.text.private import without_private
 from forged.text.redaction import redact, shapes_in
 
 PRIVATE = "private span"
+
+# What nearly every file has: no secret, but longer than any word of prose, so that all would be looked at.
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
 Own = Callable[[str], OwnFile | None]
 """What is on record of the file that this daemon wrote for an id."""
@@ -87,7 +91,9 @@ def _alike(some: Iterable[Memory], others: Iterable[Memory], most: int) -> int:
 def _shown(source: Memory, sha256: str, own: Own) -> Shown:
     public = without_private(source.content)
     edges = (text for edge in source.related for text in (edge.id, edge.relationship))
-    beside = (source.category, source.session_id, source.trigger, source.created_at, source.updated_at)
+    times = dict.fromkeys((source.created_at, source.updated_at))
+    odd_times = (text for text in times if not _TIME.fullmatch(text))
+    beside = (source.category, source.session_id, source.trigger, *odd_times)
     found = shapes_in("\n\n".join((public, source.id, source.supersedes or "", *beside, *edges)))
     if not found and public == source.content and not source.origin:
         return Shown(source)

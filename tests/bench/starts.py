@@ -27,25 +27,21 @@ _IMPORTED = re.compile(r"^import time: .*\| +([\w.]+)$", re.MULTILINE)
 _MESSAGE = corpus.opening(_FILES // 2)
 
 
-def _first_answer(*, stub: bool) -> Side:
-    """From the start of a daemon to its first right retrieve; with `stub` vectors are made meanwhile."""
+@contextlib.contextmanager
+def _first_answer(checkout: Checkout) -> Iterator[Probe]:
+    """From the start of a daemon to its first right retrieve."""
+    with prepared(checkout) as daemon:
+        corpus.write(daemon.repo, _FILES)
+        with serving(daemon) as caller:
+            caller.trust(daemon)
 
-    @contextlib.contextmanager
-    def side(checkout: Checkout) -> Iterator[Probe]:
-        with prepared(checkout) as daemon:
-            corpus.write(daemon.repo, _FILES)
-            with serving(daemon, stub=stub) as caller:
-                caller.trust(daemon)
+        def round_() -> float:
+            began = time.perf_counter()
+            with serving(daemon) as caller:
+                _answered(daemon, caller)
+                return time.perf_counter() - began
 
-            def round_() -> float:
-                began = time.perf_counter()
-                with serving(daemon, stub=stub) as caller:
-                    _answered(daemon, caller)
-                    return time.perf_counter() - began
-
-            yield round_
-
-    return side
+        yield round_
 
 
 def _answered(daemon: Daemon, caller: Caller) -> None:
@@ -144,14 +140,14 @@ ROWS = (
         "start",
         "daemon start to first right retrieve, 1,000 files / bare import of what it imports",
         Goal(1.6, "P14: up before a peer has imported; the parts of a prototype added up to 1.1"),
-        _first_answer(stub=False),
+        _first_answer,
         _bare_import,
     ),
     Row(
         "start-memsearch",
-        "daemon start to first right retrieve, 1,000 files, stub vectors / memsearch with its index on disk",
+        "daemon start to first right retrieve, 1,000 files / memsearch, its index on disk",
         Goal(0.2, "P14: up before a peer has imported"),
-        _first_answer(stub=True),
+        _first_answer,
         _memsearch,
         slow=True,
     ),

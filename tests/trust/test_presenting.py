@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
+import pytest
 
 from forged.files import Root
 from forged.files.frontmatter import render
@@ -65,6 +66,16 @@ def test_every_field_of_a_file_is_shown_without_its_secrets():
         updated_at=SECRET,
         related=(Related(SECRET, "refines"), Related("mem_2", SECRET)),
     )
+
+    (shown,) = looked_at(source).memories
+
+    assert SECRET not in repr(shown)
+
+
+@pytest.mark.parametrize("field", ["created_at", "updated_at"])
+def test_a_time_with_more_behind_it_is_looked_at(field):
+    told = {"created_at": "2026-01-31T12:00:00Z", field: f"2026-01-31T12:00:00Z {SECRET}"}
+    source = msgspec.structs.replace(memory("mem_1", "push to staging"), **told)
 
     (shown,) = looked_at(source).memories
 
