@@ -5,17 +5,14 @@ In go two sequences of memories, ordered by id, out come the rows; what stays is
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from forged.files import Pace
-from forged.memory import Memory
+from forged.memory import Memory, unchanged_ends
 
 Rows = NDArray[np.int32]
-_STRETCH = 1024
 
 
 class Changes(msgspec.Struct, frozen=True, eq=False):
@@ -37,7 +34,7 @@ def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Ch
     Most rebuilds are for one memory, and all others are the very same objects: what is before and behind the
     difference is not looked at one by one.
     """
-    head, tail = _alike(old, new)
+    head, tail = unchanged_ends(old, new)
     kept_old, kept_new, added, redated = [], [], [], []
     row_of = {old[row].id: row for row in range(head, len(old) - tail)}
     for row in range(head, len(new) - tail):
@@ -60,33 +57,10 @@ def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Ch
 
 def differing(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[list[Memory], list[Memory]]:
     """The memories of each that the other does not have as they are; both are ordered by id."""
-    head, tail = _alike(old, new)
+    head, tail = unchanged_ends(old, new)
     went, came = old[head : len(old) - tail], new[head : len(new) - tail]
     before, after = set(map(id, went)), set(map(id, came))
     return [each for each in went if id(each) not in after], [each for each in came if id(each) not in before]
-
-
-def _alike(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[int, int]:
-    """How many memories are the same in both at the front, and how many of the others at the back."""
-    most = min(len(old), len(new))
-    head = _as_far(lambda start, stop: old[start:stop] == new[start:stop], most)
-    ends = len(old), len(new)
-
-    def is_same(start: int, stop: int) -> bool:
-        return old[ends[0] - stop : ends[0] - start] == new[ends[1] - stop : ends[1] - start]
-
-    return head, _as_far(is_same, most - head)
-
-
-def _as_far(is_same: Callable[[int, int], bool], most: int) -> int:
-    """How far two sequences are the same: stretch by stretch, which is ten times faster than one by one."""
-    at, step = 0, _STRETCH
-    while at + step <= most and is_same(at, at + step):
-        at += step
-    while step := step // 2:
-        if at + step <= most and is_same(at, at + step):
-            at += step
-    return at
 
 
 def _framed(head: int, middle: list[int], size: int, tail: int) -> Rows:
