@@ -129,7 +129,7 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True):
     root: str
     scope: str
     generation: int
-    memories: Sequence[Memory]
+    memories: tuple[Memory, ...]
     parts: tuple[Part, ...]
     chains: Chains
 

@@ -5,15 +5,12 @@ In go two sequences of memories, ordered by id, out come the rows; what stays is
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Sequence
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from forged.files import Pace
-from forged.memory import Memory
+from forged.memory import Memory, unchanged_ends
 
 Rows = NDArray[np.int32]
 
@@ -31,16 +28,13 @@ class Changes(msgspec.Struct, frozen=True, eq=False):
     redated: Rows
 
 
-def compared(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> Changes:
+def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
     """What became of the rows of `old` in `new`; both are ordered by id.
 
     Most rebuilds are for one memory, and all others are the very same objects: what is before and behind the
     difference is not looked at one by one.
     """
-    shorter = min(len(old), len(new))
-    head = _alike(old, new, shorter)
-    most = shorter - head
-    tail = min(_alike(reversed(old), reversed(new), most), most)
+    head, tail = unchanged_ends(old, new)
     kept_old, kept_new, added, redated = [], [], [], []
     row_of = {old[row].id: row for row in range(head, len(old) - tail)}
     for row in range(head, len(new) - tail):
@@ -61,22 +55,12 @@ def compared(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> Change
     )
 
 
-def differing(old: Sequence[Memory], new: Sequence[Memory]) -> tuple[list[Memory], list[Memory]]:
-    """The memories of each that are not the same objects in the other; both are ordered by id."""
-    shorter = min(len(old), len(new))
-    head = _alike(old, new, shorter)
-    tail = min(_alike(reversed(old), reversed(new), shorter - head), shorter - head)
+def differing(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[list[Memory], list[Memory]]:
+    """The memories of each that the other does not have as they are; both are ordered by id."""
+    head, tail = unchanged_ends(old, new)
     went, came = old[head : len(old) - tail], new[head : len(new) - tail]
     before, after = set(map(id, went)), set(map(id, came))
     return [each for each in went if id(each) not in after], [each for each in came if id(each) not in before]
-
-
-def _alike(old: Iterable[Memory], new: Iterable[Memory], most: int) -> int:
-    """How many memories, from the front, are the same objects in both; `most` if all are."""
-    try:
-        return operator.indexOf(map(operator.is_, old, new), False)
-    except ValueError:
-        return most
 
 
 def _framed(head: int, middle: list[int], size: int, tail: int) -> Rows:

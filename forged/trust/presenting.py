@@ -11,13 +11,12 @@ What was looked at once is not looked at again: between two builds almost every 
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.memory import Memory
+from forged.memory import Memory, unchanged_ends
 from forged.state import OwnFile
 from forged.text.private import without_private
 from forged.text.redaction import redact, shapes_in
@@ -63,9 +62,7 @@ def presented(
     """
     if before.is_sure != is_sure:
         before = Presented()
-    most = min(len(sources), len(before.sources))
-    head = _alike(sources, before.sources, most)
-    tail = _alike(reversed(sources), reversed(before.sources), most - head)
+    head, tail = unchanged_ends(sources, before.sources)
     end = len(sources) - tail
     fresh = [_shown(sources[row], hashes[row], own) for row in range(head, end)]
     behind = len(before.rows) - tail
@@ -77,15 +74,6 @@ def presented(
         new = [row.memory for row in fresh if row.memory is not None]
         memories, secret = (*before.memories[:head], *new, *before.memories[behind:]), ()
     return Presented(sources, rows, is_sure, memories, secret)
-
-
-def _alike(some: Iterable[Memory], others: Iterable[Memory], most: int) -> int:
-    """How many, from the front, are the same objects in both; `most` if all are."""
-    try:
-        first = operator.indexOf(map(operator.is_, some, others), False)
-    except ValueError:  # all that both have
-        first = most
-    return min(first, most)
 
 
 def _shown(source: Memory, sha256: str, own: Own) -> Shown:

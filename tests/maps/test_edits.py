@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from forged.files.roots import Root
@@ -128,7 +128,7 @@ def histories(draw):
 
 
 @given(states=histories())
-@settings(max_examples=40)
+@settings(max_examples=30, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_a_map_that_was_edited_answers_like_one_made_from_scratch(tmp_path_factory, states):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("_WORTH_KEEPING", 1), ("_MOST_BESIDE", 6), ("_MOST_GONE", 1)):
