@@ -26,6 +26,7 @@ from forged.cli.call import Invocation, daemon
 from forged.cli.exits import Stop
 from forged.cli.user_manager import SERVICE, address_of, in_charge
 from forged_client import autostart
+from forged_client.client import Client
 from forged_client.errors import ClientError
 from forged_client.protocol import Ping
 
@@ -35,6 +36,8 @@ _KILLED_S = 2.0
 # A daemon begins within a second, but for one that waits for the end of another.
 _BEGINS_S = 20.0
 _PERIOD_S = 0.02
+_ASKED_S = 2.0
+_PROCESSES = "/proc"
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -58,14 +61,15 @@ class Restarted(msgspec.Struct, frozen=True):
 
 def running(call: Invocation) -> int:
     """Process id of the daemon at this address, 0 if none runs."""
-    lock = f"{address_of(call)}.lock"
+    at = address_of(call)
+    lock = f"{at}.lock"
     try:
         with open(lock, "rb") as file:
             written = file.read(32).strip()
     except OSError:
         return 0
     pid = int(written) if written.isdigit() else 0
-    return pid if pid and _has_open(pid, lock) else 0
+    return pid if pid and _is_daemon(pid, lock, at) else 0
 
 
 def stop(call: Invocation) -> Ended:
@@ -143,18 +147,16 @@ def _within(patience_s: float, happens: Callable[[], bool]) -> bool:
     return True
 
 
-def _has_open(pid: int, path: str) -> bool:
-    """Whether a process has a file open, as no process has that got the same number later.
+def _is_daemon(pid: int, lock: str, at: str) -> bool:
+    """Whether a process has the lock open, as no process has that got the same number later.
 
-    Where the system does not tell, whether there is such a process of ours.
+    Where the system does not tell, the daemon does; one that hangs then counts as none.
     """
-    if not os.path.isdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            os.kill(pid, 0)
-            return True
-        return False
+    if not os.path.isdir(f"{_PROCESSES}/self/fd"):
+        with Client(at, timeout_s=_ASKED_S) as client:
+            return client.status().pid == pid
     with contextlib.suppress(OSError):
-        wanted, folder = os.stat(path), f"/proc/{pid}/fd"
+        wanted, folder = os.stat(lock), f"{_PROCESSES}/{pid}/fd"
         return any(_is_same(f"{folder}/{name}", wanted) for name in os.listdir(folder))
     return False
 

@@ -129,14 +129,17 @@ class RootIndex:
         """Wait until a build has tried to show `generation`, and say whether that was before `deadline`."""
         return await self._until(lambda: self._reached(self.generations.tried, generation), deadline)
 
-    async def until_ended(self, generation: int, deadline: float) -> bool:
-        """Wait until that build is over: words are searchable before the vectors are there."""
+    async def until_ended(self, generation: int, deadline: float | None = None) -> bool:
+        """Wait until that build is over, however long it takes if there is no deadline.
+
+        Words are searchable before the vectors are there.
+        """
         return await self._until(lambda: self.has_ended(generation), deadline)
 
     def _reached(self, greatest: int, generation: int) -> bool:
         return greatest >= min(max(generation, 1), self.generations.wanted)
 
-    async def _until(self, is_reached: Callable[[], bool], deadline: float) -> bool:
+    async def _until(self, is_reached: Callable[[], bool], deadline: float | None) -> bool:
         if not is_reached():
             self._begin_if_wanted()
         try:

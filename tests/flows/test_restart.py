@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forged.cli import process
+from forged.cli.call import Invocation
 from forged_client import Client
 from tests.support.clock import eventually
 from tests.support.daemon import FORGECTL, Shell, needs_user_manager, processes_with, user_manager
@@ -102,6 +104,17 @@ def test_under_systemd_a_restart_with_a_wrong_configuration_is_refused_until_it_
         assert client.ping().status == "ok"  # the very next request
         restarted = manager.run(FORGECTL, "restart", "--json")
         assert (restarted.returncode, msgspec.json.decode(restarted.stdout)["way"]) == (0, "manager")
+
+
+def test_where_the_system_does_not_tell_of_processes_the_daemon_says_which_it_is(shell, monkeypatch):
+    shell.run("ping")
+    monkeypatch.setattr(process, "_PROCESSES", "/nowhere")
+    call = Invocation(workspace=str(shell.directory), environ=shell.env)
+
+    assert process.running(call) == serves(shell) != 0
+    Path(f"{shell.socket}.lock").write_text(f"{os.getpid()}\n")
+    assert process.running(call) == 0
+    Path(f"{shell.socket}.lock").write_text(f"{serves(shell)}\n")
 
 
 def test_a_process_that_got_the_number_of_a_dead_daemon_is_left_alone(shell):

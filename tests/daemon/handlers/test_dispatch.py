@@ -30,7 +30,8 @@ REQUESTS = {
 
 
 def test_every_request_has_one_handler():
-    assert {*IN_WORKSPACE, *OF_DAEMON, *AT_ONCE} == set(wire.REQUESTS)
+    own_of_the_connection = {wire.HandOver}
+    assert {*IN_WORKSPACE, *OF_DAEMON, *AT_ONCE, *own_of_the_connection} == set(wire.REQUESTS)
     assert not set(IN_WORKSPACE) & set(OF_DAEMON)
     assert set(REQUESTS) == set(IN_WORKSPACE)
 
