@@ -182,7 +182,7 @@ def test_exit_codes_are_those_that_there_are():
 
 def mentions() -> Iterator[tuple[str, str]]:
     """Each command that any text or unit file of the project names, as a reader would type it."""
-    files = [*DOCUMENTS, *REPO.glob("forged/units/*"), *REPO.glob("forged/**/*.py")]
+    files = [*DOCUMENTS, *REPO.glob("systemd/*"), *REPO.glob("forged/**/*.py")]
     for file in files:
         for line in file.read_text(encoding="utf-8").splitlines():
             for found in re.finditer(r"(?:`|^|\$\()(forgectl(?: [a-z]+)+|forged serve)\b", line):

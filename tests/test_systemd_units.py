@@ -13,7 +13,7 @@ import pytest
 
 from forged.maps import MOST_PARCELS
 
-UNITS = Path(__file__).parents[1] / "forged" / "units"
+UNITS = Path(__file__).parents[1] / "systemd"
 ANALYZE = shutil.which("systemd-analyze")
 # A bare unit scores 98 of 100. What is left of ours is the network, repositories anywhere, and capabilities
 # that a user's process does not have in the first place.

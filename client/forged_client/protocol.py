@@ -173,8 +173,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
     `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
     `forks` counts memories with more than one newest version; `fork_ids` names some.
-    While texts are embedded, `rate` is how many a second, of all roots, and `left_s` how long this root's take
-    if nobody asks for another; None while that is not known.
+    While texts are embedded, `rate` is how many a second, of all roots, and `left_s` how long this root's
+    take if nobody asks for another; None while that is not known.
     """
 
     root: str

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from forged import __version__
-from forged.cli.terminal import Painter, counted, distinct, escape_line, span
+from forged.cli.terminal import Painter, counted, distinct, escape_line, pace, span
 from forged_client.protocol import CaptureReport, EndpointReport, RootReport, StatusReport
 
 EVERYWHERE = "*"
@@ -179,7 +179,8 @@ def _answering(root: RootReport) -> str:
     if root.embedded >= root.to_embed:
         return told
     new = "new vectors" if "dense" in root.legs else "vectors"
-    return f"{told}, {new} {root.embedded:,} of {root.to_embed:,}"
+    soon = pace(root.rate, root.left_s)
+    return f"{told}, {new} {root.embedded:,} of {root.to_embed:,}" + (f", {soon}" if soon else "")
 
 
 def _watching(root: RootReport) -> str:

@@ -29,6 +29,8 @@ from forged.models import Vectors
 
 # Rows of a block: four vectors of 16 numbers. Measured at 384 and 1,536 dimensions: 32 and 96 are slower.
 _BLOCK = 64
+# New rows that are packed at once: all of a large store's would be a second matrix beside the first.
+_PACKED_AT_ONCE = 64 * _BLOCK
 # With fewer vectors than this their mean says more about them than about the model.
 _CENTRED_FROM = 50
 # A script's own mean is drawn to the common one as by so many rows; 3-30 are alike.
@@ -92,20 +94,19 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
 
         Its row i is this leg's row `places[i]`, or where that is -1 `fresh[i]`, or zero.
         """
-        where = np.array(sorted(fresh), np.int64)
-        stack = [fresh[row] for row in where.tolist()] or np.zeros((0, self.dimension), np.float32)
-        vectors, unusable = _units(np.array(stack, np.float32))
         blocks = _moved(self.blocks, places)
-        blocks[where // _BLOCK, :, where % _BLOCK] = vectors
         kept = places >= 0
         missing = np.ones(len(places), np.bool_)
         missing[kept] = self.missing[places[kept]]
-        missing[where] = unusable
         # Of two memories with one text both rows are the same row of this leg.
         times = np.bincount(places[kept], minlength=len(self)) - 1
         other = np.flatnonzero(times)
         total = self.total + np.einsum("i,ij->j", times[other], self.some(other), dtype=np.float64)
-        total += vectors.sum(axis=0, dtype=np.float64)
+        where = np.array(sorted(fresh), np.int64)
+        for few in np.split(where, range(_PACKED_AT_ONCE, len(where), _PACKED_AT_ONCE)):
+            vectors, missing[few] = _units(_stacked([fresh[row] for row in few.tolist()], self.dimension))
+            blocks[few // _BLOCK, :, few % _BLOCK] = vectors
+            total += vectors.sum(axis=0, dtype=np.float64)
         return DenseLeg(self.key, blocks, missing, total)
 
     def without(self, gone: NDArray[np.bool_]) -> DenseLeg:
@@ -244,6 +245,10 @@ def _units(rows: Vectors) -> tuple[Vectors, NDArray[np.bool_]]:
         rows = np.where(missing[:, None], np.float32(0), rows)
         rows /= np.where(missing, np.float32(1), lengths)[:, None]
     return rows, missing
+
+
+def _stacked(vectors: Sequence[Vectors], dimension: int) -> Vectors:
+    return np.array(vectors, np.float32).reshape(len(vectors), dimension)
 
 
 def _packed(rows: Vectors) -> Vectors:

@@ -253,9 +253,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return list(zip(places.tolist(), (columns - starts[places]).tolist(), strict=True))
 
     @cached_property
-    def homes(self) -> tuple[int, ...]:
-        """The map of each part."""
-        return tuple(place for place, each in enumerate(self.maps) for _ in each.parts)
+    def homes(self) -> tuple[tuple[int, int], ...]:
+        """The map of each part, and the row where the part begins there."""
+        pairs = ((place, each.starts[:-1]) for place, each in enumerate(self.maps))
+        return tuple((place, start) for place, starts in pairs for start in starts)
 
     @cached_property
     def _starts(self) -> Columns:

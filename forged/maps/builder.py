@@ -142,7 +142,7 @@ class Builder:
         if self._shown is not None:
             shown, layout = self._shown
             rows = zip(layout.hashes, shown.parts, strict=True)
-            shelves = [Shelf(hashes, part.dense, part.gone) for hashes, part in rows]
+            shelves = [Shelf(hashes, part.dense) for hashes, part in rows]
         return self._vectors.stock(name_of(self.store.root), shelves)
 
     @property

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 _PATIENCE_S = 0.05
 _UNSETTLED_S = 0.1
 _LONG_BUILD_MS = 500.0
+_LARGE = 2000
 
 # With new vectors a map is swapped in when there are twice as many, and not sooner than after so long: of a
 # long embedding much is seen early, and a short one is not slowed down by maps.
@@ -84,7 +85,7 @@ class Builds:
 
     async def _attempt(self, index: RootIndex, files: frozenset[str]) -> Exception | None:
         """One build; why it must be tried again, if so. What was served before is served on."""
-        started = time.monotonic()
+        started, before = time.monotonic(), _large_rows(index)
         try:
             await self._build(index, files)
         except (ForgedError, OSError) as error:
@@ -104,7 +105,7 @@ class Builds:
         reached.tried = max(reached.tried, reached.building)
         reached.ended = reached.building
         index.notify_waiters()
-        if progress.build_ms > _LONG_BUILD_MS:
+        if progress.build_ms > _LONG_BUILD_MS or _large_rows(index) is not before:
             await asyncio.to_thread(malloc_trim.give_back)
         logger.debug("build done root=%s took_ms=%.1f", index.root.top, progress.build_ms)
         return None
@@ -253,3 +254,8 @@ class Builds:
         if self._lexical:
             index.generations.visible = index.generations.tried = index.generations.building
         index.notify_waiters()
+
+
+def _large_rows(index: RootIndex) -> object:
+    """What stands for the large rows of a map: where these are laid out anew, those before are freed."""
+    return index.map.parts[0].traits if index.map is not None and len(index.map) >= _LARGE else None

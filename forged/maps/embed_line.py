@@ -27,12 +27,12 @@ class EmbedLine:
         self.slots = Slots(lambda: AT_ONCE)
         self._places: list[Place] = []
         self._done: deque[tuple[float, int]] = deque()
-        self._since = 0.0  # when the first of those who are here came
+        self._since: float | None = None  # when the first texts of those who are here were done
 
     def enter(self, used_at: Callable[[], float] = lambda: 0.0, texts: int = 0) -> Place:
         """A place for a run over so many texts of a root; it has to be left again."""
         if not self._places:
-            self._since = self._clock()
+            self._since = None
             self._done.clear()
         place = Place(self, used_at, texts)
         self._places.append(place)
@@ -40,10 +40,15 @@ class EmbedLine:
 
     @property
     def rate(self) -> float:
-        """Texts a second, of all roots, in the last minute; 0 while none is done."""
+        """Texts a second, of all roots, in the last minute; 0 while that is not known.
+
+        It is known after the second chunk: before the first one is done a model may have to be loaded.
+        """
         now = self._clock()
         while self._done and self._done[0][0] < now - _WINDOW_S:
             self._done.popleft()
+        if self._since is None or not self._done:
+            return 0.0
         return sum(count for _, count in self._done) / max(min(now - self._since, _WINDOW_S), 1e-3)
 
     def ahead_of(self, place: Place) -> int:
@@ -55,7 +60,10 @@ class EmbedLine:
         self._places.remove(place)
 
     def note(self, count: int) -> None:
-        self._done.append((self._clock(), count))
+        if self._since is None:
+            self._since = self._clock()
+        else:
+            self._done.append((self._clock(), count))
 
 
 class Place:

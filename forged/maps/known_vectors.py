@@ -75,7 +75,9 @@ class KnownVectors:
 
     def renew(self) -> None:
         """Know nothing; what was known serves on until all texts of a map are embedded anew."""
-        self._older, self._run = self._older or self._cache, None
+        if self._older is None and not self._cache.is_empty:
+            self._older = self._cache
+        self._run = None
         self._cache, self.cut = VectorCache(self._identity.kept), frozenset()
         self._parcel = self._unpacked = None
 
@@ -151,7 +153,7 @@ class KnownVectors:
     def _without_older(self, shelf: Shelf) -> Shelf:
         """A part of a map without vectors that serve only until the new ones are there."""
         is_older = shelf.leg is not None and (shelf.leg.key != self._cache.key or self._older is not None)
-        return Shelf(shelf.hashes, None, shelf.gone) if is_older else shelf
+        return Shelf(shelf.hashes, None) if is_older else shelf
 
     def _packed(self, key: bytes) -> Vectors | None:
         """The vector of a text as it was packed, once it is certain that the same model answers."""
@@ -182,6 +184,5 @@ class KnownVectors:
             return live.edited(places, fresh)
         if not fresh:
             return None
-        rows = np.zeros((len(hashes), dimension), np.float32)
-        rows[list(fresh)] = list(fresh.values())
-        return DenseLeg.build(cache.key, rows)
+        nothing = DenseLeg.build(cache.key, np.zeros((0, dimension), np.float32))
+        return nothing.edited(np.full(len(hashes), -1), fresh)

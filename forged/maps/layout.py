@@ -19,10 +19,9 @@ from forged.memory import Memory
 
 # Fewer rows are laid out anew in less than a millisecond.
 _WORTH_KEEPING = 256
-# With so many rows beside the large ones an edit takes a millisecond more.
+# With so many rows beside the large ones an edit takes a millisecond more, and all are laid out anew.
 _MOST_BESIDE = 512
-# After so many, or with such a share of the large rows gone, a quiet moment is used.
-_TIDY_FROM = 128
+# One over the share of the large rows that may be gone.
 _MOST_GONE = 4
 _ID = operator.attrgetter("id")
 
@@ -46,11 +45,6 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     def hashes(self) -> tuple[tuple[bytes, ...], ...]:
         """Those of the rows of each part of the map, also of rows that count no more."""
         return tuple(rows.hashes for rows in (self.base, self.beside) if rows is not None)
-
-    @property
-    def is_untidy(self) -> bool:
-        """Whether it is time to lay everything out anew as soon as nobody waits."""
-        return self.beside is not None and len(self.beside.memories) >= _TIDY_FROM
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
         """The memories that count, with the hashes of their texts."""

@@ -55,14 +55,10 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Shelf(msgspec.Struct, frozen=True, eq=False):
-    """One part of a map: row i of `leg` is the vector of the text with hash `hashes[i]`, b"" for none.
-
-    Of rows that are `gone` nothing is packed.
-    """
+    """One part of a map: row i of `leg` is the vector of the text with hash `hashes[i]`, b"" for none."""
 
     hashes: Sequence[bytes]
     leg: DenseLeg | None
-    gone: NDArray[np.bool_] | None = None
 
 
 class Stock(msgspec.Struct, frozen=True, eq=False):
@@ -187,7 +183,7 @@ def _wanted(shelf: Shelf, fresh: Mapping[bytes, Vectors], dimension: int) -> NDA
     known = np.fromiter(map(fresh.__contains__, shelf.hashes), np.bool_, len(shelf.hashes))
     if shelf.leg is not None and shelf.leg.dimension == dimension:
         known |= ~shelf.leg.missing
-    return np.flatnonzero(known if shelf.gone is None else known & ~shelf.gone)
+    return np.flatnonzero(known)
 
 
 def _rows(shelf: Shelf, numbers: NDArray[np.intp], fresh: Mapping[bytes, Vectors], dimension: int) -> Vectors:

@@ -81,9 +81,11 @@ class RootIndex:
         """Ask for a rescan; return the generation in which what is on disk now will be visible.
 
         With `files`, paths of memory files that are known to have changed, only they are looked at. With
-        `after_s` the build begins a little later: a build in its thread keeps the loop waiting for the
-        interpreter lock, which who answers a request first does not want.
+        `after_s` the build begins so much later, or when somebody waits for it: as long as it goes on, who
+        answers or writes has to share the interpreter with it. Files that wait already are not hurried.
         """
+        if files and files <= self._files:
+            return self.generations.wanted
         self._everything = self._everything or not files
         self._files |= files
         self.generations.wanted = self._next_generation()
@@ -127,14 +129,19 @@ class RootIndex:
         """Wait until a build has tried to show `generation`, and say whether that was before `deadline`."""
         return await self._until(lambda: self._reached(self.generations.tried, generation), deadline)
 
-    async def until_ended(self, generation: int, deadline: float) -> bool:
-        """Wait until that build is over: words are searchable before the vectors are there."""
+    async def until_ended(self, generation: int, deadline: float | None = None) -> bool:
+        """Wait until that build is over, however long it takes if there is no deadline.
+
+        Words are searchable before the vectors are there.
+        """
         return await self._until(lambda: self.has_ended(generation), deadline)
 
     def _reached(self, greatest: int, generation: int) -> bool:
         return greatest >= min(max(generation, 1), self.generations.wanted)
 
-    async def _until(self, is_reached: Callable[[], bool], deadline: float) -> bool:
+    async def _until(self, is_reached: Callable[[], bool], deadline: float | None) -> bool:
+        if not is_reached():
+            self._begin_if_wanted()
         try:
             async with asyncio.timeout_at(deadline):
                 while not is_reached():

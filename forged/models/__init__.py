@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-# Nothing leaves the machine: from 1.29 on onnxruntime tells its maker of the process and the machine as soon as
-# it is imported, before it can be asked not to, unless it finds this. Set before any other thread runs.
+# Nothing leaves the machine: from 1.29 on onnxruntime tells its maker of the process and the machine as soon
+# as it is imported, before it can be asked not to, unless it finds this. Set before any other thread runs.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 from collections.abc import Callable

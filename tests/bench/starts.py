@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -14,7 +15,7 @@ import corpus
 from commits import Checkout
 from daemons import Caller, Daemon, prepared, serving, standing
 from judging import Goal
-from processes import Broken, plain_environment, process
+from processes import HERE, Broken, directory, need_package, plain_environment, process
 from row import Row, Side
 from sampling import Probe, median_of, timed
 
@@ -26,21 +27,25 @@ _IMPORTED = re.compile(r"^import time: .*\| +([\w.]+)$", re.MULTILINE)
 _MESSAGE = corpus.opening(_FILES // 2)
 
 
-@contextlib.contextmanager
-def _first_answer(checkout: Checkout) -> Iterator[Probe]:
-    """From the start of a daemon to its first right retrieve."""
-    with prepared(checkout) as daemon:
-        corpus.write(daemon.repo, _FILES)
-        with serving(daemon) as caller:
-            caller.trust(daemon)
+def _first_answer(*, stub: bool) -> Side:
+    """From the start of a daemon to its first right retrieve; with `stub` vectors are made meanwhile."""
 
-        def round_() -> float:
-            began = time.perf_counter()
-            with serving(daemon) as caller:
-                _answered(daemon, caller)
-                return time.perf_counter() - began
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with prepared(checkout) as daemon:
+            corpus.write(daemon.repo, _FILES)
+            with serving(daemon, stub=stub) as caller:
+                caller.trust(daemon)
 
-        yield round_
+            def round_() -> float:
+                began = time.perf_counter()
+                with serving(daemon, stub=stub) as caller:
+                    _answered(daemon, caller)
+                    return time.perf_counter() - began
+
+            yield round_
+
+    return side
 
 
 def _answered(daemon: Daemon, caller: Caller) -> None:
@@ -49,6 +54,30 @@ def _answered(daemon: Daemon, caller: Caller) -> None:
     assert isinstance(reply, protocol.Retrieved)
     if corpus.name(_FILES // 2) not in {hit.id for hit in reply.memories}:
         raise Broken(f"the first retrieve answered {reply.status} {reply.reason}")
+
+
+@contextlib.contextmanager
+def _memsearch(_: Checkout) -> Iterator[Probe]:
+    """From the start of a process to memsearch's first right answer, its index being on disk."""
+    need_package("memsearch", "memsearch")
+    with directory() as top:
+        environment = plain_environment(HOME=str(top))
+        command = [sys.executable, HERE / "memsearch_peer.py"]
+        _run([*command, "index", top, str(_FILES)], environment)
+
+        def round_() -> float:
+            began = time.perf_counter()
+            asking = [*command, "ask", top, str(_FILES // 2)]
+            with process(asking, environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+                assert child.stdout is not None
+                said = child.stdout.readline().decode()
+                took = time.perf_counter() - began
+                child.wait(30)
+            if corpus.name(_FILES // 2) not in said.split():
+                raise Broken(f"memsearch answered {said[:200]!r}")
+            return took
+
+        yield round_
 
 
 @contextlib.contextmanager
@@ -115,8 +144,16 @@ ROWS = (
         "start",
         "daemon start to first right retrieve, 1,000 files / bare import of what it imports",
         Goal(1.6, "P14: up before a peer has imported; the parts of a prototype added up to 1.1"),
-        _first_answer,
+        _first_answer(stub=False),
         _bare_import,
+    ),
+    Row(
+        "start-memsearch",
+        "daemon start to first right retrieve, 1,000 files, stub vectors / memsearch with its index on disk",
+        Goal(0.2, "P14: up before a peer has imported"),
+        _first_answer(stub=True),
+        _memsearch,
+        slow=True,
     ),
     Row(
         "hook-ping",

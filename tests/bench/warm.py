@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 import corpus
 from commits import Checkout
-from daemons import Caller, Daemon, prepared, serving, standing
+from daemons import Caller, Daemon, Ended, prepared, serving, standing
 from edits import edited, found, uneven
 from footprint import searched
 from growth import built
@@ -78,8 +78,7 @@ def _until_dense(daemon: Daemon, caller: Caller) -> None:
     caller.call(protocol.Rebuild(id=2, workspace=daemon.workspace))
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        status = caller.call(protocol.Status(id=2))
-        assert isinstance(status, protocol.StatusReport)
+        status = _status(caller)
         legs = [each.legs for each in status.roots if each.root == daemon.workspace]
         if [each.state for each in status.roots] == ["ready"] * len(status.roots) and (
             legs == [("lexical", "dense")] and status.gate.state == "vectors"
@@ -126,25 +125,27 @@ def _restarted(*, stub: bool, settings: Mapping[str, str]) -> Side:
 def _dense_again(daemon: Daemon, pid: int) -> float:
     """When the daemon of this pid had answered by vectors."""
     deadline = time.monotonic() + _PATIENCE_S
-    number = 0
-    while time.monotonic() < deadline:
-        with contextlib.closing(Caller(daemon.socket)) as caller:
-            status = caller.call(protocol.Status(id=2))
-            assert isinstance(status, protocol.StatusReport)
-            if status.pid != pid:
+    for number in itertools.count():
+        if time.monotonic() > deadline:
+            raise Broken(f"no answer by vectors within {_PATIENCE_S:.0f} s")
+        with contextlib.suppress(OSError, Ended), contextlib.closing(Caller(daemon.socket)) as caller:
+            if _status(caller).pid != pid:
                 time.sleep(0.002)
                 continue
-            number += 1
             reply = caller.call(turn(daemon, 1_000, 1, number))
+            answered = time.perf_counter()
             assert isinstance(reply, protocol.Retrieved)
             if "dense" in reply.legs:
-                answered = time.perf_counter()
-                status = caller.call(protocol.Status(id=2))
-                assert isinstance(status, protocol.StatusReport)
-                if embedded := status.counters.get("texts_embedded", 0):
+                if embedded := _status(caller).counters["texts_embedded"]:
                     raise Broken(f"{embedded} texts were embedded again")
                 return answered
-    raise Broken(f"no answer by vectors within {_PATIENCE_S:.0f} s")
+    raise AssertionError
+
+
+def _status(caller: Caller) -> protocol.StatusReport:
+    status = caller.call(protocol.Status(id=2))
+    assert isinstance(status, protocol.StatusReport)
+    return status
 
 
 ROWS = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -172,6 +174,35 @@ def test_an_ordinary_memory_of_forged_takes_the_fast_path():
 
 
 # Hand-written files.
+
+
+def test_a_daemon_imports_yaml_for_the_first_file_that_needs_it():
+    sample, by_hand = SAMPLES[0], "---\ncategory: patterns\n---\nby hand"
+    program = (
+        "import sys, forged.daemon.app; from forged.files.frontmatter import parse; "
+        "parse(open(sys.argv[1], 'rb').read(), 'repo', 'mem_1'); early = 'yaml' in sys.modules; "
+        "parse(sys.argv[2].encode(), 'repo', 'mem_2'); sys.exit(early or 'yaml' not in sys.modules)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, sample, by_hand], env={"PYTHONPATH": ":".join(sys.path)}
+    )
+
+    assert done.returncode == 0
+
+
+def test_what_many_files_say_alike_is_held_once():
+    when, related = "2026-02-24T23:32:58.123456Z", (Related("mem_0", "relates-to"),)
+    first, other = (
+        parsed(frontmatter.render(Memory(name, "", when, when, 1, "repo", "patterns", "s-1", "cadence",
+                                         related=related)), name=name)
+        for name in ("mem_1", "mem_2")
+    )  # fmt: skip
+
+    assert first.created_at is first.updated_at
+    for field in ("category", "session_id", "trigger"):
+        assert getattr(first, field) is getattr(other, field)
+    assert first.related[0].relationship is other.related[0].relationship
 
 
 def test_text_without_front_matter_is_a_memory_named_by_its_file():

@@ -53,10 +53,11 @@ def test_wheel_has_its_licence_types_and_classifiers(wheels, name):
 def test_server_has_the_manual_the_units_the_prompts_and_the_rules(wheels):
     wanted = {
         file.relative_to(REPO).as_posix()
-        for folder in ("docs", "text/prompts", "capture/rules", "units")
+        for folder in ("docs", "text/prompts", "capture/rules")
         for file in (REPO / "forged" / folder).iterdir()
         if file.is_file()
     }
+    wanted |= {f"forged/units/{file.name}" for file in (REPO / "systemd").iterdir()}
 
     assert len(wanted) >= 16
     assert wanted <= names(wheels["forged-memory"])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forged.map import dense
 from forged.map.dense import DenseLeg, are_cjk, cosines_into, joint_centre
 from tests.data.maps import rows_of
 
@@ -68,6 +69,22 @@ def test_an_edit_equals_a_leg_built_from_scratch(data):
     assert (edited.missing == built.missing).all()
     np.testing.assert_allclose(edited.total, built.total, atol=1e-6)
     assert (edited.blocks == built.blocks).all()
+
+
+def test_new_rows_are_packed_a_few_at_a_time_and_every_one_of_them(monkeypatch):
+    monkeypatch.setattr(dense, "_PACKED_AT_ONCE", 7)
+    rows = unit_rows(200, 4) * 3
+    rows[11] = np.nan
+    new = np.setdiff1d(np.arange(200), [0, 60, 199])
+    places = np.where(np.isin(np.arange(200), new), -1, 0)
+    rows[[0, 60, 199]] = rows[0]
+
+    edited = DenseLeg.build("key", rows[:1]).edited(places, {row: rows[row] for row in new.tolist()})
+
+    built = DenseLeg.build("key", rows)
+    np.testing.assert_allclose(edited.blocks, built.blocks, atol=1e-6)
+    assert np.flatnonzero(edited.missing).tolist() == [11]
+    np.testing.assert_allclose(edited.total, built.total, atol=1e-5)
 
 
 def test_an_edit_leaves_the_leg_before_alone():

@@ -62,6 +62,9 @@ def test_of_roots_of_one_request_the_one_with_the_fewest_texts_left_goes_first(l
 def test_the_rate_is_that_of_the_last_minute_of_all_roots_and_of_this_embedding(line, clock):
     first, second = line.enter(texts=1000), line.enter(texts=1000)
     assert (first.rate, first.left_s) == (0.0, None)
+    clock.now += 200
+    first.did(8)
+    assert (first.rate, first.left_s) == (0.0, None), "the model had to be loaded for these"
     clock.now += 10
     first.did(30)
     second.did(10)
@@ -75,6 +78,7 @@ def test_the_rate_is_that_of_the_last_minute_of_all_roots_and_of_this_embedding(
     second.leave()
     clock.now += 5
     later = line.enter(texts=50)
+    later.did(1)
     clock.now += 2
     later.did(1)
     assert later.rate == 0.5, "nor what was embedded before"
@@ -82,6 +86,7 @@ def test_the_rate_is_that_of_the_last_minute_of_all_roots_and_of_this_embedding(
 
 def test_the_time_left_counts_what_goes_ahead_and_not_what_comes_behind(line, clock):
     behind, own, ahead = (line.enter(lambda at=at: at, 100) for at in (1.0, 2.0, 3.0))
+    own.did(0)
     clock.now += 10
     own.did(20)
 

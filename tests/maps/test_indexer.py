@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from forged.errors import ProviderError
 from forged.files.roots import Root
 from forged.map import relevance
+from forged.maps import builds, malloc_trim
 from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
 from forged.maps.remembered import Remembered
 from forged.maps.retrying import retry_after
@@ -752,3 +754,14 @@ async def test_the_first_build_waits_until_it_is_known_who_is_trusted(root, tmp_
         assert [each.id for each in index.map.memories] == ["m0", "m1"]
         keeping.cancel()
         await state.close()
+
+
+async def test_what_large_rows_took_is_given_back_when_they_are_laid_out_anew(repo, root, monkeypatch):
+    returned = threading.Event()
+    monkeypatch.setattr(builds, "_LARGE", 1)
+    async with indexing(None) as indexer:
+        index = await opened(indexer, root)
+        monkeypatch.setattr(malloc_trim, "give_back", returned.set)
+        edit(repo)
+        await built(index)
+        await until(returned.is_set)

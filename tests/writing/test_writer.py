@@ -232,9 +232,11 @@ async def test_emptying_the_trash_follows_no_link(writer, trash, tmp_path):
 # --- who is answered first ------------------------------------------------------------------------------
 
 
-async def test_who_writes_is_answered_before_the_build_that_shows_it_begins(repo, writer, monkeypatch):
+async def test_who_writes_is_answered_before_a_build_begins_and_who_waits_for_it_need_not(
+    repo, writer, monkeypatch
+):
     async with opened(repo) as index:
-        monkeypatch.setattr("forged.writing.writer._REPLIED_S", 0.2)
+        monkeypatch.setattr("forged.writing.writer._UNASKED_S", 2 * PATIENCE_S)
 
         done = await writer.add(index, draft("mem_new"))
 
@@ -257,3 +259,18 @@ async def test_a_late_mark_that_a_build_has_shown_meanwhile_begins_no_other(repo
 
         assert index.has_ended(late)
         assert looked == [frozenset()]
+
+
+async def test_what_the_watcher_says_of_a_file_that_was_just_written_hurries_no_build(
+    repo, writer, monkeypatch
+):
+    async with opened(repo) as index:
+        monkeypatch.setattr("forged.writing.writer._UNASKED_S", 2 * PATIENCE_S)
+        done = await writer.add(index, draft("mem_new"))
+
+        assert index.mark(frozenset({done.path})) == done.generation
+        assert not index.marked.is_set()
+        other = index.mark(frozenset({done.path, str(repo / ".forge/memory/other.md")}))
+
+        assert other > done.generation
+        assert await index.until_tried(other, time.monotonic() + PATIENCE_S)

@@ -1,10 +1,10 @@
 """The two unit files: as they should be for this installation, how those on disk stand to that, and writing.
 
-The templates are files of this package; what is written names the program by its absolute path and has, in
-its first line, a digest of the rest. So a file that forgectl wrote is known again, also when an older version
-did, and one that a person wrote or changed is: such a file is never replaced or removed unasked. Links are
-nobody's file of ours (`systemctl mask` makes one). Drop-ins beside them belong to the person and are not
-looked at.
+The templates lie in the package, or beside it in a checkout; what is written names the program by its
+absolute path and has, in its first line, a digest of the rest. So a file that forgectl wrote is known again,
+also when an older version did, and one that a person wrote or changed is: such a file is never replaced or
+removed unasked. Links are nobody's file of ours (`systemctl mask` makes one). Drop-ins beside them belong to
+the person and are not looked at.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from forged.cli.call import Invocation
 from forged.cli.exits import Stop
 from forged.cli.user_manager import UNITS, program, run, surroundings
 
-_TEMPLATES = resources.files("forged") / "units"
+_PACKAGE = resources.files("forged")
+# In the package once it is installed, beside it in a checkout.
+_FOLDERS = (_PACKAGE / "units", _PACKAGE / ".." / "systemd")
 _PLACE = "@forged@"
 _MARK = re.compile(r"# Written by forgectl service install, sha256 ([0-9a-f]{64}) of what follows\.\n")
 _SINCE = re.compile(r"^# From systemd (\d+) on: (\w+=.*)$", re.MULTILINE)
@@ -107,7 +109,8 @@ def _write(path: str, text: str) -> None:
 
 
 def _template(name: str) -> str:
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
+    found = next(file for folder in _FOLDERS if (file := folder / name).is_file())
+    return found.read_text(encoding="utf-8")
 
 
 def _marked(text: str) -> str:

@@ -26,7 +26,6 @@ from forged_client import protocol as wire
 
 _PROBLEMS_SHOWN = 1000
 _CUT_SHOWN = 10
-_REBUILD_PATIENCE_S = 600.0
 _EVENTS_WAITING = 1024
 
 
@@ -159,8 +158,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
         index.builder.retry_quarantined()
     goals = [index.mark() for index in indexes]
     if request.wait:
-        deadline = time.monotonic() + _REBUILD_PATIENCE_S
-        waits = (i.until_ended(goal, deadline) for i, goal in zip(indexes, goals, strict=True))
+        waits = (i.until_ended(goal) for i, goal in zip(indexes, goals, strict=True))
         await asyncio.gather(*waits)
     failed = next((index.progress.error for index in indexes if index.progress.error), "")
     held = next((index.progress.held for index in indexes if index.progress.held), "")

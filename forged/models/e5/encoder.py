@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.e5.kept import Made, made
 from forged.models.e5.making import EngineError, Making
@@ -53,7 +54,11 @@ class Encoder:
         )
 
     def __call__(self, texts: list[str], kind: Kind) -> Vectors:
-        return np.stack([self._row(f"{_PREFIXES[kind]}{text}") for text in texts])
+        """Raises ProviderError."""
+        try:
+            return np.stack([self._row(f"{_PREFIXES[kind]}{text}") for text in texts])
+        except Exception as error:  # as above
+            raise ProviderError(f"onnxruntime: {type(error).__name__}", reason="bad_input") from error
 
     def _row(self, text: str) -> Vectors:
         tokens = self.tokens(text)

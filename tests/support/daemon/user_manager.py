@@ -27,7 +27,7 @@ from tests.support.clock import eventually
 from tests.support.daemon.process import lexical_unless_told
 from tests.support.daemon.processes import children_of
 
-UNITS = Path(__file__).parents[3] / "forged/units"
+UNITS = Path(__file__).parents[3] / "systemd"
 _SYSTEMD = next(
     (path for path in ("/lib/systemd/systemd", "/usr/lib/systemd/systemd") if os.path.exists(path)), ""
 )
