@@ -27,8 +27,13 @@ class Lane(Generic[T]):
     async def run(self, call: Callable[[], T]) -> T:
         await self._slots.take()
         running = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        running.add_done_callback(lambda _: self._slots.give_back())
+        running.add_done_callback(self._ended)
         return await asyncio.shield(running)
+
+    def _ended(self, running: asyncio.Future[T]) -> None:
+        if not running.cancelled():
+            running.exception()  # of a call that was given up nobody else asks for it
+        self._slots.give_back()
 
     def close(self) -> None:
         """Cancel what waits; nobody waits for the calls under way."""

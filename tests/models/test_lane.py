@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 
@@ -126,6 +127,27 @@ async def test_a_call_that_was_given_up_keeps_its_place_until_it_has_ended():
     assert await after == "after"
     assert begun == ["given up", "after"]
     lane.close()
+
+
+async def test_what_a_call_fails_with_that_was_given_up_is_not_told_as_an_error_of_ours(caplog):
+    release, begun = threading.Event(), threading.Event()
+
+    def call():
+        begun.set()
+        assert release.wait(30)
+        raise OSError("too late to matter")
+
+    lane = Lane("test", 1, lambda: 1)
+    given_up = asyncio.create_task(lane.run(call))
+    await asyncio.to_thread(begun.wait, 30)
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+    release.set()
+    await lane.run(lambda: None)
+    del given_up
+    gc.collect()
+    lane.close()
+    assert "never retrieved" not in caplog.text
 
 
 async def test_a_closed_lane_lets_go_of_those_who_wait():
