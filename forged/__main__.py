@@ -1,11 +1,11 @@
 """`forged serve`: the daemon in the foreground.
 
-The process's edge: environment, logging, exit codes. 75 says that another daemon is there already, 78 that
-the configuration is wrong (systemd does not restart on that one), 69 that the socket's place is not
-ours, 70 that something broke that must not; then it does.
+The process's edge: environment, logging, exit codes. 75 says that another daemon is there already and, with
+`--replace`, that it does not give its place; 78 that the configuration is wrong (systemd does not restart on
+that one), 69 that the socket's place is not ours, 70 that something broke that must not; then it does.
 
 Every capture worker imports this module again, because a spawned process imports its parent's main module
-first; so what only the daemon needs is imported when it serves. One verb with one option is argparse's to
+first; so what only the daemon needs is imported when it serves. One verb with two options is argparse's to
 read: click would cost the daemon 0.7 MB more.
 """
 
@@ -36,10 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     verb = verbs.add_parser("serve", help=serve.__doc__, description=serve.__doc__)
     verb.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    serve(parser.parse_args(arguments).log_level)
+    verb.add_argument("--replace", action="store_true", help="Take the place of the daemon that is running.")
+    given = parser.parse_args(arguments)
+    serve(given.log_level, replace=given.replace)
 
 
-def serve(log_level: str) -> None:
+def serve(log_level: str, *, replace: bool = False) -> None:
     """Run the daemon in the foreground until SIGTERM."""
     from forged import config, log  # noqa: PLC0415 - a usage error needs none of it
     from forged.daemon import app  # noqa: PLC0415
@@ -55,7 +57,7 @@ def serve(log_level: str) -> None:
         for warning in loaded.warnings:
             logger.warning("config %s", warning)
         os.chdir("/")  # holds no directory of anybody's, and a worker cannot start in one that is gone
-        asyncio.run(app.serve(loaded, env))
+        asyncio.run(app.serve(loaded, env, replace=replace))
     except (ConfigError, AddressError) as error:
         app.turn_away(env, f"the daemon cannot start: {error}")
         _end(error, os.EX_CONFIG)

@@ -35,6 +35,7 @@ _KEPT = {
     "TERM",
     "FORGED_LOCOMO",
     "FORGED_FASTEMBED_MODEL",
+    "ORT_DISABLE_TELEMETRY",
     "OPENBLAS_CORETYPE",
     "OPENBLAS_L2_SIZE",
 }
@@ -69,6 +70,12 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     return home
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An XDG_CACHE_HOME for tests with the real local model, whose graph is made once and not by each."""
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import processes
 import pytest
 import table
 from judging import Goal, Outcome, Rounds, Verdict
-from row import Row, measured
+from row import Row, earlier, fixed, measured
 from sampling import interleaved, p99
 
 from forged.files import Root, scan
@@ -197,6 +197,14 @@ def test_against_a_commit_our_side_is_measured_of_both_and_no_peer_is_needed():
     assert (outcome.verdict, outcome.ratio) == (Verdict.WORSE, 1.5)
 
 
+def test_a_side_of_a_commit_that_is_not_in_the_clone_is_a_gap_and_a_promise_is_what_it_says():
+    outcome = measured(a_row(theirs=earlier(SOUND, "0" * 40)), HERE)
+
+    assert outcome.verdict is Verdict.GAP
+    assert "is not in this clone" in outcome.reason
+    assert measured(a_row(side(3.0), fixed(2.0)), HERE).ratio == 1.5
+
+
 def test_a_program_and_a_package_that_are_not_here_are_missing():
     with pytest.raises(processes.Missing, match="no-such-server is not installed"):
         processes.need_program("no-such-server", "apt-get install it")
@@ -264,6 +272,7 @@ def test_memory_is_that_of_a_process_and_all_below_it():
         assert child.pid in processes.family(os.getpid())
         assert processes.rss_mib(os.getpid(), child.pid) > processes.rss_mib(os.getpid()) > 1
         assert 0 < processes.pss_mib(os.getpid()) <= processes.rss_mib(os.getpid())
+        assert processes.peak_mib(os.getpid()) >= processes.rss_mib(os.getpid())
 
 
 def test_the_command_ends_with_2_for_a_gap_that_it_names_and_refuses_a_row_that_it_does_not_know(tmp_path):

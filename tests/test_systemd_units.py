@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from forged.maps import MOST_PARCELS
+
 UNITS = Path(__file__).parents[1] / "systemd"
 ANALYZE = shutil.which("systemd-analyze")
 # A bare unit scores 98 of 100. What is left of ours is the network, repositories anywhere, and capabilities
@@ -27,9 +29,9 @@ def settings(name: str) -> dict[str, str]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """Both units with a program that exists, as a person leaves them who wrote the path of the program."""
+    """Both units with the path of a program that exists."""
     for unit in ("forged.service", "forged.socket"):
-        text = (UNITS / unit).read_text().replace("%h/.local/bin/forged", sys.executable)
+        text = (UNITS / unit).read_text().replace("@forged@", sys.executable)
         (tmp_path / unit).write_text(text)
     return tmp_path
 
@@ -95,6 +97,10 @@ def test_the_service_has_what_it_needs():
     assert int(service["TimeoutStopSec"]) > 5  # the daemon gives itself five
     # Unusable configuration is not restarted.
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", "78")
+
+
+def test_the_service_may_keep_the_vectors_of_as_many_roots_as_are_packed():
+    assert settings("forged.service")["FileDescriptorStoreMax"] == str(MOST_PARCELS)
 
 
 def test_no_number_of_starts_takes_the_socket_down_and_none_follows_another_at_once():

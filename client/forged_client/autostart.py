@@ -110,6 +110,18 @@ def start(
     return Starting(begin, state)
 
 
+def replace(
+    address: str, executable: str | None, *, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """A daemon that is to take the place of the one at `address`; it ends with 75 if that does not give it.
+
+    Raises DaemonUnavailable as `start`.
+    """
+    given = inherited(environment() if env is None else env, address)
+    state = state_dir(given)
+    return _spawn(trusted_executable(executable, state), address, given, state, "--replace")
+
+
 def trusted_executable(explicit: str | None, state: str) -> str:
     """Real path of the daemon's program: `explicit`, else what is on record in the state directory `state`.
 
@@ -172,7 +184,9 @@ def _start_unit(env: dict[str, str], deadline: Deadline, systemctl: tuple[str, .
     return done.returncode == 0
 
 
-def _spawn(executable: str, address: str, env: dict[str, str], state: str) -> subprocess.Popen[bytes]:
+def _spawn(
+    executable: str, address: str, env: dict[str, str], state: str, *options: str
+) -> subprocess.Popen[bytes]:
     import subprocess  # noqa: PLC0415 - see above
 
     log = f"{state}/{LOG_NAME}"
@@ -181,7 +195,7 @@ def _spawn(executable: str, address: str, env: dict[str, str], state: str) -> su
         os.makedirs(state, mode=0o700, exist_ok=True)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         process = subprocess.Popen(
-            [executable, "serve"],
+            [executable, "serve", *options],
             env={**env, "FORGED_SOCKET": address},
             cwd="/",
             stdin=subprocess.DEVNULL,

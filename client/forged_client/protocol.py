@@ -173,6 +173,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
     `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
     `forks` counts memories with more than one newest version; `fork_ids` names some.
+    While texts are embedded, `rate` is how many a second, of all roots, and `left_s` how long this root's
+    take if nobody asks for another; None while that is not known.
     """
 
     root: str
@@ -199,6 +201,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     redacted_ids: tuple[str, ...] = ()
     forks: int = 0
     fork_ids: tuple[str, ...] = ()
+    rate: float = 0.0
+    left_s: float | None = None
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,7 +283,7 @@ class SettingReport(msgspec.Struct, frozen=True):
 
 
 class StatusReport(Reply, frozen=True, tag="status_report"):
-    """The daemon's health. `state`: ok, degraded, disabled."""
+    """The daemon's health. `state`: ok, degraded, disabled. `engine` is what runs a model in its process."""
 
     state: str = "ok"
     version: str = ""
@@ -298,6 +302,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     gate: GateReport = GateReport()
     settings: tuple[SettingReport, ...] = ()
     endpoints: tuple[EndpointReport, ...] = ()
+    engine: str = ""
 
 
 class Retrieved(Reply, frozen=True, tag="retrieved"):
@@ -493,13 +498,19 @@ class Rebuilt(Reply, frozen=True, tag="rebuilt"):
 
 
 class Progress(Reply, frozen=True, tag="progress"):
-    """One event: `event` is scanning, embedding, swapped or failed."""
+    """One event: `event` is scanning, embedding, swapped or failed.
+
+    Of an embedding, `rate` is how many texts a second are embedded, of all roots, and `left_s` how long what
+    is left of this one takes; None while that is not known.
+    """
 
     event: str = ""
     root: str = ""
     done: int = 0
     total: int = 0
     generation: str = ""
+    rate: float = 0.0
+    left_s: float | None = None
 
 
 class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -979,5 +990,29 @@ class Restore(Request[Restored], frozen=True, tag="restore"):
     key: str = ""
 
 
+class HandedOver(Reply, frozen=True, tag="handed_over"):
+    """The place of the daemon `pid` is the successor's: with this frame come descriptors.
+
+    First the lock, then the listening socket, then any number of parcels of vectors. The successor answers
+    READY once it has them, and the old daemon YOURS; then it ends. Without YOURS it goes on, and all of them
+    are to be closed.
+    """
+
+    pid: int = 0
+
+
+class HandOver(Request[HandedOver], frozen=True, tag="hand_over"):
+    """A daemon that is ready to serve wants the place of the one that does; `pid` and `version` are its own.
+
+    The old daemon answers what was begun, closes all that it has open, and then replies. No agent asks this.
+    """
+
+    repeatable: ClassVar[bool] = False
+
+    pid: int = 0
+    version: str = ""
+
+
+READY, YOURS = b"r", b"y"
 REQUESTS = tuple(Request.__subclasses__())
 REPLIES = tuple(Reply.__subclasses__())

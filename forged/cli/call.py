@@ -23,6 +23,8 @@ from forged_client import errors
 from forged_client.client import Client
 from forged_client.protocol import DeadEvents, Explained, Found, Memories, R, Reply, Request, Retrieved
 
+SYSTEM_PROGRAMS = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
+
 _WORDS: tuple[tuple[type[errors.ClientError], str], ...] = (
     (errors.AddressError, "configuration"),
     (errors.DaemonAbsent, "not_running"),
@@ -35,7 +37,8 @@ _WORDS: tuple[tuple[type[errors.ClientError], str], ...] = (
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """`workspace` is absolute; `executable` is what autostart may run; `interactive`: a person can answer.
 
-    `timeout_s` covers a whole call.
+    `timeout_s` covers a whole call. `programs` are the folders where the system keeps systemctl and its kin,
+    which are never looked for in PATH.
     """
 
     workspace: str
@@ -46,6 +49,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool = False
     interactive: bool = False
     watch_period_s: float = 2.0
+    log_period_s: float = 0.2
+    programs: tuple[str, ...] = SYSTEM_PROGRAMS
 
     def redraws(self, stream: TextIO | None) -> bool:
         """Whether the stream is open and ends on a terminal that knows escape sequences."""

@@ -50,8 +50,13 @@ VERBS = {
     "outbound": ("outbound", "Show what left for endpoints: hosts, purposes, counts."),
     "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
     "eval": ("evaluating", "Measure recall on labelled sets, with a daemon of its own."),
+    "stop": ("stopping", "End the daemon; the next request starts it again."),
+    "restart": ("stopping", "Have the installed version take over."),
+    "logs": ("logs", "Show the daemon's log, and follow it."),
+    "service": ("service", "Have systemd run the daemon: install, uninstall, status."),
     "config": ("configuration", "Show, locate, start or check the configuration."),
     "docs": ("docs", "Show the manual."),
+    "completion": ("completion", "Print what makes a shell complete forgectl's words."),
 }
 
 # Before the verb or after it; people write both.

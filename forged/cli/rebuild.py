@@ -1,7 +1,7 @@
 """`forgectl rebuild`: have the workspace's memory files read again, and watch how it goes.
 
-The daemon's answer ends the wait; its events only draw. So a lost event costs a tick of the bar and never
-the command, and Ctrl-C leaves the rebuild alone: it belongs to the daemon.
+The daemon's answer ends the wait, however long that takes; its events only draw. So a lost event costs a tick
+of the bar and never the command, and Ctrl-C leaves the rebuild alone: it belongs to the daemon.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from forged.cli.call import Invocation, daemon, remark, show
 from forged.cli.commands import asks
 from forged.cli.exits import INTERRUPTED, Stop
 from forged.cli.status import root_lines
-from forged.cli.terminal import Bar, Painter, escape_line, progress, tell
+from forged.cli.terminal import Bar, Painter, escape_line, pace, progress, tell
 from forged_client.client import Client
 from forged_client.errors import ClientError
 from forged_client.protocol import RELOADING, Progress, Rebuild, Rebuilt
 
-# The daemon itself gives up waiting after ten minutes.
-_PATIENCE_S = 660.0
+_FOR_EVER = float("inf")
 _RESTART_S, _PAUSE_S = 10.0, 0.05
 
 
@@ -65,19 +64,26 @@ def _rebuilt(call: Invocation, request: Rebuild) -> Rebuilt:
         display = Display(call)
         threading.Thread(target=display.follow, args=(client,), daemon=True).start()
         try:
-            return client.ask(request, timeout_s=_PATIENCE_S)
+            return client.ask(request, timeout_s=_FOR_EVER)
         finally:
             display.end()
 
 
 class Display:
-    """Progress on stderr: a bar on a terminal, a line per step elsewhere, nothing under JSON."""
+    """Progress on stderr: a bar on a terminal, a line per step elsewhere, nothing under JSON.
+
+    The texts of all roots of the workspace are one sum, which never falls: what another build embedded while
+    somebody watched stays in it. Looks at the disk are shown until something is embedded, and new maps not at
+    all: words have one of their own before the vectors come, and the answer tells of the last.
+    """
 
     def __init__(self, call: Invocation) -> None:
         self._workspace = call.workspace
         self._bar = Bar(call.redraws(sys.stderr))
         self._lock = threading.Lock()
         self._ended = call.as_json
+        self._embedding: dict[str, Progress] = {}
+        self._earlier = 0  # texts of builds that are over
 
     def follow(self, client: Client) -> None:
         """Draw the daemon's events until they end; whatever ends them is the waiting thread's affair."""
@@ -91,11 +97,26 @@ class Display:
             with self._lock:
                 if self._ended:
                     return
-                self._bar.draw(event.event, event.done, event.total)
-                # A tenth is worth a line in a log, a memory is not.
-                tenth = 10 * event.done // event.total if event.total else 0
-                line = f"{progress(event.event, event.done, event.total)}  {event.root}"
-                self._bar.tell_instead(line, once=(event.event, event.root, tenth))
+                if event.event == "embedding":
+                    self._embeds(event)
+                elif event.event == "failed" or (event.event == "scanning" and not self._embedding):
+                    self._bar.draw(event.event, 0, 0)
+                    self._bar.tell_instead(f"{event.event}  {event.root}", once=(event.event, event.root))
+
+    def _embeds(self, event: Progress) -> None:
+        before = self._embedding.get(event.root)
+        if before is not None and (before.total != event.total or before.done > event.done):
+            self._earlier += before.done
+        self._embedding[event.root] = event
+        done, total = (
+            self._earlier + sum(getattr(each, field) for each in self._embedding.values())
+            for field in ("done", "total")
+        )
+        left_s = max((total - done) / event.rate, event.left_s or 0.0) if event.rate else None
+        told = pace(event.rate, left_s)
+        self._bar.draw(event.event, done, total, told)
+        # A tenth is worth a line in a log, a memory is not.
+        self._bar.tell_instead(progress(event.event, done, total, told), once=10 * done // total)
 
     def end(self) -> None:
         """Leave the cursor on an empty line; nothing is drawn any more."""

@@ -7,11 +7,13 @@ and with its reason, also where there is no colour.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from forged.cli.terminal import Painter, counted, distinct, escape_line, span
+from forged import __version__
+from forged.cli.terminal import Painter, counted, distinct, escape_line, pace, span
 from forged_client.protocol import CaptureReport, EndpointReport, RootReport, StatusReport
 
 EVERYWHERE = "*"
@@ -44,6 +46,8 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     """The whole report. A state other than ok is loud, and still no error."""
     yield _headline(report, paint)
     yield f"  {_process(report)}"
+    if told := skew(report.version):
+        yield f"  {paint('warn', 'version:')} {told}"
     yield f"  {_models(report)}"
     yield from _gate(report, paint)
     yield from endpoint_lines(report.endpoints, paint)
@@ -55,6 +59,20 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     yield ""
     yield from capture_lines(report.capture, paint, time.time())
     yield from _counters(report, paint)
+
+
+def skew(version: str) -> str:
+    """What a person is told when the daemon is of another version than this forgectl, or nothing."""
+    if version in {"", __version__}:
+        return ""
+    told = f"the daemon is forged {escape_line(version)}, this forgectl is {__version__}"
+    if _release(version) > _release(__version__):
+        return f"{told}: another installation runs it"
+    return f"{told}; `forgectl restart` has this version take over"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
 def _gate(report: StatusReport, paint: Painter) -> Iterator[str]:
@@ -139,7 +157,8 @@ def _process(report: StatusReport) -> str:
 
 
 def _models(report: StatusReport) -> str:
-    embedding = escape_line(report.embedding_model) or "none"
+    engine = f" (run by {escape_line(report.engine)})" if report.engine else ""
+    embedding = f"{escape_line(report.embedding_model) or 'none'}{engine}"
     retrieval = escape_line(report.retrieval_model) or "none"
     return (
         f"strategy {escape_line(report.strategy)}, embedding model {embedding}, retrieval model {retrieval}"
@@ -160,7 +179,8 @@ def _answering(root: RootReport) -> str:
     if root.embedded >= root.to_embed:
         return told
     new = "new vectors" if "dense" in root.legs else "vectors"
-    return f"{told}, {new} {root.embedded:,} of {root.to_embed:,}"
+    soon = pace(root.rate, root.left_s)
+    return f"{told}, {new} {root.embedded:,} of {root.to_embed:,}" + (f", {soon}" if soon else "")
 
 
 def _watching(root: RootReport) -> str:

@@ -28,7 +28,8 @@ SCHEMA_VERSION = 1
 
 _COLOURS = {"good": "32", "warn": "33", "bad": "31", "strong": "1"}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
-_BAR_CELLS = 30
+_BAR_CELLS = 20  # the words beside it need the rest of a line
+_FAST = 10.0
 
 _DANGEROUS = re.compile(
     "["
@@ -93,6 +94,14 @@ def span(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
     return f"{int(max(seconds, 0))} s"
+
+
+def pace(rate: float, left_s: float | None) -> str:
+    """How fast texts are embedded and how long it takes: `4.4 texts/s, 3 min left`; nothing while unknown."""
+    if not rate:
+        return ""
+    told = f"{rate:,.0f}" if rate >= _FAST else f"{rate:.2g}"
+    return f"{told} texts/s" + (f", {span(left_s)} left" if left_s is not None else "")
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -167,9 +176,9 @@ def tell(message: str) -> None:
         let_go(sys.stderr)
 
 
-def progress(doing: str, done: int, total: int) -> str:
-    """`embedding 20/40`; without a total only what is done."""
-    return escape_line(doing) + (f" {done:,}/{total:,}" if total else "")
+def progress(doing: str, done: int, total: int, told: str = "") -> str:
+    """`embedding 20/40, 3 min left`; without a total only what is done."""
+    return escape_line(doing) + (f" {done:,}/{total:,}" if total else "") + (f", {told}" if told else "")
 
 
 class Bar:
@@ -179,12 +188,13 @@ class Bar:
         self._redraws = redraws
         self._last: object = None
 
-    def draw(self, doing: str, done: int, total: int) -> None:
+    def draw(self, doing: str, done: int, total: int, told: str = "") -> None:
+        """A step of what is done; `told` stands behind the numbers."""
         if not self._redraws:
             return
         full = _BAR_CELLS * done // total if total else 0
         self._last = "#" * full + "." * (_BAR_CELLS - full)
-        sys.stderr.write(f"\r[{self._last}] {progress(doing, done, total)}\x1b[K")
+        sys.stderr.write(f"\r[{self._last}] {progress(doing, done, total, told)}\x1b[K")
         sys.stderr.flush()
 
     def tell_instead(self, line: str, once: object) -> None:

@@ -7,7 +7,7 @@ pydantic-settings would do the layering but costs 180 ms of start-up.
 """
 
 from forged.config.endpoints import KeyName, endpoint_key, key_reference, proxy_for
-from forged.config.installed import Missing, missing, model_folder
+from forged.config.installed import Missing, lacks_onnxruntime, made_folder, missing, model_folder
 from forged.config.keys import shown_url
 from forged.config.known_models import (
     BUILTIN_LEXICAL,
@@ -58,7 +58,9 @@ __all__ = [
     "is_usable_url",
     "key_reference",
     "known_model",
+    "lacks_onnxruntime",
     "load",
+    "made_folder",
     "missing",
     "model_folder",
     "proxy_for",

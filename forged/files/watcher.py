@@ -1,4 +1,4 @@
-"""Which roots may have changed on disk, told within 20 to 130 ms.
+"""Which roots may have changed on disk, told within 8 to 130 ms.
 
 A hint and never the truth: events get lost (overflow, directories made and filled faster than they can be
 watched), so the indexer scans anyway and the watcher only shortens the wait. Hence one rule: whenever watches
@@ -14,8 +14,9 @@ What is wrong with one root is its own affair: one with a file name that is no t
 an instance, or whose directories cannot be watched, is reported every two seconds instead for a minute.
 
 watchfiles' own backend is driven from one thread instead of `awatch`: that says when the watches stand,
-and lets `step`, the pause between two looks, differ: at most 120 looks a second for 5 s after a file changed
-or an agent asked, at most 30 otherwise, and 15 when that was a minute ago.
+and lets `step`, the pause between two looks, differ: at most 250 looks a second for 2 s after a file changed
+or an agent asked, 120 for 3 s more, at most 30 otherwise, and 15 when that was a minute ago. What changed is
+reported by the look after the one that saw it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 _DEBOUNCE_MS = 10
 # Seconds since an agent was at work, and the pause between two looks until then.
-_STEPS_MS = ((5.0, 9), (55.0, 34))
+_STEPS_MS = ((2.0, 4), (5.0, 9), (55.0, 34))
 _IDLE_STEP_MS = 66
 _LAST_LOOK_MS = 1  # at what watches that are given up still have to say
 _LOOK_MS = 500  # between two checks that the watched directories are still the ones at their paths

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from forged.map.cosines import Cosines, compared
     from forged.map.dense import DenseLeg
     from forged.map.lexical import LexicalLeg
-    from forged.map.relevance import UNGATED, Reading, carried, threshold, weigh
+    from forged.map.relevance import UNGATED, Reading, carried, thinned, threshold, weigh
     from forged.map.search import Candidate, Found, search_maps
     from forged.map.vector_map import Part, Traits, VectorMap
 
@@ -43,6 +43,7 @@ __all__ = [
     "link",
     "replaced_by",
     "search_maps",
+    "thinned",
     "threshold",
     "weigh",
 ]
@@ -53,7 +54,7 @@ __getattr__ = door(
     cosines=("Cosines", "compared"),
     dense=("DenseLeg",),
     lexical=("LexicalLeg",),
-    relevance=("Reading", "UNGATED", "carried", "threshold", "weigh"),
+    relevance=("Reading", "UNGATED", "carried", "thinned", "threshold", "weigh"),
     search=("Candidate", "Found", "search_maps"),
     vector_map=("Part", "Traits", "VectorMap"),
 )

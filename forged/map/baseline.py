@@ -68,9 +68,12 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
         scales: NDArray[np.float32] = np.where(square > _SAME, 1 / np.sqrt(np.maximum(square, _SAME)), 0)
         return scales.astype(np.float32)
 
-    def of_messages(self, products: Vectors, scales: NDArray[np.float32]) -> Vectors:
-        """Products of the messages with unit rows, (b, n), to cosines without mean and axes of the rows."""
-        cosines: Vectors = (products - (self.messages @ self.passage_mean)[:, None]) * scales
+    def of_messages(
+        self, products: Vectors, scales: NDArray[np.float32], some: NDArray[np.intp] | None = None
+    ) -> Vectors:
+        """Products of messages, all or some, with unit rows to cosines without mean and axes of the rows."""
+        messages = self.messages if some is None else self.messages[some]
+        cosines: Vectors = (products - (messages @ self.passage_mean)[:, None]) * scales
         return cosines
 
 
@@ -101,6 +104,22 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         cosines = baseline.of_messages(cosines, scales)
         cosines[:, leg.missing] = -np.inf
         return cls(baseline, products, scales, cosines.max(axis=1), cosines.argmax(axis=1))
+
+    def thinned(self, leg: DenseLeg) -> Calibration:
+        """The calibration of a leg with the same rows, of which more are missing.
+
+        Only the messages that had their best there look for another.
+        """
+        lost = np.flatnonzero(leg.missing[self.holders])
+        if not len(lost):
+            return self
+        cosines = np.empty((len(lost), len(leg)), np.float32)
+        cosines_into(cosines, leg, self.baseline.messages[lost])
+        cosines = self.baseline.of_messages(cosines, self.scales, lost)
+        cosines[:, leg.missing] = -np.inf
+        best, holders = self.best.copy(), self.holders.copy()
+        best[lost], holders[lost] = cosines.max(axis=1), cosines.argmax(axis=1)
+        return Calibration(self.baseline, self.products, self.scales, best, holders)
 
     def edited(self, places: NDArray[np.int64], leg: DenseLeg) -> Calibration:
         """The calibration of a leg that came of this one's by an edit; row i was `places[i]`, new at -1.

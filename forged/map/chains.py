@@ -52,6 +52,14 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
         head = self.head(memory_id)
         return head == memory_id or memory_id in self.rivals.get(head, ())
 
+    def may_change_with(self, memories: Iterable[Memory]) -> bool:
+        """Whether chains may be others after an edit of these memories, as they were and as they are."""
+        missing = {flag for flags in self.flags.values() for flag in flags}
+        return any(
+            memory.supersedes or memory.id in self.head_of or f"missing:{memory.id}" in missing
+            for memory in memories
+        )
+
 
 NO_CHAINS = Chains({}, {}, {})
 

@@ -167,14 +167,17 @@ def _is_cjk(text: str) -> bool:
 
 def cosines_into(out: Vectors, leg: DenseLeg, queries: Vectors) -> None:
     """Write the cosines of `queries` (q, d) with all rows of `leg`, shape (q, n), into `out`."""
-    # One query alone takes a slower way through OpenBLAS than two.
-    asked = queries if len(queries) > 1 else np.repeat(queries, 2, axis=0)
-    products = np.matmul(asked, leg.blocks).transpose(1, 0, 2)[: len(queries)]  # (q, b, 64)
+    if len(queries) == 1:  # alone it takes a slower way through OpenBLAS than two do
+        two = np.empty((2, out.shape[1]), np.float32)
+        cosines_into(two, leg, np.repeat(queries, 2, axis=0))
+        out[0] = two[0]
+        return
     whole, rest = divmod(len(leg), _BLOCK)
     end = len(leg) - rest
-    out[:, :end].reshape(len(queries), whole, _BLOCK)[...] = products[:, :whole]  # a view: written once
+    blocks = out[:, :end].reshape(len(queries), whole, _BLOCK).transpose(1, 0, 2)  # a view: written once
+    np.matmul(queries, leg.blocks[:whole], out=blocks)
     if rest:
-        out[:, end:] = products[:, whole, :rest]
+        out[:, end:] = (queries @ leg.blocks[whole])[:, :rest]
 
 
 def joint_centre(legs: Sequence[DenseLeg], cjk: Sequence[NDArray[np.bool_]]) -> Centre | None:

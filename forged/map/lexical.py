@@ -147,23 +147,24 @@ NO_WORDS = LexicalLeg(
 class Hits(msgspec.Struct, frozen=True, eq=False):
     """Where the terms of one query stand in one leg.
 
-    `rows`, intp, are the memories that hold them, term by term; `frequency` (terms,) says how many those of
-    each are. `lost`, intp, are the places of postings that are not among them, as their memories are gone.
+    `rows`, intp, are the memories that hold them, term by term, also those that are gone; `lengths` (terms,)
+    says how many those of each are, and `frequency` (terms,) how many of these count.
     """
 
     rows: NDArray[np.intp]
-    frequency: NDArray[np.intp]
-    lost: NDArray[np.intp]
+    lengths: Ints
+    frequency: Ints
 
     @classmethod
     def of(cls, leg: LexicalLeg, spans: Ints) -> Hits:
-        """What counts of these stretches of postings; `spans` (2, t) are their starts and lengths."""
-        rows, frequency = _gathered(leg.rows, spans), spans[1].astype(np.intp)
-        if leg.gone is None or not len(lost := np.flatnonzero(leg.gone.take(rows))):
-            return cls(rows.astype(np.intp), frequency, _NOWHERE)
-        term = np.searchsorted(np.cumsum(frequency), lost, side="right")
-        frequency -= np.bincount(term, minlength=len(frequency))
-        return cls(_without(rows, lost).astype(np.intp), frequency, lost)
+        """These stretches of postings; `spans` (2, t) are their starts and lengths."""
+        rows, lengths = _gathered(leg.rows, spans), spans[1]
+        frequency = lengths
+        if leg.gone is not None:
+            lost = np.flatnonzero(leg.gone.take(rows))
+            term = np.searchsorted(np.cumsum(lengths), lost, side="right")
+            frequency = lengths - np.bincount(term, minlength=len(lengths)).astype(np.int32)
+        return cls(rows.astype(np.intp), lengths, frequency)
 
 
 class Matches(msgspec.Struct, frozen=True, eq=False):
@@ -172,7 +173,7 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
     `terms` uint32 (t,) are each query's distinct terms in turn, its stems first. `begins` (queries + 1,) and
     `stem_ends` (queries,) say where among them a query's terms begin, and where its stems end. `spans`
     int32 (legs, 2, t) is where the postings of a term start in a leg, and how many they are;
-    `hits[leg][query]` are those that count.
+    `hits[leg][query]` are the rows there.
     """
 
     legs: tuple[LexicalLeg, ...]
@@ -187,12 +188,6 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
         """How many memories hold each of `terms`."""
         legs = [np.concatenate([_NOWHERE, *(each.frequency for each in own)]) for own in self.hits]
         return np.sum(legs, axis=0, dtype=np.intp) if legs else np.zeros(len(self.terms), np.intp)
-
-    def counts(self, number: int, query: int) -> NDArray[np.uint8]:
-        """How often each row of the hits of a query in a leg holds its term."""
-        own = self.spans[number, :, self.begins[query] : self.begins[query + 1]]
-        counts, lost = _gathered(self.legs[number].counts, own), self.hits[number][query].lost
-        return _without(counts, lost) if len(lost) else counts
 
 
 def match(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Matches:
@@ -250,15 +245,17 @@ def _leg_scores(matches: Matches, number: int, weight: NDArray[np.float64], aver
     norm = (_K1 * (1 - _B + _B / average * leg.lengths)).astype(np.float32)
     sums = np.zeros((len(matches.stem_ends), len(leg.lengths)), np.float32)
     for query, (first, last) in enumerate(pairwise(matches.begins)):
-        hits = matches.hits[number][query]
+        hits, spans = matches.hits[number][query], matches.spans[number, :, first:last]
         if not len(hits.rows):
             continue
-        tf = matches.counts(number, query).astype(np.float32)
-        value = np.repeat(weight[first:last].astype(np.float32), hits.frequency)
+        tf = _gathered(leg.counts, spans).astype(np.float32)
+        value = np.repeat(weight[first:last].astype(np.float32), hits.lengths)
         value *= tf
         tf += norm.take(hits.rows)
         value /= tf
         sums[query] = np.bincount(hits.rows, value, len(norm))
+    if leg.gone is not None:
+        sums[:, leg.gone] = 0
     return sums
 
 

@@ -161,10 +161,10 @@ def _of_both(found: Found, heights: NDArray[np.float64], calibrations: Mapping[i
     if matches is None:
         return float(heights.sum() / len(heights))
     evidence = float((heights + _NAT_WEIGHT * (_limited(log_odds(matches)) - _LEAST_ODDS)).mean())
-    homes = found.homes
-    known = {homes[place] for place in calibrations}
+    homes = [place for place, _ in found.homes]
+    known = {homes[number] for number in calibrations}
     # A map whose vectors are still on their way has words to say, and no height to be held against it.
-    bare = [place for place, home in enumerate(homes) if home not in known]
+    bare = [number for number, home in enumerate(homes) if home not in known]
     return evidence if len(known) == len(found.maps) else max(evidence, _of_words(matches, bare))
 
 
@@ -195,16 +195,13 @@ def _only_holders(found: Found) -> set[tuple[int, str]]:
     first, last = matches.begins[message], matches.stem_ends[message]
     rare = np.flatnonzero(_prior_of(matches.terms[first:last]) <= _RAREST)
     holders: dict[int, set[tuple[int, str]]] = {}
-    for own, hits in zip(found.columns, matches.hits, strict=True):
-        frequencies = hits[message].frequency
-        ends = np.cumsum(frequencies)
-        for term in rare[frequencies[rare] > 0].tolist():
-            rows = hits[message].rows[ends[term] - frequencies[term] :][
-                : min(frequencies[term], _MOST_VERSIONS)
-            ]
+    for number, ((place, start), hits) in enumerate(zip(found.homes, matches.hits, strict=True)):
+        ends = np.cumsum(hits[message].lengths)
+        for term in rare[hits[message].frequency[rare] > 0].tolist():
+            rows = hits[message].rows[ends[term] - hits[message].lengths[term] : ends[term]]
             having = holders.setdefault(term, set())
-            for place, row in found.where(own.start + rows):
-                having.add(_chain_of(found, place, row))
+            for row in found.parts[number].remaining(rows, _MOST_VERSIONS):
+                having.add(_chain_of(found, place, start + row))
                 if len(having) > 1:  # two are enough to know
                     break
     return {chain for chains in holders.values() if len(chains) == 1 for chain in chains}
@@ -237,6 +234,17 @@ def carried(before: DenseLeg | None, places: NDArray[np.int64], leg: DenseLeg, b
         calibrated(leg, baseline)
     else:
         _calibrations[leg] = known.edited(places, leg)
+
+
+def thinned(before: DenseLeg | None, leg: DenseLeg, baseline: Baseline | None) -> None:
+    """Calibrate in advance, as `carried`, a leg with the rows of `before`, of which more are missing."""
+    if baseline is None or not leg.present or not baseline.fits(leg):
+        return
+    known = None if before is None else _calibrations.get(before)
+    if known is None or known.baseline is not baseline:
+        calibrated(leg, baseline)
+    else:
+        _calibrations[leg] = known.thinned(leg)
 
 
 def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calibration]:
@@ -312,13 +320,15 @@ def _best_row(
     if first == last:
         return 0.0
     share = min(_TERM_SHARE, _MAX_TERMS / (last - first))
-    frequencies = matches.hits[number][query].frequency[: last - first]
-    rows = matches.hits[number][query].rows[: frequencies.sum()]
+    lengths = matches.hits[number][query].lengths[: last - first]
+    rows = matches.hits[number][query].rows[: lengths.sum()]
     gains = in_row.take(rows)
-    gains /= np.repeat(prior[first:last], frequencies)
+    gains /= np.repeat(prior[first:last], lengths)
     np.maximum(gains, 1, out=gains)
     gains *= share / (1 - share)
-    best = np.bincount(rows, np.log1p(gains, out=gains), len(in_row)).max(initial=0)
+    sums = np.bincount(rows, np.log1p(gains, out=gains), len(in_row))
+    gone = matches.legs[number].gone
+    best = (sums if gone is None else np.where(gone, 0, sums)).max(initial=0)
     return float(best) + (last - first) * float(np.log1p(-share))
 
 

@@ -39,8 +39,9 @@ Columns = NDArray[np.intp]
 _SAME = 1e-6
 _NONE = np.empty(0, np.int64)
 _NO_SCORES = np.empty((1, 0), np.float32)
-# Selecting among the maxima of such blocks first takes a quarter of the time of one partition.
-_BLOCK = 64
+_LOWEST = float(np.finfo(np.float32).min)
+# Selecting among the maxima of groups of so many first takes a quarter of the time of one partition.
+_GROUP = 64
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -188,13 +189,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if not self.maps or not self._scores.size:
             return np.empty(0, np.float32)
         best: Scores = self._scores.max(axis=0)
-        findable = np.zeros(len(best), np.bool_) if self.cosines is None else ~self.cosines.missing
+        absent = np.ones(len(best), np.bool_) if self.cosines is None else self.cosines.missing
         if self._bm25 is not None:
-            findable |= (self._bm25 > 0).any(axis=0)
+            absent = absent & ~(self._bm25 > 0).any(axis=0)
             if self.message is not None:
                 # Hypotheses that miss the point cost 14 points less of recall@10 so, and good ones lose 0.7.
                 best = (best + self._scores[self.message]) / 2
-        best[~findable] = -np.inf
+        best[absent] = -np.inf
         return best
 
     def _standard_cosines(self, cosines: Cosines) -> Scores:
@@ -227,13 +228,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _selected(self, k: int) -> tuple[Columns, Scores]:
         """The k best columns that are not -inf and their scores, in order."""
-        columns = np.flatnonzero(self._totals >= _cut(self._totals, k))
+        columns = _reaching(self._totals, k)
         columns, scores = self._ordered(columns, self._totals[columns])
         return columns[:k], scores[:k]
 
     def _foremost(self, k: int) -> Columns:
         """The k best columns that are not -inf; in order only where more than k reach the last score."""
-        columns = np.flatnonzero(self._totals >= _cut(self._totals, k))
+        columns = _reaching(self._totals, k)
         return columns if len(columns) <= k else self._ordered(columns, self._totals[columns])[0][:k]
 
     def _ordered(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
@@ -252,9 +253,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return list(zip(places.tolist(), (columns - starts[places]).tolist(), strict=True))
 
     @cached_property
-    def homes(self) -> tuple[int, ...]:
-        """The map of each part."""
-        return tuple(place for place, each in enumerate(self.maps) for _ in each.parts)
+    def homes(self) -> tuple[tuple[int, int], ...]:
+        """The map of each part, and the row where the part begins there."""
+        pairs = ((place, each.starts[:-1]) for place, each in enumerate(self.maps))
+        return tuple((place, start) for place, starts in pairs for start in starts)
 
     @cached_property
     def _starts(self) -> Columns:
@@ -273,7 +275,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _candidates(self, columns: Columns, scores: Scores) -> list[Candidate]:
         cosines, bm25 = self.cosines, self._bm25
-        nothing = [None] * len(columns)
+        nothing: list[None] = [None] * len(columns)
         best = nothing if cosines is None else cosines.raw[:, columns].max(axis=0).tolist()
         missing = nothing if cosines is None else cosines.missing[columns].tolist()
         words = nothing if bm25 is None else bm25[:, columns].max(axis=0).tolist()
@@ -299,21 +301,24 @@ def _standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:
     return result
 
 
-def _cut(best: Scores, k: int) -> np.float32:
-    """Find a score that the k best reach, and whatever is equal to the last of them."""
-    lowest = np.float32(np.finfo(np.float32).min)
-    if k >= len(best):
-        return lowest
-    blocks = best[: len(best) // _BLOCK * _BLOCK].reshape(-1, _BLOCK).max(axis=1)
-    if len(blocks) > k:  # at least k scores reach the k-th best block's maximum
-        best = best[best >= _kth(blocks, k)]
-    last = _kth(best, k)
-    return max(lowest, last - np.float32(_SAME) * max(np.float32(1), abs(last)))
+def _reaching(scores: Scores, k: int) -> Columns:
+    """The columns whose scores the k best reach, and those that are equal to the last; never of -inf."""
+    count = len(scores)
+    groups = scores[: count // _GROUP * _GROUP].reshape(_GROUP, -1).max(axis=0)
+    if len(groups) <= k:
+        return np.flatnonzero(scores >= _bar(scores, k))
+    # The k-th best group's maximum is reached by at least k scores.
+    columns = np.flatnonzero(scores >= _bar(groups, k))
+    few = scores[columns]
+    return columns[few >= _bar(few, k)]
 
 
-def _kth(scores: Scores, k: int) -> np.float32:
-    kth: np.float32 = np.partition(scores, len(scores) - k)[len(scores) - k]
-    return kth
+def _bar(scores: Scores, k: int) -> float:
+    """What is equal to the k-th best score or better; all that are not -inf, where there are fewer."""
+    if k >= len(scores):
+        return _LOWEST
+    kth = float(np.partition(scores, len(scores) - k)[len(scores) - k])
+    return max(_LOWEST, kth - _SAME * max(1.0, abs(kth)))
 
 
 def _without_noise(descending: Scores) -> Scores:

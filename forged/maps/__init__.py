@@ -6,11 +6,13 @@ The `Indexer` has all roots in use: it opens them, builds their maps and is told
 
 from forged.maps.build_events import BuildEvent, BuildEvents
 from forged.maps.builder import Admit, Builder, Draft
-from forged.maps.identity import Remembered
 from forged.maps.indexer import Indexer
+from forged.maps.parcels import MOST_PARCELS, name_of
+from forged.maps.remembered import Remembered
 from forged.maps.root_index import Generations, Progress, RootIndex
 
 __all__ = [
+    "MOST_PARCELS",
     "Admit",
     "BuildEvent",
     "BuildEvents",
@@ -21,4 +23,5 @@ __all__ = [
     "Progress",
     "Remembered",
     "RootIndex",
+    "name_of",
 ]

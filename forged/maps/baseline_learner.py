@@ -60,6 +60,12 @@ class BaselineLearner:
             and self.baseline.key == self._identity.key
         )
 
+    def recall(self) -> None:
+        """Take what is remembered of the model, so that not even the first map waits for a learned one."""
+        identity = self._identity
+        if self.is_wanting and identity is not None and identity.is_certain:
+            self.baseline = identity.remembered.baselines.get(identity.key, self.baseline)
+
     def learn(self) -> None:
         """Start to learn what is not known, unless that is under way or the endpoint fails."""
         trouble = self._health.trouble()

@@ -11,13 +11,18 @@ import msgspec
 
 
 class BuildEvent(msgspec.Struct, frozen=True):
-    """Something that a person who waits for a rebuild wants to see."""
+    """Something that a person who waits for a rebuild wants to see.
+
+    `rate` and `left_s` are those of the line in which texts wait to be embedded.
+    """
 
     kind: str
     root: str
     done: int = 0
     total: int = 0
     generation: int = 0
+    rate: float = 0.0
+    left_s: float | None = None
 
 
 class BuildEvents:

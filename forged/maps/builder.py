@@ -10,22 +10,25 @@ What is on disk is never an error here: `problems` names it. `embed` returns wha
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
-import numpy as np
 
 from forged.errors import ProviderError
-from forged.files import MemoryStore, Pace, Root, Snapshot, scan
-from forged.map import NO_CHAINS, Baseline, Chains, LexicalLeg, Part, Traits, VectorMap, link
-from forged.maps.changes import Changes, compared
+from forged.files import MemoryStore, Root, Snapshot, scan
+from forged.map import Baseline, Chains, Part, VectorMap, link, thinned
+from forged.maps.changes import differing
+from forged.maps.embed_line import Place
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.known_vectors import Known, KnownVectors
-from forged.maps.vector_cache import text_hash
+from forged.maps.layout import Layout
+from forged.maps.parcel import Parcel, Shelf, Stock
+from forged.maps.parcels import name_of
+from forged.maps.rows import RowMaker, Rows
 from forged.memory import Memory, Problem
 from forged.models import cleaned
-from forged.text.terms import Terms, terms
 from forged.trust import Admitted, Withheld
 
 _PAUSE_S = 0.0005
@@ -36,16 +39,15 @@ Admit = Callable[[Root, Snapshot], Admitted]
 
 
 class Draft(msgspec.Struct, frozen=True, eq=False):
-    """A map without its dense leg. `hashes` are those of the texts, b"" for a blank one.
+    """A map without vectors; `missing` are the texts, by hash, that have to be embedded.
 
-    `missing` are the texts, by hash, that have to be embedded.
+    `large` is the layout's base with its vectors where rows are to stand beside it.
     """
 
     memories: tuple[Memory, ...]
-    hashes: tuple[bytes, ...]
-    lexical: LexicalLeg | None
+    layout: Layout
+    large: Part | None
     chains: Chains
-    traits: Traits
     missing: dict[bytes, str]
 
 
@@ -65,7 +67,9 @@ class Builder:
         *,
         lexical: bool,
         admit: Admit | None = None,
+        parcel: Parcel | None = None,
     ) -> None:
+        """`parcel` holds vectors of this root's texts that another daemon packed."""
         self.store = store
         self.snapshot: Snapshot | None = None
         self.complete = False
@@ -78,9 +82,13 @@ class Builder:
         self._identity = identity
         self._lexical = lexical
         self._admit = admit
-        self._vectors = KnownVectors(identity, store.root.top) if identity is not None else None
+        self._vectors = KnownVectors(identity, store.root.top, parcel) if identity is not None else None
+        embedded = self._embedded if identity is not None else None
+        self._maker = RowMaker(lexical=lexical, embedded=embedded, pause=self._pause)
         self._map: VectorMap | None = None
-        self._hashes: tuple[bytes, ...] = ()
+        self._layout: Layout | None = None  # of that map
+        self._shown: tuple[VectorMap, Layout] | None = None  # the two above, of one moment
+        self._large: Part | None = None  # its base, if that lacks no vector: edits may stand beside it
         self._renew = self._retry = False  # asked for, and done by the next draft
 
     @property
@@ -89,32 +97,59 @@ class Builder:
         return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
 
     @property
+    def starts_anew(self) -> bool:
+        """Whether vectors that are on their way are of no use any more: all are to be embedded anew."""
+        return self._vectors is not None and not self._vectors.awaits
+
+    @property
+    def serves_older(self) -> bool:
+        """Whether the vectors that are on their way will be seen only when the last of them is there."""
+        return self._vectors is not None and self._vectors.serves_older
+
+    @property
     def cut(self) -> tuple[str, ...]:
         """Ids of memories of which only the beginning fits into the model."""
         held = self._vectors.cut if self._vectors is not None else frozenset[bytes]()
-        if self._map is None or not held:
+        layout = self._layout  # a build in its thread may be swapping it just now
+        if layout is None or not held:
             return ()
-        pairs = zip(self._map.memories, self._hashes, strict=False)  # as below
-        return tuple(memory.id for memory, key in pairs if key in held)
+        return tuple(sorted(memory.id for memory, key in layout.hashed() if key in held))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Files that are not indexed, and memories whose text was refused by the endpoint."""
         files = self._unshown + (self.snapshot.problems if self.snapshot is not None else ())
         held = self.quarantined  # replaced, never changed, as a build in its thread looks at it too
-        if self._map is None or not held:
+        layout = self._layout
+        if layout is None or not held:
             return files
-        texts = tuple(
+        texts = (
             Problem(memory.id, f"not embedded: {held[key][0]}")
-            # Not strict: a build in its thread may be swapping the two just now.
-            for memory, key in zip(self._map.memories, self._hashes, strict=False)
+            for memory, key in layout.hashed()
             if key in held
         )
-        return files + texts
+        return files + tuple(sorted(texts))
 
     def forget_vectors(self) -> None:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
         self._renew = True
+
+    def stock(self) -> Stock | Parcel | None:
+        """What is known now of vectors of the texts that the map shows, to be packed while builds go on."""
+        if self._vectors is None:
+            return None
+        shelves: list[Shelf] = []
+        if self._shown is not None:
+            shown, layout = self._shown
+            rows = zip(layout.hashes, shown.parts, strict=True)
+            shelves = [Shelf(hashes, part.dense) for hashes, part in rows]
+        return self._vectors.stock(name_of(self.store.root), shelves)
+
+    @property
+    def moment(self) -> tuple[int, int, bool]:
+        """Changes when `stock` does: with the map, with vectors that are in none yet, with a full rebuild."""
+        waiting = self._vectors.waiting if self._vectors is not None else 0
+        return self._map.generation if self._map is not None else 0, waiting, self.serves_older
 
     def retry_quarantined(self) -> None:
         """The next build tries the refused texts again: any rebuild that a person asks for."""
@@ -140,12 +175,12 @@ class Builder:
     def _apply_pending_requests(self) -> None:
         """What was asked for since the last draft; not sooner, as a build may have been under way."""
         if self._vectors is not None and (self._renew or self._vectors.are_outdated()):
-            self.complete = False
+            self.complete, self._large = False, None
             self._vectors.renew()
         now = time.monotonic()
         held = {} if self._retry else {k: v for k, v in self.quarantined.items() if v[1] > now}
         if len(held) < len(self.quarantined):
-            self.quarantined, self.complete = held, False
+            self.quarantined, self.complete, self._large = held, False, None
         self._renew = self._retry = False
 
     def _admitted(self, found: Snapshot, admit: Admit) -> tuple[Memory, ...]:
@@ -160,86 +195,49 @@ class Builder:
         return self._map is not None and self._map.memories == memories
 
     def _drafted(self, memories: tuple[Memory, ...]) -> Draft:
-        old = self._map.memories if self._map is not None else ()
-        changes = compared(old, memories, Pace(self._pause))
-        hashes = self._hash(memories, changes)
-        return Draft(
-            memories,
-            hashes,
-            self._index(memories, changes) if self._lexical else None,
-            self._chains(memories, changes),
-            self._traits(memories, changes),
-            self._missing(memories, hashes),
-        )
+        went, came = differing(self._map.memories if self._map is not None else (), memories)
+        before, large = self._layout, self._large
+        layout = before.edited(went, came, self._maker) if before is not None and large is not None else None
+        if layout is None:
+            layout, large = (
+                Layout(self._maker.rows(memories, before.base if before is not None else None)),
+                None,
+            )
+        chains = self._chains(memories, (*went, *came))
+        return Draft(memories, layout, large, chains, self._missing(layout.newest))
 
-    def _hash(self, memories: Sequence[Memory], changes: Changes) -> tuple[bytes, ...]:
-        if self._vectors is None:
-            return (b"",) * len(memories)
-        hashes = np.full(len(memories), b"", object)
-        hashes[changes.kept_new] = np.array(self._hashes, object)[changes.kept_old]
-        pace = Pace(self._pause)
-        for new in changes.added.tolist():
-            text = self._embedded(memories[new])
-            hashes[new] = text_hash(text) if text.strip() else b""
-            pace.yield_if_due()
-        return tuple(hashes.tolist())
-
-    def _index(self, memories: Sequence[Memory], changes: Changes) -> LexicalLeg:
-        docs = self._tokenised([memories[row].content for row in changes.added.tolist()])
-        before = self._map.parts[0].lexical if self._map is not None else None
-        if before is None:
-            return LexicalLeg.build(docs)
-        return before.splice(
-            kept_old=changes.kept_old,
-            kept_new=changes.kept_new,
-            added_new=changes.added,
-            added=list(docs),
-            size=len(memories),
-        )
-
-    def _tokenised(self, texts: Sequence[str]) -> Iterator[Terms]:
-        pace = Pace(self._pause)
-        for text in texts:
-            yield terms(text)
-            pace.yield_if_due()
-
-    def _chains(self, memories: tuple[Memory, ...], changes: Changes) -> Chains:
-        """Walks all memories only where one of them supersedes another."""
-        fresh = (*changes.added.tolist(), *changes.redated.tolist())
+    def _chains(self, memories: Sequence[Memory], changed: Sequence[Memory]) -> Chains:
+        """Walks all memories only where a chain may be another."""
         before = self._map.chains if self._map is not None else None
-        if before is NO_CHAINS and not any(memories[row].supersedes for row in fresh):
-            return NO_CHAINS
-        return link(memories)
+        return link(memories) if before is None or before.may_change_with(changed) else before
 
-    def _traits(self, memories: Sequence[Memory], changes: Changes) -> Traits:
-        if self._map is None:
-            return Traits.of(memories)
-        fresh = np.concatenate((changes.added, changes.redated))
-        return self._map.parts[0].traits.edited(memories, changes.kept_old, changes.kept_new, fresh)
-
-    def _missing(self, memories: Sequence[Memory], hashes: Sequence[bytes]) -> dict[bytes, str]:
+    def _missing(self, rows: Rows) -> dict[bytes, str]:
+        """The texts that have to be embedded, the newest first."""
         if self._vectors is None:
             return {}
-        rows = self._vectors.missing(hashes)
-        wanted = (row for row in rows if hashes[row] not in self.quarantined)
+        memories, hashes = rows.memories, rows.hashes
+        wanted = [row for row in self._vectors.missing(hashes) if hashes[row] not in self.quarantined]
+        wanted.sort(key=lambda row: memories[row].updated_at or memories[row].created_at, reverse=True)
         return {hashes[row]: self._embedded(memories[row]) for row in wanted}
 
     def _embedded(self, memory: Memory) -> str:
         """The text that is embedded, to the letter: a secret leaves for nobody, whoever insisted on it."""
         return cleaned(memory.content) if memory.id in self._insisted else memory.content
 
-    async def embed(self, draft: Draft, progress: Callable[[int], None]) -> ProviderError | None:
+    async def embed(
+        self, draft: Draft, progress: Callable[[int], None], place: Place | None = None
+    ) -> ProviderError | None:
         """Get the missing vectors; what failed as a whole is returned: `finish` comes all the same.
 
         When another model turns out to answer, nothing is taken and the map stays incomplete.
         """
         assert self._vectors is not None, "without an embedder nothing is missing"
         assert self._identity is not None, "as above"
-        run = self._vectors.begin(progress)
+        run = self._vectors.begin(progress, place)
         try:
             await self._identity.begin()
             if not self._vectors.are_outdated() and self._identity.refusal is None:
-                await run.run(draft.missing)
+                await run.run(await asyncio.to_thread(self._left, draft))
         except ModelReplacedError:
             pass
         except ProviderError as error:
@@ -256,43 +254,59 @@ class Builder:
         Without a lexical leg a memory that has no vector cannot be found, so its older text is kept; None
         when there is no older map either.
         """
-        dense, unknown = None, set[bytes]()
+        unknown = set[bytes]()
         if self._vectors is not None:
             unknown = self._unknown(draft, self._vectors.get)
-            known = self._vectors.of_one_time(all_new=not unknown)
-            lost = self._unknown(draft, known)
+            lost = self._unknown(draft, self._vectors.of_one_time(all_new=not unknown))
             if lost and not self._lexical:
                 if self._map is None:
                     return None
                 draft = self._with_older_texts(draft, lost)
-            dense = self._vectors.leg(draft.hashes, baseline, all_new=not unknown)
-        new = VectorMap(
+        parts = self._parts(draft, baseline, all_new=not unknown)
+        if draft.large is None:
+            self._large = parts[0] if not unknown else None
+        self._map = VectorMap(
             root=self.store.root.top,
             scope=self.store.root.scope,
             generation=generation,
             memories=draft.memories,
-            parts=(Part(draft.memories, draft.lexical, dense, draft.traits),),
+            parts=parts,
             chains=draft.chains,
         )
-        self._map, self._hashes = new, draft.hashes
-        self.complete = not unknown
+        self._layout, self.complete = draft.layout, not unknown
+        self._shown = self._map, self._layout
         if self.complete and self._vectors is not None:
             self._vectors.settle()
-        return new
+        return self._map
+
+    def _parts(self, draft: Draft, baseline: Baseline | None, *, all_new: bool) -> tuple[Part, ...]:
+        """The rows with their vectors: all of them laid out, or a few beside those that are."""
+        vectors, rows, gone = self._vectors, draft.layout.newest, draft.layout.gone
+        if draft.large is None or gone is None:
+            dense = vectors.leg(rows.hashes, baseline, all_new=all_new) if vectors is not None else None
+            return (rows.with_vectors(dense),)
+        large, dense = draft.large.without(gone), None
+        if vectors is not None:
+            dense = vectors.beside(rows.hashes, baseline, all_new=all_new)
+            if large.dense is not None and self._map is not None:
+                thinned(self._map.parts[0].dense, large.dense, baseline)
+        return large, rows.with_vectors(dense)
 
     def _unknown(self, draft: Draft, known: Known) -> set[bytes]:
         return {key for key in draft.missing if known(key) is None} - set(self.quarantined)
 
+    def _left(self, draft: Draft) -> dict[bytes, str]:
+        """What is missing still, now that it is known which model answers."""
+        assert self._vectors is not None, "as in `embed`"
+        return {key: text for key, text in draft.missing.items() if self._vectors.get(key) is None}
+
     def _with_older_texts(self, draft: Draft, unknown: set[bytes]) -> Draft:
         before = self._map
         assert before is not None
-        kept = []
-        for memory, key in zip(draft.memories, draft.hashes, strict=True):
-            if key not in unknown:
-                kept.append(memory)
-            elif (older := before.find(memory.id)) is not None:
-                kept.append(older)
-        return self._drafted(tuple(kept))
+        rows = draft.layout.newest
+        lost = {memory.id for memory, key in zip(rows.memories, rows.hashes, strict=True) if key in unknown}
+        kept = (each if each.id not in lost else before.find(each.id) for each in draft.memories)
+        return self._drafted(tuple(memory for memory in kept if memory is not None))
 
     def _pause(self) -> None:
         """Be patient beside a map that serves; before the first one, someone is waiting for it."""

@@ -19,6 +19,7 @@ from forged.maps import malloc_trim
 from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.build_events import BuildEvent, BuildEvents
 from forged.maps.builder import Draft
+from forged.maps.embed_line import EmbedLine, Place
 from forged.maps.retrying import retry_after
 from forged.maps.root_index import RootIndex
 from forged.models import Health
@@ -30,7 +31,13 @@ logger = logging.getLogger(__name__)
 _PATIENCE_S = 0.05
 _UNSETTLED_S = 0.1
 _LONG_BUILD_MS = 500.0
+_LARGE = 2000
 
+# With new vectors a map is swapped in when there are twice as many, and not sooner than after so long: of a
+# long embedding much is seen early, and a short one is not slowed down by maps.
+_RICHER_S = 10.0
+
+Run = asyncio.Task[ProviderError | None]
 Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
 """Why texts of these roots may not leave now, or nothing."""
 
@@ -59,6 +66,7 @@ class Builds:
         self._health = health
         self._refusal = refusal
         self._trust = trust
+        self._line = EmbedLine()
 
     async def keep_current(self, index: RootIndex) -> None:
         """The single builder of a root: build when marked; after a failure also when the back-off ends."""
@@ -77,7 +85,7 @@ class Builds:
 
     async def _attempt(self, index: RootIndex, files: frozenset[str]) -> Exception | None:
         """One build; why it must be tried again, if so. What was served before is served on."""
-        started = time.monotonic()
+        started, before = time.monotonic(), _large_rows(index)
         try:
             await self._build(index, files)
         except (ForgedError, OSError) as error:
@@ -97,7 +105,7 @@ class Builds:
         reached.tried = max(reached.tried, reached.building)
         reached.ended = reached.building
         index.notify_waiters()
-        if progress.build_ms > _LONG_BUILD_MS:
+        if progress.build_ms > _LONG_BUILD_MS or _large_rows(index) is not before:
             await asyncio.to_thread(malloc_trim.give_back)
         logger.debug("build done root=%s took_ms=%.1f", index.root.top, progress.build_ms)
         return None
@@ -135,6 +143,7 @@ class Builds:
         draft = await self._draft(index, files)
         if draft is None:
             return
+        self._learner.recall()
         if draft.missing:
             await self._embed_and_swap(index, draft)
         else:
@@ -154,36 +163,58 @@ class Builds:
         if (obstacle := await self._why_not(index)) is not None:
             await self._swap(index, draft)
             raise obstacle
-
-        def progressed(count: int) -> None:
-            index.progress.embedded += count
-            self._metrics.texts_embedded += count
-            self._events.tell(
-                BuildEvent(
-                    "embedding", index.root.top, index.progress.embedded, index.progress.to_embed, goal
-                )
-            )
-
         self._learner.learn()
-        run = asyncio.create_task(index.builder.embed(draft, progressed))
+        place = index.place = self._line.enter(lambda: index.used_at, len(draft.missing))
+        run = asyncio.create_task(index.builder.embed(draft, self._counting(index, place, goal), place))
         try:
-            if self._lexical:
-                # Ready at once, better soon: the lexical leg needs no model.
-                await asyncio.wait({run}, timeout=_PATIENCE_S if index.map is not None else 0)
-                if not run.done():
-                    await self._swap(index, draft)
-                    index.progress.state = "failed" if index.progress.error else "building"
-            while await index.marked_before(run):
-                draft = await self._follow(index, draft)
-            error = await run
+            draft = await self._serve_meanwhile(index, draft, run)
+            await asyncio.wait({run})
         finally:
             run.cancel()
+            place.leave()
+            index.place = None
+        error = None if run.cancelled() else run.result()
         await self._swap(index, draft)
         if error is not None:
             raise error
         if not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.generations.building = goal
             index.marked.set()
+
+    def _counting(self, index: RootIndex, place: Place, goal: int) -> Callable[[int], None]:
+        """What is told of texts that are done with, which decides when there are enough for another map."""
+        progress, worth = index.progress, 1
+
+        def progressed(count: int) -> None:
+            nonlocal worth
+            progress.embedded += count
+            self._metrics.texts_embedded += count
+            place.did(count)
+            numbers = progress.embedded, progress.to_embed, goal, place.rate, place.left_s
+            self._events.tell(BuildEvent("embedding", index.root.top, *numbers))
+            if progress.embedded >= worth and time.monotonic() - progress.built_at >= _RICHER_S:
+                worth = 2 * progress.embedded
+                index.richer.set()
+
+        return progressed
+
+    async def _serve_meanwhile(self, index: RootIndex, draft: Draft, run: Run) -> Draft:
+        """Keep the map as good as it can be until a run is over; what is to be shown then."""
+        if self._lexical:
+            # Ready at once, better soon: the lexical leg needs no model.
+            await asyncio.wait({run}, timeout=_PATIENCE_S if index.map is not None else 0)
+            if not run.done():
+                await self._swap(index, draft)
+                index.progress.state = "failed" if index.progress.error else "building"
+        while await index.stirred_before(run):
+            if index.marked.is_set():
+                draft = await self._follow(index, draft)
+                if index.builder.starts_anew:
+                    run.cancel()  # nobody would see what it still brings
+            elif self._lexical and not index.builder.serves_older:
+                await self._swap(index, draft)
+            index.richer.clear()
+        return draft
 
     async def _why_not(self, index: RootIndex) -> ProviderError | None:
         """Why nothing is asked for this root's texts now, not even what model answers."""
@@ -223,3 +254,8 @@ class Builds:
         if self._lexical:
             index.generations.visible = index.generations.tried = index.generations.building
         index.notify_waiters()
+
+
+def _large_rows(index: RootIndex) -> object:
+    """What stands for the large rows of a map: where these are laid out anew, those before are freed."""
+    return index.map.parts[0].traits if index.map is not None and len(index.map) >= _LARGE else None

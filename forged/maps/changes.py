@@ -61,6 +61,16 @@ def compared(old: Sequence[Memory], new: Sequence[Memory], pace: Pace) -> Change
     )
 
 
+def differing(old: Sequence[Memory], new: Sequence[Memory]) -> tuple[list[Memory], list[Memory]]:
+    """The memories of each that are not the same objects in the other; both are ordered by id."""
+    shorter = min(len(old), len(new))
+    head = _alike(old, new, shorter)
+    tail = min(_alike(reversed(old), reversed(new), shorter - head), shorter - head)
+    went, came = old[head : len(old) - tail], new[head : len(new) - tail]
+    before, after = set(map(id, went)), set(map(id, came))
+    return [each for each in went if id(each) not in after], [each for each in came if id(each) not in before]
+
+
 def _alike(old: Iterable[Memory], new: Iterable[Memory], most: int) -> int:
     """How many memories, from the front, are the same objects in both; `most` if all are."""
     try:

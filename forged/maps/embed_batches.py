@@ -19,10 +19,10 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
+from forged.maps.embed_line import AT_ONCE, EmbedLine, Place
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.models import Purpose, Vectors
 
-_AT_ONCE = 4
 # These may be the fault of one text; anything else is the fault of the endpoint.
 _MAY_BE_ONE_TEXT = frozenset({"bad_input", "server", "bad_reply", "unreachable", "timeout"})
 # Of these a second try may come to something else; a refusal is one for ever, and a hang takes its time.
@@ -41,33 +41,43 @@ class EmbeddingRun:
     so that what succeeded before an outage is not lost.
     """
 
-    def __init__(self, identity: Identity, purpose: Purpose, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        purpose: Purpose,
+        progress: Callable[[int], None],
+        place: Place | None = None,
+    ) -> None:
+        """`progress` is told of texts that are done with; without a place the run has a line of its own."""
         self._identity = identity
         self._embedder = identity.embedder
         self._purpose = purpose
         self._suspect = msgspec.structs.replace(purpose, suspect=True)
         self._progress = progress
+        self._place = place or EmbedLine().enter()
         self.vectors: dict[bytes, Vectors] = {}
         self.culprits: dict[bytes, str] = {}
         self.cut: set[bytes] = set()
 
     async def run(self, texts: Mapping[bytes, str]) -> None:
-        """Embed `texts` by hash.
+        """Embed `texts` by hash, the first ones first.
 
         Raises ProviderError when the endpoint, not a text, is at fault; ModelReplacedError when another
         model answers than the one that the run began with.
         """
         items, size = list(texts.items()), self._embedder.chunk
-        free = asyncio.Semaphore(_AT_ONCE)
+        starts = iter(range(size, len(items), size))
 
-        async def chunk(part: Part) -> None:
-            async with free:
-                await asyncio.sleep(0)  # where an embedder has nothing to wait for, others have
-                await self._embed(part)
+        async def work() -> None:
+            for at in starts:
+                async with self._place.turn():
+                    await asyncio.sleep(0)  # where an embedder has nothing to wait for, others have
+                    await self._embed(items[at : at + size])
 
         # The first chunk goes alone: an endpoint that is down is asked once, not four times.
-        await self._embed(items[:size])
-        tasks = [asyncio.create_task(chunk(items[at : at + size])) for at in range(size, len(items), size)]
+        async with self._place.turn():
+            await self._embed(items[:size])
+        tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, -(-len(items) // size) - 1))]
         try:
             await asyncio.gather(*tasks)
         finally:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.map import Baseline
+from forged.maps.remembered import Remembered
 from forged.models import Embedder, Purpose, Vectors
 
 logger = logging.getLogger(__name__)
@@ -41,19 +41,6 @@ _MOST_REMEMBERED = 8
 
 class ModelReplacedError(ProviderError):
     """Another model answers behind the name: what it has embedded so far belongs to no map."""
-
-
-class Remembered:
-    """What is known of models while the process lives, whatever the configuration becomes.
-
-    By the key of an embedder what its models made of the sentences, and when the last one was allowed to
-    embed everything anew; by the key of a model what it makes of everyday messages.
-    """
-
-    def __init__(self) -> None:
-        self.models: dict[str, dict[int, Vectors]] = {}
-        self.renewed_at: dict[str, float] = {}
-        self.baselines: dict[str, Baseline] = {}
 
 
 class Identity:
@@ -99,12 +86,25 @@ class Identity:
         return self._seen[self._number].shape[1] if self._known else 0
 
     @property
+    def is_certain(self) -> bool:
+        """Whether what answers is known to be the model that `kept` says."""
+        return self._known or not self.embedder.replaceable
+
+    @property
     def refusal(self) -> ProviderError | None:
         """Why no text may be embedded for a map now: its vectors are of a model that answers no more."""
         return ProviderError(self.told, reason="limit") if self._number != self._kept else None
 
     async def begin(self) -> None:
-        """Look if that is due, before texts are embedded. Raises ProviderError when the endpoint fails."""
+        """Look if that is due, before texts are embedded. Raises ProviderError when the model cannot be had.
+
+        A model in this process may turn out to be run by another engine than was meant, which is another key.
+        """
+        meant = self.embedder.key
+        await self.embedder.prepare()
+        if self.embedder.key != meant:
+            self._seen = self.remembered.models.setdefault(self.embedder.key, {})
+            self._on_change()
         if self.embedder.replaceable and self._is_due:
             await asyncio.shield(self._start())
 

@@ -10,6 +10,7 @@ what is on disk or for an endpoint: a build that fails is tried again, and the m
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 
@@ -19,11 +20,15 @@ from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.build_events import BuildEvents
 from forged.maps.builder import Builder
 from forged.maps.builds import Builds, Refusal
-from forged.maps.identity import Identity, Remembered
+from forged.maps.identity import Identity
+from forged.maps.parcel import Parcel, Stock, Unusable, pack
+from forged.maps.remembered import Remembered
 from forged.maps.root_index import RootIndex
 from forged.models import Embedder, Health
 from forged.text.tokens import estimate
 from forged.trust import Trust
+
+logger = logging.getLogger(__name__)
 
 # A map is never older than 30 s: this is less by what the build of a large root takes.
 RECONCILE_S = 25.0
@@ -66,10 +71,13 @@ class Indexer:
         self._counter = 0
         self._affords = affords
         self.events = BuildEvents()
+        self._remembered = remembered or Remembered()
         self.identity = None
         if embedder is not None:
             obstacle, renew = self._obstacle, self._renew
-            self.identity = Identity(embedder, remembered, clock=clock, obstacle=obstacle, on_change=renew)
+            self.identity = Identity(
+                embedder, self._remembered, clock=clock, obstacle=obstacle, on_change=renew
+            )
         health = health or Health()
         self.learner = BaselineLearner(self.identity, health, needed=gated)
         self._builds = Builds(
@@ -98,7 +106,8 @@ class Indexer:
         if index is None:
             store = MemoryStore(root)
             admit = self._trust.admit if self._trust is not None else None
-            builder = Builder(store, self.identity, lexical=self._lexical, admit=admit)
+            parcel = self._remembered.parcels.take(root)
+            builder = Builder(store, self.identity, lexical=self._lexical, admit=admit, parcel=parcel)
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
             index.task = asyncio.create_task(self._builds.keep_current(index), name=f"build {root.scope}")
@@ -123,7 +132,7 @@ class Indexer:
             index.mark()
 
     async def run(self) -> None:
-        """Reconcile with the disk every 25 s, and tidy it; unload what nobody used for a day."""
+        """Reconcile with the disk every 25 s, and tidy it; drop what nobody used for a day."""
         while True:
             await asyncio.sleep(self._reconcile_s)
             idle_since = time.monotonic() - UNLOAD_AFTER_S
@@ -133,6 +142,7 @@ class Indexer:
                 else:
                     index.mark()
                     await asyncio.to_thread(index.builder.store.sweep_temps)
+            self._remembered.parcels.drop_old()
             if self.identity is not None:
                 self.identity.tick()
             if any(index.map is not None and index.map.dense for index in self._roots.values()):
@@ -158,6 +168,21 @@ class Indexer:
 
     def indexes(self) -> tuple[RootIndex, ...]:
         return tuple(self._roots.values())
+
+    async def pack(self) -> None:
+        """Leave the vectors of all roots among the parcels, for the next indexer or another daemon."""
+        for index in sorted(self._roots.values(), key=lambda index: index.used_at):
+            if (parcel := await self.packed(index)) is not None:
+                self._remembered.parcels.put(parcel)
+
+    async def packed(self, index: RootIndex) -> Parcel | None:
+        """What is known now of a root's vectors; None where nothing is, or nothing can be packed."""
+        stock = index.builder.stock()
+        try:
+            return await asyncio.to_thread(pack, stock) if isinstance(stock, Stock) else stock
+        except Unusable as error:
+            logger.warning("vectors not packed error=%s", error)
+            return None
 
     def _next_generation(self) -> int:
         self._counter += 1

@@ -1,12 +1,14 @@
 """Vectors of one root's texts, from one build to the next, and the dense leg that is laid out from them.
 
-A text's vector is known from the current map, from a map before it, or from the run that is embedding now.
+A text's vector is known from the current map, from a map before it, from the run that is embedding now, or
+from a parcel that another daemon packed, if the model that answers is the one that the parcel names.
 After `renew` the old ones serve until the last text is embedded anew: all vectors of a map are of one model
 and one time. To be used by one build at a time.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,11 +16,16 @@ from numpy.typing import NDArray
 
 from forged.map import Baseline, DenseLeg, carried
 from forged.maps.embed_batches import EmbeddingRun
+from forged.maps.embed_line import Place
 from forged.maps.identity import Identity
+from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable
 from forged.maps.vector_cache import VectorCache
 from forged.models import Purpose, Vectors
 
+logger = logging.getLogger(__name__)
+
 Known = Callable[[bytes], Vectors | None]
+_NO_PLACES = np.empty(0, np.int64)
 
 
 class KnownVectors:
@@ -27,24 +34,38 @@ class KnownVectors:
     `cut` are hashes of texts of which only the beginning was embedded.
     """
 
-    def __init__(self, identity: Identity, top: str) -> None:
-        """Take the model, and the top of the root that the texts are from."""
+    def __init__(self, identity: Identity, top: str, parcel: Parcel | None = None) -> None:
+        """Take the model, the top of the root that the texts are from, and what was packed of them."""
         self.cut = frozenset[bytes]()
         self._identity = identity
         self._purpose = Purpose("build", (top,))
         self._cache = VectorCache(identity.kept)
         self._older: VectorCache | None = None
         self._run: EmbeddingRun | None = None
+        self._parcel = parcel
+        self._unpacked: Known | None = None  # what reads the parcel
 
     def get(self, key: bytes) -> Vectors | None:
         """The newest vector of a text, if there is one."""
         fresh = self._run.vectors.get(key) if self._run is not None else None
-        return fresh if fresh is not None else self._cache.get(key)
+        if fresh is None:
+            fresh = self._cache.get(key)
+        return self._packed(key) if fresh is None else fresh
 
     def missing(self, hashes: Sequence[bytes]) -> list[int]:
         """Rows of the texts that have to be embedded."""
         rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
+
+    @property
+    def awaits(self) -> bool:
+        """Whether a run is under way that still brings what is wanted."""
+        return self._run is not None
+
+    @property
+    def serves_older(self) -> bool:
+        """Whether the vectors from before `renew` serve until the last new one is there."""
+        return self._older is not None
 
     def are_outdated(self) -> bool:
         """Whether these are of another model than maps are to hold; where there are none they are of that."""
@@ -54,12 +75,15 @@ class KnownVectors:
 
     def renew(self) -> None:
         """Know nothing; what was known serves on until all texts of a map are embedded anew."""
-        self._older, self._run = self._older or self._cache, None
+        if self._older is None and not self._cache.is_empty:
+            self._older = self._cache
+        self._run = None
         self._cache, self.cut = VectorCache(self._identity.kept), frozenset()
+        self._parcel = self._unpacked = None
 
-    def begin(self, progress: Callable[[int], None]) -> EmbeddingRun:
+    def begin(self, progress: Callable[[int], None], place: Place | None = None) -> EmbeddingRun:
         """A new run, with what got through before an outage."""
-        before, self._run = self._run, EmbeddingRun(self._identity, self._purpose, progress)
+        before, self._run = self._run, EmbeddingRun(self._identity, self._purpose, progress, place)
         if before is not None:
             self._run.vectors.update(before.vectors)
             self._run.cut |= before.cut
@@ -86,9 +110,64 @@ class KnownVectors:
                 cache.adopt(hashes, leg)
         return leg
 
+    def beside(self, hashes: Sequence[bytes], baseline: Baseline | None, *, all_new: bool) -> DenseLeg | None:
+        """The dense leg of a few texts by hash, to stand beside the one that was laid out last."""
+        cache = self._cache if self._older is None or all_new else self._older
+        known = self.of_one_time(all_new=all_new)
+        vectors = [known(key) if key else None for key in hashes]
+        dimension = cache.dimension or max((len(each) for each in vectors if each is not None), default=0)
+        rows = np.zeros((len(hashes), dimension), np.float32)
+        for row, vector in enumerate(vectors):
+            if vector is not None and len(vector) == dimension:
+                rows[row] = vector
+        leg = DenseLeg.build(cache.key, rows) if rows.any() else None
+        if leg is not None and cache is self._cache:
+            cache.keep_beside(hashes, leg)
+        if leg is not None and baseline is not None:
+            carried(None, _NO_PLACES, leg, baseline)
+        return leg
+
     def settle(self) -> None:
         """All vectors stand in the map now."""
-        self._run = self._older = None
+        self._run = self._older = self._parcel = self._unpacked = None
+
+    @property
+    def waiting(self) -> int:
+        """How many vectors are in no map yet."""
+        return 0 if self._run is None else len(self._run.vectors)
+
+    def stock(self, root: str, shelves: Sequence[Shelf]) -> Stock | Parcel | None:
+        """What there is to be packed of a map's parts, or of a run that is to bring the first map.
+
+        While nothing is known but what was packed, it is the parcel itself.
+        """
+        fresh = {} if self._run is None else self._run.vectors.copy()
+        usable = tuple(map(self._without_older, shelves)) or (Shelf(tuple(fresh), None),)
+        if not fresh and all(shelf.leg is None for shelf in usable):
+            return self._parcel
+        key = self._cache.key
+        known = self._identity.remembered.told(self._identity.embedder.key, key)
+        cut = self.cut if self._run is None else self.cut | self._run.cut
+        return Stock(Label(root, key, known=known), usable, fresh, cut)
+
+    def _without_older(self, shelf: Shelf) -> Shelf:
+        """A part of a map without vectors that serve only until the new ones are there."""
+        is_older = shelf.leg is not None and (shelf.leg.key != self._cache.key or self._older is not None)
+        return Shelf(shelf.hashes, None) if is_older else shelf
+
+    def _packed(self, key: bytes) -> Vectors | None:
+        """The vector of a text as it was packed, once it is certain that the same model answers."""
+        if self._parcel is not None and self._unpacked is None and self._identity.is_certain:
+            self._unpack(self._parcel)
+        return None if self._unpacked is None else self._unpacked(key)
+
+    def _unpack(self, parcel: Parcel) -> None:
+        try:
+            self._unpacked, cut = parcel.read(self._identity.kept, self._identity.dimension)
+            self.cut |= cut
+        except Unusable as error:
+            logger.warning("packed vectors not used, their texts are embedded anew error=%s", error)
+            self._parcel = None
 
     def _laid_out(
         self, hashes: Sequence[bytes], places: NDArray[np.int64], cache: VectorCache, known: Known

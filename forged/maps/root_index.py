@@ -17,6 +17,7 @@ import msgspec
 from forged.files import Root
 from forged.map import VectorMap
 from forged.maps.builder import Builder
+from forged.maps.embed_line import Place
 
 T = TypeVar("T")
 
@@ -53,7 +54,11 @@ class Generations(msgspec.Struct):
 
 
 class RootIndex:
-    """One root: its map, its generations and its builder task. `used_at` is `time.monotonic()`."""
+    """One root: its map, its generations and its builder task. `used_at` is `time.monotonic()`.
+
+    `place` is that of its texts in the line to be embedded, while there are some. `richer` is set when enough
+    of them have a vector to be worth another map.
+    """
 
     def __init__(self, root: Root, builder: Builder, next_generation: Callable[[], int]) -> None:
         self.root = root
@@ -65,21 +70,34 @@ class RootIndex:
         self.task: asyncio.Task[None] | None = None
         self.marked = asyncio.Event()
         self.marked.set()
+        self.place: Place | None = None
+        self.richer = asyncio.Event()
         self._everything = True  # has to be looked at, and not only these files:
         self._files: set[str] = set()
         self._changed = asyncio.Event()
         self._next_generation = next_generation
 
-    def mark(self, files: frozenset[str] = frozenset()) -> int:
+    def mark(self, files: frozenset[str] = frozenset(), *, after_s: float = 0.0) -> int:
         """Ask for a rescan; return the generation in which what is on disk now will be visible.
 
-        With `files`, paths of memory files that are known to have changed, only they are looked at.
+        With `files`, paths of memory files that are known to have changed, only they are looked at. With
+        `after_s` the build begins so much later, or when somebody waits for it: as long as it goes on, who
+        answers or writes has to share the interpreter with it. Files that wait already are not hurried.
         """
+        if files and files <= self._files:
+            return self.generations.wanted
         self._everything = self._everything or not files
         self._files |= files
         self.generations.wanted = self._next_generation()
-        self.marked.set()
+        if after_s:
+            asyncio.get_running_loop().call_later(after_s, self._begin_if_wanted)
+        else:
+            self.marked.set()
         return self.generations.wanted
+
+    def _begin_if_wanted(self) -> None:
+        if self.generations.building < self.generations.wanted:
+            self.marked.set()
 
     def take_marks(self) -> frozenset[str]:
         """Begin a build of what is wanted now: the files it has to look at, or nothing for all of them."""
@@ -89,13 +107,14 @@ class RootIndex:
         self._everything, self._files = False, set()
         return files
 
-    async def marked_before(self, run: asyncio.Task[T]) -> bool:
-        """Whether the root is marked before a run is over."""
-        marked = asyncio.create_task(self.marked.wait())
+    async def stirred_before(self, run: asyncio.Task[T]) -> bool:
+        """Whether the root is marked, or has enough new vectors to show, before a run is over."""
+        stirs = [asyncio.create_task(event.wait()) for event in (self.marked, self.richer)]
         try:
-            await asyncio.wait({run, marked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({run, *stirs}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            marked.cancel()
+            for stir in stirs:
+                stir.cancel()
         return not run.done()
 
     def notify_waiters(self) -> None:
@@ -110,14 +129,19 @@ class RootIndex:
         """Wait until a build has tried to show `generation`, and say whether that was before `deadline`."""
         return await self._until(lambda: self._reached(self.generations.tried, generation), deadline)
 
-    async def until_ended(self, generation: int, deadline: float) -> bool:
-        """Wait until that build is over: words are searchable before the vectors are there."""
+    async def until_ended(self, generation: int, deadline: float | None = None) -> bool:
+        """Wait until that build is over, however long it takes if there is no deadline.
+
+        Words are searchable before the vectors are there.
+        """
         return await self._until(lambda: self.has_ended(generation), deadline)
 
     def _reached(self, greatest: int, generation: int) -> bool:
         return greatest >= min(max(generation, 1), self.generations.wanted)
 
-    async def _until(self, is_reached: Callable[[], bool], deadline: float) -> bool:
+    async def _until(self, is_reached: Callable[[], bool], deadline: float | None) -> bool:
+        if not is_reached():
+            self._begin_if_wanted()
         try:
             async with asyncio.timeout_at(deadline):
                 while not is_reached():

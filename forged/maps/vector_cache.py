@@ -27,7 +27,7 @@ def text_hash(text: str) -> bytes:
 
 
 class VectorCache:
-    """Rows of one root by one model, `key`: live ones by reference, retired ones by copy.
+    """Rows of one root by one model, `key`: live ones and those beside by reference, retired ones by copy.
 
     `live` is the leg whose rows `places` tells of.
     """
@@ -36,6 +36,7 @@ class VectorCache:
         self.key = key
         self.live: DenseLeg | None = None
         self._row_of: dict[bytes, int] = {}
+        self._beside: dict[bytes, Vectors] = {}
         self._retired: OrderedDict[bytes, Vectors] = OrderedDict()
 
     def get(self, key: bytes) -> Vectors | None:
@@ -43,7 +44,7 @@ class VectorCache:
         row = self._row_of.get(key)
         if row is not None and self.live is not None:
             return self.live.row(row)
-        return self._retired.get(key)
+        return self._beside.get(key, self._retired.get(key))
 
     @property
     def is_empty(self) -> bool:
@@ -62,11 +63,29 @@ class VectorCache:
         """Make the rows of `leg`, one for each of `keys`, the live ones; zero rows are unknown texts."""
         known = ~leg.missing
         live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
+        left = self._beside
         if self.live is not None:
-            for key in filterfalse(live.__contains__, self._row_of):
-                self._retired[key] = self.live.row(self._row_of[key]).copy()
-        for key in self._retired.keys() & live.keys():
+            row = self.live.row
+            left = left | {
+                key: row(self._row_of[key]) for key in filterfalse(live.__contains__, self._row_of)
+            }
+        self.live, self._row_of, self._beside = leg, live, {}
+        self._retire(left)
+
+    def keep_beside(self, keys: Sequence[bytes], leg: DenseLeg) -> None:
+        """Make the rows of `leg`, one for each of `keys`, those that stand beside the live ones."""
+        before, there = self._beside, np.flatnonzero(~leg.missing).tolist()
+        self._beside = {keys[row]: leg.row(row) for row in there if keys[row] not in self._row_of}
+        self._retire(before)
+
+    def _retire(self, left: dict[bytes, Vectors]) -> None:
+        """Copy rows that have left and stand nowhere else; those that are back are not retired any more."""
+        for key, row in left.items():
+            if key not in self._row_of and key not in self._beside:
+                self._retired[key] = row.copy()
+        for key in (self._retired.keys() & self._beside.keys()) | (
+            self._retired.keys() & self._row_of.keys()
+        ):
             del self._retired[key]
-        while len(self._retired) > max(len(live), _KEPT_AT_LEAST):
+        while len(self._retired) > max(len(self._row_of), _KEPT_AT_LEAST):
             self._retired.popitem(last=False)
-        self.live, self._row_of = leg, live

@@ -7,6 +7,12 @@ are imported when one is used; importing this package imports none of them.
 
 from __future__ import annotations
 
+import os
+
+# Nothing leaves the machine: from 1.29 on onnxruntime tells its maker of the process and the machine as soon
+# as it is imported, before it can be asked not to, unless it finds this. Set before any other thread runs.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -152,6 +158,20 @@ class Embedder(Protocol):
     @property
     def chunk(self) -> int:
         """How many passages to ask for at a time; who watches sees progress after each."""
+        ...
+
+    @property
+    def engine(self) -> str:
+        """What runs a model in this process; nothing for an endpoint's."""
+        ...
+
+    @property
+    def told(self) -> str:
+        """What a person should know of the engine, or nothing: why it is not the one that was meant."""
+        ...
+
+    async def prepare(self) -> None:
+        """Return when `key` is what it will be while this process lives. Raises ProviderError."""
         ...
 
     async def embed(

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from forged.activity import Activity
 from forged.config import (
     BUILTIN_LEXICAL,
     BUILTIN_RULES,
@@ -19,6 +20,8 @@ from forged.config import (
     Config,
     endpoint_key,
     is_usable_url,
+    lacks_onnxruntime,
+    made_folder,
     missing,
     model_folder,
     runs_in_process,
@@ -69,11 +72,16 @@ class Choice(msgspec.Struct, Generic[_M], frozen=True):
 
 
 def make_embedder(
-    config: Config, env: Mapping[str, str], door: Door, health: Health | None = None
+    config: Config,
+    env: Mapping[str, str],
+    door: Door,
+    health: Health | None = None,
+    activity: Activity | None = None,
 ) -> Choice[Embedder]:
     """Return the model that embeds. Blocks up to 5 s when the key comes from a command.
 
-    Texts leave by `door`. A model that runs in process is loaded with the first text, not here.
+    Texts leave by `door`. A model that runs in process is loaded with the first text, not here; what of it is
+    for nobody in particular steps back when `activity` says that somebody asks.
     """
     memory, name = config.memory, config.embedder
     if not name:
@@ -81,7 +89,7 @@ def make_embedder(
     if name == BUILTIN_LEXICAL:
         return Choice(reason="the built-in lexical model is used")
     if runs_in_process(name):
-        return _in_process(config, env)
+        return _in_process(config, env, activity)
     try:
         key = endpoint_key("memory.embedding_api_key", config, env)
         # Imported here: httpx costs 80-100 ms of start-up, and the built-in model never needs it.
@@ -102,7 +110,7 @@ def make_embedder(
         return Choice(reason=str(error))
 
 
-def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
+def _in_process(config: Config, env: Mapping[str, str], activity: Activity | None) -> Choice[Embedder]:
     memory, name = config.memory, config.embedder
     folder = model_folder(name, memory.embedding_model_dir, env)
     if reason := missing(name, folder):
@@ -110,12 +118,16 @@ def _in_process(config: Config, env: Mapping[str, str]) -> Choice[Embedder]:
     if name == LOCAL:
         from forged.models.local import local_embedder  # noqa: PLC0415
 
-        return Choice(local_embedder())
+        return Choice(local_embedder(made_folder(env), lacks_onnxruntime(), activity))
     from forged.models.fastembed import fastembed_embedder  # noqa: PLC0415
 
     return Choice(
         fastembed_embedder(
-            name, folder, query_prefix=memory.query_prefix, passage_prefix=memory.passage_prefix
+            name,
+            folder,
+            query_prefix=memory.query_prefix,
+            passage_prefix=memory.passage_prefix,
+            activity=activity,
         )
     )
 

@@ -12,14 +12,20 @@ from pathlib import Path
 
 import numpy as np
 
+from forged.activity import Activity
 from forged.config import bare_name
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.in_process import Encode, InProcessEmbedder, threads
+from forged.models.in_process import InProcessEmbedder, Loaded, threads
 
 
 def fastembed_embedder(
-    name: str, folder: Path, *, query_prefix: str = "", passage_prefix: str = ""
+    name: str,
+    folder: Path,
+    *,
+    query_prefix: str = "",
+    passage_prefix: str = "",
+    activity: Activity | None = None,
 ) -> InProcessEmbedder:
     """Return the embedder of a model that fastembed knows by this name, whoever published it.
 
@@ -31,10 +37,11 @@ def fastembed_embedder(
         lambda: _load(name, folder),
         query_prefix=query_prefix,
         passage_prefix=passage_prefix,
+        activity=activity,
     )
 
 
-def _load(name: str, folder: Path) -> Encode:
+def _load(name: str, folder: Path) -> Loaded:
     """Open the model. Raises ProviderError."""
     try:
         from fastembed import TextEmbedding  # noqa: PLC0415 - an extra, and 0.3 s
@@ -60,7 +67,7 @@ def _load(name: str, folder: Path) -> Encode:
         except Exception as error:
             raise ProviderError(f"{name}: {type(error).__name__}", reason="bad_input") from error
 
-    return encode
+    return Loaded(encode, engine="fastembed")
 
 
 def _known_as(name: str, supported: list[str]) -> str:

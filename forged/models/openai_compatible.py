@@ -58,6 +58,7 @@ class OpenAICompatibleEmbedder:
 
     chunk = 64
     replaceable = True
+    engine = told = ""
 
     def __init__(
         self,
@@ -77,6 +78,9 @@ class OpenAICompatibleEmbedder:
         self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}\n{query_prefix}"
         self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
         self._cut: set[int] = set()  # hashes of texts of which only a beginning was taken
+
+    async def prepare(self) -> None:
+        """The key does not depend on who answers."""
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None

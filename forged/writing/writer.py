@@ -32,6 +32,9 @@ from forged.writing.values import Draft, Gone, Written
 _Item = tuple[RootIndex, Draft]
 
 _MOST_AT_ONCE = 64
+# The build of what was written begins so much later, unless somebody waits for it: whoever writes several
+# one after the other has them in half of the time (1.4 instead of 2.4 ms each).
+_UNASKED_S = 0.02
 
 
 class Writer:
@@ -109,7 +112,7 @@ class Writer:
             await self._trust.save()
         done = [answer for answer in answers if isinstance(answer, Written)]
         fresh = frozenset(answer.path for answer in done if not answer.existed)
-        generation = index.mark(fresh) if fresh else index.generations.wanted
+        generation = index.mark(fresh, after_s=_UNASKED_S) if fresh else index.generations.wanted
         return [
             msgspec.structs.replace(answer, generation=generation) if isinstance(answer, Written) else answer
             for answer in answers

@@ -59,18 +59,25 @@ def this() -> Checkout:
 
 
 @contextlib.contextmanager
-def checked_out(revision: str) -> Iterator[Checkout]:
-    """Another commit in a worktree and an environment of its own, both gone at the end."""
+def checked_out(revision: str, extras: str = "") -> Iterator[Checkout]:
+    """Another commit in a worktree and an environment of its own, both gone at the end.
+
+    `extras` are those of its distribution that are wanted. Raises Missing if there is no such commit here.
+    """
     with directory() as top:
         tree = top / "tree"
+        try:
+            _git("rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}")
+        except Broken as broken:
+            raise Missing(f"commit {revision} is not in this clone (git fetch --unshallow)") from broken
         _git("worktree", "add", "--quiet", "--detach", tree, revision)
         try:
-            yield Checkout(revision, _installed(tree, top), _drivers(tree, top))
+            yield Checkout(revision, _installed(tree, top, extras), _drivers(tree, top))
         finally:
             _git("worktree", "remove", "--force", tree)
 
 
-def _installed(tree: Path, top: Path) -> Path:
+def _installed(tree: Path, top: Path, extras: str) -> Path:
     """An interpreter with the commit installed, and beside it what this one has, version by version.
 
     typing_extensions is named because msgspec imports it where it is installed, which every start feels.
@@ -79,7 +86,7 @@ def _installed(tree: Path, top: Path) -> Path:
     versions.write_bytes(_output(sys.executable, "-m", "pip", "freeze", "--exclude-editable"))
     _output(sys.executable, "-m", "venv", top / "venv")
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", versions]
-    _output(*install, "-e", tree / "client", "-e", tree, "typing_extensions")
+    _output(*install, "-e", tree / "client", "-e", f"{tree}[{extras}]", "typing_extensions")
     return python
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 DIMENSION = 384
 BODY_BYTES = 600
+_PASSAGE_BYTES = 400
 _SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu", "ra", "se")
 _SYLLABLES += ("ti", "vo", "wu", "xa", "ye", "zi", "lo", "mer", "tan", "gil", "sor", "pad")
 _WORDS = 4000
@@ -94,6 +95,11 @@ def write(
     for number in range(count):
         (place / f"{name(number)}.md").write_bytes(memory(number, edition, body_bytes).file)
     return place
+
+
+def passages(count: int) -> list[str]:
+    """Texts of about 150 tokens, as a model counts them."""
+    return [memory(number, body_bytes=_PASSAGE_BYTES).content for number in range(count)]
 
 
 def opening(number: int, count: int = 12) -> str:

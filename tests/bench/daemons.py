@@ -19,6 +19,10 @@ from forged_client import framing, protocol
 _READY_S = 60.0
 
 
+class Ended(Broken):
+    """The daemon closed a connection; whoever dials anew may reach the next one."""
+
+
 class Daemon:
     """Where a started daemon is, and what it may see: `home` is its HOME, `repo` a workspace in it.
 
@@ -142,7 +146,7 @@ class Caller:
                 return view[framing.HEADER_BYTES : need]
             got = self._socket.recv_into(view[have:])
             if not got:
-                raise Broken("the daemon closed the connection")
+                raise Ended("the daemon closed the connection")
             have += got
 
     def call(self, request: protocol.Request) -> protocol.Reply:

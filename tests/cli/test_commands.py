@@ -183,7 +183,7 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(daemon):
 @pytest.mark.parametrize(
     ("request_", "arguments", "first", "last"),
     [
-        (protocol.Rebuild, ("rebuild", "--wait"), "embedding 1/2  /w\n", "detached"),
+        (protocol.Rebuild, ("rebuild", "--wait"), "embedding 1/2\n", "detached"),
         (protocol.Search, ("search", "x"), "", ""),
     ],
 )

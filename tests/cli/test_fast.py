@@ -5,6 +5,7 @@ import sys
 import msgspec
 import pytest
 
+from forged import __version__
 from forged.cli import fast, plain_verbs
 from forged_client.protocol import Hello, Message, Ping, Pong, Retrieve, Retrieved, Status, Welcome
 from tests.cli import reports
@@ -101,6 +102,36 @@ def test_what_is_no_plain_pong_goes_the_long_way(daemon, tmp_path, asked, answer
 
     assert (ended, out) == (code, "")
     assert told in err
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [("0.0.9", "`forgectl restart` has this version take over"), ("9.0", "another installation runs it")],
+    ids=["older", "newer"],
+)
+def test_ping_and_status_say_that_the_daemon_is_of_another_version(daemon, tmp_path, version, told):
+    """As after `pip install --upgrade`, while the old one goes on; no second question is asked for it."""
+    daemon.answers[Hello] = Welcome(version=version)
+    daemon.answers[Status] = reports.status(version=version)
+
+    pinged = run(WITHOUT_CLICK, "ping", directory=tmp_path)
+    looked = run(WITHOUT_CLICK, "status", directory=tmp_path)
+
+    sentence = f"the daemon is forged {version}, this forgectl is {__version__}"
+    assert pinged[:2] == (0, "pong\n")
+    assert sentence in pinged[2]
+    assert told in pinged[2]
+    assert sentence in looked[1]
+    assert told in looked[1]
+    assert run(WITHOUT_CLICK, "ping", "--json", directory=tmp_path)[2] == ""
+
+
+def test_of_a_daemon_of_this_version_nothing_is_said(daemon, tmp_path):
+    daemon.answers[Hello] = Welcome(version=__version__)
+    daemon.answers[Status] = reports.status(version=__version__)
+
+    assert run(WITHOUT_MSGSPEC, "ping", directory=tmp_path) == (0, "pong\n", "")
+    assert "this forgectl is" not in run(WITHOUT_CLICK, "status", directory=tmp_path)[1]
 
 
 def test_a_blank_message_is_no_conversation():

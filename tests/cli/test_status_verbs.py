@@ -140,6 +140,25 @@ def test_a_build_that_is_not_done_says_which_legs_answer_already(daemon, forgect
     assert f"  {told}" in forgectl("status").out.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("rate", "left_s", "told"),
+    [
+        (0.0, None, ""),
+        (4.41, None, ", 4.4 texts/s"),
+        (0.042, 86_400.0, ", 0.042 texts/s, 1 d left"),
+        (23.7, 200.0, ", 24 texts/s, 3 min left"),
+    ],
+)
+def test_while_texts_are_embedded_it_says_how_fast_and_how_long_it_takes(
+    daemon, forgectl, rate, left_s, told
+):
+    counts = {"embedded": 120, "to_embed": 1000, "rate": rate, "left_s": left_s}
+    building = reports.root(state="building", legs=("lexical",), **counts)
+    daemon.answers[Status] = reports.status(roots=(building,))
+
+    assert f"  words answer, vectors 120 of 1,000{told}" in forgectl("status").out.splitlines()
+
+
 def test_a_root_that_is_ready_says_nothing_of_the_vectors_it_once_waited_for(daemon, forgectl):
     daemon.answers[Status] = reports.status(roots=(reports.root(embedded=400, to_embed=400),))
 

@@ -128,6 +128,8 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Relate(id=44, workspace="/w", memory_id="mem_a", related=(_EDGE,), remove=("mem_c",), key="k"),
     p.Move(id=45, workspace="/w", memory_id="mem_a", to="user", key="k"),
     p.Restore(id=46, workspace="/w", memory_id="mem_a", key="k"),
+    p.HandOver(id=47, pid=44, version="0.1.0"),
+    p.HandedOver(id=47, pid=43),
     p.Failed(id=2, code="invalid", message="no"),
     p.Welcome(id=1, protocol=1, version="0.1.0", pid=43, epoch="e"),
     p.Pong(id=2),

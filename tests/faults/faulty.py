@@ -2,7 +2,7 @@
 
 Started as `python -m tests.faults.faulty serve`. A spawned worker imports its parent's main module again,
 under another name, so it is wrapped as well. Nothing of forged is changed: what is wrapped is `os`, what
-SQLite commits, and what `multiprocessing` sends and receives.
+SQLite commits, what `multiprocessing` sends and receives, and descriptors that pass through a socket.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import re
 import signal
+import socket
 import sqlite3
 import struct
 import time
@@ -28,6 +29,7 @@ from tests.faults.orders import ORDERS, Fault, Fired, note
 
 _real_link, _real_unlink, _real_fsync, _real_replace = os.link, os.unlink, os.fsync, os.replace
 _real_rename = os.rename
+_real_truncate, _real_give, _real_receive = os.ftruncate, socket.send_fds, socket.recv_fds
 _real_send, _real_get, _real_connect = Connection.send_bytes, Queue.get, sqlite3.connect
 # As SQLite says it.
 _SAID = {"EIO": ("SQLITE_IOERR_FSYNC", "disk I/O error"), "ENOSPC": ("SQLITE_FULL", "disk is full")}
@@ -122,6 +124,14 @@ def install(process: str, directory: str) -> None:
     os.rename = orders.wrap("rename", _real_rename, _target)
     os.unlink = orders.wrap("unlink", _real_unlink, lambda path, *, dir_fd=None: _path(path, dir_fd))
     os.fsync = orders.wrap("fsync", _real_fsync, _opened)
+    os.ftruncate = orders.wrap("truncate", _real_truncate, lambda descriptor, _: _opened(descriptor))
+    socket.send_fds = orders.wrap("give", _real_give, lambda *args: f"{len(args[2])}")
+
+    def recv_fds(*args):
+        orders.meet("receive", "", after=False)
+        received = _real_receive(*args)
+        orders.meet("receive", f"{len(received[1])}", after=True)
+        return received
 
     def send_bytes(self, data, *args):
         about = bytes(data).decode("latin-1")
@@ -160,6 +170,7 @@ def install(process: str, directory: str) -> None:
             orders.meet("commit", about, after=True)
             return done
 
+    socket.recv_fds = recv_fds
     Connection.send_bytes = send_bytes
     Queue.get = get
     sqlite3.connect = lambda *args, **options: _real_connect(*args, **options, factory=Database)

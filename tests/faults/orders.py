@@ -14,6 +14,9 @@ from typing import Literal
 
 import msgspec
 
+Call = Literal[
+    "link", "unlink", "fsync", "rename", "replace", "send", "get", "commit", "give", "receive", "truncate"
+]
 ORDERS = "FORGED_TEST_FAULTS"
 _LOG = "log"
 
@@ -21,14 +24,14 @@ _LOG = "log"
 class Fault(msgspec.Struct, frozen=True):
     """What is to happen `at` the so-manieth `call` of a process that is about something.
 
-    `about` is searched as a pattern in the path that a call is about, in the bytes that are passed on, or in
-    the statements of a transaction that is committed.
+    `about` is searched as a pattern in the path that a call is about, in the bytes that are passed on, in the
+    statements of a transaction that is committed, or in the number of descriptors that are given or received.
     `does`: kill (the process that makes the call), kill-daemon, half (send a part, then be killed), or the
     name of an errno that the call fails with. `after` lets the call happen first.
     """
 
     process: Literal["daemon", "worker"]
-    call: Literal["link", "unlink", "fsync", "rename", "replace", "send", "get", "commit"]
+    call: Call
     about: str
     at: int
     does: str
@@ -56,7 +59,7 @@ class Faults:
     def arm(
         self,
         process: Literal["daemon", "worker"],
-        call: Literal["link", "unlink", "fsync", "replace", "send", "get", "commit"],
+        call: Call,
         about: str = "",
         *,
         at: int = 1,

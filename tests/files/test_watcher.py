@@ -381,7 +381,7 @@ async def test_root_for_which_no_watch_is_left_is_polled_and_the_others_are_not(
         assert await took(heard, other, 1) < PROMPT_S
 
 
-@pytest.mark.parametrize(("quiet_s", "most"), [(0, 120), (3, 120), (6, 30), (50, 30), (56, 16), (3600, 16)])
+@pytest.mark.parametrize(("quiet_s", "most"), [(0, 250), (3, 120), (6, 30), (50, 30), (56, 16), (3600, 16)])
 async def test_looks_a_second_are_few_when_nobody_is_at_work(root, monkeypatch, quiet_s, most):
     """The backend looks once in `step_ms`, whatever happens."""
     steps = []

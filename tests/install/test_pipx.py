@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import Place, blocks
+from tests.install.conftest import REPO, Place, blocks
+
+PAGE = "forged/docs/upgrade.md"
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +31,10 @@ def test_pipx_installs_a_forgectl_that_works(installed, work):
 
 
 def test_pipx_takes_it_away_again(installed, work):
-    stop, remove = blocks("README.md", "Stop and uninstall")[0].splitlines()
+    *stop, _ = blocks(PAGE, "Uninstall")[0].splitlines()
+    remove = re.search("With pipx the last line is `(pipx uninstall [^`]*)`", (REPO / PAGE).read_text())[1]
 
-    installed.run(f"{stop}\n{re.search('or: (.*)', remove)[1]}", work)
+    installed.run("\n".join([*stop, remove]), work)
 
     assert installed.daemons() == []
     assert not (installed.home / ".local" / "bin" / "forgectl").exists()

@@ -1,14 +1,21 @@
-"""README from its first command to its last: an environment by pip, daily use, completion, units, the end."""
+"""README and the page on upgrades, from the first command to the last: an environment by pip, daily use,
+completion, an agent, the service, a newer version, the end.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+import forged
 from tests.install.conftest import REPO, Place, blocks
+from tests.support.daemon import needs_user_manager, user_manager
 
+PAGE = "forged/docs/upgrade.md"
+NEWER = "0.1.1.dev1"
 PAGES = sorted(page.stem for page in (REPO / "forged" / "docs").glob("*.md"))
 
 
@@ -41,7 +48,7 @@ def test_the_manual_is_part_of_what_is_installed(installed, work):
 
 
 def test_completion_knows_the_verbs(installed, work):
-    script = blocks("README.md", "Shell completion")[0]
+    script = blocks(PAGE, "Completion")[0]
     registered = installed.run(f"{script}\ncomplete -p forgectl", work)
     offered = installed.run(
         "forgectl", work, _FORGECTL_COMPLETE="bash_complete", COMP_WORDS="forgectl sta", COMP_CWORD="1"
@@ -49,25 +56,6 @@ def test_completion_knows_the_verbs(installed, work):
 
     assert registered.endswith(" forgectl\n")
     assert offered == "plain,status\n"
-
-
-def test_the_units_are_copied_and_start_what_was_installed(installed, work):
-    script = "\n".join(
-        line
-        for line in blocks("forged/docs/operations.md", "systemd")[0].splitlines()
-        if "systemctl" not in line
-    )
-    installed.run(script, work)
-
-    units = installed.home / ".config" / "systemd" / "user"
-    assert sorted(unit.name for unit in units.iterdir()) == ["forged.service", "forged.socket"]
-    program = f"{installed.home}/.local/share/forged/bin/forged"
-    assert f"ExecStart={program} serve" in (units / "forged.service").read_text().splitlines()
-    assert Path(program).is_file()
-    for (
-        unit
-    ) in units.iterdir():  # with the units there, autostart would ask the service manager of this machine
-        unit.unlink()
 
 
 def test_an_agent_needs_the_client_alone(installed, checkout, work, tmp_path):
@@ -90,10 +78,91 @@ def test_an_agent_needs_the_client_alone(installed, checkout, work, tmp_path):
     assert printed.endswith("True\n")
 
 
+def test_readmes_last_commands_show_the_log_and_restart_and_stop_the_daemon(installed, work):
+    assert installed.daemons()
+
+    printed = installed.run(blocks("README.md", "Stop, upgrade, uninstall")[0], work)
+
+    assert " serving socket=" in printed
+    assert "stopped forged, pid " in printed
+    assert installed.daemons() == []
+
+
+@pytest.mark.skipif(
+    shutil.which("systemctl") is None, reason="systemctl is missing: the service was NOT tried"
+)
+def test_where_no_user_manager_answers_the_service_is_prepared_and_that_is_said(installed, work):
+    """Nor does the one of who runs these tests, which reads another home."""
+    script = blocks(PAGE, "Run it as a service")[0].strip()
+    told = installed.run(f"{script} 2>&1 || test $? = 69", work)
+
+    assert "the units are written, but " in told
+    assert service_of(installed)
+    assert "removed " in installed.run("forgectl service uninstall", work)
+    assert not any((installed.home / ".config/systemd/user").iterdir())
+
+
+@needs_user_manager
+def test_the_service_runs_what_was_installed(installed):
+    with user_manager(installed.home) as manager:
+
+        def run(script: str) -> str:
+            done = manager.run("bash", "-euc", f"export PATH='{installed.path}'\n{script}")
+            assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+            return done.stdout
+
+        assert "enabled forged.socket: systemd listens at " in run(blocks(PAGE, "Run it as a service")[0])
+        assert service_of(installed)
+        run("forgectl ping")
+        assert f"path={program(installed)} " in manager.systemctl(
+            "show", "forged.service", "--property=ExecStart"
+        )
+        assert "active (running)" in run("forgectl service status")
+        assert "removed " in run("forgectl service uninstall")
+    assert not any((installed.home / ".config/systemd/user").iterdir())
+
+
+def program(installed: Place) -> str:
+    """Where the page's commands put the daemon."""
+    return f"{installed.home}/.local/share/forged/bin/forged"
+
+
+def service_of(installed: Place) -> bool:
+    """Whether the unit that lies there starts that program."""
+    unit = installed.home / ".config/systemd/user/forged.service"
+    return f"ExecStart={program(installed)} serve" in unit.read_text().splitlines()
+
+
+def test_the_page_installs_as_readme_does():
+    assert blocks(PAGE, "Install") == blocks("README.md", "Install")
+
+
+def test_an_upgrade_is_taken_up_by_a_restart_and_told_until_then(installed, checkout, work, tmp_path):
+    newer = tmp_path / "newer"
+    shutil.copytree(checkout, newer)
+    for name in ("forged/__init__.py", "client/forged_client/version.py", "pyproject.toml"):
+        text = (newer / name).read_text()
+        assert forged.__version__ in text
+        (newer / name).write_text(text.replace(forged.__version__, NEWER))
+    upgrade, restart = blocks(PAGE, "Upgrade")[0].splitlines()
+    installed.run("forgectl ping", work)
+    (before,) = installed.daemons()
+
+    installed.run(upgrade, newer)
+    told = installed.run("forgectl ping 2>&1", work)
+    restarted = installed.run(restart, work)
+
+    assert f"this forgectl is {NEWER}; `forgectl restart`" in told
+    assert str(before) in restarted
+    assert before not in installed.daemons()
+    assert f"forged {NEWER}, pid " in installed.run("forgectl status", work)
+    assert installed.run("forgectl ping 2>&1", work) == "pong\n"
+
+
 def test_uninstalling_stops_the_daemon_and_leaves_the_memories(installed, work):
     assert installed.daemons()
 
-    installed.run(blocks("README.md", "Stop and uninstall")[0], work)
+    installed.run(blocks(PAGE, "Uninstall")[0], work)
 
     assert installed.daemons() == []
     assert [path.name for path in (installed.home / ".local").rglob("*forged*")] == []

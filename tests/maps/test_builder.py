@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ from forged.files.pace import Pace
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
-from forged.maps import builder
+from forged.maps import rows
 from forged.maps.builder import Builder
 from forged.maps.identity import Identity
 from forged.memory import Scope
@@ -290,13 +291,13 @@ def test_whatever_is_done_for_each_memory_lets_the_loop_answer_meanwhile(repo, b
         def yield_if_due(self):
             yielded.add(self.by)
 
-    monkeypatch.setattr(builder, "Pace", Noting)
+    monkeypatch.setattr(rows, "Pace", Noting)
     fill(repo, 2)
     bench.build()
     put(repo, memory("m000", "edited"))
     bench.build()
 
-    assert yielded == {"_drafted", "_hash", "_tokenised"}
+    assert yielded == {"rows", "_hashes", "_tokenised"}
 
 
 # --- failures -----------------------------------------------------------------------------------------
@@ -404,6 +405,16 @@ async def test_a_full_rebuild_asked_for_while_texts_are_out_breaks_nothing(repo,
     assert await task is None
     bench.map = bench.builder.finish(draft, 1)
     assert len(bench.embedded) == 3
+
+
+def test_the_newest_memories_are_embedded_first_and_an_edit_is_new(repo, bench, embedder):
+    put(
+        repo,
+        *(memory(f"m{day}", f"text {day}", created_at=f"2026-01-{day:02}T00:00:00Z") for day in (3, 20, 7)),
+        msgspec.structs.replace(memory("edited", "an old one"), updated_at="2026-01-10T00:00:00Z"),
+    )
+
+    assert bench.build() == ["text 20", "an old one", "text 7", "text 3"]
 
 
 # --- one bad text -------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 
 from forged.errors import ProviderError
 from forged.maps.embed_batches import EmbeddingRun
+from forged.maps.embed_line import EmbedLine
 from forged.maps.identity import Identity
 from forged.models import Purpose
 from tests.support.clock import run, turns, until
@@ -202,3 +203,42 @@ async def test_an_embedder_that_never_waits_leaves_others_a_turn_after_each_chun
     ticking.cancel()
     assert len(done) == 8
     assert len(set(done)) >= 3
+
+
+# --- in one line with other runs ----------------------------------------------------------------------
+
+
+async def test_the_texts_of_a_root_that_is_asked_for_go_ahead_of_those_that_began_before():
+    embedder, line, asked = FakeEmbedder(), EmbedLine(), {"old": 1.0, "new": 1.0}
+    embedder.hold = asyncio.Event()
+
+    def embedding(name, chunks):
+        texts = {f"{name} {n}".encode(): f"{name} {n}" for n in range(chunks * CHUNK)}
+        place = line.enter(lambda: asked[name], len(texts))
+        work = EmbeddingRun(Identity(embedder), BUILD, place.did, place)
+        return asyncio.create_task(work.run(texts))
+
+    old = embedding("old", 12)
+    await embedder.called.wait()
+    first, embedder.hold = embedder.hold, asyncio.Event()
+    first.set()
+    await until(lambda: len(embedder.calls) == 5)
+    asked["new"] = 9.0
+    new = embedding("new", 3)
+    await turns()
+    embedder.hold.set()
+    embedder.hold = None
+    await asyncio.gather(old, new)
+
+    whose = [texts[0].split()[0] for texts in embedder.calls]
+    assert whose[:6] == ["old"] * 5 + ["new"]
+    assert sorted(whose) == ["new"] * 3 + ["old"] * 12
+    assert whose[-3:] == ["old"] * 3, "what was asked for is done with first"
+
+
+async def test_the_texts_that_come_first_are_embedded_first():
+    embedder = FakeEmbedder()
+
+    await EmbeddingRun(Identity(embedder), BUILD, lambda _: None).run(texts_of())
+
+    assert embedder.texts == list(texts_of().values())

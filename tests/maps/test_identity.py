@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from forged.errors import ProviderError
-from forged.maps.identity import SENTENCES, Identity, Remembered
+from forged.maps.identity import SENTENCES, Identity
+from forged.maps.remembered import Remembered
 from tests.support.clock import turns
 from tests.support.provider import FakeEmbedder
 
@@ -229,3 +230,22 @@ async def test_a_model_in_this_process_is_not_looked_at():
 def test_the_sentences_are_public_and_no_short_texts():
     assert len(SENTENCES) == 3
     assert min(map(len, SENTENCES)) > 30
+
+
+async def test_another_engine_than_was_meant_is_another_model_from_the_first_vector_on():
+    one = Clocked()
+    one.model.replaceable = False
+    one.remembered.models["fake"] = {}
+
+    async def prepare():
+        one.model.key = "fake by another engine"
+
+    one.model.prepare = prepare
+    before = one.one.kept
+
+    await one.one.begin()
+    await one.one.begin()
+
+    assert (before, one.one.kept, one.one.key) == ("fake", *["fake by another engine"] * 2)
+    assert one.changes == ["fake by another engine"]  # whatever was known of the other one is outdated
+    assert one.one.refusal is None

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 
 import pytest
 
-from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.files.roots import Root
 from forged.map import relevance
-from forged.maps.identity import Remembered
-from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S, Indexer
+from forged.maps import builds, malloc_trim
+from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
+from forged.maps.remembered import Remembered
 from forged.maps.retrying import retry_after
 from forged.memory import Scope
 from forged.models import Health
@@ -24,9 +25,10 @@ from forged.text.everyday import MESSAGES
 from forged.trust import Trust
 from forged.trust.identity import identify
 from tests.data.memories import memory, put
+from tests.maps.indexing import built, embedding, indexing, opened, soon
 from tests.state.conftest import a_governor
 from tests.state.conftest import opened as state_in
-from tests.support.clock import PATIENCE_S, turns, until
+from tests.support.clock import turns, until
 from tests.support.provider import FakeEmbedder
 
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
@@ -49,47 +51,8 @@ def other(tmp_path):
     return Root(str(tmp_path / "other"), Scope.REPO)
 
 
-@contextlib.asynccontextmanager
-async def indexing(embedder=None, *, lexical=True, **options):
-    """An indexer, and the events it tells."""
-    indexer = Indexer(embedder=embedder, lexical=lexical, metrics=Metrics(), **options)
-    indexer.told = []
-    indexer.events.listen(indexer.told.append)
-    try:
-        yield indexer
-    finally:
-        await indexer.close()
-
-
-@contextlib.asynccontextmanager
-async def embedding(embedder, root, **options):
-    """An indexer and its only index, whose first texts are out until `embedder.hold` is set."""
-    async with indexing(embedder, **options) as indexer:
-        embedder.hold = asyncio.Event()
-        index = indexer.open(root)
-        await embedder.called.wait()
-        yield indexer, index
-        embedder.hold.set()
-
-
-def soon():
-    return time.monotonic() + PATIENCE_S
-
-
 async def seen(indexer, roots, generation=0, deadline=None):
     return await FileRoots(indexer, roots).see(generation, deadline or soon())
-
-
-async def built(index):
-    """Wait for a build that began after now."""
-    await index.until_ended(index.mark(), soon())
-    return index
-
-
-async def opened(indexer, root):
-    index = indexer.open(root)
-    await index.until_ended(index.generations.wanted, soon())
-    return index
 
 
 def shown(index):
@@ -791,3 +754,14 @@ async def test_the_first_build_waits_until_it_is_known_who_is_trusted(root, tmp_
         assert [each.id for each in index.map.memories] == ["m0", "m1"]
         keeping.cancel()
         await state.close()
+
+
+async def test_what_large_rows_took_is_given_back_when_they_are_laid_out_anew(repo, root, monkeypatch):
+    returned = threading.Event()
+    monkeypatch.setattr(builds, "_LARGE", 1)
+    async with indexing(None) as indexer:
+        index = await opened(indexer, root)
+        monkeypatch.setattr(malloc_trim, "give_back", returned.set)
+        edit(repo)
+        await built(index)
+        await until(returned.is_set)

@@ -11,9 +11,10 @@ import pytest
 
 from forged.capture import WorkerSettings
 from forged.config import Config, LlmConfig, Loaded, MemoryConfig
-from forged.daemon.build import choose_models
+from forged.daemon.build import build, choose_models
 from forged.models import Door, Prompt
 from forged.models.factory import classifier_key, make_chat_model, make_embedder
+from forged.models.in_process import InProcessEmbedder
 from tests.support.provider import LOCAL_MODEL, ScriptedProvider, fill, hide, plant
 from tests.support.provider.embedders import QUERY
 
@@ -190,3 +191,12 @@ def test_httpx_is_not_imported_for_the_built_in_model():
     finished = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": ":".join(sys.path)})
 
     assert finished.returncode == 0
+
+
+def test_what_agents_ask_of_the_daemon_is_what_the_model_in_process_steps_back_for(home):
+    env = {"HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
+    models = choose_models(Loaded(Config(memory=MemoryConfig(embedding_model=LOCAL_MODEL)), (), ()), env)
+    daemon = build(Loaded(Config(), (), ()), env, models, connections=lambda: 0, reload=None)
+
+    assert isinstance(models.embedder, InProcessEmbedder)
+    assert models.embedder._activity is models.activity is daemon.activity

@@ -16,7 +16,7 @@ import pytest
 
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.in_process import InProcessEmbedder, threads
+from forged.models.in_process import InProcessEmbedder, Loaded, threads
 from forged.models.texts import ready
 from tests.support.provider.embedders import QUERY
 
@@ -31,6 +31,7 @@ class Model:
         self.hold = {"query": threading.Event(), "passage": threading.Event()}
         self.rows: Vectors | None = None
         self.failure: Exception | None = None
+        self.loaded: Loaded | None = None
         for gate in self.hold.values():
             gate.set()
 
@@ -38,7 +39,7 @@ class Model:
         self.loads += 1
         if self.failure is not None:
             raise self.failure
-        return self.encode
+        return self.loaded or Loaded(self.encode)
 
     def encode(self, texts: list[str], kind: Kind) -> Vectors:
         self.calls.append((kind, tuple(texts)))
@@ -110,6 +111,28 @@ def test_the_model_is_loaded_once_not_before_the_first_text_and_again_after_a_fa
     run(model, body)
 
     assert model.loads == 2
+
+
+def test_what_was_asked_of_one_engine_is_not_answered_by_another(model):
+    async def body(embedder: InProcessEmbedder) -> tuple[str, str, str]:
+        model.loaded = Loaded(model.encode, key="key of the other", engine="other", told="why not this one")
+        with pytest.raises(ProviderError, match="why not this one"):
+            await embedder.embed(["a"], "query", purpose=QUERY)
+        assert (await embedder.embed(["a"], "query", purpose=QUERY)).shape == (1, 2)
+        return embedder.key, embedder.engine, embedder.told
+
+    assert run(model, body, engine="meant") == ("key of the other", "other", "why not this one")
+
+
+def test_the_end_stops_a_load_under_way(model):
+    stopped: list[bool] = []
+
+    async def body(_: InProcessEmbedder) -> None:
+        assert not stopped
+
+    run(model, body, stop=lambda: stopped.append(True))
+
+    assert stopped == [True]
 
 
 @pytest.mark.parametrize("text", ["a", " é 你 \n", "a\0b", "a\ud800", "x" * 600, "你" * 511, "你" * 700])
@@ -240,7 +263,7 @@ def test_passages_step_back_behind_other_work_and_neither_queries_nor_the_loadin
             seen[kind] = os.getpriority(os.PRIO_PROCESS, 0)
             return model.encode(texts, kind)
 
-        return encode
+        return Loaded(encode)
 
     async def body(embedder: InProcessEmbedder) -> int:
         embedder._load = load

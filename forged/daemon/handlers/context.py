@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from forged import config
+from forged.activity import Activity
 from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
@@ -63,6 +64,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     disabled: str
     about: About
     metrics: Metrics
+    activity: Activity = msgspec.field(default_factory=Activity)
     indexer: Indexer
     watcher: Watcher
     retriever: Retriever

@@ -99,6 +99,8 @@ class Dispatcher:
         self._daemon.watcher.used_at = monotonic()
         if isinstance(request, wire.Hello):  # what follows in the same read relies on it
             return replace(health.hello(self._daemon, request), id=request.id)
+        if type(request) in IN_WORKSPACE:
+            self._daemon.activity.asked()
         frame = self._again(request) if isinstance(request, wire.Retrieve) else None
         return frame or self._answer(request)
 

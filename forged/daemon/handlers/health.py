@@ -26,7 +26,6 @@ from forged_client import protocol as wire
 
 _PROBLEMS_SHOWN = 1000
 _CUT_SHOWN = 10
-_REBUILD_PATIENCE_S = 600.0
 _EVENTS_WAITING = 1024
 
 
@@ -45,8 +44,9 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     daemon, about = context.daemon, context.daemon.about
     identity = daemon.indexer.identity
     warnings = about.warnings + about.lacking + daemon.state.warnings + await daemon.state.foreign()
-    if identity is not None and identity.told:
-        warnings += (identity.told,)
+    embedder = identity.embedder if identity is not None else None
+    if identity is not None:
+        warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings += place.warnings
@@ -78,6 +78,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         gate=_gate(daemon),
         settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in about.settings),
         endpoints=endpoints.reports(daemon),
+        engine=embedder.engine if embedder is not None else "",
     )
 
 
@@ -109,6 +110,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     progress, problems, cut = index.progress, index.builder.problems, index.builder.cut
     trust, notice = await in_status(context, index)
     forks = tuple(index.map.chains.rivals) if index.map is not None else ()
+    place = index.place
     return wire.RootReport(
         root=index.root.top,
         scope=index.root.scope,
@@ -134,6 +136,8 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         redacted_ids=index.builder.redacted[:_CUT_SHOWN],
         forks=len(forks),
         fork_ids=forks[:_CUT_SHOWN],
+        rate=round(place.rate, 3) if place is not None else 0.0,
+        left_s=place.left_s if place is not None else None,
     )
 
 
@@ -154,8 +158,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
         index.builder.retry_quarantined()
     goals = [index.mark() for index in indexes]
     if request.wait:
-        deadline = time.monotonic() + _REBUILD_PATIENCE_S
-        waits = (i.until_ended(goal, deadline) for i, goal in zip(indexes, goals, strict=True))
+        waits = (i.until_ended(goal) for i, goal in zip(indexes, goals, strict=True))
         await asyncio.gather(*waits)
     failed = next((index.progress.error for index in indexes if index.progress.error), "")
     held = next((index.progress.held for index in indexes if index.progress.held), "")
@@ -187,6 +190,8 @@ async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Pro
                 root=event.root,
                 done=event.done,
                 total=event.total,
+                rate=round(event.rate, 3),
+                left_s=event.left_s,
                 generation=token_of(daemon.epoch, event.generation),
             )
     finally:

@@ -57,11 +57,6 @@ async def heard(messages: Sequence[wire.Message], start: int) -> Heard:
     return await asyncio.to_thread(_heard, messages, start)
 
 
-def utterances(messages: Sequence[wire.Message], start: int) -> tuple[Utterance, ...]:
-    """What `heard` says was said, at once."""
-    return _heard(messages, start).said
-
-
 def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
     spans = open_before((message.role, (text_of(message),)) for message in messages)
     first = window_start(messages, start)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -17,7 +19,7 @@ from forged.daemon.handlers.convert import (
     record,
     token_of,
 )
-from forged.daemon.handlers.heard import utterances
+from forged.daemon.handlers.heard import heard
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope, is_valid_id, time_ns
@@ -35,6 +37,10 @@ ROOT = Root("/repo", Scope.REPO)
 RECORD = next(each for each in EXAMPLES if isinstance(each, wire.Memories)).memories[0]
 
 EPOCH = "e1"
+
+
+def utterances(messages, start):
+    return asyncio.run(heard(messages, start)).said
 
 
 def asked(**fields):

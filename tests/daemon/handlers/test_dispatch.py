@@ -30,7 +30,8 @@ REQUESTS = {
 
 
 def test_every_request_has_one_handler():
-    assert {*IN_WORKSPACE, *OF_DAEMON, *AT_ONCE} == set(wire.REQUESTS)
+    own_of_the_connection = {wire.HandOver}
+    assert {*IN_WORKSPACE, *OF_DAEMON, *AT_ONCE, *own_of_the_connection} == set(wire.REQUESTS)
     assert not set(IN_WORKSPACE) & set(OF_DAEMON)
     assert set(REQUESTS) == set(IN_WORKSPACE)
 
@@ -72,3 +73,16 @@ async def test_rebuild_is_disabled_where_memory_is_off(home, repo):
         reply = await parts.ask(wire.Rebuild(id=3, workspace=str(repo)))
 
     assert (type(reply), reply.id, reply.status) == (wire.Rebuilt, 3, "disabled")
+
+
+async def test_an_agent_that_asks_is_noticed_and_a_person_who_looks_how_it_fares_is_not(home, repo):
+    async with assembled(home) as parts:
+        for look in (wire.Ping, wire.Hello, wire.Status, wire.Rebuild):
+            fields = {"workspace": str(repo)} if look in {wire.Status, wire.Rebuild} else {}
+            await parts.ask(look(**fields))
+        assert parts.daemon.activity.quiet(3600)
+        for kind, fields in REQUESTS.items():
+            parts.daemon.activity._asked_at = float("-inf")
+            with contextlib.suppress(ForgedError):
+                await parts.ask(kind(workspace=str(repo), **fields))
+            assert not parts.daemon.activity.quiet(3600), kind

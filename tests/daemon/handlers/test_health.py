@@ -12,7 +12,7 @@ from forged.maps import BuildEvent
 from forged_client import protocol as wire
 from tests.daemon.parts import EPOCH, assembled
 from tests.data.memories import memory, put
-from tests.support.clock import turns, until
+from tests.support.clock import later, turns, until
 from tests.support.provider import FakeEmbedder
 
 
@@ -134,6 +134,37 @@ async def test_a_rebuild_answers_at_once_and_goes_on(home, repo, embedder):
         assert (await parts.loaded(repo)).status == "ok"
 
 
+async def test_status_says_how_fast_texts_are_embedded_and_how_long_it_takes(home, repo, embedder):
+    put(repo, *(memory(f"n{number}", f"new {number}") for number in range(9 * embedder.chunk)))
+    async with assembled(home, embedder) as parts:
+        embedder.hold = asyncio.Event()
+        loading = asyncio.create_task(parts.loaded(repo))
+        await embedder.called.wait()
+        events = parts.handlers.handle(wire.Events(workspace=str(repo)))
+        embedded = (event async for event in events if event.event == "embedding")
+        told = asyncio.create_task(anext(embedded))
+        await turns()
+        before = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
+        for calls in (5, 9):
+            held, embedder.hold = embedder.hold, asyncio.Event()
+            held.set()
+            await until(lambda calls=calls: len(embedder.calls) == calls)
+        first = await told
+        last = await anext(embedded)
+        between = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
+        embedder.hold.set()
+        after = of_repo(await loading)
+
+    assert (before.rate, before.left_s) == (0.0, None)
+    assert between.rate > 0
+    assert between.left_s is not None
+    assert (between.embedded, between.to_embed) == (5 * embedder.chunk, 9 * embedder.chunk + 2)
+    assert (first.done, first.rate, first.left_s) == (embedder.chunk, 0.0, None)
+    assert last.rate > 0
+    assert last.left_s is not None
+    assert (after.rate, after.left_s) == (0.0, None)
+
+
 @pytest.mark.parametrize("lexical", [True, False])
 async def test_a_rebuild_that_is_waited_for_answers_when_the_vectors_are_there(home, repo, embedder, lexical):
     async with assembled(home, embedder, lexical=lexical) as parts:
@@ -141,7 +172,8 @@ async def test_a_rebuild_that_is_waited_for_answers_when_the_vectors_are_there(h
         waiting = asyncio.create_task(parts.loaded(repo))
         await embedder.called.wait()
         await turns(100)
-        assert not waiting.done()
+        await later(30 * 86_400)
+        assert not waiting.done(), "there is no limit to the wait"
         embedder.hold.set()
         reply = await waiting
         assert reply.status == "ok"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 import threading
@@ -10,7 +11,7 @@ import time
 import pytest
 
 from forged.capture.intake import take_in
-from forged.daemon.handlers.heard import heard, utterances
+from forged.daemon.handlers.heard import heard
 from forged_client import protocol as wire
 
 _BYTES = 900_000
@@ -51,7 +52,7 @@ def test_other_threads_go_on_while_it_is_read(kind, quick_switches):
     )
 
     def read():
-        take_in(utterances([message], 0), ("a memory that was injected before",))
+        take_in(asyncio.run(heard([message], 0)).said, ("a memory that was injected before",))
 
     assert any(_longest_wait(read) <= _LONGEST_S for _ in range(8))
 

@@ -2,6 +2,8 @@
 
 - `DaemonProcess` and `running` start a daemon under a HOME and socket of its own, and `activated` one behind
   systemd's socket; ready when it says so, killed at the end, and its log must hold no traceback.
+- `user_manager` is a real `systemd --user` in namespaces, for a daemon under our units (root only);
+  `fd_keeper` stands in for one that keeps descriptors.
 - `staged` puts a scripted provider beside it: a `Scene` asks and looks; `capturing` gives a `Stage`, which
   hands turns over and knows when they have been dealt with.
 - `Shell` is forgectl as a person runs it, in a pipe or on a terminal.
@@ -11,7 +13,9 @@
 """
 
 from tests.support.daemon.activated import Activated, activated, needs_activation
-from tests.support.daemon.capturing import Stage, capturing, contents, on_disk, said
+from tests.support.daemon.agents import Agents
+from tests.support.daemon.capturing import FREE, Stage, capturing, contents, on_disk, said
+from tests.support.daemon.fd_keeper import FdKeeper, fd_keeper
 from tests.support.daemon.peer import (
     FakeDaemon,
     Peer,
@@ -38,13 +42,17 @@ from tests.support.daemon.processes import (
 from tests.support.daemon.scene import Scene, configuration, ids, staged
 from tests.support.daemon.shell import FORGECTL, FORGED, Shell
 from tests.support.daemon.stored import stored
+from tests.support.daemon.user_manager import UserManager, needs_user_manager, user_manager
 
 __all__ = [
     "FORGECTL",
     "FORGED",
+    "FREE",
     "Activated",
+    "Agents",
     "DaemonProcess",
     "FakeDaemon",
+    "FdKeeper",
     "Peer",
     "Scene",
     "Script",
@@ -52,6 +60,7 @@ __all__ = [
     "Stage",
     "Talk",
     "Usage",
+    "UserManager",
     "activated",
     "answering",
     "any_answer",
@@ -60,10 +69,12 @@ __all__ = [
     "configuration",
     "contents",
     "cut",
+    "fd_keeper",
     "full_backlog",
     "ids",
     "is_alive",
     "needs_activation",
+    "needs_user_manager",
     "of_threads",
     "on_disk",
     "proc",
@@ -75,5 +86,6 @@ __all__ = [
     "stopped_server",
     "stored",
     "usage",
+    "user_manager",
     "wait_for_end",
 ]

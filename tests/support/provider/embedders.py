@@ -26,6 +26,7 @@ class FakeEmbedder:
     key = "fake"
     chunk = 64
     replaceable = True
+    engine = told = ""
 
     def __init__(self, dimension: int = 8) -> None:
         self.dimension = dimension
@@ -45,6 +46,9 @@ class FakeEmbedder:
     def texts(self) -> list[str]:
         """Every text that was asked for, in order."""
         return [text for call in self.calls for text in call]
+
+    async def prepare(self) -> None:
+        pass
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None

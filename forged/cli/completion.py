@@ -1,0 +1,34 @@
+"""`forgectl completion`: the script by which a shell completes verbs, options and topics. Asks no daemon."""
+
+from __future__ import annotations
+
+import os
+
+import click
+from click.shell_completion import get_completion_class
+
+from forged.cli.call import Invocation, show
+from forged.cli.commands import forgectl, reads
+from forged.cli.exits import Stop
+
+SHELLS = ("bash", "zsh", "fish")
+_VARIABLE = "_FORGECTL_COMPLETE"
+
+
+@click.command("completion")
+@click.argument("shell", required=False, type=click.Choice(SHELLS))
+@reads
+def completion_command(call: Invocation, *, shell: str | None) -> None:
+    """Print the completion script of a shell, without SHELL of the one that $SHELL names."""
+    chosen = shell or _own_shell(call)
+    kind = get_completion_class(chosen)
+    assert kind is not None, "click knows the shells that are offered"
+    script = kind(forgectl, {}, "forgectl", _VARIABLE).source()
+    show(call, {"shell": chosen, "script": script}, (script.strip("\n"),))
+
+
+def _own_shell(call: Invocation) -> str:
+    name = os.path.basename(call.environ.get("SHELL", ""))
+    if name not in SHELLS:
+        raise Stop("usage", f"say which shell: {', '.join(SHELLS)}")
+    return name

@@ -1,0 +1,78 @@
+"""What `forgectl doctor` prints: a line for each finding, and one for many that are alike.
+
+Findings about files are alike when they have one reason, whatever numbers are in it, one folder and one
+remedy. More than three of a kind are one line with their number and the first names, and of more than five
+kinds the rarest are one line together.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from forged.cli.doctor.checks import FAIL, OK, WARN, Check
+from forged.cli.terminal import Painter, escape_line, listed
+
+_COLOURS = {OK: "good", WARN: "warn", FAIL: "bad"}
+_NAMED = 3
+_KINDS = 5
+_NUMBER = re.compile("[0-9]+")
+_OTHER = "other reasons"
+
+
+def lines(found: Sequence[Check], paint: Painter, *, each: bool) -> Iterator[str]:
+    """The findings in their order, a kind where its first one stands; `each`: nothing is summed up."""
+    for alike in [[check] for check in found] if each else _kinds(found):
+        if len(alike) <= _NAMED:
+            for check in alike:
+                yield from _one(check, paint)
+        else:
+            yield from _many(alike, paint)
+
+
+def _kinds(found: Sequence[Check]) -> list[list[Check]]:
+    """Findings that are alike, and those of the rarest kinds of a place together, each kind by its first."""
+    kinds: dict[tuple[str, ...], list[Check]] = {}
+    for number, check in enumerate(found):
+        # What is about no file stands alone.
+        kind = (*_place(check), _NUMBER.sub("0", _reason(check))) if check.about else (str(number),)
+        kinds.setdefault(kind, []).append(check)
+    together: list[list[Check]] = []
+    for place in dict.fromkeys(_place(alike[0]) for alike in kinds.values()):
+        here = [alike for alike in kinds.values() if _place(alike[0]) == place]
+        here.sort(key=len, reverse=True)
+        rest = [check for alike in here[_KINDS:] for check in alike] if place[-1] else []
+        together += [*here[:_KINDS], rest] if len(rest) > _NAMED else here
+    order = {id(check): at for at, check in enumerate(found)}
+    return sorted(together, key=lambda alike: order[id(alike[0])])
+
+
+def _place(check: Check) -> tuple[str, str, str, str]:
+    return check.level, check.name, check.fix, os.path.dirname(check.about) if check.about else ""
+
+
+def _reason(check: Check) -> str:
+    return check.detail.removeprefix(f"{check.about}: ")
+
+
+def _one(check: Check, paint: Painter) -> Iterator[str]:
+    yield f"{_level(check, paint)}  {escape_line(check.name)}: {escape_line(check.detail)}"
+    if check.fix:
+        yield f"      fix: {escape_line(check.fix)}"
+
+
+def _many(alike: Sequence[Check], paint: Painter) -> Iterator[str]:
+    first, folder = alike[0], os.path.dirname(alike[0].about)
+    reasons = {_NUMBER.sub("0", _reason(check)) for check in alike}
+    why = _reason(first) if len(reasons) == 1 else _OTHER
+    where = f" in {escape_line(folder)}" if folder else ""
+    yield f"{_level(first, paint)}  {escape_line(first.name)}: {len(alike):,}{where}: {escape_line(why)}"
+    names = listed(os.path.basename(check.about) for check in alike[:_NAMED])
+    yield f"      {names} and {len(alike) - _NAMED:,} more (`forgectl doctor --all` tells each)"
+    if first.fix:
+        yield f"      fix: {escape_line(first.fix)}"
+
+
+def _level(check: Check, paint: Painter) -> str:
+    return paint(_COLOURS[check.level], f"{check.level:<4}")

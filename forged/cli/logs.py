@@ -1,0 +1,99 @@
+"""`forgectl logs`: what the daemon has to say, from wherever it says it. Asks no daemon.
+
+As a service it is the journal, else the file into which a client that starts a daemon points it. A daemon
+that somebody runs in the foreground says it there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+
+import click
+
+from forged.cli.call import Invocation
+from forged.cli.commands import reads
+from forged.cli.exits import Stop
+from forged.cli.log_file import LogFile
+from forged.cli.terminal import escape, say, say_json, tell
+from forged.cli.user_manager import SERVICE, of_address, program, surroundings
+from forged_client.address import state_dir
+from forged_client.autostart import LOG_NAME
+from forged_client.errors import AddressError
+
+
+@click.command("logs")
+@click.option(
+    *("-n", "--lines", "number"),
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=50,
+    help="How many of the last (default: 50).",
+)
+@click.option("-f", "--follow", "follows", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@reads
+def logs_command(call: Invocation, *, number: int, follows: bool) -> None:
+    """Show the end of the daemon's log: systemd's journal, or the daemon's own file."""
+    if call.as_json and follows:
+        raise Stop("usage", "--json is one object, and --follow has no end: leave one of them out")
+    lines = (_journal if _is_in_journal(call) else _file)(call, number, follows=follows)
+    try:
+        if call.as_json:
+            say_json({"lines": tuple(lines)})
+        else:
+            for line in lines:
+                say(escape(line))
+    except KeyboardInterrupt:
+        return
+
+
+def _is_in_journal(call: Invocation) -> bool:
+    """Whether the daemon is a service, running or not."""
+    manager = of_address(call)
+    return manager is not None and manager.unit(SERVICE).load == "loaded"
+
+
+def _journal(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
+    """Lines of journalctl, which says on stderr why there are none."""
+    journalctl = program(call, "journalctl")
+    if not journalctl:
+        raise Stop("unavailable", "systemd runs the daemon, and there is no journalctl here to show its log")
+    # Of all journals that may be read: where they are not split by users --user would find none.
+    command = [journalctl, f"--user-unit={SERVICE}", f"--lines={number}", "--no-pager", "--quiet"]
+    with subprocess.Popen(
+        [*command, "--follow"] if follows else command,
+        env=surroundings(call),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                yield line.rstrip("\n")
+            if process.wait():
+                raise Stop("unavailable", f"journalctl ended with exit code {process.returncode}")
+        finally:
+            process.terminate()
+
+
+def _file(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
+    try:
+        path = os.path.join(state_dir(call.environ), LOG_NAME)
+    except AddressError as error:
+        raise Stop("configuration", str(error)) from error
+    if not os.path.exists(path):
+        if not follows:
+            raise Stop("not_found", f"there is no {path}: no client has started a daemon here yet")
+        tell(f"forgectl: waiting for {path}")
+    log = LogFile(path)
+    try:
+        yield from log.last(number)
+        while follows:
+            time.sleep(call.log_period_s)
+            yield from log.more()
+    except OSError as error:
+        raise Stop("unavailable", f"{path} cannot be read: {error.strerror}") from error

@@ -1,0 +1,92 @@
+"""`forgectl service`: have the user's systemd hold the socket and run the daemon, or no longer.
+
+`units` knows the files, `installing` what is done with them and in which order. Each step is said when it is
+done, so that what a failure left behind is known; done again, nothing is left to do. Lingering is offered
+only, because it is the machine's owner who decides on it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from forged.cli.call import Invocation, show
+from forged.cli.commands import reads
+from forged.cli.exits import NOT_DONE, NOT_RUNNING, OK
+from forged.cli.service.installing import install, uninstall
+from forged.cli.service.looking import Service, lingering, look
+from forged.cli.service.units import Standing
+from forged.cli.terminal import columns, counted, escape_line, say, say_json, tell
+from forged.cli.user_manager import UnitState
+
+
+@click.group("service")
+def service_command() -> None:
+    """Have systemd run the daemon, look at that, or end it."""
+
+
+@service_command.command("install", short_help="Have systemd start the daemon when it is asked.")
+@click.option("--replace", "replaces", is_flag=True, help="Also units that a person wrote or changed.")
+@reads
+def install_command(call: Invocation, *, replaces: bool) -> None:
+    """Write the user units, and have systemd listen: the first request starts the daemon."""
+    _say_steps(call, install(call, replaces=replaces))
+    if lingering(call) == "no":
+        tell("it ends when you log out; `loginctl enable-linger` lets it run from the machine's start on")
+
+
+@service_command.command("uninstall", short_help="Have systemd run the daemon no longer.")
+@reads
+def uninstall_command(call: Invocation) -> None:
+    """Stop the daemon and its socket, and take away the units that `install` wrote."""
+    _say_steps(call, uninstall(call))
+
+
+@service_command.command("status", short_help="Show the units and how they stand.")
+@reads
+def status_command(call: Invocation) -> None:
+    """Show the unit files and how systemd sees them.
+
+    Exit code 1: they are not installed; 3: systemd does not listen.
+    """
+    found = look(call)
+    show(call, found, _lines(found))
+    sys.exit(_verdict(found))
+
+
+def _say_steps(call: Invocation, steps: Iterator[str]) -> None:
+    if call.as_json:
+        say_json({"done": tuple(steps)})
+        return
+    for step in steps:
+        say(escape_line(step))
+
+
+def _lines(found: Service) -> Iterator[str]:
+    for file in found.files:
+        yield f"{escape_line(file.path)}: {file.standing}"
+    if found.silence:
+        yield escape_line(found.silence)
+    else:
+        yield from columns((unit.name, _in_words(unit)) for unit in found.units)
+    if found.lingering:
+        yield f"lingering: {escape_line(found.lingering)}"
+
+
+def _in_words(unit: UnitState) -> str:
+    facts = (
+        f"{unit.active} ({unit.sub})",
+        unit.enabled,
+        f"pid {unit.pid}" if unit.pid else "",
+        counted(unit.restarts, "restart") if unit.restarts else "",
+        "its file has changed since: `systemctl --user daemon-reload`" if unit.is_outdated else "",
+    )
+    return escape_line(", ".join(filter(None, facts)))
+
+
+def _verdict(found: Service) -> int:
+    if any(file.standing == Standing.MISSING for file in found.files):
+        return NOT_DONE
+    return OK if any(unit.is_socket and unit.is_active for unit in found.units) else NOT_RUNNING

@@ -1,0 +1,142 @@
+"""Installing and uninstalling, step by step: a generator does a step and says it as a sentence.
+
+Raised: Stop, before anything is touched if a file of somebody else is in the way or systemd refuses the
+units, and later with what systemd said. The order keeps the address with one daemon: one that runs by itself
+is ended before systemd listens there, and a client that comes in between finds the unit and has systemd start
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from forged.cli import process
+from forged.cli.call import Invocation
+from forged.cli.exits import Stop
+from forged.cli.service import units
+from forged.cli.service.looking import UnitFile, unit_files, wanted_units
+from forged.cli.service.units import Standing
+from forged.cli.terminal import tell
+from forged.cli.user_manager import SERVICE, SOCKET, UNITS, UserManager, address_of, systemd_version
+
+_KEEPS_VECTORS = 254  # the first systemd that keeps the vectors of a service that is stopped
+# Where `systemctl enable` puts its links, below the folder of the units.
+_LINKS = (f"sockets.target.wants/{SOCKET}", f"default.target.wants/{SERVICE}")
+
+
+def install(call: Invocation, *, replaces: bool = False) -> Iterator[str]:
+    """Write what is not there or of another version, and have systemd listen."""
+    manager = UserManager.find(call)
+    if manager is None:
+        told = "there is no systemctl here, so nothing was installed; without a service the first client"
+        raise Stop("unavailable", f"{told} starts the daemon")
+    wanted = wanted_units(call)
+    files = unit_files(call)
+    _refuse_foreign(files, replaces=replaces)
+    _verify(call, wanted)
+    for file in files:
+        yield _put(file, wanted[os.path.basename(file.path)])
+    if silence := manager.silence():
+        again = "say `forgectl service install` once more in a session that you logged in to"
+        raise Stop("unavailable", f"the units are written, but {silence}; {again}")
+    is_new = any(file.standing != Standing.CURRENT for file in files)
+    yield from _begin(call, manager, is_new=is_new)
+
+
+def uninstall(call: Invocation) -> Iterator[str]:
+    """Stop and disable both units, and remove the files that `install` wrote."""
+    files = [file for file in unit_files(call) if file.standing != Standing.MISSING]
+    if not files:
+        yield "no unit of forged is installed"
+        return
+    _refuse_foreign(files, replaces=False)
+    manager = UserManager.find(call)
+    answers = manager is not None and not manager.silence()
+    if manager is not None and answers:
+        yield from _end(call, manager)
+    for path in _links(files):
+        os.unlink(path)
+        with contextlib.suppress(OSError):  # others have links there
+            os.rmdir(os.path.dirname(path))
+        yield f"removed {path}"
+    for file in files:
+        os.unlink(file.path)
+        yield f"removed {file.path}"
+    if manager is not None and answers:
+        manager.do("daemon-reload")
+
+
+def _refuse_foreign(files: Sequence[UnitFile], *, replaces: bool) -> None:
+    for file in files:
+        if file.standing in {Standing.CHANGED, Standing.FOREIGN} and not (replaces and _is_file(file.path)):
+            anew = "`forgectl service install --replace` writes it anew, without the changes"
+            remedy = anew if _is_file(file.path) else "remove it"
+            raise Stop("conflict", f"{file.path} is {file.standing}, so nothing was done: {remedy}")
+
+
+def _is_file(path: str) -> bool:
+    return os.path.isfile(path) and not os.path.islink(path)
+
+
+def _verify(call: Invocation, wanted: Mapping[str, str]) -> None:
+    told, is_refused = units.complaints(call, wanted)
+    if is_refused:
+        raise Stop("unavailable", f"systemd does not take the units, so nothing was done: {told}")
+    if told:
+        tell(f"forgectl: systemd says of the units: {told}")
+
+
+def _put(file: UnitFile, text: str) -> str:
+    if file.standing == Standing.CURRENT:
+        return f"{file.path} is up to date"
+    units.replace(file.path, text)
+    return f"{'wrote' if file.standing == Standing.MISSING else 'replaced'} {file.path}"
+
+
+def _begin(call: Invocation, manager: UserManager, *, is_new: bool) -> Iterator[str]:
+    if is_new or any(manager.unit(name).is_outdated for name in UNITS):
+        manager.do("daemon-reload")
+    socket = manager.unit(SOCKET)
+    if socket.is_active and socket.enabled == "enabled":
+        yield f"systemd listens at {manager.address}"
+    else:
+        yield from _make_room(call, manager)
+        manager.do("enable", "--now", SOCKET)
+        yield f"enabled {SOCKET}: systemd listens at {manager.address}; the first request starts the daemon"
+    if is_new and manager.unit(SERVICE).is_active:
+        yield "the daemon that runs has its old settings; `forgectl restart` gives it the new ones"
+
+
+def _make_room(call: Invocation, manager: UserManager) -> Iterator[str]:
+    """End the daemon that runs by itself where systemd is to listen."""
+    ours = address_of(call)
+    if ours != manager.address:
+        told = f"systemd listens at {manager.address}; what has the environment of this shell asks at {ours}"
+        tell(f"forgectl: {told}")
+    elif ended := process.stop(call).pid:
+        yield f"stopped the daemon that ran by itself, pid {ended}"
+
+
+def _end(call: Invocation, manager: UserManager) -> Iterator[str]:
+    was = manager.unit(SERVICE)
+    manager.do("disable", "--now", *UNITS)
+    if systemd_version(call) >= _KEEPS_VECTORS:
+        with contextlib.suppress(Stop):  # none are kept
+            manager.do("clean", "--what=fdstore", SERVICE)
+    yield f"disabled and stopped {' and '.join(UNITS)}"
+    if was.pid:
+        yield f"the daemon has ended, pid {was.pid}; the next client starts one by itself"
+    for name in UNITS:
+        if manager.unit(name).active == "failed":
+            manager.do("reset-failed", name)
+
+
+def _links(files: Sequence[UnitFile]) -> Iterator[str]:
+    """Links to these files that systemctl would take away, where no manager answers to do it."""
+    for file in files:
+        for link in _LINKS:
+            path = f"{os.path.dirname(file.path)}/{link}"
+            if os.path.islink(path) and os.path.realpath(path) == os.path.realpath(file.path):
+                yield path

@@ -1,0 +1,139 @@
+"""The two unit files: as they should be for this installation, how those on disk stand to that, and writing.
+
+The templates lie in the package, or beside it in a checkout; what is written names the program by its
+absolute path and has, in its first line, a digest of the rest. So a file that forgectl wrote is known again,
+also when an older version did, and one that a person wrote or changed is: such a file is never replaced or
+removed unasked. Links are nobody's file of ours (`systemctl mask` makes one). Drop-ins beside them belong to
+the person and are not looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from enum import StrEnum
+from importlib import resources
+
+from forged.cli.call import Invocation
+from forged.cli.exits import Stop
+from forged.cli.user_manager import UNITS, program, run, surroundings
+
+_PACKAGE = resources.files("forged")
+# In the package once it is installed, beside it in a checkout.
+_FOLDERS = (_PACKAGE / "units", _PACKAGE / ".." / "systemd")
+_PLACE = "@forged@"
+_MARK = re.compile(r"# Written by forgectl service install, sha256 ([0-9a-f]{64}) of what follows\.\n")
+_SINCE = re.compile(r"^# From systemd (\d+) on: (\w+=.*)$", re.MULTILINE)
+_VERIFY_S = 30.0
+_MOST_BYTES = 1 << 16
+
+
+class Standing(StrEnum):
+    """What lies where a unit belongs."""
+
+    MISSING = "missing"
+    CURRENT = "up to date"
+    OLDER = "of another installation or version"
+    CHANGED = "changed by hand"
+    FOREIGN = "not written by forgectl"
+
+
+def rendered(executable: str, systemd: int) -> dict[str, str]:
+    """Text of each unit by its name, for the program at this absolute path and this version of systemd.
+
+    Raises Stop for a path that systemd cannot start.
+    """
+    path = _for_systemd(executable)
+    return {name: _marked(for_version(_template(name).replace(_PLACE, path), systemd)) for name in UNITS}
+
+
+def for_version(text: str, systemd: int) -> str:
+    """The unit with the settings that this version of systemd knows; it would complain about newer ones."""
+    return _SINCE.sub(lambda line: line[2] if systemd >= int(line[1]) else line[0], text)
+
+
+def standing(path: str, wanted: str) -> Standing:
+    """How the file at `path` stands to the text that it should have."""
+    if not os.path.lexists(path):
+        return Standing.MISSING
+    text = _read(path)
+    mark = _MARK.match(text)
+    if mark is None:
+        return Standing.FOREIGN
+    if _digest(text[mark.end() :]) != mark[1]:
+        return Standing.CHANGED
+    return Standing.CURRENT if text == wanted else Standing.OLDER
+
+
+def complaints(call: Invocation, units: Mapping[str, str]) -> tuple[str, bool]:
+    """What systemd-analyze says of them, if it is here, and whether it refuses them."""
+    analyze = program(call, "systemd-analyze")
+    if not analyze:
+        return "", False
+    with tempfile.TemporaryDirectory(prefix="forged-units-") as folder:
+        for name, text in units.items():
+            _write(f"{folder}/{name}", text)
+        environment = {**surroundings(call), "XDG_RUNTIME_DIR": folder}  # without one it fails on any unit
+        files = [f"{folder}/{name}" for name in units]
+        done = run(environment, _VERIFY_S, analyze, "--user", "verify", *files)
+    # It also reads what is installed beside them, and has its own opinion of that.
+    told = [line.replace(f"{folder}/", "") for line in done.stderr.splitlines() if "forged." in line]
+    return "; ".join(told), bool(done.returncode and told)
+
+
+def replace(path: str, text: str) -> None:
+    """Write a unit where it belongs, whole or not at all. Raises Stop when the disk does not take it."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        fresh = f"{path}.{os.getpid()}.tmp"
+        try:
+            _write(fresh, text)
+            os.replace(fresh, path)
+        except BaseException:
+            if os.path.lexists(fresh):
+                os.unlink(fresh)
+            raise
+    except OSError as error:
+        raise Stop("unavailable", f"{path} cannot be written: {error.strerror}") from error
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _template(name: str) -> str:
+    found = next(file for folder in _FOLDERS if (file := folder / name).is_file())
+    return found.read_text(encoding="utf-8")
+
+
+def _marked(text: str) -> str:
+    return f"# Written by forgectl service install, sha256 {_digest(text)} of what follows.\n{text}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read(path: str) -> str:
+    """Empty for what is no regular file, or none that can be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_BYTES)
+    except OSError:
+        return ""
+
+
+def _for_systemd(path: str) -> str:
+    """A program's path as ExecStart= takes it: quoted where it has blanks, its % no specifier."""
+    if not path.startswith("/") or re.search(r"[\"'\\\x00-\x1f\x7f]", path):
+        raise Stop("unavailable", f"systemd cannot start {path!r}: install forged in another folder")
+    escaped = path.replace("%", "%%")
+    return f'"{escaped}"' if " " in escaped else escaped

@@ -1,0 +1,211 @@
+"""One daemon gives its place to another: its lock, the socket that it listens at, and the vectors it knows.
+
+`take` is the side of who begins. In: the socket's path; who wants the place of one that serves has its
+configuration and all that it is made of, so that nothing is left to fail. Out: a `Place`, held by the lock.
+Raised: AlreadyRunning when the place is not to be had, with the reason. `Successor` is the other side: who
+asked, at the other end of a connection, and waits.
+
+Either may die at any moment. The old daemon goes on as long as it has not said that the place is given, and
+the successor begins when it has, and when the old one has hung up: never do two serve. A lock belongs to the
+open file, so it passes on with the descriptor; whoever connects meanwhile waits in the socket's line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections.abc import Sequence
+from typing import Self
+
+import msgspec
+
+from forged import __version__
+from forged.daemon import listening
+from forged.daemon.listening import AlreadyRunning
+from forged_client import framing
+from forged_client.dial import attempt, growing_pauses
+from forged_client.errors import DaemonAbsent, DaemonUnavailable
+from forged_client.protocol import (
+    MAX_REPLY_BYTES,
+    READY,
+    YOURS,
+    Failed,
+    HandedOver,
+    HandOver,
+    Hello,
+    Reply,
+    Welcome,
+)
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 12.0
+# The old daemon ends in 5 s in any state.
+_ENDING_S = 6.0
+# The successor has nothing to do but to take it.
+_ANSWER_S = 1.0
+_MOST_DESCRIPTORS = 253  # of one message, as Linux has it
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The place of the daemon at an address: its lock; and what came with it if another one gave it.
+
+    `parcels` are descriptors of what the other one packed: the vectors that it knew.
+    """
+
+    lock: int
+    listening: socket.socket | None = None
+    parcels: tuple[int, ...] = ()
+
+
+class Successor:
+    """Another daemon that asked for our place."""
+
+    def __init__(self, peer: socket.socket, request: HandOver) -> None:
+        self.pid = request.pid
+        self._peer = peer
+        self._id = request.id
+
+    def give(self, lock: int, listening_socket: socket.socket, parcels: Sequence[int]) -> bool:
+        """Whether the place is its own now; else we keep it. Waits for it a second at most."""
+        given = [lock, listening_socket.fileno(), *parcels]
+        reply = HandedOver(id=self._id, pid=os.getpid())
+        try:
+            self._peer.settimeout(_ANSWER_S)
+            socket.send_fds(self._peer, [framing.encode(reply)], given)
+            if self._peer.recv(len(READY)) != READY:
+                return False
+            self._peer.sendall(YOURS)
+        except OSError as error:
+            logger.warning("successor did not take over pid=%d error=%s", self.pid, error)
+            return False
+        return True
+
+    def refuse(self, code: str, why: str) -> None:
+        """Say why it does not get the place; `busy`: not now."""
+        failed = Failed(id=self._id, status="error", reason=why, code=code, message=why)
+        with contextlib.suppress(OSError):
+            self._peer.settimeout(_ANSWER_S)
+            self._peer.sendall(framing.encode(failed))
+        self.close()
+
+    def close(self) -> None:
+        self._peer.close()
+
+
+def take(path: str, *, replace: bool = False) -> Place:
+    """The place of the daemon at `path`: free, or of one that ends; with `replace` of one that serves, too.
+
+    Raises AlreadyRunning.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    for pause in growing_pauses():
+        try:
+            return Place(listening.lock(path))
+        except AlreadyRunning:
+            if time.monotonic() > deadline or not (replace or _is_deserted(path)):
+                raise
+        if replace and (place := _asked(path)) is not None:
+            return place
+        time.sleep(pause)
+    raise AssertionError  # the pauses never end
+
+
+def _is_deserted(path: str) -> bool:
+    """Whether nobody listens there: whoever has the lock ends, or begins."""
+    try:
+        opened = attempt(path)
+    except DaemonAbsent:
+        return True
+    except DaemonUnavailable:
+        return False
+    if opened is not None:
+        opened.close()
+    return False
+
+
+def _asked(path: str) -> Place | None:
+    """The place if the daemon there gives it; None if nobody is there now who could say."""
+    try:
+        opened = attempt(path)
+    except DaemonAbsent:
+        return None
+    except DaemonUnavailable as error:
+        raise AlreadyRunning(f"the daemon that is running cannot be asked for its place: {error}") from error
+    if opened is None:
+        return None
+    with socket.socket(fileno=opened.detach()) as peer, _Asking(peer) as asking:
+        return asking.place()
+
+
+class _Asking:
+    """A connection to the daemon whose place we want, and what descriptors have come over it."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self._peer = peer
+        self._frames = framing.FrameCutter(MAX_REPLY_BYTES)
+        self._descriptors: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what is not used."""
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+    def place(self) -> Place | None:
+        try:
+            self._peer.settimeout(_ENDING_S)
+            self._peer.sendall(framing.encode(Hello(id=1, client="forged serve", version=__version__)))
+            self._peer.sendall(framing.encode(HandOver(id=2, pid=os.getpid(), version=__version__)))
+            reply = self._reply()
+            return self._taken(reply) if isinstance(reply, HandedOver) else None
+        except TimeoutError:
+            raise AlreadyRunning("the daemon that is running does not give its place in time") from None
+        except OSError:
+            return None  # it has died, or ends
+
+    def _taken(self, reply: HandedOver) -> Place | None:
+        if len(self._descriptors) < 2:
+            return None
+        self._peer.sendall(READY)
+        if self._peer.recv(len(YOURS)) != YOURS:
+            return None
+        with contextlib.suppress(OSError):  # it is ours, whatever becomes of the other one
+            self._peer.recv(1)  # nothing: it has hung up, and does nothing more
+        lock, listening_at, *parcels = self._descriptors
+        self._descriptors = []
+        listening.sign(lock)
+        logger.info("took over from pid=%d", reply.pid)
+        return Place(lock, socket.socket(fileno=listening_at), tuple(parcels))
+
+    def _reply(self) -> Reply | None:
+        """The answer, None if the connection ends before it. Raises AlreadyRunning for a refusal."""
+        while (received := self._received()) != 0:
+            self._frames.held += received
+            while (body := self._frames.take()) is not None:
+                reply = framing.decode_reply(body)
+                if isinstance(reply, Failed) and reply.code != "busy":
+                    raise AlreadyRunning(_explained(reply))
+                if not isinstance(reply, Welcome):
+                    return reply
+        return None
+
+    def _received(self) -> int:
+        room = self._frames.room()
+        data, descriptors, _, _ = socket.recv_fds(self._peer, len(room), _MOST_DESCRIPTORS)
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        self._descriptors += descriptors
+        room[: len(data)] = data
+        return len(data)
+
+
+def _explained(refusal: Failed) -> str:
+    if refusal.code == "unknown_verb":
+        return "the daemon that is running is too old to give its place to another: end it with SIGTERM"
+    return refusal.message

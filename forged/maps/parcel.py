@@ -1,0 +1,231 @@
+"""Vectors of one root in a piece of sealed memory, for the daemon that comes after this one.
+
+A parcel is a memfd: memory with a descriptor, which outlives its process in the hands of whoever holds that,
+and is never a file on disk. `pack` makes one of a `Stock`, piece by piece; `Parcel(descriptor)` reads one
+that somebody else packed. It holds the vectors by the hashes of their texts, and no text. Sealed it can be
+changed by nobody, so it is read where it lies, and left out of core dumps.
+
+Raised: `Unusable`, by either, with why; it costs the time to embed and nothing else. Whatever is odd of a
+parcel is a reason: other seals or another owner, another version, a checksum that is wrong.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import stat
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from struct import Struct
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.errors import ForgedError
+from forged.map import DenseLeg
+from forged.models import Vectors
+
+_VERSION = b"forged vectors 1"
+_HEAD = Struct("<16sII")  # version, checksum of all that follows, length of the label
+_ALIGNED = 64
+_HASH = 32
+_PIECE = 512  # rows that are copied at once: 0.8 MB of the local model
+_NOEXEC_SEAL = 0x8  # MFD_NOEXEC_SEAL, which Python 3.11 has no name for; kernels before 6.3 know none
+if hasattr(os, "memfd_create"):
+    _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+class Unusable(ForgedError):  # noqa: N818 - reads as the state it names
+    """No vectors can be had of this, or none be packed."""
+
+
+class Label(msgspec.Struct, frozen=True):
+    """What is packed: `count` vectors of `dimension` numbers of a root's texts, made by the model `key`.
+
+    `known` is what else is remembered of that model, in the words of who packs it.
+    """
+
+    root: str
+    key: str
+    dimension: int = 0
+    count: int = 0
+    known: bytes = b""
+
+
+class Shelf(msgspec.Struct, frozen=True, eq=False):
+    """One part of a map: row i of `leg` is the vector of the text with hash `hashes[i]`, b"" for none."""
+
+    hashes: Sequence[bytes]
+    leg: DenseLeg | None
+
+
+class Stock(msgspec.Struct, frozen=True, eq=False):
+    """What is known of a root's texts at one moment; nothing in it changes while it is packed.
+
+    `fresh` has what is in no leg yet. `cut` are hashes of texts of which only the beginning was embedded.
+    """
+
+    label: Label
+    shelves: tuple[Shelf, ...]
+    fresh: Mapping[bytes, Vectors]
+    cut: frozenset[bytes]
+
+
+class Parcel:
+    """A sealed parcel that can be read. Its memory is given back when nobody has it or a row of it."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Take over a descriptor; it is closed with the parcel, and at once if that is unusable."""
+        self.descriptor = descriptor
+        try:
+            self._memory = _mapped(descriptor)
+            self.label, self._begin = _read(self._memory)
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            os.close(descriptor)
+            raise Unusable(f"{error}") from error
+
+    def __del__(self) -> None:
+        """Close the descriptor. The memory lives on in the rows that somebody still has."""
+        if hasattr(self, "label"):
+            os.close(self.descriptor)
+
+    def read(
+        self, key: str, dimension: int = 0
+    ) -> tuple[Callable[[bytes], Vectors | None], frozenset[bytes]]:
+        """What tells the vector of a hash, and the hashes of texts that were cut. Reads all: in a thread.
+
+        Raises Unusable when it is of another model, or not what was packed; 0 is any `dimension`.
+        """
+        if self.label.key != key or dimension not in {0, self.label.dimension}:
+            raise Unusable("they are of another model")
+        if zlib.crc32(memoryview(self._memory)[_HEAD.size :]) != _HEAD.unpack_from(self._memory)[1]:
+            raise Unusable("its checksum is wrong")
+        label, size = self.label, len(self._memory)
+        rows = np.frombuffer(self._memory, np.float32, label.count * label.dimension, self._begin)
+        rows = rows.reshape(label.count, label.dimension)
+        end = size - label.count
+        listed = self._memory[end - _HASH * label.count : end]
+        place = {listed[at * _HASH : at * _HASH + _HASH]: at for at in range(label.count)}
+        was_cut = np.frombuffer(self._memory, np.bool_, label.count, end)
+
+        def get(key: bytes) -> Vectors | None:
+            row = place.get(key)
+            return None if row is None else rows[row]
+
+        return get, frozenset(key for key, row in place.items() if was_cut[row])
+
+
+def pack(stock: Stock) -> Parcel:
+    """Copy a stock into sealed memory, some rows at a time. Raises Unusable where there is none."""
+    if not hasattr(os, "memfd_create"):
+        raise Unusable("this system has no sealed memory")
+    try:
+        descriptor = _made()
+    except OSError as error:
+        raise Unusable(f"no sealed memory: {error.strerror}") from error
+    try:
+        _write(descriptor, stock)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+    except (OSError, ValueError) as error:
+        os.close(descriptor)
+        raise Unusable(f"not packed: {error}") from error
+    return Parcel(descriptor)
+
+
+def _made() -> int:
+    try:
+        return os.memfd_create("forged-vectors", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | _NOEXEC_SEAL)
+    except OSError:
+        return os.memfd_create("forged-vectors", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+
+
+def _write(descriptor: int, stock: Stock) -> None:
+    dimension = _dimension(stock)
+    wanted = [(shelf, _wanted(shelf, stock.fresh, dimension)) for shelf in stock.shelves]
+    count = sum(len(numbers) for _, numbers in wanted)
+    encoded = msgspec.msgpack.encode(msgspec.structs.replace(stock.label, dimension=dimension, count=count))
+    os.lseek(descriptor, _HEAD.size, os.SEEK_SET)
+    checksum = 0
+    for piece in _pieces(stock, wanted, dimension, encoded):
+        _write_all(descriptor, piece)
+        checksum = zlib.crc32(piece, checksum)
+    os.pwrite(descriptor, _HEAD.pack(_VERSION, checksum, len(encoded)), 0)
+
+
+def _pieces(
+    stock: Stock, wanted: Sequence[tuple[Shelf, NDArray[np.intp]]], dimension: int, label: bytes
+) -> Iterator[bytes]:
+    yield label.ljust(_start(len(label)) - _HEAD.size, b"\0")
+    for shelf, numbers in wanted:
+        for at in range(0, len(numbers), _PIECE):
+            yield _rows(shelf, numbers[at : at + _PIECE], stock.fresh, dimension).tobytes()
+    keys = [shelf.hashes[row] for shelf, numbers in wanted for row in numbers.tolist()]
+    yield b"".join(keys)
+    yield bytes(key in stock.cut for key in keys)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _dimension(stock: Stock) -> int:
+    """Of the newest vectors: one model makes them all, or there are no others to pack."""
+    legs = (shelf.leg.dimension for shelf in stock.shelves if shelf.leg is not None)
+    return next(legs, len(next(iter(stock.fresh.values()), b"")))
+
+
+def _wanted(shelf: Shelf, fresh: Mapping[bytes, Vectors], dimension: int) -> NDArray[np.intp]:
+    """Rows of which the vector is known."""
+    known = np.fromiter(map(fresh.__contains__, shelf.hashes), np.bool_, len(shelf.hashes))
+    if shelf.leg is not None and shelf.leg.dimension == dimension:
+        known |= ~shelf.leg.missing
+    return np.flatnonzero(known)
+
+
+def _rows(shelf: Shelf, numbers: NDArray[np.intp], fresh: Mapping[bytes, Vectors], dimension: int) -> Vectors:
+    leg = shelf.leg if shelf.leg is not None and shelf.leg.dimension == dimension else None
+    rows = leg.some(numbers) if leg is not None else np.zeros((len(numbers), dimension), np.float32)
+    for at, number in enumerate(numbers.tolist()):
+        if (row := fresh.get(shelf.hashes[number])) is not None:
+            rows[at] = row
+    return np.ascontiguousarray(rows, np.float32)
+
+
+def _mapped(descriptor: int) -> mmap.mmap:
+    """The memory behind a descriptor. Raises ValueError unless it is ours and can be changed by nobody."""
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        raise ValueError("it is not memory of ours")
+    if fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+        raise ValueError("it is not sealed")
+    os.set_inheritable(descriptor, False)
+    memory = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+    memory.madvise(mmap.MADV_DONTDUMP)
+    return memory
+
+
+def _read(memory: mmap.mmap) -> tuple[Label, int]:
+    """The label, and where the vectors begin. Raises ValueError, MsgspecError."""
+    if len(memory) < _HEAD.size:
+        raise ValueError("it is too short")
+    version, _, length = _HEAD.unpack_from(memory)
+    if version != _VERSION:
+        raise ValueError("it is of another version")
+    start = _start(length)
+    if start > len(memory):
+        raise ValueError("its label is cut off")
+    label = msgspec.msgpack.decode(memory[_HEAD.size : _HEAD.size + length], type=Label)
+    if label.count < 0 or label.dimension < 0:
+        raise ValueError("its label is odd")
+    if start + label.count * (4 * label.dimension + _HASH + 1) != len(memory):
+        raise ValueError("its length is not that on its label")
+    return label, start
+
+
+def _start(length: int) -> int:
+    """Where vectors begin behind a label of so many bytes."""
+    return -(-(_HEAD.size + length) // _ALIGNED) * _ALIGNED

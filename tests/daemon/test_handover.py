@@ -1,0 +1,349 @@
+"""A place is given whole, to one that lives, by one that ends; in any other case it stays where it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from forged.daemon import handover, listening
+from forged.daemon.handover import Place, Successor
+from forged.daemon.listening import AlreadyRunning
+from forged_client import protocol as wire
+from forged_client.framing import encode
+from tests.support.clock import PATIENCE_S, eventually
+from tests.support.daemon import Peer, Talk
+
+
+class Old:
+    """A daemon's side: its place, and what it does with one that asks for it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.lock = listening.lock(path)
+        self.socket = listening.bind(path)
+        self._threads = ThreadPoolExecutor(4)
+
+    def asked(self) -> Successor:
+        """Whoever asks next; it has been greeted."""
+        peer, _ = self.socket.accept()
+        talk = Talk(peer, _Log())
+        talk.greet()
+        request = talk.next_request()
+        assert isinstance(request, wire.HandOver)
+        return Successor(peer, request)
+
+    def take(self) -> Future[Place]:
+        """A successor that wants the place, in this process."""
+        return self._threads.submit(handover.take, self.path, replace=True)
+
+    def end(self) -> None:
+        self.socket.close()
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+    def is_locked(self) -> bool:
+        """Whether another process would find the lock taken."""
+        try:
+            os.close(listening.lock(self.path))
+        except AlreadyRunning:
+            return True
+        return False
+
+    def close(self) -> None:
+        self.end()
+        self._threads.shutdown(cancel_futures=True)
+
+
+class _Log:
+    """What `Talk` needs of a peer."""
+
+    def __init__(self) -> None:
+        self.requests: list[wire.Request] = []
+        self.talks: list[Talk] = []
+
+
+@pytest.fixture
+def path() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="fg") as directory:
+        yield str(Path(directory) / "s" / "forged.sock")
+
+
+@pytest.fixture
+def old(path: str) -> Iterator[Old]:
+    old = Old(path)
+    try:
+        yield old
+    finally:
+        old.close()
+
+
+@pytest.fixture
+def parcel() -> Iterator[int]:
+    with tempfile.TemporaryFile() as file:
+        file.write(b"known by heart")
+        file.flush()
+        yield file.fileno()
+
+
+def let_go(place: Place) -> None:
+    for descriptor in (place.lock, *place.parcels):
+        os.close(descriptor)
+    if place.listening is not None:
+        place.listening.close()
+
+
+def connected(path: str) -> socket.socket:
+    caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    caller.settimeout(PATIENCE_S)
+    caller.connect(path)
+    return caller
+
+
+# --- a place that is given ----------------------------------------------------------------------------
+
+
+def test_lock_socket_and_vectors_pass_on_and_who_waits_at_the_socket_waits_on(old, parcel):
+    taking = old.take()
+    successor = old.asked()
+    with connected(old.path) as caller:
+        assert successor.give(old.lock, old.socket, [parcel])
+        old.end()
+        successor.close()
+        place = taking.result(PATIENCE_S)
+
+        assert old.is_locked()  # the old one has closed its own
+        (vectors,) = place.parcels
+        assert os.pread(vectors, 100, 0) == b"known by heart"
+        waiting, _ = place.listening.accept()
+        with waiting:
+            waiting.sendall(b"served")
+            assert caller.recv(100) == b"served"
+    assert not any(os.get_inheritable(each) for each in (place.lock, *place.parcels))
+    let_go(place)
+    assert not old.is_locked()
+
+
+def test_the_lock_names_the_process_that_holds_it(old):
+    os.ftruncate(old.lock, 0)
+    os.pwrite(old.lock, b"12345678901\n", 0)
+    taking = old.take()
+    successor = old.asked()
+    assert successor.give(old.lock, old.socket, ())
+    successor.close()
+
+    place = taking.result(PATIENCE_S)
+
+    assert place.parcels == ()
+    with open(f"{old.path}.lock", "rb") as file:
+        assert file.read() == f"{os.getpid()}\n".encode()
+    let_go(place)
+
+
+def test_a_free_place_is_taken_without_asking_anybody(path):
+    place = handover.take(path)
+
+    assert (place.listening, place.parcels) == (None, ())
+    let_go(place)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_place_of_a_daemon_that_ends_is_waited_for(old, replace):
+    old.socket.close()
+    with ThreadPoolExecutor(1) as thread:
+        taking = thread.submit(handover.take, old.path, replace=replace)
+        with pytest.raises(TimeoutError):
+            taking.result(0.1)
+        old.end()
+
+        let_go(taking.result(PATIENCE_S))
+
+
+def test_nobody_waits_for_the_place_of_a_daemon_that_serves(old):
+    with pytest.raises(AlreadyRunning, match=rf"already running .*\(pid {os.getpid()}\)"):
+        handover.take(old.path)
+
+
+def test_nobody_begins_before_the_old_daemon_has_hung_up(old):
+    taking = old.take()
+    successor = old.asked()
+
+    assert successor.give(old.lock, old.socket, ())
+    with pytest.raises(TimeoutError):
+        taking.result(0.1)
+
+    successor.close()
+    let_go(taking.result(PATIENCE_S))
+
+
+# --- one of them dies, or hangs -----------------------------------------------------------------------
+
+
+def test_the_old_daemon_goes_on_when_its_successor_dies_before_it_has_the_place(old):
+    ours, theirs = socket.socketpair()
+    successor = Successor(ours, wire.HandOver(id=2, pid=1))
+    theirs.close()
+
+    assert not successor.give(old.lock, old.socket, ())
+    assert old.is_locked()
+    successor.close()
+
+
+def test_the_old_daemon_goes_on_when_its_successor_takes_the_place_and_dies(old):
+    ours, theirs = socket.socketpair()
+    successor = Successor(ours, wire.HandOver(id=2, pid=1))
+
+    def dies() -> None:
+        _, descriptors, _, _ = socket.recv_fds(theirs, 1 << 16, 3)
+        for each in descriptors:
+            os.close(each)
+        theirs.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        dying = thread.submit(dies)
+        assert not successor.give(old.lock, old.socket, ())
+        dying.result(PATIENCE_S)
+    assert old.is_locked()
+    successor.close()
+
+
+def test_the_old_daemon_goes_on_when_its_successor_hangs(old, monkeypatch):
+    monkeypatch.setattr(handover, "_ANSWER_S", 0.05)
+    ours, theirs = socket.socketpair()
+    successor = Successor(ours, wire.HandOver(id=2, pid=1))
+
+    with theirs:
+        assert not successor.give(old.lock, old.socket, ())
+    successor.close()
+
+
+def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, parcel):
+    """It was slow, and the old daemon went on; it has the descriptors, but not the word."""
+    taking = old.take()
+    first = old.asked()
+    reply = wire.HandedOver(id=2)
+    socket.send_fds(first._peer, [encode(reply)], [old.lock, old.socket.fileno(), parcel])
+    assert first._peer.recv(1) == wire.READY
+    before = _open_descriptors()
+    first.close()
+
+    second = old.asked()  # no lock was free, so it asks once more
+    assert second.give(old.lock, old.socket, ())
+    second.close()
+    place = taking.result(PATIENCE_S)
+
+    assert place.parcels == ()
+    let_go(place)
+    assert _open_descriptors() <= before
+
+
+def test_a_successor_whose_old_daemon_dies_takes_the_free_place(old):
+    taking = old.take()
+    successor = old.asked()
+
+    old.end()
+    successor.close()
+    place = taking.result(PATIENCE_S)
+
+    assert place.listening is None  # it binds the path anew
+    let_go(place)
+
+
+def test_a_successor_whose_old_daemon_dies_with_its_word_half_said_takes_the_free_place(old):
+    """Its own copy of the lock must not keep it from the lock."""
+    taking = old.take()
+    successor = old.asked()
+    socket.send_fds(successor._peer, [encode(wire.HandedOver(id=2))], [old.lock, old.socket.fileno()])
+    old.end()
+    successor.close()
+
+    place = taking.result(PATIENCE_S)
+
+    assert place.listening is None
+    let_go(place)
+
+
+def test_a_successor_gives_up_on_a_daemon_that_does_not_end(old, monkeypatch):
+    monkeypatch.setattr(handover, "_ENDING_S", 0.05)
+    taking = old.take()
+    successor = old.asked()
+
+    with pytest.raises(AlreadyRunning, match="does not give its place in time"):
+        taking.result(PATIENCE_S)
+    successor.close()
+
+
+def test_a_successor_waits_no_longer_than_its_patience_for_one_that_is_always_busy(old, monkeypatch):
+    monkeypatch.setattr(handover, "PATIENCE_S", 0.1)
+    old.socket.settimeout(0.2)
+    taking = old.take()
+
+    with contextlib.suppress(TimeoutError):
+        while not taking.done():
+            old.asked().refuse("busy", "the daemon is ending")
+    with pytest.raises(AlreadyRunning, match="already running"):
+        taking.result(PATIENCE_S)
+
+
+# --- a place that is not to be had --------------------------------------------------------------------
+
+
+def test_a_refusal_is_told_in_its_own_words(old):
+    taking = old.take()
+    old.asked().refuse("not_permitted", "systemd runs this daemon: ask systemd")
+
+    with pytest.raises(AlreadyRunning, match=r"^systemd runs this daemon: ask systemd$"):
+        taking.result(PATIENCE_S)
+
+
+def test_a_daemon_that_does_not_know_the_request_is_to_be_ended_first(path):
+    def of_an_older_version(talk: Talk) -> None:
+        talk.greet()
+        talk.next_request()
+        talk.reply(wire.Failed(id=2, code="unknown_verb", message="this daemon does not know 'hand_over'"))
+        talk.wait_for_hang_up()
+
+    lock = listening.lock(path)
+    peer = Peer(path, of_an_older_version)
+    try:
+        with pytest.raises(AlreadyRunning, match="too old to give its place to another: end it with SIGTERM"):
+            handover.take(path, replace=True)
+    finally:
+        peer.stop()
+        os.close(lock)
+
+
+def test_two_that_want_the_place_get_it_one_after_the_other(old):
+    both = [old.take(), old.take()]
+    first, second = old.asked(), old.asked()
+    assert first.give(old.lock, old.socket, ())
+    first.close()
+    second.close()  # the old daemon ends: its connections do
+    old.end()
+    served = eventually(lambda: next((each for each in both if each.done()), None))
+    place = served.result()
+    waiting, _ = place.listening.accept()  # the other one asks whoever is there now
+    talk = Talk(waiting, _Log())
+    talk.greet()
+    request = talk.next_request()
+    assert isinstance(request, wire.HandOver)
+    last = Successor(waiting, request)
+    assert last.give(place.lock, place.listening, ())
+    last.close()
+    let_go(place)
+    (other,) = (each for each in both if each is not served)
+    assert other.result(PATIENCE_S).listening is not None
+    assert old.is_locked()
+    let_go(other.result())
+    assert not old.is_locked()
+
+
+def _open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0

@@ -1,0 +1,223 @@
+"""Edits of a map: what is laid out beside its large rows answers as if all of them were laid out anew."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forged.files.roots import Root
+from forged.files.store import MemoryStore
+from forged.map import Baseline, relevance, search_maps, weigh
+from forged.maps import layout
+from forged.maps.builder import Builder
+from forged.maps.identity import Identity
+from forged.memory import Scope
+from forged.scopes.listing import newest
+from forged.trust import Admitted
+from tests.data.memories import memory
+from tests.support.clock import run
+from tests.support.provider import FakeEmbedder, vector
+
+DIMENSION = 64
+WORDS = ["ruff", "lints", "the", "production", "database", "migrations", "迁移脚本在生产", "Kafka", "frozen"]
+TIMES = ["2025-03-04T05:06:07Z", "2025-03-04T05:30:00Z", "2025-03-06T00:00:00Z", ""]
+QUESTIONS = ["the production database", "Kafka", "迁移", "what did ruff say on 2025-03-04"]
+
+
+class Bench:
+    """A builder of whatever memories it is given, without their files."""
+
+    def __init__(self, top, *, lexical=True, embedder=None):
+        self.memories = ()
+        self.embedder = FakeEmbedder(DIMENSION) if embedder is None else embedder
+        identity = Identity(self.embedder)
+        self.builder = Builder(
+            MemoryStore(Root(str(top), Scope.REPO)), identity, lexical=lexical, admit=self.admit
+        )
+        rows = np.stack([vector(f"everyday {n}", DIMENSION) for n in range(32)])
+        self.baseline = Baseline.of(identity.kept, rows, rows[::-1].copy())
+
+    def admit(self, _root, _snapshot):
+        return Admitted(self.memories)
+
+    def show(self, memories):
+        """The map of these memories, by a build after the one before."""
+        self.memories = tuple(sorted(memories, key=lambda each: each.id))
+        draft = self.builder.draft()
+        if draft is not None:
+            if draft.missing:
+                run(self.builder.embed(draft, lambda _: None))
+            self.builder.finish(draft, 1, self.baseline)
+        return self.builder._map
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Rows stand beside however few; more than six are laid out with the others."""
+    monkeypatch.setattr(layout, "_WORTH_KEEPING", 1)
+    monkeypatch.setattr(layout, "_MOST_BESIDE", 6)
+    monkeypatch.setattr(layout, "_MOST_GONE", 1)
+
+
+@pytest.fixture
+def beside(small, repo):
+    """A bench whose map has been edited once."""
+    bench = Bench(repo)
+    bench.show([memory(f"m{n:02}", f"text {n}") for n in range(20)])
+    bench.show([memory("m07", "edited"), *(each for each in bench.memories if each.id != "m07")])
+    return bench
+
+
+def told(home, baseline, text, *, words, vectors):
+    """What a search of a map comes to: ids with their scores, evidence, and ids of what is near the best."""
+    asked = np.stack([vector(text, DIMENSION)]) if vectors else None
+    found = search_maps([home], texts=(text,), vectors=asked, lexical_weight=words, message=0)
+    reading, best = weigh(found, baseline), found.best(8)
+    hits = [(home.at(each.row).id, each.score, each.cosine or 0.0, each.lexical or 0.0) for each in best]
+    return hits, reading.evidence, [home.at(each.row).id for each in reading.near_best(best)]
+
+
+def assert_alike(edited, whole, baseline):
+    assert list(edited.memories) == list(whole.memories)
+    assert [edited.find(each.id) for each in whole.memories] == list(whole.memories)
+    assert sorted(each.id for _, each in edited.numbered()) == [each.id for each in whole.memories]
+    assert all(edited.row_of(each.id) == row for row, each in edited.numbered())
+    assert msgspec.to_builtins(edited.chains) == msgspec.to_builtins(whole.chains)
+    pages = [
+        [each.id for _, each in newest([(one, [row for row, _ in one.numbered()])], 2, 7)]
+        for one in (edited, whole)
+    ]
+    assert pages[0] == pages[1]
+    for text in QUESTIONS:
+        for words, vectors in ((0.3, True), (0.0, True), (1.0, False)):
+            mine, other = (told(one, baseline, text, words=words, vectors=vectors) for one in (edited, whole))
+            assert [hit[0] for hit in mine[0]] == [hit[0] for hit in other[0]]
+            assert np.allclose([hit[1:] for hit in mine[0]], [hit[1:] for hit in other[0]], atol=1e-4)
+            assert mine[1] == pytest.approx(other[1], abs=1e-3)
+            assert mine[2] == other[2]
+
+
+@st.composite
+def histories(draw):
+    """Some sets of memories, one after the other; from one to the next few are others."""
+    texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
+    count = draw(st.integers(8, 70))
+    shown = {f"m{n:02}": memory(f"m{n:02}", f"{draw(texts)} number{n}") for n in range(count)}
+    states = [tuple(shown.values())]
+    for edit in range(draw(st.integers(1, 4))):
+        for number in draw(st.sets(st.integers(0, count + 4), max_size=4)):
+            name = f"m{number:02}"
+            kind = draw(st.sampled_from(["text", "time", "gone", "back", "version"]))
+            if kind == "gone":
+                shown.pop(name, None)
+            elif kind == "back":
+                shown |= {each.id: each for each in states[0] if each.id == name}
+            elif kind == "version":
+                older = draw(st.sampled_from(sorted(shown) or ["m00"]))
+                shown[name] = memory(name, f"{draw(texts)} version{edit}", supersedes=older)
+            elif name in shown and kind == "time":
+                when = draw(st.sampled_from(TIMES))
+                shown[name] = msgspec.structs.replace(shown[name], created_at=when)
+            else:
+                shown[name] = memory(name, draw(texts))
+        states.append(tuple(shown.values()))
+    return states
+
+
+@given(states=histories())
+@settings(max_examples=40)
+def test_a_map_that_was_edited_answers_like_one_made_from_scratch(tmp_path_factory, states):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("_WORTH_KEEPING", 1), ("_MOST_BESIDE", 6), ("_MOST_GONE", 1)):
+            patch.setattr(layout, name, value)
+        top = tmp_path_factory.getbasetemp()
+        edited = Bench(top)
+        for state in states:
+            shown = edited.show(state)
+        assert_alike(shown, Bench(top).show(states[-1]), edited.baseline)
+
+
+def test_an_edit_shares_the_large_rows_with_the_map_before(small, repo):
+    bench = Bench(repo)
+    before = bench.show([memory(f"m{n:02}", f"text {n}") for n in range(20)])
+    after = bench.show([memory("m07", "edited"), *(each for each in bench.memories if each.id != "m07")])
+
+    (large,), (same, beside) = before.parts, after.parts
+    assert same.dense.blocks is large.dense.blocks
+    assert same.lexical.rows is large.lexical.rows
+    assert same.traits is large.traits
+    assert [each.id for each in beside.memories] == ["m07"]
+
+
+def test_the_map_before_an_edit_answers_as_it_did(small, repo):
+    bench = Bench(repo)
+    before = bench.show([memory(f"m{n:02}", f"text {n}") for n in range(20)])
+    asked = [told(before, bench.baseline, "text 7", words=0.3, vectors=True)]
+    bench.show([each for each in bench.memories if each.id != "m07"])
+
+    assert told(before, bench.baseline, "text 7", words=0.3, vectors=True) == asked[0]
+    assert before.find("m07").content == "text 7"
+
+
+def test_a_second_edit_leaves_the_map_of_the_first_as_it_was(beside):
+    first = beside.builder._map
+    asked = told(first, beside.baseline, "text 3", words=0.3, vectors=True)
+    beside.show([each for each in beside.memories if each.id != "m03"])
+
+    assert told(first, beside.baseline, "text 3", words=0.3, vectors=True) == asked
+    assert first.find("m03").content == "text 3"
+
+
+def test_many_edits_are_laid_out_with_the_others(beside):
+    many = {f"m{n:02}": memory(f"m{n:02}", f"other {n}") for n in range(7)}
+    shown = beside.show([*many.values(), *(each for each in beside.memories if each.id not in many)])
+
+    assert len(shown.parts) == 1
+
+
+def test_what_an_edit_took_away_and_brought_back_is_not_embedded_again(beside):
+    asked = len(beside.embedder.texts)
+    beside.show([each for each in beside.memories if each.id != "m03"])
+    beside.show([memory("m03", "text 3"), *beside.memories])
+    beside.show([memory("m07", "text 7"), *(each for each in beside.memories if each.id != "m07")])
+    beside.show([memory("m07", "edited"), *(each for each in beside.memories if each.id != "m07")])
+
+    assert len(beside.embedder.texts) == asked
+
+
+def test_vectors_of_an_edit_are_known_when_all_is_laid_out(beside):
+    asked = len(beside.embedder.texts)
+    many = [memory(f"n{n:02}", f"text {n}") for n in range(9)]
+    shown = beside.show([*beside.memories, *many])
+
+    assert len(shown.parts) == 1
+    assert len(beside.embedder.texts) == asked
+    assert shown.parts[0].dense.present == 29
+
+
+def test_a_chain_ends_when_an_older_version_goes(small, repo):
+    bench = Bench(repo)
+    older, newer = memory("m03", "text 3"), memory("m05", "text 5", supersedes="m03")
+    others = [memory(f"m{n:02}", f"text {n}") for n in range(20) if n not in {3, 5}]
+    assert bench.show([older, newer, *others]).chains.head("m03") == "m05"
+    shown = bench.show([newer, *others])
+
+    assert len(shown.parts) == 2
+    assert shown.chains.flags == {"m05": ("missing:m03",)}
+
+
+def test_a_word_that_an_edit_took_from_one_memory_is_the_other_s_alone(small, repo):
+    bench = Bench(repo)
+    texts = [memory(f"m{n:02}", f"text {n}{' zanzibar' * (n in {3, 5})}") for n in range(20)]
+    asked = [relevance._only_holders(of_words(bench.show(texts), "zanzibar"))]
+    texts[3] = memory("m03", "text 3")
+    asked.append(relevance._only_holders(of_words(bench.show(texts), "zanzibar")))
+
+    assert asked == [set(), {(0, "m05")}]
+
+
+def of_words(home, text):
+    return search_maps([home], texts=(text,), vectors=None, lexical_weight=1.0, message=0)

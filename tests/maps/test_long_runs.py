@@ -1,0 +1,109 @@
+"""What is shown and told of a long embedding before its end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from forged.files.roots import Root
+from forged.maps import builds
+from forged.memory import Scope
+from tests.data.memories import memory, put
+from tests.maps.indexing import embedding, indexing, opened, soon
+from tests.support.clock import until
+from tests.support.provider import FakeEmbedder
+
+
+@pytest.fixture
+def embedder():
+    return FakeEmbedder()
+
+
+@pytest.fixture
+def root(repo):
+    put(repo, memory("m0", "text 0"), memory("m1", "text 1"))
+    return Root(str(repo), Scope.REPO)
+
+
+def swaps(indexer):
+    return sum(event.kind == "swapped" for event in indexer.told)
+
+
+async def test_vectors_of_a_long_run_are_shown_when_there_are_twice_as_many_and_not_too_often(
+    repo, root, embedder, monkeypatch
+):
+    monkeypatch.setattr(builds, "_RICHER_S", 0.0)
+    put(repo, *(memory(f"n{number}", f"new {number}") for number in range(16 * embedder.chunk)))
+    async with embedding(embedder, root) as (indexer, index):
+        shows = [0]
+
+        def shown_now(event):
+            if event.kind == "swapped" and index.map is not None and index.map.dense:
+                shows.append(sum(leg.present for leg in index.map.dense))
+
+        indexer.events.listen(shown_now)
+        embedder.hold.set()
+        await index.until_ended(index.generations.wanted, soon())
+
+    assert shows[-1] == 16 * embedder.chunk + 2
+    assert len(shows) >= 3, "some were there before the last"
+    assert all(2 * before <= now for before, now in itertools.pairwise(shows[1:-1]))
+
+
+async def test_a_full_rebuild_shows_its_vectors_when_the_last_of_them_is_there(
+    repo, root, embedder, monkeypatch
+):
+    monkeypatch.setattr(builds, "_RICHER_S", 0.0)
+    put(repo, *(memory(f"n{number}", f"new {number}") for number in range(9 * embedder.chunk)))
+    async with indexing(embedder) as indexer:
+        index = await opened(indexer, root)
+        before, indexer.told[:] = index.map.dense, []
+        embedder.hold = asyncio.Event()
+        index.builder.forget_vectors()
+        goal = index.mark()
+        await until(lambda: swaps(indexer) == 1)
+        first, embedder.hold = embedder.hold, asyncio.Event()
+        first.set()
+        await until(lambda: index.progress.embedded and not index.richer.is_set())
+        assert (swaps(indexer), index.progress.embedded) == (1, embedder.chunk)
+        embedder.hold.set()
+        await index.until_ended(goal, soon())
+        assert index.map.dense != before
+
+
+async def test_a_full_rebuild_ends_the_run_whose_vectors_nobody_wants_any_more(repo, root, embedder):
+    put(repo, *(memory(f"n{number}", f"new {number}") for number in range(9 * embedder.chunk)))
+    async with embedding(embedder, root) as (_, index):
+        out = len(embedder.texts)
+        index.builder.forget_vectors()
+        goal = index.mark()
+        embedder.called.clear()
+        await embedder.called.wait()
+        assert len(embedder.texts) == 2 * out, "the new run has begun, and what was out never came back"
+        embedder.hold.set()
+        await index.until_ended(goal, soon())
+        assert len(embedder.texts) == out + 9 * embedder.chunk + 2
+        assert sum(leg.present for leg in index.map.dense) == 9 * embedder.chunk + 2
+
+
+async def test_status_and_events_tell_how_fast_texts_are_embedded_and_how_long_it_takes(repo, root, embedder):
+    put(repo, *(memory(f"n{number}", f"new {number}") for number in range(9 * embedder.chunk)))
+    async with embedding(embedder, root) as (indexer, index):
+        assert (index.place.rate, index.place.left_s) == (0.0, None)
+        release, embedder.hold = embedder.hold, asyncio.Event()
+        release.set()
+        await until(lambda: len(embedder.calls) == 5)
+        first, embedder.hold = embedder.hold, asyncio.Event()
+        first.set()
+        await until(lambda: len(embedder.calls) == 9)
+        event = [event for event in indexer.told if event.kind == "embedding"][-1]
+        left = event.total - event.done
+        assert left == 4 * embedder.chunk + 2
+        assert event.rate > 0
+        assert event.left_s == pytest.approx(left / event.rate, rel=0.5, abs=0.2)
+        assert index.place.left == left
+        embedder.hold.set()
+        await index.until_ended(index.generations.wanted, soon())
+        assert index.place is None

