@@ -104,7 +104,8 @@ class Admission:
         on_record = self._on_record(standing)
         if standing.record is None:
             standing = self._first_seen(root, snapshot, standing)
-        if any(known.issuperset(snapshot.hashes) for known in on_record):
+        new = set(snapshot.hashes).difference(*on_record)
+        if not new or self._are_accepted(root, snapshot, standing, new):
             return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         return self._sorted_out(root, snapshot, standing, on_record)
 
@@ -152,6 +153,26 @@ class Admission:
         self._found_roots[record.key] = record
         return msgspec.structs.replace(standing, record=record)
 
+    def _are_accepted(self, root: Root, snapshot: Snapshot, standing: Standing, new: set[str]) -> bool:
+        """Whether all files with these hashes count: only they are looked at, as after most edits.
+
+        Where a file is no memory, or lost to another of its id, all of them are for `_sorted_out`.
+        """
+        if sum(len(listing.files) for listing in snapshot.listings) > len(snapshot.memories):
+            return False
+        chosen = zip(snapshot.memories, snapshot.paths, snapshot.hashes, strict=True)
+        files = [File(memory, path, 0, sha256) for memory, path, sha256 in chosen if sha256 in new]
+        strange = [file for file in files if not self._is_own(root, file, standing)]
+        judged = self._judged(root, strange, snapshot, standing) if strange else Judged()
+        if not judged.accepted.issuperset(file.sha256 for file in strange):
+            return False
+        self._accept(standing, judged)
+        return True
+
+    def _accept(self, standing: Standing, judged: Judged) -> None:
+        if judged.accepted:
+            self._found_files.setdefault(standing.identity, set()).update(judged.accepted)
+
     def _sorted_out(
         self, root: Root, snapshot: Snapshot, standing: Standing, on_record: Sequence[Hashes]
     ) -> Admitted:
@@ -163,8 +184,7 @@ class Admission:
             (counting if is_known else strange).append(file)
         judged = self._judged(root, strange, snapshot, standing) if strange else Judged()
         counting += [file for file in strange if file.sha256 in judged.accepted]
-        if judged.accepted:
-            self._found_files.setdefault(standing.identity, set()).update(judged.accepted)
+        self._accept(standing, judged)
         withheld = (
             Withheld(file.memory.id, file.path, file.sha256, judged.refused.get(file.path, ""))
             for file in strange
@@ -216,14 +236,12 @@ class Admission:
             return Judged(refused={file.path: BEFORE_GIT for file in files})
         if record.mode == "pin":
             return Judged(refused={file.path: PINNED for file in files})
-        wanted = {file.path for file in files}
-        keys = {
-            path: seen.key
-            for listing in snapshot.listings
-            for name, seen in listing.files.items()
-            if (path := f"{listing.path}/{name}") in wanted
-        }
-        candidates = [Candidate(file.path, file.sha256, *keys[file.path][:3]) for file in files]
+        listed = {listing.path: listing.files for listing in snapshot.listings}
+        places = (os.path.split(file.path) for file in files)
+        keys = [listed[folder][name].key for folder, name in places]
+        candidates = [
+            Candidate(file.path, file.sha256, *key[:3]) for file, key in zip(files, keys, strict=True)
+        ]
         return self.repository(root.top).judge(record.branch, candidates)
 
 

@@ -120,6 +120,26 @@ async def test_what_lies_in_a_folder_when_it_is_trusted_counts_and_later_changes
         assert one.look(top) == later.get(mode, pinned)
 
 
+async def test_after_an_edit_that_counts_no_other_file_is_looked_at(tmp_path, monkeypatch):
+    top = plain(tmp_path / "top")
+    put(top, *(memory(f"m{number}", f"text {number}") for number in range(5)))
+    async with person(tmp_path / "state") as one:
+        await one.trust.trust(str(top), "follow")
+        monkeypatch.setattr(admission, "files_of", lambda _: pytest.fail("went through all files"))
+        put(top, memory("m3", "edited"), memory("n", "new"))
+        assert one.look(top) == ({"m0", "m1", "m2", "m3", "m4", "n"}, {})
+
+
+async def test_a_file_that_counts_beside_one_that_does_not_is_told_from_it(tmp_path):
+    top = plain(tmp_path / "top")
+    async with person(tmp_path / "state") as one:
+        await written(one, top, memory("mem_1", "of ours"))
+        assert one.counting(top) == {"mem_1"}
+        await one.trust.save()
+        put(top, memory("mem_1", "edited by a person"), memory("c", "of a stranger"))
+        assert one.look(top) == ({"mem_1"}, {"c": admission.FOREIGN})
+
+
 async def test_only_what_a_person_was_shown_is_trusted(tmp_path):
     top = plain(tmp_path / "top")
     put(top, memory("a", "shown"))
