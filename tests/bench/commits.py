@@ -86,7 +86,8 @@ def _installed(tree: Path, top: Path, extras: str) -> Path:
     versions.write_bytes(_output(sys.executable, "-m", "pip", "freeze", "--exclude-editable"))
     _output(sys.executable, "-m", "venv", top / "venv")
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", versions]
-    _output(*install, "-e", tree / "client", "-e", f"{tree}[{extras}]", "typing_extensions")
+    server = f"{tree}[{extras}]" if extras else tree
+    _output(*install, "-e", tree / "client", "-e", server, "typing_extensions")
     return python
 
 
