@@ -120,14 +120,16 @@ async def test_what_lies_in_a_folder_when_it_is_trusted_counts_and_later_changes
         assert one.look(top) == later.get(mode, pinned)
 
 
-async def test_after_an_edit_that_counts_no_other_file_is_looked_at(tmp_path, monkeypatch):
+@pytest.mark.parametrize("new", [1, 30])
+async def test_after_an_edit_that_counts_no_other_file_is_looked_at(tmp_path, monkeypatch, new):
     top = plain(tmp_path / "top")
+    names = {f"n{number}" for number in range(new)}
     put(top, *(memory(f"m{number}", f"text {number}") for number in range(5)))
     async with person(tmp_path / "state") as one:
         await one.trust.trust(str(top), "follow")
         monkeypatch.setattr(admission, "files_of", lambda _: pytest.fail("went through all files"))
-        put(top, memory("m3", "edited"), memory("n", "new"))
-        assert one.look(top) == ({"m0", "m1", "m2", "m3", "m4", "n"}, {})
+        put(top, memory("m3", "edited"), *(memory(name, f"{name} is new") for name in names))
+        assert one.look(top) == ({"m0", "m1", "m2", "m3", "m4", *names}, {})
 
 
 async def test_a_file_that_counts_beside_one_that_does_not_is_told_from_it(tmp_path):
