@@ -257,10 +257,15 @@ def _unknown(hashes: Iterable[str], on_record: Sequence[Hashes]) -> set[str]:
 
 
 def _places(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
-    """Where each of the wanted stands; no two memories of a snapshot have one hash, as that covers the id."""
-    if len(wanted) <= _FEW:
-        return map(hashes.index, wanted)
-    return (row for row, each in enumerate(hashes) if each in wanted)
+    """Where each of the wanted stands, in several places where files without an id are alike."""
+    if len(wanted) > _FEW:
+        yield from (row for row, each in enumerate(hashes) if each in wanted)
+        return
+    for each in wanted:
+        at = -1
+        for _ in range(hashes.count(each)):
+            at = hashes.index(each, at + 1)
+            yield at
 
 
 def _why_not(standing: Standing, doubt: str) -> str:

@@ -142,6 +142,22 @@ async def test_a_file_that_counts_beside_one_that_does_not_is_told_from_it(tmp_p
         assert one.look(top) == ({"mem_1"}, {"c": admission.FOREIGN})
 
 
+async def test_of_new_files_that_are_alike_each_is_judged(tmp_path, monkeypatch):
+    """Files without an id may have the same bytes."""
+    top, asked = plain(tmp_path / "top"), []
+    put(top, memory("a", "one"))
+    async with person(tmp_path / "state") as one:
+        await one.trust.trust(str(top), "follow")
+        judge = brought.Repository.judge
+        monkeypatch.setattr(
+            brought.Repository, "judge", lambda *given: asked.extend(given[2]) or judge(*given)
+        )
+        for name in ("b.md", "c.md"):
+            (top / ".forge/memory" / name).write_text("Tabs, not spaces.\n")
+        assert len(one.counting(top)) == 3
+        assert {os.path.basename(each.path) for each in asked} == {"b.md", "c.md"}
+
+
 async def test_only_what_a_person_was_shown_is_trusted(tmp_path):
     top = plain(tmp_path / "top")
     put(top, memory("a", "shown"))
