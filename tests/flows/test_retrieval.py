@@ -667,10 +667,13 @@ def test_a_full_rebuild_that_fails_keeps_the_old_vectors(request, repo, kind):
     )
 
     built = scene.client.rebuild(str(repo), full=True, wait=True)
+    (root,) = [each for each in built.roots if each.scope == "repo"]
     reply = scene.ask(repo, "a question")
 
-    assert built.status == "error"
-    assert (reply.status, sorted(ids(reply)), "dense" in reply.legs) == ("ok", ["m0", "m1"], True)
+    assert (built.status, "dense" in root.legs) == ("error", True)
+    # Two calls in a row may have failed, the watcher's build among them: then none is made for a question.
+    asked = "dense" in reply.legs
+    assert (reply.status, sorted(ids(reply))) == (("ok", ["m0", "m1"]) if asked else ("empty", []))
 
 
 # --- switches ----------------------------------------------------------------------------------------

@@ -92,4 +92,5 @@ class Context(msgspec.Struct, frozen=True):
     async def view(self, place: Workplace, token: str) -> View:
         """What is visible of a workplace in a generation, after waiting at most 5 s for it."""
         deadline = time.monotonic() + PATIENCE_S
-        return await place.files.see(generation_of(self.daemon.epoch, token), deadline)
+        asked = generation_of(self.daemon.epoch, token)
+        return await place.files.see(max(asked, place.files.written()), deadline)

@@ -140,6 +140,22 @@ async def test_a_whole_id_is_meant_though_others_begin_like_it(home, repo):
 # --- edit ---------------------------------------------------------------------------------------------
 
 
+async def test_what_was_just_written_is_known_to_whoever_asks_for_it(home, repo, monkeypatch):
+    monkeypatch.setattr("forged.writing.writer._UNASKED_S", 60.0)  # nothing else begins its build
+    workspace = str(repo)
+    async with assembled(home) as parts:
+        first = (await remembered(parts, repo, "the walrus sings")).memory_id
+        await parts.ask(wire.Rebuild(workspace=workspace, wait=True))
+        newest = (
+            await parts.ask(wire.Edit(workspace=workspace, memory_id=first, content="it dances"))
+        ).memory_id
+        history = await parts.ask(wire.History(workspace=workspace, memory_id=newest))
+        assert [each.id for each in history.memories] == [first, newest]
+        last = (await remembered(parts, repo, "the carpenter weeps")).memory_id
+        got = await parts.ask(wire.GetMemories(workspace=workspace, ids=(last,)))
+        assert [each.id for each in got.memories] == [last]
+
+
 async def test_an_edit_is_a_new_version_that_keeps_the_rest(home, repo):
     put(repo, memory("mem_1", "old", related=["mem_2"]), memory("mem_2", "other"))
     async with assembled(home) as parts:
