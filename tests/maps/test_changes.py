@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.maps.changes import differing
+from forged.memory import unchanged_ends
 from tests.data.memories import memory
 
 NUMBERS = st.integers(0, 3000)
@@ -24,3 +25,10 @@ def test_what_went_and_came_is_what_the_other_does_not_have(size, changed, gone,
 
     assert went == [each for number, each in enumerate(old) if number in gone | changed]
     assert came == [each for each in now if each.content != "text"]
+
+
+def test_what_is_the_same_from_front_to_back_is_told_once():
+    same = tuple(memory(f"m{number}", "text") for number in range(5))
+
+    assert unchanged_ends(same, same) == (5, 0)
+    assert unchanged_ends(same, (*same[:2], memory("m2", "edited"), *same[3:])) == (2, 2)
