@@ -15,10 +15,11 @@ from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline
+    from forged.map.calibrations import carried, thinned
     from forged.map.cosines import Cosines, compared
     from forged.map.dense import DenseLeg
     from forged.map.lexical import LexicalLeg
-    from forged.map.relevance import UNGATED, Reading, carried, thinned, threshold, weigh
+    from forged.map.relevance import UNGATED, Reading, threshold, weigh
     from forged.map.search import Candidate, Found, search_maps
     from forged.map.vector_map import Part, Traits, VectorMap
 
@@ -51,10 +52,11 @@ __all__ = [
 __getattr__ = door(
     __name__,
     baseline=("Baseline", "LEAST_DIMENSION"),
+    calibrations=("carried", "thinned"),
     cosines=("Cosines", "compared"),
     dense=("DenseLeg",),
     lexical=("LexicalLeg",),
-    relevance=("Reading", "UNGATED", "carried", "thinned", "threshold", "weigh"),
+    relevance=("Reading", "UNGATED", "threshold", "weigh"),
     search=("Candidate", "Found", "search_maps"),
     vector_map=("Part", "Traits", "VectorMap"),
 )

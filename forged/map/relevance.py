@@ -24,14 +24,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache, reduce
 from statistics import NormalDist
-from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration
-from forged.map.dense import DenseLeg
+from forged.map.calibrations import calibrated
 from forged.map.lexical import Matches
 from forged.map.search import Candidate, Found
 from forged.models import Vectors
@@ -208,43 +207,6 @@ def _only_holders(found: Found) -> set[tuple[int, str]]:
 
 
 # --- vectors -----------------------------------------------------------------------------------------
-
-
-# Weak: a calibration goes with its leg.
-_calibrations: WeakKeyDictionary[DenseLeg, Calibration] = WeakKeyDictionary()
-
-
-def calibrated(leg: DenseLeg, baseline: Baseline) -> Calibration:
-    """The calibration of a leg, computed once. `leg` has at least one vector."""
-    known = _calibrations.get(leg)
-    if known is None or known.baseline is not baseline:
-        known = _calibrations[leg] = Calibration.of(leg, baseline)
-    return known
-
-
-def carried(before: DenseLeg | None, places: NDArray[np.int64], leg: DenseLeg, baseline: Baseline) -> None:
-    """Calibrate a leg in advance, so that no search waits for it, unless it is of another model.
-
-    It came of `before` by an edit, if of anything: row i was `places[i]` there, or is new at -1.
-    """
-    if not leg.present or not baseline.fits(leg):
-        return
-    known = None if before is None else _calibrations.get(before)
-    if known is None or known.baseline is not baseline:
-        calibrated(leg, baseline)
-    else:
-        _calibrations[leg] = known.edited(places, leg)
-
-
-def thinned(before: DenseLeg | None, leg: DenseLeg, baseline: Baseline | None) -> None:
-    """Calibrate in advance, as `carried`, a leg with the rows of `before`, of which more are missing."""
-    if baseline is None or not leg.present or not baseline.fits(leg):
-        return
-    known = None if before is None else _calibrations.get(before)
-    if known is None or known.baseline is not baseline:
-        calibrated(leg, baseline)
-    else:
-        _calibrations[leg] = known.thinned(leg)
 
 
 def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calibration]:

@@ -288,7 +288,7 @@ class Builder:
         large, dense = draft.large.without(gone), None
         if vectors is not None:
             dense = vectors.beside(rows.hashes, baseline, all_new=all_new)
-            if large.dense is not None and self._map is not None:
+            if large.dense is not None and self._map is not None and baseline is not None:
                 thinned(self._map.parts[0].dense, large.dense, baseline)
         return large, rows.with_vectors(dense)
 

@@ -21,6 +21,7 @@ from forged.config.known_models import DEFAULT_MIN_SCORE
 from forged.evaluation import jsonl_set
 from forged.map import relevance
 from forged.map.baseline import Baseline
+from forged.map.calibrations import calibrated, carried
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg, match
 from forged.map.search import Candidate, search_maps
@@ -630,7 +631,7 @@ def test_a_request_is_compared_with_each_leg_once_however_far_it_looks(baseline)
 
 
 def assert_alike(found, leg, baseline):
-    fresh = relevance.calibrated(DenseLeg.build(leg.key, rows_of(leg)), baseline)
+    fresh = calibrated(DenseLeg.build(leg.key, rows_of(leg)), baseline)
     np.testing.assert_allclose(found.scales, fresh.scales, rtol=1e-4)
     np.testing.assert_allclose(found.best, fresh.best, atol=1e-5)
     np.testing.assert_allclose(found.products, fresh.products, atol=1e-5)
@@ -641,22 +642,22 @@ def assert_alike(found, leg, baseline):
 def test_a_leg_is_calibrated_once(baseline):
     leg = DenseLeg.build("key", cone(22, 10))
 
-    assert relevance.calibrated(leg, baseline) is relevance.calibrated(leg, baseline)
+    assert calibrated(leg, baseline) is calibrated(leg, baseline)
 
 
 def test_another_baseline_calibrates_anew(baseline):
     leg, other = DenseLeg.build("key", cone(23, 10)), Baseline.of("key", cone(24, 48), cone(25, 48))
-    relevance.calibrated(leg, baseline)
+    calibrated(leg, baseline)
 
-    assert relevance.calibrated(leg, other).baseline is other
+    assert calibrated(leg, other).baseline is other
 
 
 def test_a_calibration_dies_with_its_leg(baseline):
     leg, places = DenseLeg.build("key", cone(28, 10)), np.array([*range(9), -1])
     edited = leg.edited(places, {9: cone(29, 1)[0]})
-    before = ref(relevance.calibrated(leg, baseline).best)
-    relevance.carried(leg, places, edited, baseline)
-    after = ref(relevance.calibrated(edited, baseline).best)
+    before = ref(calibrated(leg, baseline).best)
+    carried(leg, places, edited, baseline)
+    after = ref(calibrated(edited, baseline).best)
 
     del leg
     gc.collect()
@@ -693,34 +694,34 @@ def test_what_an_edit_carries_over_is_what_a_leg_made_from_scratch_has(baseline,
     if not leg.present:
         return
     if before.present:
-        relevance.calibrated(before, baseline)
+        calibrated(before, baseline)
 
-    relevance.carried(before, places, leg, baseline)
+    carried(before, places, leg, baseline)
 
-    assert_alike(relevance.calibrated(leg, baseline), leg, baseline)
+    assert_alike(calibrated(leg, baseline), leg, baseline)
 
 
 def test_a_row_on_which_a_message_held_may_go(baseline):
     before = DenseLeg.build("key", cone(30, 20, towards=1))
-    holder = int(relevance.calibrated(before, baseline).holders[0])
+    holder = int(calibrated(before, baseline).holders[0])
     places = np.array([row for row in range(20) if row != holder])
     leg = before.edited(places, {})
 
-    relevance.carried(before, places, leg, baseline)
+    carried(before, places, leg, baseline)
 
-    assert_alike(relevance.calibrated(leg, baseline), leg, baseline)
+    assert_alike(calibrated(leg, baseline), leg, baseline)
 
 
 def test_one_row_more_costs_one_row(baseline):
     """What is carried is the same numbers and not the same numbers computed again."""
     before = DenseLeg.build("key", cone(31, 40, towards=1))
-    first = relevance.calibrated(before, baseline)
+    first = calibrated(before, baseline)
     places = np.array([*range(40), -1])
     leg = before.edited(places, {40: cone(32, 1, towards=1)[0]})
 
-    relevance.carried(before, places, leg, baseline)
+    carried(before, places, leg, baseline)
 
-    np.testing.assert_array_equal(relevance.calibrated(leg, baseline).scales[:40], first.scales)
+    np.testing.assert_array_equal(calibrated(leg, baseline).scales[:40], first.scales)
 
 
 def test_a_memo_s_places_are_what_is_carried_by(baseline):
@@ -728,14 +729,14 @@ def test_a_memo_s_places_are_what_is_carried_by(baseline):
     memo, rows = VectorCache(), cone(33, 12, towards=1)
     keys = [bytes([n]) for n in range(12)]
     leg = DenseLeg.build("key", rows)
-    relevance.calibrated(leg, baseline)
+    calibrated(leg, baseline)
     memo.adopt(keys, leg)
     for wanted in (keys[3:], keys[::-1], keys[:1] + keys[6:]):
         places = memo.places(wanted)
         missing = {at: rows[wanted[at][0]] for at in np.flatnonzero(places < 0).tolist()}
         after = memo.live.edited(places, missing)
-        relevance.carried(memo.live, places, after, baseline)
-        assert_alike(relevance.calibrated(after, baseline), after, baseline)
+        carried(memo.live, places, after, baseline)
+        assert_alike(calibrated(after, baseline), after, baseline)
         memo.adopt(wanted, after)
 
 

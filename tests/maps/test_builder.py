@@ -22,7 +22,7 @@ from forged.trust import Admitted, Withheld
 from tests.data.maps import rows_of
 from tests.data.memories import memory, put
 from tests.support.clock import run
-from tests.support.provider import FakeEmbedder, vector
+from tests.support.provider import vector
 
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
 
@@ -74,11 +74,6 @@ class Bench:
             for each, row in zip(self.map.memories, rows_of(self.map.parts[0].dense), strict=True)
             if np.allclose(row, vector(each.content, len(row)))
         }
-
-
-@pytest.fixture
-def embedder():
-    return FakeEmbedder()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from forged.errors import ProviderError
 from forged.files.roots import Root
-from forged.map import relevance
+from forged.map import calibrations
 from forged.maps import builds, malloc_trim
 from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
 from forged.maps.remembered import Remembered
@@ -32,17 +32,6 @@ from tests.support.clock import turns, until
 from tests.support.provider import FakeEmbedder
 
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
-
-
-@pytest.fixture
-def embedder():
-    return FakeEmbedder()
-
-
-@pytest.fixture
-def root(repo):
-    put(repo, memory("m0", "text 0"), memory("m1", "text 1"))
-    return Root(str(repo), Scope.REPO)
 
 
 @pytest.fixture
@@ -704,7 +693,7 @@ async def test_a_map_is_calibrated_before_it_is_served(repo, root, model):
         background = await learned(indexer, root)
         edit(repo)
         await built(index)
-        assert relevance._calibrations[index.map.parts[0].dense].baseline is background
+        assert calibrations._calibrations[index.map.parts[0].dense].baseline is background
 
 
 async def test_closing_ends_the_learning(root, model):

@@ -6,24 +6,10 @@ import asyncio
 
 import pytest
 
-from forged.files.roots import Root
 from forged.maps import builds
-from forged.memory import Scope
 from tests.data.memories import memory, put
 from tests.maps.indexing import embedding, indexing, opened, soon
 from tests.support.clock import turns, until
-from tests.support.provider import FakeEmbedder
-
-
-@pytest.fixture
-def embedder():
-    return FakeEmbedder()
-
-
-@pytest.fixture
-def root(repo):
-    put(repo, memory("m0", "text 0"), memory("m1", "text 1"))
-    return Root(str(repo), Scope.REPO)
 
 
 def vectors(index):
