@@ -44,7 +44,7 @@ class Generations(msgspec.Struct):
     | visible  | that the map shows                                                    |
     | tried    | that the map shows or a build failed to show; words alone may show it |
     | ended    | whose build is over, vectors and all, or has failed                   |
-    | written  | of what this daemon wrote itself                                      |
+    | added    | of a memory that this daemon added                                    |
     """
 
     wanted: int
@@ -52,7 +52,7 @@ class Generations(msgspec.Struct):
     visible: int = 0
     tried: int = 0
     ended: int = 0
-    written: int = 0
+    added: int = 0
 
 
 class RootIndex:
@@ -92,7 +92,7 @@ class RootIndex:
         self._files |= files
         self.generations.wanted = self._next_generation()
         if after_s:
-            self.generations.written = self.generations.wanted
+            self.generations.added = self.generations.wanted
             asyncio.get_running_loop().call_later(after_s, self._begin_if_wanted)
         else:
             self.marked.set()

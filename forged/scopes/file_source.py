@@ -99,9 +99,9 @@ class FileRoots:
         """What stands for the maps that are there now: another value as soon as one of them is another."""
         return tuple(index.map.generation if index.map is not None else 0 for index in self._opened())
 
-    def written(self) -> int:
-        """The generation in which all is visible that this daemon wrote itself, 0 for nothing."""
-        return max((index.generations.written for index in self._opened()), default=0)
+    def added(self) -> int:
+        """The generation in which all memories are visible that this daemon added, 0 for none."""
+        return max((index.generations.added for index in self._opened()), default=0)
 
     def _opened(self) -> tuple[RootIndex, ...]:
         self._indexes = self._indexes or tuple(map(self._indexer.open, self._roots))

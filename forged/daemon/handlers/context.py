@@ -27,6 +27,7 @@ from forged.writing import Writer
 
 # Waiting for a map where no deadline comes with the request.
 PATIENCE_S = 5.0
+_ADDED_S = 1.0
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +91,12 @@ class Context(msgspec.Struct, frozen=True):
     arrived: float
 
     async def view(self, place: Workplace, token: str) -> View:
-        """What is visible of a workplace in a generation, after waiting at most 5 s for it."""
-        deadline = time.monotonic() + PATIENCE_S
-        asked = generation_of(self.daemon.epoch, token)
-        return await place.files.see(max(asked, place.files.written()), deadline)
+        """What is visible of a workplace in a generation, after waiting at most 5 s for it.
+
+        Memories that this daemon added are waited for a second unasked: a long build may stand before theirs.
+        """
+        now, asked = time.monotonic(), generation_of(self.daemon.epoch, token)
+        added = place.files.added()
+        if added > asked:
+            await place.files.see(added, now + _ADDED_S)
+        return await place.files.see(asked, now + PATIENCE_S)

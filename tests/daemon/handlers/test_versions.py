@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
+from tests.support.provider import FakeEmbedder
 
 
 async def remembered(parts: Parts, repo: Path, content: str, **fields: object) -> wire.Remembered:
@@ -154,6 +155,21 @@ async def test_what_was_just_written_is_known_to_whoever_asks_for_it(home, repo,
         last = (await remembered(parts, repo, "the carpenter weeps")).memory_id
         got = await parts.ask(wire.GetMemories(workspace=workspace, ids=(last,)))
         assert [each.id for each in got.memories] == [last]
+
+
+async def test_what_was_there_before_is_shown_though_what_was_just_written_has_no_vector_yet(
+    home, repo, monkeypatch
+):
+    monkeypatch.setattr("forged.daemon.handlers.context.PATIENCE_S", 3600.0)
+    embedder, workspace = FakeEmbedder(), str(repo)
+    async with assembled(home, embedder, lexical=False) as parts:
+        first = (await remembered(parts, repo, "the walrus sings")).memory_id
+        await parts.ask(wire.Rebuild(workspace=workspace, wait=True))
+        embedder.hold = asyncio.Event()
+        await remembered(parts, repo, "the carpenter weeps")
+        got = await parts.ask(wire.GetMemories(workspace=workspace, ids=(first,)))
+        embedder.hold.set()
+        assert [each.id for each in got.memories] == [first]
 
 
 async def test_an_edit_is_a_new_version_that_keeps_the_rest(home, repo):
