@@ -6,11 +6,13 @@ out. The user's own daemon, files and configuration are never touched.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from forged.errors import ForgedError
@@ -31,22 +33,49 @@ def daemon(env: Mapping[str, str], log: Path, *options: str) -> Iterator[subproc
     `env` is all of its environment, HOME and FORGED_SOCKET included; `options` are those of `forged serve`.
     Raises NotStarted.
     """
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "forged", "serve", *options],
-            env=dict(env),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
+    with ExitStack() as ends:
+        with log.open("wb") as output, _signals_held():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "forged", "serve", *options],
+                env=dict(env),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            ends.callback(_end, process)
         _wait_for(env["FORGED_SOCKET"], process, log)
         yield process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()  # nothing in a scratch directory is worth a longer goodbye
+    process.wait()
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """A signal that ends this program waits for the end of the block, in which a process is begun.
+
+    Raised before anybody has the process in hand, it would leave that behind. Only the main thread runs
+    signal handlers; elsewhere there is nothing to hold. What the process inherits stays as it is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    held = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for held_number in held:
+        signal.signal(held_number, lambda number, _frame: came.append(number))
+    try:
+        yield
     finally:
-        process.kill()  # nothing in a scratch directory is worth a longer goodbye
-        process.wait()
+        for held_number, handler in held.items():
+            signal.signal(held_number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
