@@ -200,11 +200,11 @@ def test_auto_whose_hyde_never_answers_falls_back_in_time(auto, repo, embeddings
     auto.provider.chat, auto.provider.embeddings = NEVER, embeddings
 
     started = time.monotonic()
-    reply = auto.ask(repo, "the walrus", timeout_s=0.6)
+    reply = auto.ask(repo, "the walrus", timeout_s=1.5)
 
     assert (reply.status, reply.strategy) == ("ok", "direct")
     assert (reply.reason, reply.legs, ids(reply)) == fallback
-    assert time.monotonic() - started < 0.6 + MARGIN_S
+    assert time.monotonic() - started < 1.5 + MARGIN_S
 
 
 def test_embeddings_that_are_slow_for_the_query_are_a_timeout_and_then_an_answer(hyde, repo):

@@ -262,7 +262,7 @@ def test_a_model_that_thinks_too_long_costs_the_time_limit_twice_and_is_then_ski
     go = threading.Event()
     scene.provider.chat = Answer(hold=go)
     try:
-        replies = [scene.ask(repo, "the walrus", timeout_s=0.6) for _ in range(5)]
+        replies = [scene.ask(repo, "the walrus", timeout_s=1.5) for _ in range(5)]
         state = _endpoints(scene)["HyDE"]
     finally:
         go.set()
@@ -276,7 +276,7 @@ def test_a_model_that_was_merely_cold_is_used_again_by_the_next_turn(scene, repo
     warm = threading.Event()
     scene.provider.chat = [Answer(completion("a hypothesis").json, hold=warm)]
 
-    cold = scene.ask(repo, "the walrus", "t1", timeout_s=0.6)
+    cold = scene.ask(repo, "the walrus", "t1", timeout_s=1.5)
     warm.set()
     eventually(lambda: scene.chats[0].answered_at)
     after = scene.ask(repo, "the walrus", "t2")

@@ -156,7 +156,7 @@ def test_hypotheses_find_by_their_words_where_there_are_no_vectors(words, repo):
 def test_the_next_sub_turn_of_a_late_one_gets_its_hypotheses_from_the_cache(auto, repo):
     written, auto.provider.chat = _held("Shellfish are eaten.")
 
-    late = auto.ask(repo, "any tusks?", "t1", timeout_s=0.4)
+    late = auto.ask(repo, "any tusks?", "t1", timeout_s=1.5)
     written.set()
     after = _cached(auto, repo, "any tusks?", "t1")
 
@@ -182,7 +182,7 @@ def test_explicit_hyde_that_is_late_injects_nothing_and_names_the_reason(hyde, r
 def test_a_late_model_leaves_the_words_alone_in_time_and_then_adds_to_them(words, repo):
     written, words.provider.chat = _held("The walrus eats clams.")
 
-    late = words.ask(repo, "any tusks?", "t1", timeout_s=0.4)
+    late = words.ask(repo, "any tusks?", "t1", timeout_s=1.5)
     written.set()
     after = _cached(words, repo, "any tusks?", "t1")
 
