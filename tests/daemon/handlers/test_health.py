@@ -58,7 +58,8 @@ async def test_status_of_a_workspace_loads_its_roots(home, repo):
     put(repo, memory("m1", "one"))
     async with assembled(home) as parts:
         first = await parts.ask(wire.Status(workspace=str(repo)))
-        assert [root.state for root in first.roots] == ["loading", "loading"]
+        # The user's empty root may be ready by the time it is looked at.
+        assert [root.state in {"loading", "ready"} for root in first.roots] == [True, True]
         await parts.loaded(repo)
         report = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
 
