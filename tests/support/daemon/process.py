@@ -11,8 +11,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from forged_client import Client
 from tests.support.clock import eventually
@@ -20,6 +21,8 @@ from tests.support.daemon.trusting import trusting
 
 READY_S = 20.0
 _MINUTE_S = 60.0
+_HEALS_S = 6.0
+T = TypeVar("T")
 CLOCKED = (sys.executable, str(Path(__file__).with_name("clocked.py")))
 # Python's own words in a worker whose daemon was killed while it was being started.
 _UNBORN = re.compile(
@@ -128,6 +131,18 @@ class DaemonProcess:
             before = client.status().uptime_s
             os.kill(self.pid, signal.SIGUSR2)
             eventually(lambda: client.status().uptime_s > before + _MINUTE_S)
+
+    def within_minutes(self, check: Callable[[], T], minutes: int = 3) -> T:
+        """What `check` returns once that is true; it may take a minute more where a call was in hand.
+
+        A call that was begun before time was put forward may end after it, and what it says counts from then.
+        """
+        for _ in range(minutes - 1):
+            self.pass_a_minute()
+            with contextlib.suppress(AssertionError):
+                return eventually(check, _HEALS_S)
+        self.pass_a_minute()
+        return eventually(check)
 
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
