@@ -218,17 +218,19 @@ WORDS = st.sampled_from(
 PROSE = st.lists(WORDS, max_size=8).map("".join)
 # A tag that is begun and never ended says of no text behind it whose it is.
 INNER = PROSE.filter(lambda text: "<tool" not in text)
+# Of an element that is cut short behind a closer too many nobody can tell that it went on.
+CLOSES_NOTHING = INNER.filter(lambda text: "</tool" not in text)
 # Between an opener before it and a closer behind it nothing may be read as code.
 OPAQUE = st.lists(st.sampled_from(["</tool>", "<tool>", "x", "`", "\n```\n", "</invoke>"]), max_size=5)
 
 
 @st.composite
-def elements(draw, depth=2):
+def elements(draw, depth=2, inner=INNER):
     """An element with a marker at any place inside."""
     name = draw(st.sampled_from(NAMES))
-    parts = [draw(INNER), MARKER]
+    parts = [draw(inner), MARKER]
     if depth and draw(st.booleans()):
-        parts += [draw(elements(depth=depth - 1)), MARKER, draw(INNER)]
+        parts += [draw(elements(depth=depth - 1, inner=inner)), MARKER, draw(inner)]
     if draw(st.booleans()):
         parts += [f"<![CDATA[x{''.join(draw(OPAQUE))}]]>", MARKER]
     closer = draw(st.sampled_from([name, name.upper(), f" {name} "]))
@@ -241,7 +243,11 @@ def test_nothing_inside_an_element_is_ever_left(before, element, after):
 
 
 # A closed code block that holds an opener and no closer is an example in prose, so none begins here.
-@given(PROSE.filter(lambda text: not set("`~") & set(text)), elements(), st.integers(0, 200))
+@given(
+    PROSE.filter(lambda text: not set("`~") & set(text)),
+    elements(inner=CLOSES_NOTHING),
+    st.integers(0, 200),
+)
 def test_nothing_inside_an_element_that_was_cut_short_is_left(before, element, length):
     opener = element.index(">") + 1
     assert MARKER not in without_tool_text(before + " " + element[: opener + length])
