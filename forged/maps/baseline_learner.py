@@ -2,7 +2,8 @@
 
 A model is known by its identity, so neither a full rebuild nor a new configuration asks for them again.
 Until the baseline is known, because it is being learned or the endpoint refused, the gate uses the lexical
-score alone; the next build that embeds tries again, or the next scan.
+score alone. It is tried again by the next build that embeds, by the next scan, and, where the reason was one
+that passes, as a build ends whose texts were answered.
 """
 
 from __future__ import annotations

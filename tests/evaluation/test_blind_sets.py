@@ -84,6 +84,19 @@ def test_what_a_kept_note_must_say_stands_in_the_message():
             assert all(word.casefold() in judged for word in note["says"]), one["id"]
 
 
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_sentences_to_learn_from_say_of_each_what_is_kept(language):
+    text = (DATA / "statements" / f"{language}.tsv").read_text()
+    rows = [line.split("\t") for line in text.splitlines()]
+
+    assert {len(row) for row in rows} == {5}
+    assert (len(rows), sum(row[0] in KEPT for row in rows)) == (1100, 420)
+    for kind, scope, category, said, _before in rows:
+        assert said
+        expected = (set(Scope), set(Category)) if kind in KEPT else ({"-"}, {"-"})
+        assert (scope in expected[0], category in expected[1]) == (True, True), said
+
+
 def test_scripts_pairs_and_attacks_say_what_must_and_must_not_be_left():
     for script in both("minds", "minds.jsonl"):
         last = " ".join(each["content"] for each in script["steps"][-1]["messages"])

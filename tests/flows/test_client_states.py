@@ -320,6 +320,8 @@ async def _awaited(call: Awaitable[Reply]) -> tuple[Reply, float]:
 def _check(called: list[tuple[Reply, float]], expected: set[str]) -> None:
     assert len(called) == CALLS
     assert {reply.status for reply, _ in called} <= expected & STATUSES
+    if expected == BUSY:
+        assert all("(connecting" in reply.reason for reply, _ in called if reply.status == "unavailable")
     assert all(reply.reason for reply, _ in called if reply.status not in {"ok", "empty"})
     assert max(took for _, took in called) < TIMEOUT_S + MARGIN_S
 
