@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import subprocess
@@ -124,13 +125,14 @@ def test_a_broken_configuration_is_refused_and_what_ran_runs_on(daemon, home, re
 def test_clients_that_ask_meanwhile_get_an_answer_or_are_told_that_nobody_is_there(daemon, home, repo):
     message = [{"role": "user", "content": "which walrus sings?"}]
     daemon.trust(repo)
-    enough, told = threading.Event(), {}
+    enough, told, answers = threading.Event(), {}, [0] * _CLIENTS
 
-    def ask(_: int) -> None:
+    def ask(number: int) -> None:
         with daemon.client() as client:
             while not enough.is_set():
                 reply = client.retrieve(str(repo), message)
                 told[reply.status] = reply.reason
+                answers[number] += 1
                 assert ("walrus" in reply.text) == (reply.status == "ok")
 
     with ThreadPoolExecutor(_CLIENTS) as threads, daemon.client() as client:
@@ -140,6 +142,9 @@ def test_clients_that_ask_meanwhile_get_an_answer_or_are_told_that_nobody_is_the
             for budget in (2000, 3000, 4000):
                 write(home, budget)
                 epoch = reloaded(client, repo, epoch).epoch
+                # A request is sent again once, so none is to meet two reloads.
+                wanted = [count + 2 for count in answers]
+                eventually(lambda wanted=wanted: all(map(operator.ge, answers, wanted)), 20)
         finally:
             enough.set()
         for each in asking:
