@@ -111,7 +111,7 @@ class Hit(msgspec.Struct, frozen=True):
     """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered.
 
     An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
-    beside it: neither replaces the other.
+    beside it: neither replaces the other. `came` is why it was let in: strong, near, word, weak, hop, standing.
     """
 
     id: str
@@ -127,6 +127,7 @@ class Hit(msgspec.Struct, frozen=True):
     older: tuple[Version, ...] = ()
     root: str = ""
     rivals: tuple[Version, ...] = ()
+    came: str = ""
 
 
 # --- replies -----------------------------------------------------------------------------------------
