@@ -51,6 +51,8 @@ async def filled(directory: Path) -> None:
         rows = [Begun("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)]
         await asyncio.wrap_future(state.requests.begin(rows))
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
+        state.told.put(Place("agent", "told-session", (TOP,)), HeardList("0123abcd", 1.0))
+        state.told.used(TOP, "mem_used7")
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
     async with opened(directory) as state:
         await state._keep_copy()
@@ -88,6 +90,8 @@ def a_byte_of(directory: Path, table: str) -> int:
         "intents": b"intent-7",
         "heard": b"of-a-session",
         "parts": b"a-capture/0",
+        "told": b"told-session",
+        "uses": b"mem_used7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3
