@@ -193,6 +193,11 @@ class FileSource:
         return self._rows(question, cosines)
 
     def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
+        rows = self._all_rows(question, cosines)
+        new = tuple(each for each in rows.ranked if each.key not in question.heard)
+        return msgspec.structs.replace(rows, ranked=new) if question.heard else rows
+
+    def _all_rows(self, question: Question, cosines: Cosines | None) -> Rows:
         found, reading = self._found(question, cosines), None
         if question.least_evidence > _NOTHING and len(self._view):
             reading = weigh(found, self._view.baseline)
