@@ -14,7 +14,6 @@ import msgspec
 from forged.memory import Memory
 from forged.models import Vectors
 
-
 CAME = ("strong", "near", "word", "weak", "hop", "standing")
 """Why a memory is injected: much speaks for it; it is near the best; it alone has a word of the message or
 shares many; it is the best that a weak request has; a link leads to it; it stands in every session."""
@@ -52,9 +51,9 @@ class Ranked(msgspec.Struct, frozen=True):
 
     `rivals` are heads of the same chain that stand beside it: nobody has said which replaces which.
 
-    `via` is how it was found: "search" or "hop", and `came` why it was let in, one of `CAME`, "" where nothing
-    was decided. Scores of two sources are in different units. `root` is the
-    top of the file root that it lies in, as an id means something in its own root only.
+    `via` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction"), and
+    `came` why it was let in, one of `CAME`, "" where nothing was decided. Scores of two sources are in
+    different units. `root` is the top of the file root that it lies in: an id means something there only.
     """
 
     memory: Memory

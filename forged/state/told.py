@@ -1,4 +1,4 @@
-"""What each session of each agent has heard, and how many sessions heard a memory because it was searched for.
+"""What each session of each agent has heard, and how many heard a memory because it was searched for.
 
 A `HeardList` holds ids and versions and no text. Both are answered from memory and written now and then, as
 spending is: with the last five seconds a session may lose what it knows, and then hears it once more. The
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from forged.state import tables
-from forged.state.database import Database, Damaged
+from forged.state.database import Damaged, Database
 from forged.state.soft_rows import SoftRows
 
 if TYPE_CHECKING:
@@ -91,8 +91,9 @@ class Told:
 
     def put(self, place: Place, heard: HeardList) -> None:
         """Let this be what the session has heard."""
-        kept = msgspec.structs.replace(heard, entries=heard.entries[-MOST_ENTRIES:])
-        self._lists[place] = kept
+        if len(heard.entries) > MOST_ENTRIES:
+            heard = msgspec.structs.replace(heard, entries=heard.entries[-MOST_ENTRIES:])
+        self._lists[place] = heard
         self._lists.move_to_end(place)
         while len(self._lists) > SESSIONS:
             self._lists.popitem(last=False)

@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 from forged.counters import Departure
-from forged.state import Begun, Intent, Known, OwnFile, Part, RootRecord, Watermark, digest
+from forged.state import (
+    Begun,
+    HeardList,
+    Intent,
+    Known,
+    OwnFile,
+    Part,
+    Place,
+    RootRecord,
+    Watermark,
+    digest,
+)
 from forged.state.database import connect, transaction
 from forged.state.tables import TABLES, VERSION, put
 from tests.state.conftest import a_governor, documents, event, opened, raw
