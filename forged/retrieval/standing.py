@@ -18,7 +18,7 @@ from forged.memory import Category, Memory, Origin, Scope
 from forged.text.everyday import WORDS
 from forged.text.same_text import content_words
 
-_EVERYDAY = frozenset(WORDS)
+_EVERYDAY = frozenset((*WORDS, "ok", "okay", "thank", "thanks", "yes"))
 
 Head = tuple[VectorMap, Memory]
 Uses = Callable[[str, str], int]
