@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from forged.map import VectorMap
 from forged.memory import Memory
+from forged.retrieval.injection import outdated
 from forged.retrieval.session_form import Names, Note, closing, entry, opening
 from forged.scopes import Ranked
 from forged.state import Entry, HeardList
@@ -97,8 +98,13 @@ def _still_there(entries: Sequence[Entry], homes: Mapping[str, VectorMap]) -> It
     for each in entries:
         home = homes.get(each.root)
         memory = home.find(each.id) if home is not None else None
-        if memory is not None and digest_of(memory) == each.digest:
+        if memory is not None and _is_same(each, memory):
             yield _Row(each, Ranked(memory, 0.0, via="heard", root=each.root))
+
+
+def _is_same(known: Entry, memory: Memory) -> bool:
+    """Whether a memory is as it was heard, and what it stands on as well."""
+    return digest_of(memory) == known.digest and (known.stale or not memory.stale)
 
 
 def _new(
@@ -122,7 +128,7 @@ def _corrections(entries: Sequence[Entry], there: set[Key], homes: Mapping[str, 
         home = homes.get(each.root)
         if home is None or (memory := home.find(home.chains.head(each.id))) is None:
             continue
-        changed = memory.id == each.id and digest_of(memory) != each.digest
+        changed = memory.id == each.id and not _is_same(each, memory)
         if changed or (memory.id != each.id and _key(each) in there):
             ranked = Ranked(memory, 0.0, via="correction", root=each.root)
             yield _Row(_entry(ranked, "replaces" if memory.id != each.id else "", each.id), ranked)
@@ -139,7 +145,8 @@ def _with_rivals(ranked: Ranked) -> Iterator[_Row]:
 def _entry(ranked: Ranked, mark: str = "", of: str = "", *, standing: bool = False) -> Entry:
     memory = ranked.memory
     digest = digest_of(memory)
-    return Entry(ranked.root, memory.id, memory.version, digest, mark, of if mark else "", standing)
+    of, stale = of if mark else "", bool(memory.stale)
+    return Entry(ranked.root, memory.id, memory.version, digest, mark, of, standing, stale)
 
 
 def _key(each: Entry) -> Key:
@@ -157,7 +164,12 @@ def _cut(kept: tuple[_Row, ...]) -> tuple[_Row, ...]:
 
 
 def _notes(rows: Sequence[_Row], names: Names) -> list[str]:
-    return [entry(Note(row.ranked.memory, row.entry.mark, row.entry.of), names) for row in rows]
+    return [entry(_note(row), names) for row in rows]
+
+
+def _note(row: _Row) -> Note:
+    memory = row.ranked.memory
+    return Note(memory, row.entry.mark, row.entry.of, outdated(memory) if memory.stale else "")
 
 
 def _size(token: str, rows: Sequence[_Row]) -> int:

@@ -35,7 +35,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """One memory that was heard, as it was: its root, id, version, and what tells its text from another.
 
     `mark` says why it stands beside others, `of` is the id that the mark is about: it `replaces` that one, or
-    stands `beside` it. `standing`: it came with the session.
+    stands `beside` it. `standing`: it came with the session. `stale`: what it stands on had changed.
     """
 
     root: str
@@ -45,6 +45,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     mark: str = ""
     of: str = ""
     standing: bool = False
+    stale: bool = False
 
 
 class HeardList(msgspec.Struct, frozen=True):
