@@ -118,8 +118,8 @@ class Hit(msgspec.Struct, frozen=True):
     An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
     beside it: neither replaces the other. `via`: search, hop, standing (it came with the session and without
     a search), heard (an earlier turn brought it), correction (it replaces one that the session has heard).
-    `came` is why it was let in: strong, near, word, weak, hop, standing. `stale` names files that it stands on
-    and that changed since.
+    `came` is why it was let in: strong, near, word, weak, hop, standing. `stale` names files that it stands
+    on and that changed since.
     """
 
     id: str

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from forged.capture.gate import Gate
 from forged.capture.keeper import Put
+from forged.capture.news import News
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
@@ -102,6 +103,7 @@ class Dispatcher:
         self._keeper = keeper
         self._keeps = keeps
         self._clock = clock
+        self.news = News()
         self.supervisor = make_supervisor(settings, on_report=self._heard, on_death=self._died)
         self._changed = asyncio.Event()
         self._answer: asyncio.Future[_Answer] | None = None  # to the task that the worker has
@@ -309,6 +311,7 @@ class Dispatcher:
         if self._gate is not None:
             self._gate.answered(classified.usage)
         documents, tally = await self._keeper.decide(event, classified)
+        self.news.refused(event.session_id, classified.refused)
         self._metrics.capture_invalid += tally.invalid
         self._metrics.capture_duplicates += tally.duplicates
         self._metrics.secrets_redacted += tally.secrets
@@ -318,6 +321,11 @@ class Dispatcher:
     def _done(self, waiting: Waiting, put: Put) -> float | None:
         """Take note that all is in place; None if the event is done with that, else a delay."""
         self._metrics.captured += put.written
+        documents = self._events.documents(waiting.event.id) or ()
+        if put.written:
+            self.news.kept(
+                waiting.event.session_id, [each for each in documents if each.memory.id not in put.failed]
+            )
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut

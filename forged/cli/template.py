@@ -49,6 +49,7 @@ MEANINGS = {
     "capture.spool": "false: what waits is in memory only, and nothing is acknowledged as durable",
     "capture.coalesce": "false: every turn is classified by itself, at once",
     "capture.batch_turns": "with a model, how many turns of a session are judged at once",
+    "capture.tell": "false: the next reply does not say what was kept or refused",
     "network.proxy": "URL of a proxy that https endpoints are called through, by CONNECT",
     "network.plain_http_hosts": "hosts that may be sent a key over plain http; names, by blanks or commas",
     "trust.mode": "follow (also what is merged later) or pin: what `forgectl trust` means",

@@ -72,6 +72,7 @@ class CaptureConfig(Section, frozen=True):
     spool: bool = True
     coalesce: bool = True
     batch_turns: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
+    tell: bool = True
 
 
 class TrustConfig(Section, frozen=True):

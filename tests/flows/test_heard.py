@@ -176,3 +176,20 @@ def test_no_standing_budget_nothing_stands(home, repo):
         client.rebuild(str(repo), wait=True, timeout_s=20)
 
         assert eventually(lambda: ids(ask(client, repo, WALRUS, mode="append")) == ["m0"])
+
+
+def test_the_next_reply_says_once_what_was_kept_and_how_to_take_it_back(client, repo):
+    client.capture(
+        str(repo), "s", [{"role": "user", "content": "Remember that the tests run with pytest -q."}]
+    )
+
+    def told() -> tuple[str, ...]:
+        return ask(client, repo, WALRUS, mode="append").captured
+
+    (sentence,) = eventually(told)
+    assert "he tests run with pytest -q" in sentence
+    taken = re.search(r"`forgectl forget (mem_[\w-]+)` takes it back", sentence)
+    assert taken is not None
+    assert told() == ()
+    assert ask(client, repo, WALRUS, mode="append", session_id="other").captured == ()
+    assert client.forget(str(repo), taken[1]).status == "ok"

@@ -106,7 +106,9 @@ class Dispatcher:
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
         """A reply was handed to the network, or not all of it."""
-        self._daemon.sessions.sent(self._daemon.state, request, whole=whole)
+        told = self._daemon.sessions.sent(self._daemon.state, request, whole=whole)
+        if told and isinstance(request, wire.Retrieve):
+            self._daemon.capture.news.told(request.session_id, told)
 
     def _again(self, request: wire.Retrieve) -> bytes | None:
         """The frame of a turn's reply, if nothing has to be looked up for it and memory is on."""

@@ -44,12 +44,13 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         message = ask.message
     notice = await in_reply(context, place, request.session_id)
     told, contents, heard = answer, tuple[str, ...](), 0
+    captured = _captured(context, request)
     if _is_stateless(context, request):
         block = render(answer.ranked, _budget(request, place))
     else:
         if message is None and context.daemon.sessions.spoke(place_of(request, place), key) is None:
             message = (await _ask(context, request, place, key)).message
-        reply = _said(context, place, request, (key, answer, message))
+        reply = _said(context, place, request, (key, answer, message), captured=len(captured))
         (told, block), contents, heard = sessions.told(answer, reply), reply.contents, reply.heard
     unchanged = bool(block.digest) and block.digest == request.known_digest
     retrieved = wire.Retrieved(
@@ -59,6 +60,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         cached=cached,
         elapsed_ms=_elapsed_ms(context),
         notice=notice,
+        captured=captured,
     )
     turns = retriever.turns
     turns.note(request.session_id, request.turn_id, place.tops, told, block.included, contents=contents)
@@ -73,7 +75,8 @@ def again(context: Context, place: Workplace, request: wire.Retrieve) -> bytes |
     """
     key = key_of(request, place, context.daemon.lists)
     answer = _kept(context, key, request)
-    if key is None or answer is None or has_news(context, place, request.session_id):
+    has_more = has_news(context, place, request.session_id) or _captured(context, request)
+    if key is None or answer is None or has_more:
         return None
     if _is_stateless(context, request):
         return _again_plain(context, place, request, key, answer)
@@ -121,7 +124,8 @@ def _again_said(
 def _frame(context: Context, request: wire.Retrieve, ready: Ready) -> bytes:
     _count(context.daemon.metrics, ready.answer, ready.status, cached=True)
     unchanged = bool(ready.digest) and ready.digest == request.known_digest
-    now = {"id": request.id, "unchanged": unchanged, "elapsed_ms": _elapsed_ms(context), "notice": ""}
+    now: dict[str, Any] = {"id": request.id, "unchanged": unchanged, "elapsed_ms": _elapsed_ms(context)}
+    now |= {"notice": "", "captured": ()}
     return spliced.frame(
         wire.Retrieved, spliced.pairs(now), _NO_TEXT if unchanged else ready.text, ready.rest
     )
@@ -131,7 +135,15 @@ def _is_stateless(context: Context, request: wire.Retrieve) -> bool:
     return stateless(request, context.daemon.config.memory.retrieval_strategy)
 
 
-def _said(context: Context, place: Workplace, request: wire.Retrieve, turn: _Turn) -> Said:
+def _captured(context: Context, request: wire.Retrieve) -> tuple[str, ...]:
+    """What the person has not been told of the session's capture."""
+    tells = context.daemon.config.capture.tell and not _is_stateless(context, request)
+    return context.daemon.capture.news.of(request.session_id) if tells else ()
+
+
+def _said(
+    context: Context, place: Workplace, request: wire.Retrieve, turn: _Turn, *, captured: int = 0
+) -> Said:
     """The reply to a session, which goes out next; a turn of no message is the newest that was answered."""
     key, answer, message = turn
     daemon, where, budget = context.daemon, place_of(request, place), _session_budget(request, place)
@@ -140,7 +152,8 @@ def _said(context: Context, place: Workplace, request: wire.Retrieve, turn: _Tur
     whole = request.mode == "block"
     wanted = Wanted(where, key, answer, bool(spoke), budget, whole)
     reply = daemon.sessions.said(daemon.state, place.files.maps(), place, wanted, before)
-    daemon.sessions.replied(request, where, budget, _deadline(context, request, place))
+    deadline = _deadline(context, request, place)
+    daemon.sessions.replied(request, where, budget, deadline, captured=captured)
     return reply
 
 
@@ -186,7 +199,6 @@ def _constant(answer: Answer, block: Injection, heard: int = 0) -> dict[str, Any
         "legs": answer.legs,
         "partial": answer.partial,
         "heard": heard,
-        "captured": (),
     }
 
 

@@ -70,6 +70,7 @@ class _Pending(msgspec.Struct, frozen=True):
     turn: _Turn
     reply: Said
     deadline: float
+    captured: int = 0
 
 
 def stateless(request: wire.Retrieve, strategy: str) -> bool:
@@ -138,26 +139,34 @@ class Sessions:
             self._turns.popitem(last=False)
         return known
 
-    def replied(self, request: wire.Retrieve, place: Place, budget: int, deadline: float) -> None:
-        """A reply goes out now; `sent` tells whether it has."""
+    def replied(
+        self, request: wire.Retrieve, place: Place, budget: int, deadline: float, *, captured: int = 0
+    ) -> None:
+        """A reply goes out now, with so many sentences for the person; `sent` tells whether it has."""
         turn = self._turns[place]
-        pending = _Pending(request, place, turn, turn.afters[budget], deadline)
+        pending = _Pending(request, place, turn, turn.afters[budget], deadline, captured)
         self._pending[id(request)] = pending
 
-    def sent(self, state: State, request: wire.Request[wire.Reply], *, whole: bool) -> None:
-        """A reply was handed to the network, `whole` or not: then it was heard, unless it was late."""
+    def sent(self, state: State, request: wire.Request[wire.Reply], *, whole: bool) -> int:
+        """A reply was handed to the network, `whole` or not: then it was heard, unless it was late.
+
+        How many sentences for the person were heard with it.
+        """
         pending = self._pending.pop(id(request), None)
         if pending is None or not whole or time.monotonic() > pending.deadline:
-            return
+            return 0
         turn, now = pending.turn, state.told.of(pending.place)
         if all(now is not each for each in (turn.before, *(reply.after for reply in turn.afters.values()))):
-            return  # the list has ended meanwhile, or another turn of the same session was answered
+            return (
+                pending.captured
+            )  # the list has ended meanwhile, or another turn of the same session was answered
         state.told.put(pending.place, pending.reply.after)
         if not turn.counted:
             turn.counted = True
             for each in pending.reply.ranked[pending.reply.heard :]:
                 if each.via == "search":
                     state.told.used(each.root, each.memory.id)
+        return pending.captured
 
     def end(self, state: State, session_id: str, *, compacts: bool) -> None:
         """What a session has heard is gone: it was compacted, or is over."""
