@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline
     from forged.map.calibrations import carried, thinned
     from forged.map.cosines import Cosines, compared
-    from forged.map.dense import DenseLeg
+    from forged.map.dense import DenseLeg, are_cjk
     from forged.map.lexical import LexicalLeg
     from forged.map.relevance import UNGATED, Reading, threshold, weigh
     from forged.map.search import Candidate, Found, search_maps
-    from forged.map.vector_map import Part, Traits, VectorMap
+    from forged.map.vector_map import Cues, Part, Traits, VectorMap
 
 __all__ = [
     "LEAST_DIMENSION",
@@ -33,6 +33,7 @@ __all__ = [
     "Candidate",
     "Chains",
     "Cosines",
+    "Cues",
     "DenseLeg",
     "Found",
     "LexicalLeg",
@@ -41,6 +42,7 @@ __all__ = [
     "Traits",
     "VectorMap",
     "admitted",
+    "are_cjk",
     "carried",
     "compared",
     "hops",
@@ -59,9 +61,9 @@ __getattr__ = door(
     baseline=("Baseline", "LEAST_DIMENSION"),
     calibrations=("carried", "thinned"),
     cosines=("Cosines", "compared"),
-    dense=("DenseLeg",),
+    dense=("DenseLeg", "are_cjk"),
     lexical=("LexicalLeg",),
     relevance=("Reading", "UNGATED", "threshold", "weigh"),
     search=("Candidate", "Found", "search_maps"),
-    vector_map=("Part", "Traits", "VectorMap"),
+    vector_map=("Cues", "Part", "Traits", "VectorMap"),
 )

@@ -112,6 +112,10 @@ class FileRoots:
         """What stands for the maps that are there now: another value as soon as one of them is another."""
         return tuple(index.map.generation if index.map is not None else 0 for index in self._opened())
 
+    def maps(self) -> tuple[VectorMap, ...]:
+        """The maps that are there now."""
+        return tuple(index.map for index in self._opened() if index.map is not None)
+
     def added(self) -> int:
         """The generation in which all memories are visible that this daemon added, 0 for none."""
         return max((index.generations.added for index in self._opened()), default=0)

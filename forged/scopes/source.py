@@ -53,9 +53,9 @@ class Ranked(msgspec.Struct, frozen=True):
 
     `rivals` are heads of the same chain that stand beside it: nobody has said which replaces which.
 
-    `via` is how it was found: "search" or "hop", and `came` why it was let in, one of `CAME`, "" where
-    nothing was decided. Scores of two sources are in different units. `root` is the top of the file root that
-    it lies in, as an id means something in its own root only.
+    `via` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction"), and
+    `came` why it was let in, one of `CAME`, "" where nothing was decided. Scores of two sources are in
+    different units. `root` is the top of the file root that it lies in: an id means something there only.
     """
 
     memory: Memory
