@@ -210,8 +210,8 @@ class Connection(asyncio.BufferedProtocol):
         """Send the reply to a request; of one that is heard the service learns whether the kernel has it."""
         self.send(reply)
         if isinstance(request, protocol.Retrieve):
-            open_ = self._transport is not None and not self._transport.is_closing()
-            whole = open_ and not self._transport.get_write_buffer_size()  # type: ignore[union-attr]
+            wire = self._transport
+            whole = wire is not None and not (wire.is_closing() or wire.get_write_buffer_size())
             self._server.service.sent(request, whole=whole)
 
     def _encoded(self, reply: Reply) -> bytes:

@@ -137,8 +137,8 @@ def _corrections(entries: Sequence[Entry], there: set[Key], homes: Mapping[str, 
 def _with_rivals(ranked: Ranked) -> Iterator[_Row]:
     """A memory, and behind it those that stand beside it: nobody has said which replaces which."""
     yield _Row(_entry(ranked), ranked)
-    for rival in ranked.rivals:
-        beside = Ranked(rival, ranked.score, via=ranked.via, root=ranked.root)
+    for other in ranked.rivals:
+        beside = Ranked(other, ranked.score, via=ranked.via, root=ranked.root)
         yield _Row(_entry(beside, "beside", ranked.memory.id), beside)
 
 
