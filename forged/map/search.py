@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from forged.map import lexical
 from forged.map.boosts import CANDIDATES, prefer_named_dates, smoothed
-from forged.map.cosines import Cosines, columns_of, compared, parts_of
+from forged.map.cosines import Cosines, columns_of, compared, parts_of, shares_of
 from forged.map.dense import Centre, are_cjk, joint_centre
 from forged.map.lexical import NO_WORDS, Matches
 from forged.map.selecting import reaching, without_noise
@@ -66,6 +66,7 @@ def search_maps(
     message: int | None = None,
     key: str | None = None,
     cosines: Cosines | None = None,
+    continued: int | None = None,
 ) -> Found:
     """Compare the queries with every memory of the maps.
 
@@ -78,6 +79,7 @@ def search_maps(
         message: which of the queries is the user's own words, if any is.
         key: the embedder that made `vectors`; dense legs of any other are ignored.
         cosines: what `compared` said of `vectors`, if it was asked before.
+        continued: which of the queries is what the message goes on from; scores are then a mean of the two.
 
     Raises ValueError when texts and vectors are both needed and differ in number.
     """
@@ -97,6 +99,7 @@ def search_maps(
         lexical_weight=lexical_weight,
         cosines=cosines,
         matches=lexical.match(legs, [terms(text) for text in texts]) if lexical_weight else None,
+        continued=continued,
     )
 
 
@@ -117,6 +120,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     lexical_weight: float
     cosines: Cosines | None
     matches: Matches | None
+    continued: int | None = None
+
+    @cached_property
+    def shares(self) -> Vectors | None:
+        """What each query counts, (queries,), where one is what the message goes on from; else None."""
+        return shares_of(len(self.texts), self.message, self.continued)
 
     def best(self, k: int) -> list[Candidate]:
         """The best k memories of all maps, best first; of equal ones the stale last, then by id."""
@@ -134,9 +143,19 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The column of a row of a map."""
         return int(self._starts[map_index]) + row
 
+    def place(self, column: int) -> tuple[int, int]:
+        """The part of a column, and its row there."""
+        part = next(n for n, own in enumerate(self.columns) if own.start <= column < own.stop)
+        return part, column - self.columns[part].start
+
     def share_of_words(self, column: int) -> float:
         """The best BM25 of a row as a share of what is attainable, 0 where no word matches."""
-        return 0.0 if self._bm25 is None else float(self._bm25[:, column].max())
+        return 0.0 if self._bm25 is None else float(self._asked(self._bm25)[:, column].max())
+
+    def _asked(self, scores: Scores) -> Scores:
+        """Scores under all queries; under the message alone where another is what it goes on from."""
+        message = self.message
+        return scores if message is None or self.shares is None else scores[message : message + 1]
 
     @cached_property
     def _bm25(self) -> Scores | None:
@@ -204,11 +223,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """What a row is selected by, (rows,); -inf where there is neither a vector nor a matching word."""
         if not self.maps or not self._scores.size:
             return np.empty(0, np.float32)
-        best: Scores = self._scores.max(axis=0)
+        shares = self.shares
+        best: Scores = self._scores.max(axis=0) if shares is None else shares @ self._scores
         absent = np.ones(len(best), np.bool_) if self.cosines is None else self.cosines.missing
         if self._cued_bm25 is not None:
             absent = absent & ~(self._cued_bm25 > 0).any(axis=0)
-            if self.message is not None:
+            if self.message is not None and shares is None:
                 # Hypotheses that miss the point cost 14 points less of recall@10 so, and good ones lose 0.7.
                 best = (best + self._scores[self.message]) / 2
         best[absent] = -np.inf
@@ -308,7 +328,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         nothing: list[None] = [None] * len(columns)
         best = nothing if cosines is None else cosines.raw[:, columns].max(axis=0).tolist()
         missing = nothing if cosines is None else cosines.missing[columns].tolist()
-        words = nothing if bm25 is None else bm25[:, columns].max(axis=0).tolist()
+        words = nothing if bm25 is None else self._asked(bm25)[:, columns].max(axis=0).tolist()
         queries = self._scores[:, columns].argmax(axis=0).tolist()
         return [
             Candidate(place, row, score, None if absent else cosine, match or None, query)

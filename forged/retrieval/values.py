@@ -28,6 +28,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     deadline: `time.monotonic()` seconds.
     min_generation: the number that the maps must have reached, 0 for any.
     before: what the message goes on from, as one text; "" for a message that stands alone.
+    goes_on: whether something was said in the conversation before.
     heard: keys (root, id) of memories that the session has in context; they are not found again.
     """
 
@@ -39,6 +40,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float
     min_generation: int = 0
     before: str = ""
+    goes_on: bool = False
     heard: frozenset[tuple[str, str]] = frozenset()
 
 

@@ -28,10 +28,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     hop_depth: steps along `related` from what was found.
     deadline: `time.monotonic()` until which the answer is of use.
     continued: index of the query that says what the message goes on from, None if it stands alone.
+    goes_on: whether something was said in the conversation before.
     heard: keys of memories that the session has in context already; they are left out and take no place.
 
-    Two filters: a source whose evidence falls short of `least_evidence` returns no rows, and with `near_best`
-    it leaves out what lies far below the best of its own; without the first there is no yardstick for that.
+    `least_evidence` is what makes a request strong; with `near_best` a source gives what has evidence of its
+    own, the more the stronger the request is; without the first there is no yardstick for that.
     """
 
     texts: tuple[str, ...]
@@ -43,6 +44,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     least_evidence: float = float("-inf")
     near_best: bool = False
     continued: int | None = None
+    goes_on: bool = False
     heard: frozenset[tuple[str, str]] = frozenset()
 
 
