@@ -5,13 +5,13 @@ is injected, and `said` that of a session, with what is `standing` in it; `searc
 what is kept.
 """
 
-from forged.retrieval.continuing import continued, goes_on, says_nothing
+from forged.retrieval.continuing import before, goes_on, says_nothing
 from forged.retrieval.injection import Injection, render
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Tuning
 from forged.retrieval.ready import Ready
 from forged.retrieval.retriever import Retriever
 from forged.retrieval.sessions import Said, Turn, said
-from forged.retrieval.standing import speaks, standing
+from forged.retrieval.standing import standing
 from forged.retrieval.turns import Injected, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, Sources
 
@@ -30,11 +30,10 @@ __all__ = [
     "Turn",
     "TurnKey",
     "Turns",
-    "continued",
+    "before",
     "goes_on",
     "render",
     "said",
     "says_nothing",
-    "speaks",
     "standing",
 ]

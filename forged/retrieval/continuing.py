@@ -45,7 +45,7 @@ def only_goes_on(message: str) -> bool:
     return all(word in _ALONG or word in _GOES_ON for word in _words(message)) and not _CJK.search(message)
 
 
-def continued(window: Sequence[Utterance]) -> str:
+def before(window: Sequence[Utterance]) -> str:
     """What the newest user message goes on from, the message included; "" where it stands alone."""
     place = next((n for n in reversed(range(len(window))) if window[n].role == "user"), -1)
     if place < 1 or not leans(message := window[place].text):

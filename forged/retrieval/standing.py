@@ -15,7 +15,6 @@ from functools import partial
 
 from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Scope
-from forged.retrieval.continuing import says_nothing
 
 Head = tuple[VectorMap, Memory]
 Uses = Callable[[str, str], int]
@@ -74,8 +73,3 @@ def _in_order(heads: Sequence[Head], uses: Uses) -> Iterator[Head]:
         of_kind = [head for head in heads if head[1].category == category and scope in {"", head[1].scope}]
         newest_first = sorted(of_kind, key=lambda head: head[1].created_at, reverse=True)
         yield from sorted(newest_first, key=lambda head: -uses(head[0].root, head[1].id))
-
-
-def speaks(message: str) -> bool:
-    """Whether a message has content: with one that has none nothing comes."""
-    return not says_nothing(message)

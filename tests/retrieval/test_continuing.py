@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forged.conversation import Utterance
-from forged.retrieval.continuing import continued, goes_on, leans, only_goes_on, says_nothing
+from forged.retrieval.continuing import before, goes_on, leans, only_goes_on, says_nothing
 
 
 def talk(*texts):
@@ -32,7 +32,7 @@ def talk(*texts):
 def test_chat_says_nothing_and_leans_on_nothing(message):
     assert says_nothing(message)
     assert not leans(message)
-    assert continued(talk("where does the port come from?", "From the env file.", message)) == ""
+    assert before(talk("where does the port come from?", "From the env file.", message)) == ""
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_an_elliptical_message_leans_on_what_was_said(message):
 )
 def test_a_message_that_names_what_it_is_about_stands_alone(message):
     assert not leans(message)
-    assert continued(talk("is the cache warm?", "It is.", message)) == ""
+    assert before(talk("is the cache warm?", "It is.", message)) == ""
 
 
 def test_what_is_continued_is_the_last_question_and_the_end_of_the_answer_without_its_code():
     answer = "x" * 500 + "\n```python\nprint('secret plan')\n```\nSo the lock file is stale."
-    found = continued(talk("older", "old answer", "why is the build red?", answer, "fix it"))
+    found = before(talk("older", "old answer", "why is the build red?", answer, "fix it"))
 
     assert found.startswith("why is the build red?\n")
     assert found.endswith("So the lock file is stale.\nfix it")
@@ -82,8 +82,8 @@ def test_what_is_continued_is_the_last_question_and_the_end_of_the_answer_withou
 
 
 def test_what_nobody_said_before_is_not_continued():
-    assert continued(talk("do it")) == ""
-    assert continued(()) == ""
+    assert before(talk("do it")) == ""
+    assert before(()) == ""
     assert not goes_on(talk("do it"))
     assert goes_on(talk("build it", "Done.", "and now?"))
 
@@ -93,8 +93,8 @@ def test_a_change_of_subject_ends_it():
     turn = "set up a nightly export of the ledger tables to object storage"
     said = talk("why is the build red?", "The lock file is stale.", turn)
 
-    assert continued(said) == ""
-    assert "lock file" not in continued((*said, *talk(turn, "Done.", "test it")[1:]))
+    assert before(said) == ""
+    assert "lock file" not in before((*said, *talk(turn, "Done.", "test it")[1:]))
 
 
 def test_only_going_on_is_nothing_without_anything_before():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from forged.memory import Memory
-from forged.retrieval import speaks, standing
+from forged.retrieval import standing
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -76,12 +76,3 @@ def test_what_was_replaced_does_not_stand():
     newer = replace(one("newer", "corrections"), supersedes="correction", version=2)
 
     assert "correction" not in chosen((*REPO, newer), budget=1_000)
-
-
-def test_a_message_without_content_does_not_speak():
-    assert [speaks(text) for text in ("ok", "", "thanks", "why does the build of the parser fail?")] == [
-        False,
-        False,
-        False,
-        True,
-    ]

@@ -30,10 +30,10 @@ from forged.retrieval import (
     Said,
     Sources,
     TurnKey,
-    continued,
+    before,
     goes_on,
     render,
-    speaks,
+    says_nothing,
 )
 from forged.scopes import Workplace
 from forged_client import protocol as wire
@@ -115,8 +115,8 @@ def _again_said(
     context: Context, place: Workplace, request: wire.Retrieve, key: TurnKey, answer: Answer
 ) -> bytes | None:
     daemon, where, budget = context.daemon, place_of(request, place), _session_budget(request, place)
-    before = daemon.sessions.before(daemon.state, request, where, key)
-    made_of = (key, budget, where.agent, before.began, before.turns, place.files.shown())
+    known = daemon.sessions.before(daemon.state, request, where, key)
+    made_of = (key, budget, where.agent, known.began, known.turns, place.files.shown())
     made, ready = daemon.sessions.made(where, budget), daemon.retriever.turns.replies.get(made_of, answer)
     if made is None or ready is None:
         if daemon.sessions.spoke(where, key) is None:  # the list has ended
@@ -159,11 +159,14 @@ def _said(
     """The reply to a session, which goes out next; a turn of no message is the newest that was answered."""
     key, answer, message = turn
     daemon, where, budget = context.daemon, place_of(request, place), _session_budget(request, place)
-    before = daemon.sessions.before(daemon.state, request, where, key)
-    spoke = daemon.sessions.spoke(where, key) if message is None else speaks(message)
+    known = daemon.sessions.before(daemon.state, request, where, key)
+    if message is None:
+        spoke = bool(daemon.sessions.spoke(where, key))
+    else:
+        spoke = bool(message.strip()) and not says_nothing(message)
     whole = request.mode == "block"
-    wanted = Wanted(where, key, answer, bool(spoke), budget, whole)
-    reply = daemon.sessions.said(daemon.state, place.files.maps(), place, wanted, before)
+    wanted = Wanted(where, key, answer, spoke, budget, whole)
+    reply = daemon.sessions.said(daemon.state, place.files.maps(), place, wanted, known)
     deadline = _deadline(context, request, place)
     daemon.sessions.replied(request, where, budget, deadline, captured=captured)
     return reply
@@ -238,14 +241,14 @@ async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: 
     settings, heard_before = place.settings, frozenset[tuple[str, str]]()
     if not _is_stateless(context, request):
         await context.daemon.state.opened(settings.retrieval_timeout_s)
-        before = context.daemon.sessions.before(context.daemon.state, request, place_of(request, place), key)
-        heard_before = frozenset((each.root, each.id) for each in before.entries)
+        known = context.daemon.sessions.before(context.daemon.state, request, place_of(request, place), key)
+        heard_before = frozenset((each.root, each.id) for each in known.entries)
     said = (await heard(request.messages, request.last_summary_index)).said
     window = without_echoes(said, context.daemon.retriever.turns.injected(request.session_id, place.tops))
     return Ask(
         window=window,
         message=last_user_text(window),
-        before=continued(window),
+        before=before(window),
         goes_on=goes_on(window),
         hypotheses=tuple(text for each in request.hypotheses if (text := asked(each)).strip())[
             :_MOST_HYPOTHESES
