@@ -86,7 +86,9 @@ class MemoryRecord(msgspec.Struct, frozen=True):
 
     `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
     `redacted` are the secrets that its file holds and that are not in `content`, by name. `rivals` are newest
-    versions that stand beside this one: neither replaces the other, as both were made elsewhere.
+    versions that stand beside this one: neither replaces the other, as both were made elsewhere. `cues` are
+    lines that say when it should come back, `evidence` the files that it stands on, as PATH, PATH:LINE or
+    PATH:FIRST-LAST; `stale` are those of them that changed or went since.
     """
 
     id: str
@@ -105,13 +107,19 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     origin: str = ""
     redacted: tuple[str, ...] = ()
     rivals: tuple[str, ...] = ()
+    cues: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
 
 
 class Hit(msgspec.Struct, frozen=True):
     """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered.
 
     An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
-    beside it: neither replaces the other.
+    beside it: neither replaces the other. `via`: search, hop, standing (it came with the session and without
+    a search), heard (an earlier turn brought it), correction (it replaces one that the session has heard).
+    `came` is why it was let in: strong, near, word, weak, hop, standing. `stale` names files that it stands
+    on and that changed since.
     """
 
     id: str
@@ -127,6 +135,8 @@ class Hit(msgspec.Struct, frozen=True):
     older: tuple[Version, ...] = ()
     root: str = ""
     rivals: tuple[Version, ...] = ()
+    came: str = ""
+    stale: tuple[str, ...] = ()
 
 
 # --- replies -----------------------------------------------------------------------------------------
@@ -311,6 +321,9 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     `partial` says why it rests on fewer hypotheses than the model was about to write, or nothing.
     `notice` is a sentence for the person and never for the model: what is withheld here, and the one command
     that mends it. A session gets it once for each root, a request without a session each time.
+    `memories` are those that stand in the text; the first `heard` of them the session had heard before.
+    `captured` are sentences for the person: what of this session was kept or refused since the last reply,
+    and how to take it back.
     """
 
     text: str = ""
@@ -326,6 +339,8 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     elapsed_ms: float = 0.0
     partial: str = ""
     notice: str = ""
+    heard: int = 0
+    captured: tuple[str, ...] = ()
 
 
 class Found(Reply, frozen=True, tag="found"):
@@ -631,6 +646,11 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     `last_summary_index` is the index of the first message after the last summary. Caller-supplied
     `hypotheses` replace the model call. `known_digest` is the digest of the block the caller already has:
     when it is still right the reply says `unchanged` and leaves the text out.
+
+    A session, told by `session_id` and `agent`, hears a memory once. `mode`: `block` for an agent that builds
+    its prompt anew each turn, whose reply has all that the session has heard and then what is new; `append`
+    for one that adds to what stands, whose reply has only what is new; `plain` marks nothing as heard and is
+    answered as if there were no session.
     """
 
     bypassable: ClassVar[bool] = True
@@ -645,6 +665,8 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     timeout_s: float | None = None
     min_generation: str = ""
     known_digest: str = ""
+    mode: str = "block"
+    agent: str = ""
 
 
 class Search(Request[Found], frozen=True, tag="search"):
@@ -675,7 +697,9 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     repo, and the category `project-conventions` there and `user-facts` for the user. Links of what it
     supersedes are kept, and `related` added. A text with a secret is refused with the code `secret`, unless
     `allow_secret`. `origin`: `agent`, or `explicit` where a person gave the text. A request with a `key` may
-    be sent twice, and is carried out once.
+    be sent twice, and is carried out once. `cues`: up to five short lines that say when it should come back;
+    `evidence`: files of the repository that it stands on, as PATH, PATH:LINE or PATH:FIRST-LAST. Cues that
+    are left out are those of the memory it supersedes.
     """
 
     repeatable: ClassVar[bool] = False
@@ -691,6 +715,8 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     allow_secret: bool = False
     origin: str = "agent"
     key: str = ""
+    cues: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
 
 
 class Capture(Request[Captured], frozen=True, tag="capture"):
@@ -923,11 +949,11 @@ class Restored(Reply, frozen=True, tag="restored"):
 
 
 class Edit(Request[Remembered], frozen=True, tag="edit"):
-    """Write a new version of a memory: another text, another category, or both; the rest stays.
+    """Write a new version of a memory: another text, category, cues or evidence; the rest stays.
 
-    `content` None keeps the text. `base` is the id (or the number) of the version that the text was made
-    from: if another one is the newest by now, nothing is written and the code is `conflict`. With a `key` it
-    may be sent twice.
+    `content`, `cues` and `evidence` None keep what is there; with another text, what it stands on is looked
+    at anew. `base` is the id (or the number) of the version that the text was made from: if another one is
+    the newest by now, nothing is written and the code is `conflict`. With a `key` it may be sent twice.
     """
 
     repeatable: ClassVar[bool] = False
@@ -943,6 +969,8 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
     allow_secret: bool = False
     origin: str = "agent"
     key: str = ""
+    cues: tuple[str, ...] | None = None
+    evidence: tuple[str, ...] | None = None
 
 
 class Relate(Request[Remembered], frozen=True, tag="relate"):

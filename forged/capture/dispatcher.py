@@ -18,10 +18,12 @@ from typing import Protocol
 
 from forged.capture.gate import Gate
 from forged.capture.keeper import Put
+from forged.capture.news import News
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
     Asked,
+    AskedVectors,
     Classified,
     Classify,
     Decided,
@@ -31,6 +33,7 @@ from forged.capture.values import (
     KnownMemory,
     Ready,
     Report,
+    StatementVectors,
     Tally,
     WorkerSettings,
 )
@@ -48,6 +51,7 @@ _RANK_S = 5.0
 _SETTLE_S = 1.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
+VectorsOf = Callable[[Sequence[str]], Awaitable[tuple[bytes, ...]]]
 MakeSupervisor = Callable[..., Supervisor]
 _Documents = tuple[Document, ...]
 # The last report about a task, or what the worker died of.
@@ -68,7 +72,7 @@ class Dispatcher:
     """One for the daemon. The queue says what is under way.
 
     `gate` is asked before a model is, and None if the classifier is none; `rank` finds the memories that a
-    model should know about; `keeper` decides and writes.
+    model should know about; `vectors` are the local model's of some texts; `keeper` decides and writes.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Dispatcher:
         gate: Gate | None,
         metrics: Metrics,
         rank: Rank,
+        vectors: VectorsOf,
         keeper: Keeps,
         keeps: bool,
         make_supervisor: MakeSupervisor,
@@ -94,9 +99,11 @@ class Dispatcher:
         self._gate = gate
         self._metrics = metrics
         self._rank = rank
+        self._vectors = vectors
         self._keeper = keeper
         self._keeps = keeps
         self._clock = clock
+        self.news = News()
         self.supervisor = make_supervisor(settings, on_report=self._heard, on_death=self._died)
         self._changed = asyncio.Event()
         self._answer: asyncio.Future[_Answer] | None = None  # to the task that the worker has
@@ -238,6 +245,12 @@ class Dispatcher:
         if self._answer is not None and self.supervisor.ready:
             self.supervisor.give(Heads(event.id, heads), self._limit_s)
 
+    async def _answer_vectors(self, event: Event, texts: Sequence[str]) -> None:
+        """Give the worker the vectors of texts; none if there are none to be had."""
+        rows = await self._vectors(texts)
+        if self._answer is not None and self.supervisor.ready:
+            self.supervisor.give(StatementVectors(event.id, rows), self._limit_s)
+
     async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
         """What the model should know about; it can do without."""
         try:
@@ -285,6 +298,8 @@ class Dispatcher:
             logger.warning("report about another event=%s", report.event_id)
         elif isinstance(report, Asked):
             self.start(self._answer_heads(waiting.event, report.names))
+        elif isinstance(report, AskedVectors):
+            self.start(self._answer_vectors(waiting.event, report.texts))
         else:
             answer.set_result(report)
 
@@ -296,6 +311,7 @@ class Dispatcher:
         if self._gate is not None:
             self._gate.answered(classified.usage)
         documents, tally = await self._keeper.decide(event, classified)
+        self.news.refused(event.session_id, classified.refused)
         self._metrics.capture_invalid += tally.invalid
         self._metrics.capture_duplicates += tally.duplicates
         self._metrics.secrets_redacted += tally.secrets
@@ -305,6 +321,11 @@ class Dispatcher:
     def _done(self, waiting: Waiting, put: Put) -> float | None:
         """Take note that all is in place; None if the event is done with that, else a delay."""
         self._metrics.captured += put.written
+        documents = self._events.documents(waiting.event.id) or ()
+        if put.written:
+            self.news.kept(
+                waiting.event.session_id, [each for each in documents if each.memory.id not in put.failed]
+            )
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut

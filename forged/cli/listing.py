@@ -45,6 +45,10 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     yield from shown_fields(fields)
     for edge in memory.related:
         yield f"{escape_line(edge.relationship)} {escape_line(edge.id)}"
+    yield from (f"cue: {escape_line(cue)}" for cue in memory.cues)
+    for evidence in memory.evidence:
+        is_stale = any(evidence == path or evidence.startswith(f"{path}:") for path in memory.stale)
+        yield f"stands on {escape_line(evidence)}" + (", which changed since" if is_stale else "")
     if memory.redacted:
         yield f"its file holds what looks like a secret ({listed(memory.redacted)}), and is shown without it"
     yield ""
@@ -88,6 +92,19 @@ def chain_table(chain: Chain) -> Iterator[str]:
         yield f"  forgectl relate {other} {one}:supersedes   or   forgectl forget --version {one}"
 
 
+_CAME = {
+    "strong": "much speaks for it",
+    "near": "near the best",
+    "word": "it has words of the message that few have",
+    "weak": "the best of a weak request",
+    "search": "it was found, and nothing is held back",
+    "hop": "one that came is linked to it",
+    "standing": "it stands in every session",
+    "heard": "the session has heard it",
+    "correction": "it corrects what the session has heard",
+}
+
+
 def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
     """Each hit: score, id and scores by leg; below it what it says and its older versions."""
     for hit in hits:
@@ -100,6 +117,7 @@ def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
             "" if hit.cosine is None else f"cosine {hit.cosine:.3f}",
             "" if hit.lexical is None else f"lexical {hit.lexical:.3f}",
             "" if hit.via == "search" else f"via {escape_line(hit.via)}",
+            f"may be outdated: {listed(hit.stale)} changed" if hit.stale else "",
         )
         yield "  ".join(filter(None, facts))
         yield f"       {_gist(hit.content)}"
@@ -134,7 +152,7 @@ def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
         yield ""
         yield from _ranking(found)
     if found.far_ids:
-        yield f"left out, as far below the best: {listed(found.far_ids)}"
+        yield f"stayed out, as too little speaks for them beside the best: {listed(found.far_ids)}"
 
 
 def _occasion(found: Explained, query: str) -> str:
@@ -151,16 +169,13 @@ def _fitted(found: Explained) -> str:
 
 
 def _ranking(found: Explained) -> list[str]:
-    rows = [("score", "cosine", "lexical", "via", "budget", "memory", "")]
+    """A line for each memory: what it says, and in words why it came; the figures are in `--json`."""
+    rows = [("memory", "", "why it came", "budget")]
     for place, hit in enumerate(found.memories):
-        scores = (_score(hit.score), _score(hit.cosine), _score(hit.lexical))
+        why = _CAME.get(hit.came or hit.via, escape_line(hit.came or hit.via))
         budget = "fits" if place < found.included else "cut"
-        rows.append((*scores, escape_line(hit.via), budget, escape_line(hit.id), _gist(hit.content)))
+        rows.append((escape_line(hit.id), _gist(hit.content), why, budget))
     return [line.rstrip() for line in columns(rows)]
-
-
-def _score(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
 
 
 def _beside(memory: MemoryRecord) -> str:

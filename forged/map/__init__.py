@@ -14,23 +14,26 @@ from forged import door
 from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
+    from forged.map.admission import Admitted, admitted, is_hopeless
     from forged.map.baseline import LEAST_DIMENSION, Baseline
     from forged.map.calibrations import carried, thinned
     from forged.map.cosines import Cosines, compared
-    from forged.map.dense import DenseLeg
+    from forged.map.dense import DenseLeg, are_cjk
     from forged.map.lexical import LexicalLeg
     from forged.map.relevance import UNGATED, Reading, threshold, weigh
     from forged.map.search import Candidate, Found, search_maps
-    from forged.map.vector_map import Part, Traits, VectorMap
+    from forged.map.vector_map import Cues, Part, Traits, VectorMap
 
 __all__ = [
     "LEAST_DIMENSION",
     "NO_CHAINS",
     "UNGATED",
+    "Admitted",
     "Baseline",
     "Candidate",
     "Chains",
     "Cosines",
+    "Cues",
     "DenseLeg",
     "Found",
     "LexicalLeg",
@@ -38,9 +41,12 @@ __all__ = [
     "Reading",
     "Traits",
     "VectorMap",
+    "admitted",
+    "are_cjk",
     "carried",
     "compared",
     "hops",
+    "is_hopeless",
     "link",
     "replaced_by",
     "search_maps",
@@ -51,12 +57,13 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
+    admission=("Admitted", "admitted", "is_hopeless"),
     baseline=("Baseline", "LEAST_DIMENSION"),
     calibrations=("carried", "thinned"),
     cosines=("Cosines", "compared"),
-    dense=("DenseLeg",),
+    dense=("DenseLeg", "are_cjk"),
     lexical=("LexicalLeg",),
     relevance=("Reading", "UNGATED", "threshold", "weigh"),
     search=("Candidate", "Found", "search_maps"),
-    vector_map=("Part", "Traits", "VectorMap"),
+    vector_map=("Cues", "Part", "Traits", "VectorMap"),
 )

@@ -111,7 +111,7 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
         strategy="hyde",
         legs=("lexical", "dense"),
         hypotheses=("Errors are wrapped.",),
-        memories=(reports.hit(), hop),
+        memories=(reports.hit(came="weak"), hop),
         included=1,
         omitted_ids=("mem_hop",),
         far_ids=("mem_x", "mem_y"),
@@ -126,10 +126,10 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
         "hypotheses",
         "  1. Errors are wrapped.",
         "",
-        "score  cosine  lexical  via     budget  memory",
-        "0.900  0.800   3.250    search  fits    mem_a    Wrap errors.",
-        "0.400  -       -        hop     cut     mem_hop  Wrap errors.",
-        "left out, as far below the best: mem_x, mem_y",
+        "memory                 why it came                    budget",
+        "mem_a    Wrap errors.  the best of a weak request     fits",
+        "mem_hop  Wrap errors.  one that came is linked to it  cut",
+        "stayed out, as too little speaks for them beside the best: mem_x, mem_y",
     ]
     assert daemon.asked(Why).session_id == "s1"
 

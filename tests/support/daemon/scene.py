@@ -55,7 +55,8 @@ class Scene:
         return built
 
     def ask(self, top: Path, text: str = "what now", turn: str | None = None, **options: object) -> Retrieved:
-        """Retrieve; every call is a turn of its own unless one is named."""
+        """Retrieve; every call is a turn of its own unless one is named, and what it finds is all it gets."""
+        options.setdefault("mode", "plain")
         turn = f"turn {next(self._turns)}" if turn is None else turn
         return self.client.retrieve(
             str(top),

@@ -1,0 +1,103 @@
+"""What a message continues: which messages lean on what was said, which stand alone, which say nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from forged.conversation import Utterance
+from forged.retrieval.continuing import before, goes_on, leans, only_goes_on, says_nothing
+
+
+def talk(*texts):
+    return tuple(Utterance("user" if n % 2 == 0 else "assistant", text) for n, text in enumerate(texts))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ok",
+        "Thanks!",
+        "haha nice",
+        "ok, thank you very much",
+        "alles klar, danke",
+        "vale, gracias",
+        "super, merci beaucoup",
+        "beleza, obrigado",
+        "好的,谢谢",
+        "了解、ありがとう",
+        "👍",
+        "...",
+    ],
+)
+def test_chat_says_nothing_and_leans_on_nothing(message):
+    assert says_nothing(message)
+    assert not leans(message)
+    assert before(talk("where does the port come from?", "From the env file.", message)) == ""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "do it",
+        "and the tests?",
+        "commit it",
+        "what about rows with nothing in those columns",
+        "und die Tests?",
+        "mach das auch für die andere",
+        "¿y los tests?",
+        "et pour les autres ?",
+        "e os testes?",
+        "那测试呢?",
+        "それもお願い",
+    ],
+)
+def test_an_elliptical_message_leans_on_what_was_said(message):
+    assert not says_nothing(message)
+    assert leans(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "add a retry with exponential backoff to the webhook sender of the billing service",
+        "and lib/features/home/card.dart:61:28 says the getter is missing",
+        "Wie richte ich für den Export einen nächtlichen Lauf auf dem Server ein?",
+        "把导出任务改成每天凌晨两点在备用服务器上运行,并且把结果写到对象存储里",
+    ],
+)
+def test_a_message_that_names_what_it_is_about_stands_alone(message):
+    assert not leans(message)
+    assert before(talk("is the cache warm?", "It is.", message)) == ""
+
+
+def test_what_is_continued_is_the_last_question_and_the_end_of_the_answer_without_its_code():
+    answer = "x" * 500 + "\n```python\nprint('secret plan')\n```\nSo the lock file is stale."
+    found = before(talk("older", "old answer", "why is the build red?", answer, "fix it"))
+
+    assert found.startswith("why is the build red?\n")
+    assert found.endswith("So the lock file is stale.\nfix it")
+    assert "secret plan" not in found
+    assert "old" not in found.replace("stale", "")
+    assert len(found) < 400
+
+
+def test_what_nobody_said_before_is_not_continued():
+    assert before(talk("do it")) == ""
+    assert before(()) == ""
+    assert not goes_on(talk("do it"))
+    assert goes_on(talk("build it", "Done.", "and now?"))
+
+
+def test_a_change_of_subject_ends_it():
+    """The message that turns to something else stands alone, and what follows it continues that."""
+    turn = "set up a nightly export of the ledger tables to object storage"
+    said = talk("why is the build red?", "The lock file is stale.", turn)
+
+    assert before(said) == ""
+    assert "lock file" not in before((*said, *talk(turn, "Done.", "test it")[1:]))
+
+
+def test_only_going_on_is_nothing_without_anything_before():
+    assert only_goes_on("go on")
+    assert only_goes_on("yes, do it please")
+    assert not only_goes_on("flash it")
