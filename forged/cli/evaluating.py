@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ import msgspec
 from forged import evaluation
 from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
+from forged.cli.eval_figures import SessionMeasurement, session_table
 from forged.cli.exits import Stop
 from forged.cli.terminal import Bar, columns, escape_line, tell
 from forged.errors import ConfigError, ForgedError
@@ -74,6 +76,16 @@ class Measurement(msgspec.Struct, frozen=True):
 @click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="A key of [memory] for the run; repeatable."
 )
+@click.option(
+    "--mode",
+    "modes",
+    multiple=True,
+    type=click.Choice([evaluation.APPEND, evaluation.BLOCK]),
+    default=(evaluation.APPEND,),
+    show_default=True,
+    help="Of sessions: replies stay with their turns, or the newest one takes the place of the last.",
+)
+@click.option("--closing", is_flag=True, help="A run over sealed sets, which is recorded beside them.")
 @click.option("--off-topic", metavar="FILE", help='Messages nothing helps with: {"text": ...} a line.')
 @reads
 def eval_command(
@@ -86,15 +98,18 @@ def eval_command(
     sizes: tuple[int, ...],
     min_score: str | None,
     changes: tuple[str, ...],
+    modes: tuple[str, ...],
+    closing: bool,
     off_topic: str | None,
 ) -> None:
     """Measure recall on labelled sets.
 
-    PATH is a directory with memories.jsonl and queries.jsonl (and off_topic.jsonl), or a LoCoMo file; the
-    splits are of the former only. A daemon of its own serves the memories as files in a scratch HOME; yours
-    and your files are not touched. Of your configuration only endpoints, keys, prefixes and the
-    retrieval_model are used, and only for a model of an endpoint or the strategy hyde, which sends the set's
-    texts there. Everything else has its default, but for retrieval_top_k (20) and retrieval_timeout_s (30).
+    PATH is a directory with memories.jsonl and queries.jsonl (and off_topic.jsonl), one with memories.jsonl
+    and sessions.jsonl, or a LoCoMo file; the splits are of the first only. A daemon of its own serves the
+    memories as files in a scratch HOME; yours and your files are not touched. Of your configuration only
+    endpoints, keys, prefixes and the retrieval_model are used, and only for a model of an endpoint or the
+    strategy hyde, which sends the set's texts there. Everything else has its default, but for
+    retrieval_timeout_s (30) and, of all but sessions, retrieval_top_k (20).
 
     Recall and nDCG count what a search ranked; `+hops` is the recall of all that was injected, memories that
     came along an edge included; `mem@10` is how many memories stood in the first ten places. `off-topic` is
@@ -103,13 +118,18 @@ def eval_command(
     """
     changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
     try:
-        sets = _sets(call, paths, off_topic, split)
-        subjects = [
-            evaluation.prepare(evaluation.Subject(model, strategy, changed), call.environ)
+        of_sessions, others = _apart(call, paths)
+        sets = _sets(others, None if off_topic is None else Path(call.workspace) / off_topic, split)
+        named = [
+            evaluation.Subject(model, strategy, changed)
             for model, strategy in itertools.product(models, strategies)
         ]
+        subjects = [evaluation.prepare(each, call.environ) for each in named]
         _require_hypotheses(sets, strategies)
+        lives = [evaluation.load_sessions(path) for path in of_sessions]
+        sealed = evaluation.begin_closing((*of_sessions, *others), _command(), closing=closing)
         done = tuple(_measured(call, sets, subjects, sizes or (None,)))
+        lived = tuple(_lived(call, lives, named, modes))
     except evaluation.DatasetError as error:
         raise Stop("usage", str(error)) from error
     except ConfigError as error:
@@ -118,7 +138,14 @@ def eval_command(
         raise Stop("unavailable", str(error)) from error
     except ClientError as error:
         raise Stop("unavailable", f"the daemon of the measurement was lost: {error}") from error
-    _show(call, done, split, changed)
+    for folder in sealed:
+        evaluation.end_closing(folder, "; ".join(each.line for each in lived))
+    _show(call, done, lived, split, changed)
+
+
+def _command() -> str:
+    """What was typed, for the record of closing runs."""
+    return shlex.join(("forgectl", *sys.argv[1:]))
 
 
 def _change(text: str) -> tuple[str, str]:
@@ -128,13 +155,19 @@ def _change(text: str) -> tuple[str, str]:
     return key.strip().removeprefix("memory."), value.strip()
 
 
-def _sets(
-    call: Invocation, paths: Iterable[str], off_topic: str | None, split: str
-) -> tuple[evaluation.Dataset, ...]:
-    here = Path(call.workspace)
-    sets = [evaluation.load(here / path) for path in paths]
+def _apart(call: Invocation, paths: Iterable[str]) -> tuple[list[Path], list[Path]]:
+    """The sets of sessions, and the others."""
+    places = [Path(call.workspace) / path for path in paths]
+    return (
+        [place for place in places if evaluation.is_sessions(place)],
+        [place for place in places if not evaluation.is_sessions(place)],
+    )
+
+
+def _sets(paths: Iterable[Path], off_topic: Path | None, split: str) -> tuple[evaluation.Dataset, ...]:
+    sets = [evaluation.load(path) for path in paths]
     if off_topic is not None:
-        messages = evaluation.load_off_topic(here / off_topic)
+        messages = evaluation.load_off_topic(off_topic)
         sets = [msgspec.structs.replace(each, off_topic=messages) for each in sets]
     return tuple(each.part(split) for each in sets)
 
@@ -163,6 +196,25 @@ def _measured(
             bar.wipe()
 
 
+def _lived(
+    call: Invocation,
+    sets: Iterable[evaluation.SessionSet],
+    named: Iterable[evaluation.Subject],
+    modes: Iterable[str],
+) -> Iterator[SessionMeasurement]:
+    """Every set of sessions with every subject, as it is shipped."""
+    bar = Bar(call.redraws(sys.stderr) and not call.as_json)
+    for each, subject, mode in itertools.product(sets, named, modes):
+        prepared = evaluation.prepare(msgspec.structs.replace(subject, shipped=True), call.environ)
+        try:
+            heard = evaluation.run_sessions(each, prepared, mode, functools.partial(draw, bar, each.name))
+        finally:
+            bar.wipe()
+        about = (each.name, prepared.subject.model, subject.strategy, mode, heard.legs)
+        figures = evaluation.summaries(heard.turns)
+        yield SessionMeasurement(*about, figures, heard.failures, heard.turns, heard.seconds)
+
+
 def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
     """Draw a step of a measurement; where no bar is, only a wait that nobody expects is told."""
     bar.draw(f"{title}: {doing}", done, total)
@@ -171,13 +223,28 @@ def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
 
 
 def _show(
-    call: Invocation, done: Sequence[Measurement], split: str, changes: Sequence[tuple[str, str]]
+    call: Invocation,
+    done: Sequence[Measurement],
+    lived: Sequence[SessionMeasurement],
+    split: str,
+    changes: Sequence[tuple[str, str]],
 ) -> None:
     shown = {key: value for key, value in changes if not key.endswith("api_key")}
     about = {"split": split, "top_k": evaluation.TOP_K, "seed": evaluation.SEED, "changes": shown}
-    show(call, {**about, "measurements": done}, table(done))
-    for each in () if call.as_json else done:
-        for failure in each.outcome.failures:
+    tables = [table(done)] * bool(done) + [session_table(each) for each in lived]
+    lines = "\n\n".join("\n".join(each) for each in tables)
+    show(call, {**about, "measurements": done, "sessions": lived}, [lines])
+    if not call.as_json:
+        _tell_failures(
+            [(each, each.outcome.failures) for each in done] + [(each, each.failures) for each in lived]
+        )
+
+
+def _tell_failures(
+    done: Iterable[tuple[Measurement | SessionMeasurement, Sequence[evaluation.Failure]]],
+) -> None:
+    for each, failures in done:
+        for failure in failures:
             tell(f"{each.set} {each.model} {each.strategy}: {failure.count} times {failure.reason}")
 
 

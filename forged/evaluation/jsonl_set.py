@@ -61,8 +61,8 @@ class _Query(Query, frozen=True, kw_only=True):
 
 def load(directory: Path) -> Dataset:
     """Read a directory. Raises DatasetError."""
-    memories = _lines(directory / MEMORIES, _Memory)
-    queries = _lines(directory / QUERIES, _Query)
+    memories = lines(directory / MEMORIES, _Memory)
+    queries = lines(directory / QUERIES, _Query)
     _require_sound_memories(memories, directory / MEMORIES)
     _require_evidence(memories, queries, directory / QUERIES)
     names = sorted({memory.root for memory in memories} - {_USER})
@@ -76,7 +76,7 @@ def load(directory: Path) -> Dataset:
 
 def load_off_topic(file: Path) -> tuple[OffTopic, ...]:
     """Messages that nothing helps with, one `{"text": ...}` a line. Raises DatasetError."""
-    return _lines(file, OffTopic)
+    return lines(file, OffTopic)
 
 
 def _repository(name: str, memories: Sequence[_Memory], queries: Sequence[_Query]) -> Repository:
@@ -111,7 +111,8 @@ def _require_evidence(memories: Sequence[_Memory], queries: Sequence[_Query], fi
                 raise DatasetError(f"{file}: {query.id} names {label!r}, which a newer version replaces")
 
 
-def _lines(file: Path, kind: type[_Line]) -> tuple[_Line, ...]:
+def lines(file: Path, kind: type[_Line]) -> tuple[_Line, ...]:
+    """The objects of a file, one a line. Raises DatasetError."""
     try:
         data = file.read_bytes()
     except OSError as error:

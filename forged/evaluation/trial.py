@@ -36,7 +36,7 @@ LEARNING = "the gate learns what everyday messages look like to the model"
 _BUILD_S = 3600.0
 _CALL_S = 60.0
 _LOOK_S = 0.05
-_ANSWERED = {"ok", "empty"}
+ANSWERED = {"ok", "empty"}
 
 
 class MeasurementFailed(ForgedError):  # noqa: N818 - reads as the state it names
@@ -86,14 +86,14 @@ def run(world: World, subjects: Iterable[Prepared], progress: Progress) -> Itera
         with TemporaryDirectory(prefix="forged-eval-") as name:
             scratch = Path(name)
             workspaces = stores.settle(world, scratch / "home", scratch / "repos")
-            with _asked_daemon(scratch, variables) as client:
+            with asked_daemon(scratch, variables) as client:
                 for prepared in alike:
                     subject = prepared.subject
                     yield subject, measure(client, world, workspaces, subject, progress)
 
 
 @contextmanager
-def _asked_daemon(scratch: Path, variables: Mapping[str, str]) -> Iterator[Client]:
+def asked_daemon(scratch: Path, variables: Mapping[str, str]) -> Iterator[Client]:
     """A strict client of a daemon over `scratch`; `variables` are its others than HOME and address."""
     address = str(scratch / "run" / "forged.sock")
     env = {**variables, "HOME": str(scratch / "home"), "FORGED_SOCKET": address}
@@ -113,8 +113,8 @@ def measure(
     """
     began = time.monotonic()
     build(client, workspaces, progress)
-    _await_gate(client, progress)
-    legs = _legs(client, subject)
+    await_gate(client, progress)
+    legs = legs_of(client, subject)
     built = time.monotonic()
     asking = _Asking(client, subject, legs, world, progress)
     judged = tuple(
@@ -160,7 +160,7 @@ def _follow(client: Client, progress: Progress) -> None:
         time.sleep(_LOOK_S)
 
 
-def _await_gate(client: Client, progress: Progress) -> None:
+def await_gate(client: Client, progress: Progress) -> None:
     """Wait while words judge in place of the model: figures of the first questions would be theirs."""
     deadline = time.monotonic() + _BUILD_S
     while (gate := client.status().gate).state == "learning" and time.monotonic() < deadline:
@@ -170,7 +170,7 @@ def _await_gate(client: Client, progress: Progress) -> None:
         raise MeasurementFailed(f"the gate could not learn the model: {gate.reason or 'it took too long'}")
 
 
-def _legs(client: Client, subject: Subject) -> tuple[str, ...]:
+def legs_of(client: Client, subject: Subject) -> tuple[str, ...]:
     """The legs that all stores have. Raises MeasurementFailed if the model's is missing somewhere."""
     report = client.status()
     filled = [root for root in report.roots if root.memories]
@@ -227,7 +227,7 @@ class _Asking:
     def _ask(self, workspace: str, text: str, hypotheses: Sequence[str]) -> Retrieved:
         said = [{"role": "user", "content": text}]
         reply = self._client.retrieve(workspace, said, hypotheses=hypotheses)
-        if reply.status not in _ANSWERED:
+        if reply.status not in ANSWERED:
             self.failures[reply.reason or reply.status] += 1
         elif not self._legs.issubset(reply.legs):
             self.failures[f"answered by {', '.join(reply.legs) or 'no leg'} alone: {reply.reason}"] += 1
@@ -237,7 +237,7 @@ class _Asking:
 
 
 def _judged(query: Query, reply: Retrieved, by_id: Mapping[str, Item], visible: Sequence[Item]) -> Score:
-    if reply.status not in _ANSWERED:
+    if reply.status not in ANSWERED:
         return Score(query.id, query.kind)
     ranked = [by_id[hit.id] for hit in reply.memories if hit.via == "search"]
     hopped = [by_id[hit.id] for hit in reply.memories if hit.via != "search"]
