@@ -111,7 +111,8 @@ class Hit(msgspec.Struct, frozen=True):
     """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered.
 
     An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
-    beside it: neither replaces the other.
+    beside it: neither replaces the other. `via`: search, hop, standing (it came with the session and without
+    a search), heard (an earlier turn brought it), correction (it replaces one that the session has heard).
     """
 
     id: str
@@ -311,6 +312,9 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     `partial` says why it rests on fewer hypotheses than the model was about to write, or nothing.
     `notice` is a sentence for the person and never for the model: what is withheld here, and the one command
     that mends it. A session gets it once for each root, a request without a session each time.
+    `memories` are those that stand in the text; the first `heard` of them the session had heard before.
+    `captured` are sentences for the person: what of this session was kept or refused since the last reply,
+    and how to take it back.
     """
 
     text: str = ""
@@ -326,6 +330,8 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     elapsed_ms: float = 0.0
     partial: str = ""
     notice: str = ""
+    heard: int = 0
+    captured: tuple[str, ...] = ()
 
 
 class Found(Reply, frozen=True, tag="found"):
@@ -631,6 +637,11 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     `last_summary_index` is the index of the first message after the last summary. Caller-supplied
     `hypotheses` replace the model call. `known_digest` is the digest of the block the caller already has:
     when it is still right the reply says `unchanged` and leaves the text out.
+
+    A session, told by `session_id` and `agent`, hears a memory once. `mode`: `block` for an agent that builds
+    its prompt anew each turn, whose reply has all that the session has heard and then what is new; `append`
+    for one that adds to what stands, whose reply has only what is new; `plain` marks nothing as heard and is
+    answered as if there were no session.
     """
 
     bypassable: ClassVar[bool] = True
@@ -645,6 +656,8 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     timeout_s: float | None = None
     min_generation: str = ""
     known_digest: str = ""
+    mode: str = "block"
+    agent: str = ""
 
 
 class Search(Request[Found], frozen=True, tag="search"):

@@ -84,8 +84,13 @@ class Verbs(ChainVerbs):
         timeout_s: float | None = None,
         min_generation: str = "",
         known_digest: str = "",
+        mode: str = "block",
+        agent: str = "",
     ) -> Retrieved:
         """The injection for one turn, as `text`.
+
+        With a session a memory comes once: `block` returns what was heard and then what is new, for a prompt
+        that is built anew each turn; `append` only what is new; `plain` forgets that there is a session.
 
         `messages` are `protocol.Message`s, dicts in OpenAI, Anthropic or Gemini form, or objects with such
         fields. `timeout_s` limits the daemon's work (2.0 s otherwise); the call ends at most 0.5 s later.
@@ -101,6 +106,8 @@ class Verbs(ChainVerbs):
             timeout_s=timeout_s,
             min_generation=min_generation,
             known_digest=known_digest,
+            mode=mode,
+            agent=agent,
         )
         return self.ask(request)
 

@@ -109,6 +109,8 @@ def _constant(answer: Answer, block: Injection) -> dict[str, Any]:
         "strategy": answer.strategy,
         "legs": answer.legs,
         "partial": answer.partial,
+        "heard": 0,
+        "captured": (),
     }
 
 
