@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from forged import evaluation
@@ -27,6 +29,17 @@ _SESSION_ROWS = {
     "tokens_frame": "  of the frame",
     "tokens_a_turn": "tokens a turn",
 }
+INJECTED_ROWS = {
+    "recall": "recall of all that came",
+    "share": "share that answers",
+    "first": "first is right",
+    "muted": "got nothing",
+    "memories": "memories a message",
+    "tokens": "tokens a message",
+    "beside_memories": "memories an off-topic message",
+    "beside_tokens": "tokens an off-topic message",
+}
+_SAID_COLUMNS = ("precision", "recall", "explicit", "scope", "category")
 
 
 class SessionMeasurement(msgspec.Struct, frozen=True):
@@ -52,6 +65,45 @@ class SessionMeasurement(msgspec.Struct, frozen=True):
 def _main(group: evaluation.SessionSummary) -> str:
     share = cell(group.useful_or_standing)
     return f"recall {cell(group.recall)}, share {share}, tokens a session {cell(group.tokens)}"
+
+
+class CaptureMeasurement(msgspec.Struct, frozen=True):
+    """One set of what people say, under one embedding model."""
+
+    set: str
+    model: str
+    figures: evaluation.CaptureFigures
+    kept: evaluation.AllKept
+
+    @property
+    def line(self) -> str:
+        """The main figures in one line."""
+        told = [
+            f"{name} {cell(getattr(group, name))}"
+            for group in self.figures.said[:1]
+            for name in _SAID_COLUMNS
+        ]
+        told += [f"{each.name} {cell(each.figure)}" for each in self.figures.others]
+        return f"{self.set} {self.model}: {'; '.join(told)}"
+
+
+def capture_table(done: CaptureMeasurement) -> list[str]:
+    """What a set came to: by language and kind, and what is not about single conversations."""
+    said = [
+        (escape_line(each.group), str(each.conversations), str(each.memories), *_said_cells(each))
+        for each in done.figures.said
+    ]
+    head = ("said", "conversations", "memories", *_SAID_COLUMNS)
+    others = [(each.name, cell(each.figure)) for each in done.figures.others]
+    return [
+        f"{escape_line(done.set)}, {escape_line(done.model)}, {done.kept.seconds:.0f} s",
+        *(columns([head, *said], numbers_from=1) if said else ()),
+        *(columns(others, numbers_from=1) if others else ()),
+    ]
+
+
+def _said_cells(group: evaluation.SaidSummary) -> Iterator[str]:
+    return (cell(getattr(group, name)) for name in _SAID_COLUMNS)
 
 
 def session_table(done: SessionMeasurement) -> list[str]:

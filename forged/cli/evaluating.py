@@ -17,9 +17,11 @@ import click
 import msgspec
 
 from forged import evaluation
+from forged.cli import eval_lives
 from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
-from forged.cli.eval_figures import SessionMeasurement, session_table
+from forged.cli.eval_figures import INJECTED_ROWS, SessionMeasurement, capture_table, cell, session_table
+from forged.cli.eval_lives import Lived, draw
 from forged.cli.exits import Stop
 from forged.cli.terminal import Bar, columns, escape_line, tell
 from forged.errors import ConfigError, ForgedError
@@ -86,7 +88,9 @@ class Measurement(msgspec.Struct, frozen=True):
     help="Of sessions: replies stay with their turns, or the newest one takes the place of the last.",
 )
 @click.option("--closing", is_flag=True, help="A run over sealed sets, which is recorded beside them.")
-@click.option("--off-topic", metavar="FILE", help='Messages nothing helps with: {"text": ...} a line.')
+@click.option("--off-topic", metavar="FILE", help="Messages nothing helps with, one a line (.jsonl or text).")
+@click.option("--injected", is_flag=True, help="Also what came: shares, muted, tokens, with intervals.")
+@click.option("--search", "by_search", is_flag=True, help="Of questions: what `search` ranks.")
 @reads
 def eval_command(
     call: Invocation,
@@ -101,11 +105,14 @@ def eval_command(
     modes: tuple[str, ...],
     closing: bool,
     off_topic: str | None,
+    injected: bool,
+    by_search: bool,
 ) -> None:
     """Measure recall on labelled sets.
 
     PATH is a directory with memories.jsonl and queries.jsonl (and off_topic.jsonl), one with memories.jsonl
-    and sessions.jsonl, or a LoCoMo file; the splits are of the first only. A daemon of its own serves the
+    and sessions.jsonl, one with said.jsonl, minds.jsonl, alike.jsonl or attacks.jsonl, or a LoCoMo file; the
+    splits are of the first only. A daemon of its own serves the
     memories as files in a scratch HOME; yours and your files are not touched. Of your configuration only
     endpoints, keys, prefixes and the retrieval_model are used, and only for a model of an endpoint or the
     strategy hyde, which sends the set's texts there. Everything else has its default, but for
@@ -118,18 +125,18 @@ def eval_command(
     """
     changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
     try:
-        of_sessions, others = _apart(call, paths)
+        here = [Path(call.workspace) / path for path in paths]
+        lives, others = eval_lives.load(here)
         sets = _sets(others, None if off_topic is None else Path(call.workspace) / off_topic, split)
         named = [
-            evaluation.Subject(model, strategy, changed)
+            evaluation.Subject(model, strategy, changed, by_search=by_search)
             for model, strategy in itertools.product(models, strategies)
         ]
         subjects = [evaluation.prepare(each, call.environ) for each in named]
         _require_hypotheses(sets, strategies)
-        lives = [evaluation.load_sessions(path) for path in of_sessions]
-        sealed = evaluation.begin_closing((*of_sessions, *others), _command(), closing=closing)
+        sealed = evaluation.begin_closing(here, _command(), closing=closing)
         done = tuple(_measured(call, sets, subjects, sizes or (None,)))
-        lived = tuple(_lived(call, lives, named, modes))
+        lived = eval_lives.measure(call, lives, named, modes)
     except evaluation.DatasetError as error:
         raise Stop("usage", str(error)) from error
     except ConfigError as error:
@@ -139,8 +146,8 @@ def eval_command(
     except ClientError as error:
         raise Stop("unavailable", f"the daemon of the measurement was lost: {error}") from error
     for folder in sealed:
-        evaluation.end_closing(folder, "; ".join(each.line for each in lived))
-    _show(call, done, lived, split, changed)
+        evaluation.end_closing(folder, lived.lines(folder.parent.name))
+    _show(call, done, lived, split, changed, injected=injected)
 
 
 def _command() -> str:
@@ -153,15 +160,6 @@ def _change(text: str) -> tuple[str, str]:
     if not separator:
         raise Stop("usage", f"--set {text}: say KEY=VALUE")
     return key.strip().removeprefix("memory."), value.strip()
-
-
-def _apart(call: Invocation, paths: Iterable[str]) -> tuple[list[Path], list[Path]]:
-    """The sets of sessions, and the others."""
-    places = [Path(call.workspace) / path for path in paths]
-    return (
-        [place for place in places if evaluation.is_sessions(place)],
-        [place for place in places if not evaluation.is_sessions(place)],
-    )
 
 
 def _sets(paths: Iterable[Path], off_topic: Path | None, split: str) -> tuple[evaluation.Dataset, ...]:
@@ -196,48 +194,29 @@ def _measured(
             bar.wipe()
 
 
-def _lived(
-    call: Invocation,
-    sets: Iterable[evaluation.SessionSet],
-    named: Iterable[evaluation.Subject],
-    modes: Iterable[str],
-) -> Iterator[SessionMeasurement]:
-    """Every set of sessions with every subject, as it is shipped."""
-    bar = Bar(call.redraws(sys.stderr) and not call.as_json)
-    for each, subject, mode in itertools.product(sets, named, modes):
-        prepared = evaluation.prepare(msgspec.structs.replace(subject, shipped=True), call.environ)
-        try:
-            heard = evaluation.run_sessions(each, prepared, mode, functools.partial(draw, bar, each.name))
-        finally:
-            bar.wipe()
-        about = (each.name, prepared.subject.model, subject.strategy, mode, heard.legs)
-        figures = evaluation.summaries(heard.turns)
-        yield SessionMeasurement(*about, figures, heard.failures, heard.turns, heard.seconds)
-
-
-def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
-    """Draw a step of a measurement; where no bar is, only a wait that nobody expects is told."""
-    bar.draw(f"{title}: {doing}", done, total)
-    if doing == evaluation.LEARNING:
-        bar.tell_instead(f"{title}: waiting, {doing}", once=title)
-
-
 def _show(
     call: Invocation,
     done: Sequence[Measurement],
-    lived: Sequence[SessionMeasurement],
+    lived: Lived,
     split: str,
     changes: Sequence[tuple[str, str]],
+    *,
+    injected: bool,
 ) -> None:
     shown = {key: value for key, value in changes if not key.endswith("api_key")}
     about = {"split": split, "top_k": evaluation.TOP_K, "seed": evaluation.SEED, "changes": shown}
-    tables = [table(done)] * bool(done) + [session_table(each) for each in lived]
+    tables = [
+        *([table(done)] if done else ()),
+        *([injected_table(done)] if done and injected else ()),
+        *(session_table(each) for each in lived.sessions),
+        *(capture_table(each) for each in lived.capture),
+    ]
     lines = "\n\n".join("\n".join(each) for each in tables)
-    show(call, {**about, "measurements": done, "sessions": lived}, [lines])
+    measured = {"measurements": done, "sessions": lived.sessions, "capture": lived.capture}
+    show(call, {**about, **measured}, [lines])
     if not call.as_json:
-        _tell_failures(
-            [(each, each.outcome.failures) for each in done] + [(each, each.failures) for each in lived]
-        )
+        _tell_failures([(each, each.outcome.failures) for each in done])
+        _tell_failures([(each, each.failures) for each in lived.sessions])
 
 
 def _tell_failures(
@@ -256,6 +235,16 @@ def table(done: Sequence[Measurement]) -> list[str]:
         if each.store_size is None:
             rows += [_row(each, kind) for kind in each.outcome.kinds]
     return columns(rows, numbers_from=_HEAD.index("queries"))
+
+
+def injected_table(done: Sequence[Measurement]) -> list[str]:
+    """What each measurement's messages brought: a row a figure, a column a measurement."""
+    names = [(f"{escape_line(each.set)}, {each.strategy}, {each.store_size or 'all'}") for each in done]
+    figures = [each.outcome.injected for each in done if each.outcome.injected is not None]
+    rows = [
+        (label, *(cell(getattr(each, name)) for each in figures)) for name, label in INJECTED_ROWS.items()
+    ]
+    return columns([("injected", *names), *rows], numbers_from=1)
 
 
 def _row(each: Measurement, scores: evaluation.Summary) -> tuple[str, ...]:

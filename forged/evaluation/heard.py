@@ -51,10 +51,10 @@ class Reader:
         found = self.found(text)
         kept = sum(self._tokens(name) for name in found if name in standing)
         searched = sum(self._tokens(name) for name in found if name not in standing)
-        return Parts(kept, searched, max(0.0, _tokens(text) - kept - searched))
+        return Parts(kept, searched, max(0.0, tokens(text) - kept - searched))
 
     def _tokens(self, name: str) -> float:
-        return _tokens(self._items[name].strip())
+        return tokens(self._items[name].strip())
 
 
 def beyond(text: str, before: str) -> str:
@@ -63,7 +63,8 @@ def beyond(text: str, before: str) -> str:
     return text[sum(len(line) for line, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) :]
 
 
-def _tokens(text: str) -> float:
+def tokens(text: str) -> float:
+    """What a text costs, about."""
     return len(text.encode()) / BYTES_PER_TOKEN
 
 

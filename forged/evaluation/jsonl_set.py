@@ -75,8 +75,17 @@ def load(directory: Path) -> Dataset:
 
 
 def load_off_topic(file: Path) -> tuple[OffTopic, ...]:
-    """Messages that nothing helps with, one `{"text": ...}` a line. Raises DatasetError."""
-    return lines(file, OffTopic)
+    """Messages that nothing helps with. Raises DatasetError.
+
+    One `{"text": ...}` a line, or, in a file of another name than `.jsonl`, the message itself.
+    """
+    if file.suffix == ".jsonl":
+        return lines(file, OffTopic)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise DatasetError(f"{file} cannot be read: {error}") from error
+    return tuple(OffTopic(line.strip()) for line in text.split("\n") if line.strip())
 
 
 def _repository(name: str, memories: Sequence[_Memory], queries: Sequence[_Query]) -> Repository:

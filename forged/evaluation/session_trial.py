@@ -98,7 +98,8 @@ def _turns(client: Client, workspace: str, store: Store, session: Session, mode:
     before = ""
     for number, turn in enumerate(session.turns):
         said.append({"role": "user", "content": turn.user})
-        reply = client.retrieve(workspace, said, session_id=session.id, turn_id=f"{session.id}-{number}")
+        turn_id = f"{session.id}-{number}"
+        reply = client.retrieve(workspace, said, session_id=session.id, turn_id=turn_id, mode=mode)
         said.append({"role": "assistant", "content": turn.assistant})
         standing |= {hit.id for hit in reply.memories if hit.via == _STANDING}
         sent = beyond(reply.text, before) if mode == BLOCK else reply.text

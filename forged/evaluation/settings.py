@@ -34,13 +34,15 @@ class Subject(msgspec.Struct, frozen=True):
     """What is measured: an embedding model by name, how queries are made, and changed keys of `[memory]`.
 
     `strategy` is direct, caller (the set's recorded hypotheses) or hyde (the user's `retrieval_model`).
-    `shipped` keeps the default of how many memories a request may bring.
+    `shipped` keeps the default of how many memories a request may bring; `by_search` asks for what a search
+    ranks in place of what an agent is given.
     """
 
     model: str
     strategy: str
     changes: tuple[tuple[str, str], ...] = ()
     shipped: bool = False
+    by_search: bool = False
 
     @property
     def needs_vectors(self) -> bool:

@@ -18,11 +18,13 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from forged.errors import ForgedError
-from forged.evaluation import scores, stores
+from forged.evaluation import injected, scores, stores
 from forged.evaluation.dataset import Item, Query, Repository
+from forged.evaluation.heard import tokens
+from forged.evaluation.injected import Brought, Injected
 from forged.evaluation.scores import Score, Summary
 from forged.evaluation.scratch import daemon
-from forged.evaluation.settings import Prepared, Subject
+from forged.evaluation.settings import TOP_K, Prepared, Subject
 from forged.evaluation.stores import World
 from forged_client import Client
 from forged_client.protocol import Retrieved, RootReport
@@ -70,6 +72,7 @@ class Outcome(msgspec.Struct, frozen=True):
     scores: tuple[Score, ...]
     build_s: float
     ask_s: float
+    injected: Injected | None = None
 
     @property
     def failed(self) -> int:
@@ -124,7 +127,8 @@ def measure(
     )
     if not judged:
         raise MeasurementFailed("there is no query to ask")
-    off_topic = asking.off_topic(workspaces) if subject.strategy != "caller" else None
+    asks_off_topic = subject.strategy != "caller" and not subject.by_search
+    off_topic = asking.off_topic(workspaces) if asks_off_topic else None
     return Outcome(
         legs=legs,
         memories=len(world.user) + sum(len(store.items) for store in world.stores),
@@ -135,6 +139,7 @@ def measure(
         scores=judged,
         build_s=round(built - began, 3),
         ask_s=round(time.monotonic() - built, 3),
+        injected=injected.figures(asking.brought),
     )
 
 
@@ -195,7 +200,9 @@ class _Asking:
         self, client: Client, subject: Subject, legs: tuple[str, ...], world: World, progress: Progress
     ) -> None:
         self.failures: Counter[str] = Counter()
+        self.brought: list[Brought] = []
         self._client = client
+        self._by_search = subject.by_search
         self._by_caller = subject.strategy == "caller"
         self._legs = frozenset(legs)
         self._world = world
@@ -210,6 +217,7 @@ class _Asking:
             if query.hypotheses or not self._by_caller:
                 hypotheses = query.hypotheses if self._by_caller else ()
                 reply = self._ask(workspace, query.text, hypotheses)
+                self._note(query, reply, by_id)
                 yield _judged(query, reply, by_id, visible)
 
     def off_topic(self, workspaces: Sequence[str]) -> OffTopicCount | None:
@@ -221,12 +229,23 @@ class _Asking:
         ]
         if not asked:
             return None
-        injected = sum(reply.included > 0 for reply in asked)
-        return OffTopicCount(len(asked), injected, injected / len(asked))
+        self.brought += [Brought((False,) * len(reply.memories), tokens(reply.text)) for reply in asked]
+        hit = sum(reply.included > 0 for reply in asked)
+        return OffTopicCount(len(asked), hit, hit / len(asked))
+
+    def _note(self, query: Query, reply: Retrieved, by_id: Mapping[str, Item]) -> None:
+        items = [by_id[hit.id] for hit in reply.memories]
+        self.brought.append(injected.of_query(query, items, tokens(reply.text)))
 
     def _ask(self, workspace: str, text: str, hypotheses: Sequence[str]) -> Retrieved:
         said = [{"role": "user", "content": text}]
-        reply = self._client.retrieve(workspace, said, hypotheses=hypotheses)
+        if self._by_search:
+            found = self._client.search(workspace, text, limit=TOP_K)
+            reply = Retrieved(
+                status=found.status, reason=found.reason, memories=found.memories, legs=found.legs
+            )
+        else:
+            reply = self._client.retrieve(workspace, said, hypotheses=hypotheses)
         if reply.status not in ANSWERED:
             self.failures[reply.reason or reply.status] += 1
         elif not self._legs.issubset(reply.legs):
