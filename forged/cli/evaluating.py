@@ -134,7 +134,8 @@ def eval_command(
         ]
         subjects = [evaluation.prepare(each, call.environ) for each in named]
         _require_hypotheses(sets, strategies)
-        sealed = evaluation.begin_closing(here, _command(), closing=closing)
+        told = _command(paths, models=models, modes=modes, changes=changed)
+        sealed = evaluation.begin_closing(here, told, closing=closing)
         done = tuple(_measured(call, sets, subjects, sizes or (None,)))
         lived = eval_lives.measure(call, lives, named, modes)
     except evaluation.DatasetError as error:
@@ -150,9 +151,17 @@ def eval_command(
     _show(call, done, lived, split, changed, injected=injected)
 
 
-def _command() -> str:
-    """What was typed, for the record of closing runs."""
-    return shlex.join(("forgectl", *sys.argv[1:]))
+def _command(
+    paths: Iterable[str],
+    *,
+    models: Iterable[str],
+    modes: Iterable[str],
+    changes: Iterable[tuple[str, str]],
+) -> str:
+    """What is measured, for the record of closing runs; a key is not told."""
+    told = [f"--model={model}" for model in models] + [f"--mode={mode}" for mode in modes]
+    told += [f"--set={key}={value}" for key, value in changes if not key.endswith("api_key")]
+    return shlex.join(("forgectl", "eval", "--closing", *paths, *told))
 
 
 def _change(text: str) -> tuple[str, str]:

@@ -26,7 +26,7 @@ def test_a_sealed_set_is_refused_unless_it_is_a_closing_run(sealed):
     link.symlink_to(sealed)
 
     for path in (sealed, inside, link):
-        with pytest.raises(DatasetError, match="is sealed.*--closing"):
+        with pytest.raises(DatasetError, match=r"is sealed.*--closing"):
             closing.begin([path], "forgectl eval", closing=False)
     assert not record(sealed).exists()
 

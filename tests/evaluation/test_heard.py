@@ -34,7 +34,7 @@ def test_what_a_note_says_of_an_older_version_is_no_memory():
 
 
 def test_tokens_are_of_standing_memories_of_searched_ones_and_of_the_frame():
-    text = "\n".join(["<open>", TWO.memory.content.strip(), ONE.memory.content.strip(), "</open>"])
+    text = f"<open>\n{TWO.memory.content.strip()}\n{ONE.memory.content.strip()}\n</open>"
 
     parts = Reader([ONE, TWO]).parts(text, frozenset({"m_two"}))
 
