@@ -111,6 +111,7 @@ def test_turns_are_asked_in_order_and_what_was_heard_stays_in_context(ask):
     assert later.context == {"m_1", "m_user"}
     # The user of the other store is another person.
     assert other.context == {"k_1"}
+    assert other.parts.frame == pytest.approx(first.parts.frame, abs=6)
     assert found.failures == ()
     every = session_scores.summaries(found.turns)[0]
     assert (every.recall.value, every.forbidden.value, every.chat_memories.value) == (1.0, 0.0, 0.0)
