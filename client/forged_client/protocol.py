@@ -86,7 +86,9 @@ class MemoryRecord(msgspec.Struct, frozen=True):
 
     `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
     `redacted` are the secrets that its file holds and that are not in `content`, by name. `rivals` are newest
-    versions that stand beside this one: neither replaces the other, as both were made elsewhere.
+    versions that stand beside this one: neither replaces the other, as both were made elsewhere. `cues` are
+    lines that say when it should come back, `evidence` the files that it stands on, as PATH, PATH:LINE or
+    PATH:FIRST-LAST; `stale` are those of them that changed or went since.
     """
 
     id: str
@@ -105,6 +107,9 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     origin: str = ""
     redacted: tuple[str, ...] = ()
     rivals: tuple[str, ...] = ()
+    cues: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -113,6 +118,8 @@ class Hit(msgspec.Struct, frozen=True):
     An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
     beside it: neither replaces the other. `via`: search, hop, standing (it came with the session and without
     a search), heard (an earlier turn brought it), correction (it replaces one that the session has heard).
+    `came` is why it was let in: strong, near, word, weak, hop, standing. `stale` names files that it stands on
+    and that changed since.
     """
 
     id: str
@@ -128,6 +135,8 @@ class Hit(msgspec.Struct, frozen=True):
     older: tuple[Version, ...] = ()
     root: str = ""
     rivals: tuple[Version, ...] = ()
+    came: str = ""
+    stale: tuple[str, ...] = ()
 
 
 # --- replies -----------------------------------------------------------------------------------------
@@ -688,7 +697,9 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     repo, and the category `project-conventions` there and `user-facts` for the user. Links of what it
     supersedes are kept, and `related` added. A text with a secret is refused with the code `secret`, unless
     `allow_secret`. `origin`: `agent`, or `explicit` where a person gave the text. A request with a `key` may
-    be sent twice, and is carried out once.
+    be sent twice, and is carried out once. `cues`: up to five short lines that say when it should come back;
+    `evidence`: files of the repository that it stands on, as PATH, PATH:LINE or PATH:FIRST-LAST. Cues that
+    are left out are those of the memory it supersedes.
     """
 
     repeatable: ClassVar[bool] = False
@@ -704,6 +715,8 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     allow_secret: bool = False
     origin: str = "agent"
     key: str = ""
+    cues: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
 
 
 class Capture(Request[Captured], frozen=True, tag="capture"):
@@ -936,11 +949,11 @@ class Restored(Reply, frozen=True, tag="restored"):
 
 
 class Edit(Request[Remembered], frozen=True, tag="edit"):
-    """Write a new version of a memory: another text, another category, or both; the rest stays.
+    """Write a new version of a memory: another text, category, cues or evidence; the rest stays.
 
-    `content` None keeps the text. `base` is the id (or the number) of the version that the text was made
-    from: if another one is the newest by now, nothing is written and the code is `conflict`. With a `key` it
-    may be sent twice.
+    `content`, `cues` and `evidence` None keep what is there; with another text, what it stands on is looked
+    at anew. `base` is the id (or the number) of the version that the text was made from: if another one is
+    the newest by now, nothing is written and the code is `conflict`. With a `key` it may be sent twice.
     """
 
     repeatable: ClassVar[bool] = False
@@ -956,6 +969,8 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
     allow_secret: bool = False
     origin: str = "agent"
     key: str = ""
+    cues: tuple[str, ...] | None = None
+    evidence: tuple[str, ...] | None = None
 
 
 class Relate(Request[Remembered], frozen=True, tag="relate"):

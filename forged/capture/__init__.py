@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from forged.capture.keeper import Keeper
     from forged.capture.service import Pipeline
     from forged.capture.values import KnownMemory, WorkerSettings
+    from forged.capture.vectors import local_vectors
 
 __all__ = [
     "Keeper",
@@ -30,6 +31,7 @@ __all__ = [
     "Pipeline",
     "Spoken",
     "WorkerSettings",
+    "local_vectors",
 ]
 
 __getattr__ = door(
@@ -38,4 +40,5 @@ __getattr__ = door(
     keeper=("Keeper",),
     service=("Pipeline",),
     values=("KnownMemory", "WorkerSettings"),
+    vectors=("local_vectors",),
 )

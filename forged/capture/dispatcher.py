@@ -22,6 +22,7 @@ from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
     Asked,
+    AskedVectors,
     Classified,
     Classify,
     Decided,
@@ -31,6 +32,7 @@ from forged.capture.values import (
     KnownMemory,
     Ready,
     Report,
+    StatementVectors,
     Tally,
     WorkerSettings,
 )
@@ -48,6 +50,7 @@ _RANK_S = 5.0
 _SETTLE_S = 1.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
+VectorsOf = Callable[[Sequence[str]], Awaitable[tuple[bytes, ...]]]
 MakeSupervisor = Callable[..., Supervisor]
 _Documents = tuple[Document, ...]
 # The last report about a task, or what the worker died of.
@@ -68,7 +71,7 @@ class Dispatcher:
     """One for the daemon. The queue says what is under way.
 
     `gate` is asked before a model is, and None if the classifier is none; `rank` finds the memories that a
-    model should know about; `keeper` decides and writes.
+    model should know about; `vectors` are the local model's of some texts; `keeper` decides and writes.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Dispatcher:
         gate: Gate | None,
         metrics: Metrics,
         rank: Rank,
+        vectors: VectorsOf,
         keeper: Keeps,
         keeps: bool,
         make_supervisor: MakeSupervisor,
@@ -94,6 +98,7 @@ class Dispatcher:
         self._gate = gate
         self._metrics = metrics
         self._rank = rank
+        self._vectors = vectors
         self._keeper = keeper
         self._keeps = keeps
         self._clock = clock
@@ -238,6 +243,12 @@ class Dispatcher:
         if self._answer is not None and self.supervisor.ready:
             self.supervisor.give(Heads(event.id, heads), self._limit_s)
 
+    async def _answer_vectors(self, event: Event, texts: Sequence[str]) -> None:
+        """Give the worker the vectors of texts; none if there are none to be had."""
+        rows = await self._vectors(texts)
+        if self._answer is not None and self.supervisor.ready:
+            self.supervisor.give(StatementVectors(event.id, rows), self._limit_s)
+
     async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
         """What the model should know about; it can do without."""
         try:
@@ -285,6 +296,8 @@ class Dispatcher:
             logger.warning("report about another event=%s", report.event_id)
         elif isinstance(report, Asked):
             self.start(self._answer_heads(waiting.event, report.names))
+        elif isinstance(report, AskedVectors):
+            self.start(self._answer_vectors(waiting.event, report.texts))
         else:
             answer.set_result(report)
 

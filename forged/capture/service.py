@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.capture.dispatcher import Dispatcher, Keeps, MakeSupervisor, Rank
+from forged.capture.dispatcher import Dispatcher, Keeps, MakeSupervisor, Rank, VectorsOf
 from forged.capture.gate import Gate
 from forged.capture.hearing import Heard, Hearing, Outcome
 from forged.capture.keeping import Keeping
@@ -24,6 +24,7 @@ from forged.capture.queue import CaptureQueue, Waiting
 from forged.capture.supervisor import Supervisor
 from forged.capture.urgent import is_urgent
 from forged.capture.values import WorkerSettings
+from forged.capture.vectors import no_vectors
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.models import Governor, Health
@@ -65,6 +66,7 @@ class Pipeline:
         metrics: Metrics,
         rank: Rank,
         keeper: Keeps,
+        vectors: VectorsOf = no_vectors,
         keeps: bool = True,
         coalesce: bool = True,
         batch_turns: int = 1,
@@ -93,6 +95,7 @@ class Pipeline:
             gate=Gate(governor, health or Health(clock=clock)) if settings.classifier else None,
             metrics=metrics,
             rank=rank,
+            vectors=vectors,
             keeper=keeper,
             keeps=keeps,
             make_supervisor=supervisor,

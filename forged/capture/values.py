@@ -1,7 +1,8 @@
 """What the daemon and the capture worker tell each other, and what a classifier proposes. Values only.
 
 The worker gets one task at a time: Classify an event, which ends in Decided or Failed. Before that it may ask
-which memories name something (Asked), and gets Heads. Everything that crosses the process boundary is msgspec
+which memories name something (Asked), and gets Heads, or for vectors of texts (AskedVectors), and gets
+StatementVectors. Everything that crosses the process boundary is msgspec
 bytes: an object that cannot be pickled vanishes from a `multiprocessing.Queue` without an error.
 """
 
@@ -29,13 +30,19 @@ class KnownMemory(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What a classifier wants to keep, unchecked: every field may hold anything."""
+    """What a classifier wants to keep, unchecked: every field may hold anything.
+
+    `cues` are short lines that say when it should come back; `evidence` are files that it stands on, as PATH,
+    PATH:LINE or PATH:FIRST-LAST.
+    """
 
     content: str
     scope: str = Scope.REPO
     category: str = ""
     supersedes: str = ""
     related: tuple[Related, ...] = ()
+    cues: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -57,12 +64,20 @@ class Usage(msgspec.Struct, frozen=True):
         return self.prompt_tokens + self.completion_tokens
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """What a person asked to be kept and is not, in the person's words, and why, as a sentence."""
+
+    text: str
+    reason: str
+
+
 class Classified(msgspec.Struct, frozen=True):
     """A classifier's answer.
 
     `malformed` counts elements of the reply that were no memory at all; a reply `is_answer` if it says what
     is to be kept, be it nothing. `cut` is why there may have been more, as a sentence, or nothing. `author`
-    says whose words the proposals are: a model's, or those that were typed.
+    says whose words the proposals are: a model's, or those that were typed. `refused` are explicit requests
+    of which nothing is kept.
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -71,6 +86,7 @@ class Classified(msgspec.Struct, frozen=True):
     is_answer: bool = True
     cut: str = ""
     author: Origin = Origin.MODEL
+    refused: tuple[Refused, ...] = ()
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -111,7 +127,17 @@ class Heads(msgspec.Struct, frozen=True, tag="heads"):
     heads: tuple[KnownMemory, ...] = ()
 
 
-Task = Classify | Heads
+class StatementVectors(msgspec.Struct, frozen=True, tag="statement_vectors"):
+    """The answer to AskedVectors: a row of float32 for each text, in the machine's order of bytes.
+
+    There is none where the local model is not the embedder, or cannot answer now.
+    """
+
+    event_id: str
+    rows: tuple[bytes, ...] = ()
+
+
+Task = Classify | Heads | StatementVectors
 
 
 # --- worker to daemon, over the Pipe ------------------------------------------------------------------
@@ -129,6 +155,13 @@ class Asked(msgspec.Struct, frozen=True, tag="asked"):
 
     event_id: str
     names: tuple[str, ...] = ()
+
+
+class AskedVectors(msgspec.Struct, frozen=True, tag="asked_vectors"):
+    """What does the local model make of these texts? The worker waits for StatementVectors."""
+
+    event_id: str
+    texts: tuple[str, ...] = ()
 
 
 class Decided(msgspec.Struct, frozen=True, tag="decided"):
@@ -158,7 +191,7 @@ class Departed(msgspec.Struct, frozen=True, tag="departed"):
     departure: Departure
 
 
-Report = Ready | Departed | Asked | Decided | Failed
+Report = Ready | Departed | Asked | AskedVectors | Decided | Failed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from forged import log
 from forged.capture.classifier import CallFailed, Classifier
 from forged.capture.values import (
     Asked,
+    AskedVectors,
     Classified,
     Classify,
     Decided,
@@ -37,6 +38,7 @@ from forged.capture.values import (
     KnownMemory,
     Ready,
     Report,
+    StatementVectors,
     Task,
     Usage,
     WorkerSettings,
@@ -132,6 +134,14 @@ class Daemon:
         assert isinstance(answer, Heads), "a task instead of an answer"
         assert answer.event_id == event_id, "an answer about another event"
         return answer.heads
+
+    def vectors(self, event_id: str, texts: Sequence[str]) -> tuple[bytes, ...]:
+        """A row of float32 for each text by the local model; none where it is not there."""
+        self._report(AskedVectors(event_id, tuple(texts)))
+        answer = self._next_task()
+        assert isinstance(answer, StatementVectors), "a task instead of an answer"
+        assert answer.event_id == event_id, "an answer about another event"
+        return answer.rows
 
 
 class Worker:

@@ -31,7 +31,7 @@ def status(call: Invocation) -> None:
 def retrieve(call: Invocation, messages: tuple[Message, ...], **options: Any) -> None:
     """Print the injection, exactly; nothing when there is none. `options` are fields of the request."""
     with daemon(call) as client:
-        reply = client.retrieve(call.workspace, messages, **options)
+        reply = client.retrieve(call.workspace, messages, mode="plain", **options)
     check_read(reply)
     if call.as_json:
         say_json(reply)

@@ -50,6 +50,7 @@ class MemoryConfig(Section, frozen=True):
     retrieval_min_score: Annotated[float, msgspec.Meta(ge=-1, le=1)] | None = None
     retrieval_timeout_s: Annotated[float, msgspec.Meta(ge=0.05, le=60)] = 2.0
     injection_token_budget: TokenBudget = 0
+    standing_token_budget: TokenBudget = 600
     classifier_model: str = ""
     classifier_timeout_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
     daily_token_limit: Annotated[int, msgspec.Meta(ge=0)] = 0

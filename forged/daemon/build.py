@@ -16,7 +16,7 @@ from functools import partial
 import msgspec
 
 from forged.activity import Activity
-from forged.capture import Keeper, Pipeline, WorkerSettings
+from forged.capture import Keeper, Pipeline, WorkerSettings, local_vectors
 from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
@@ -150,6 +150,7 @@ def build(
             metrics=metrics,
             rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
             keeper=Keeper(indexer, writer, state.forgotten),
+            vectors=partial(local_vectors, embedder=models.embedder),
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,
             batch_turns=config.capture.batch_turns,

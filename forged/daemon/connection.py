@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from forged.daemon import peer
+from forged.daemon.failures import failed, undecodable
 from forged.errors import ForgedError
 from forged.in_turn import Place
 from forged_client import framing, protocol
@@ -55,6 +56,8 @@ class Service(Protocol):
     """
 
     def handle(self, request: Request[Any]) -> Reply | bytes | Awaitable[Reply] | AsyncIterator[Reply]: ...
+
+    def sent(self, request: Request[Any], *, whole: bool) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -203,6 +206,14 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._transport.write(frame)
 
+    def _answer(self, request: Request[Any], reply: Reply | bytes) -> None:
+        """Send the reply to a request; of one that is heard the service learns whether the kernel has it."""
+        self.send(reply)
+        if isinstance(request, protocol.Retrieve):
+            open_ = self._transport is not None and not self._transport.is_closing()
+            whole = open_ and not self._transport.get_write_buffer_size()  # type: ignore[union-attr]
+            self._server.service.sent(request, whole=whole)
+
     def _encoded(self, reply: Reply) -> bytes:
         """The reply's frame, or that of a typed error when it has none."""
         try:
@@ -211,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
             return framing.encode(self._broken(reply.id, type(reply).__name__, error))
         if len(frame) <= _MAX_FRAME_BYTES:
             return frame
-        return framing.encode(_failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less"))
+        return framing.encode(failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less"))
 
     # --- requests ---
 
@@ -221,14 +232,14 @@ class Connection(asyncio.BufferedProtocol):
             request = framing.decode_request(body)
         except MalformedFrame as error:
             self._server.metrics.bad_frames += 1
-            self.send(_undecodable(body, error))
+            self.send(undecodable(body, error))
             return
         if len(body) > request.limit_bytes:
             self._server.metrics.bad_frames += 1
-            self.send(_failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
+            self.send(failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
             return
         if not self.greeted and not isinstance(request, protocol.Hello):
-            self.send(_failed(request.id, "hello_required", "the first request is hello"))
+            self.send(failed(request.id, "hello_required", "the first request is hello"))
             return
         if isinstance(request, _AT_ONCE):
             self._carry_out(request)
@@ -263,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
             answer = self._guarded(request, error)
         if isinstance(answer, (Reply, bytes)):
             self.greeted = self.greeted or isinstance(answer, protocol.Welcome)
-            self.send(answer)
+            self._answer(request, answer)
             return False
         if isinstance(answer, AsyncIterator):
             self._start(self._pass_on(request, answer), self._streams)
@@ -310,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
             reply = await answer
         except Exception as error:  # noqa: BLE001 - the request guard
             reply = self._guarded(request, error)
-        self.send(reply)
+        self._answer(request, reply)
 
     async def _pass_on(self, request: Request[Any], replies: AsyncIterator[Reply]) -> None:
         try:
@@ -321,26 +332,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _guarded(self, request: Request[Any], error: Exception) -> Reply:
         if isinstance(error, ForgedError):
-            return _failed(request.id, error.code, str(error))
+            return failed(request.id, error.code, str(error))
         return self._broken(request.id, type(request).__name__, error)
 
     def _broken(self, number: int, verb: str, error: Exception) -> Failed:
         self._server.metrics.internal_errors += 1
         logger.error("request failed verb=%s", verb, exc_info=error)
-        return _failed(number, "internal", "the daemon's log says more")
-
-
-def _failed(number: int, code: str, message: str) -> Failed:
-    return Failed(id=number, status="error", reason=f"{code}: {message}", code=code, message=message)
-
-
-def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
-    """A frame of an unknown verb still gets its id back; anything else is only called invalid."""
-    try:
-        head = framing.decode_head(body)
-    except MalformedFrame:
-        head = framing.Head()
-    known = {struct_.__struct_config__.tag for struct_ in protocol.REQUESTS}
-    if head.type and head.type not in known:
-        return _failed(head.id, "unknown_verb", f"this daemon does not know {head.type[:64]!r}")
-    return _failed(head.id, "invalid", str(error))
+        return failed(number, "internal", "the daemon's log says more")

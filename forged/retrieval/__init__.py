@@ -1,13 +1,16 @@
 """From a turn to the memories that it should see, by a deadline, and their text (ADR-0047).
 
 `Retriever.retrieve` answers an `Ask` over `Sources` with an `Answer`, of which `render` makes the text that
-is injected; `search` returns a list; `turns` is what is kept.
+is injected, and `said` that of a session, with what is `standing` in it; `search` returns a list; `turns` is
+what is kept.
 """
 
 from forged.retrieval.injection import Injection, render
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Tuning
 from forged.retrieval.ready import Ready
 from forged.retrieval.retriever import Retriever
+from forged.retrieval.sessions import Said, Turn, said
+from forged.retrieval.standing import speaks, standing
 from forged.retrieval.turns import Injected, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, Sources
 
@@ -20,9 +23,14 @@ __all__ = [
     "ModelsInUse",
     "Ready",
     "Retriever",
+    "Said",
     "Sources",
     "Tuning",
+    "Turn",
     "TurnKey",
     "Turns",
     "render",
+    "said",
+    "speaks",
+    "standing",
 ]

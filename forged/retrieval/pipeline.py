@@ -209,6 +209,7 @@ class Pipeline:
             deadline=near(ask.deadline),
             least_evidence=threshold(self._tuning.min_score) if gated else float("-inf"),
             near_best=gated,
+            heard=ask.heard,
         )
         files, late = self._files(view), tuple[str, ...]()
         if sources.others:

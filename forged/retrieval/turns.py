@@ -70,7 +70,8 @@ class Flight(msgspec.Struct, eq=False):
 class Injected(msgspec.Struct, frozen=True):
     """The last answer of a session, of which the first `included` memories had room.
 
-    `roots` are the tops that it may see, `at` is seconds since 1970.
+    `roots` are the tops that it may see, `at` is seconds since 1970, `contents` are the texts that the
+    session has in context.
     """
 
     session_id: str
@@ -79,6 +80,7 @@ class Injected(msgspec.Struct, frozen=True):
     at: float
     answer: Answer
     included: int
+    contents: tuple[str, ...] = ()
 
 
 class Turns:
@@ -164,10 +166,19 @@ class Turns:
         flight.task.cancel()
 
     def note(
-        self, session_id: str, turn_id: str, roots: tuple[str, ...], answer: Answer, included: int
+        self,
+        session_id: str,
+        turn_id: str,
+        roots: tuple[str, ...],
+        answer: Answer,
+        included: int,
+        *,
+        contents: tuple[str, ...] = (),
     ) -> None:
-        """Remember what a session was answered."""
-        self._last[session_id] = Injected(session_id, turn_id, roots, time.time(), answer, included)
+        """Remember what a session was answered; `contents` is what it has in context besides."""
+        shown = tuple(ranked.memory.content for ranked in answer.ranked[:included])
+        texts = tuple(dict.fromkeys((*contents, *shown)))
+        self._last[session_id] = Injected(session_id, turn_id, roots, time.time(), answer, included, texts)
         self._last.move_to_end(session_id)
         while len(self._last) > SESSIONS:
             self._last.popitem(last=False)
@@ -180,11 +191,11 @@ class Turns:
         return next((item for item in reversed(self._last.values()) if item.roots == roots), None)
 
     def injected(self, session_id: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-        """Texts of the memories that the session was last given: what it repeats is no news."""
+        """Texts of memories that the session was given: what it repeats is no news."""
         found = self._last.get(session_id) if session_id else None
         if found is None or found.roots != roots:
             return ()
-        return tuple(ranked.memory.content for ranked in found.answer.ranked[: found.included])
+        return found.contents
 
     def purge(self) -> None:
         """Drop everything. Who waits for a pipeline still gets its answer, but nobody joins or keeps it."""

@@ -99,6 +99,10 @@ class FileRoots:
         """What stands for the maps that are there now: another value as soon as one of them is another."""
         return tuple(index.map.generation if index.map is not None else 0 for index in self._opened())
 
+    def maps(self) -> tuple[VectorMap, ...]:
+        """The maps that are there now."""
+        return tuple(index.map for index in self._opened() if index.map is not None)
+
     def added(self) -> int:
         """The generation in which all memories are visible that this daemon added, 0 for none."""
         return max((index.generations.added for index in self._opened()), default=0)
@@ -193,6 +197,11 @@ class FileSource:
         return self._rows(question, cosines)
 
     def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
+        rows = self._all_rows(question, cosines)
+        new = tuple(each for each in rows.ranked if each.key not in question.heard)
+        return msgspec.structs.replace(rows, ranked=new) if question.heard else rows
+
+    def _all_rows(self, question: Question, cosines: Cosines | None) -> Rows:
         found, reading = self._found(question, cosines), None
         if question.least_evidence > _NOTHING and len(self._view):
             reading = weigh(found, self._view.baseline)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
+    from forged.state.told import Entry, HeardList, Place, Told
     from forged.state.trust import OwnFile, RootRecord, TrustRecords
 
 __all__ = [
@@ -43,10 +44,12 @@ __all__ = [
     "Cut",
     "DeadEvent",
     "Document",
+    "Entry",
     "Event",
     "Events",
     "Forgotten",
     "Heard",
+    "HeardList",
     "Intent",
     "Intents",
     "Kind",
@@ -56,10 +59,12 @@ __all__ = [
     "Part",
     "Parts",
     "Pauses",
+    "Place",
     "Requests",
     "Rewrite",
     "RootRecord",
     "State",
+    "Told",
     "TrustRecords",
     "Watermark",
     "cut",
@@ -79,5 +84,6 @@ __getattr__ = door(
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),
     state=("State",),
+    told=("Entry", "HeardList", "Place", "Told"),
     trust=("OwnFile", "RootRecord", "TrustRecords"),
 )

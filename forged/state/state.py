@@ -35,6 +35,8 @@ from forged.state.pauses import Pauses
 from forged.state.requests import Requests
 from forged.state.spending import Spending, Spent, all_spent
 from forged.state.tables import rows, value_of
+from forged.state.told import Count, Told, all_told, all_uses
+from forged.state.told import Row as ToldRow
 from forged.state.trust import Kept, TrustRecords, all_kept
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class _Contents(msgspec.Struct, frozen=True):
     intents: tuple[Intent, ...]
     heard: tuple[tuple[str, Watermark], ...]
     parts: tuple[PartRow, ...]
+    told: tuple[ToldRow, ...]
+    uses: tuple[Count, ...]
     doubt: str
 
 
@@ -91,6 +95,7 @@ class State:
         self.requests = Requests(self._database, self.trust)
         self.heard = Heard()
         self.parts = Parts(self._database)
+        self.told = Told(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -121,6 +126,7 @@ class State:
     async def _save(self) -> None:
         await self.spending.save()
         await self.outbound.save()
+        await self.told.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -153,6 +159,7 @@ class State:
             self.trust.restore(found.trust)
             self.outbound.restore(found.outbound)
             self.intents.restore(found.intents)
+            self.told.restore(found.told, found.uses)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -220,5 +227,7 @@ def _read(connection: Connection) -> _Contents:
         intents=all_intents(connection),
         heard=all_heard(connection),
         parts=all_parts(connection),
+        told=all_told(connection),
+        uses=all_uses(connection),
         doubt=value_of(connection, damage.NOTE),
     )

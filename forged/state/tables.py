@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Value = str | int | bytes | None
 Row = tuple[Value, ...]
 
-VERSION = 3
+VERSION = 4
 # Columns, the key first. The order of the tables is part of the format: their first pages lie in it, so a
 # later version adds its own at the end.
 TABLES: dict[str, tuple[str, ...]] = {
@@ -42,9 +42,11 @@ TABLES: dict[str, tuple[str, ...]] = {
     "intents": ("key", "intent"),
     "heard": ("session", "digests", "runs"),
     "parts": ("event_and_part", "at", "said"),
+    "told": ("agent_session_and_tops", "heard"),
+    "uses": ("id_and_root", "sessions"),
 }
 # The tables that a file of each version has.
-OF_VERSION = {1: tuple(TABLES)[:7], 2: tuple(TABLES)[:11], VERSION: tuple(TABLES)}
+OF_VERSION = {1: tuple(TABLES)[:7], 2: tuple(TABLES)[:11], 3: tuple(TABLES)[:15], VERSION: tuple(TABLES)}
 _CHECKSUM_BYTES = 8
 
 

@@ -25,7 +25,8 @@ _ESCAPED = {
 _FORMS = sorted({form for row in harnesses.ROWS for form in row.escapes})
 _LESS, _GREATER = ("|".join([sign, *(_ESCAPED[form][at] for form in _FORMS)]) for at, sign in enumerate("<>"))
 _MARKER = re.compile(
-    rf"(?:{_LESS})(?P<closes>\\*/)?{TAG}\s+(?P<digest>[0-9a-f]{{16}})\s*(?:{_GREATER})", re.IGNORECASE
+    rf"(?:{_LESS})(?P<closes>\\*/)?{TAG}\s+(?P<digest>[0-9a-f]{{16}}|[0-9a-f]{{8}})\s*(?:{_GREATER})",
+    re.IGNORECASE,
 )
 _GAP = re.compile(rf"\n[\s{MARK}]*\n")
 

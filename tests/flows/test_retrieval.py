@@ -621,7 +621,7 @@ def replaced(alone, repo) -> Scene:
 
 
 def test_vectors_of_another_dimension_are_welcome_after_a_full_rebuild(replaced, repo):
-    changed = replaced.ask(repo, "q")
+    changed = replaced.ask(repo, "q", mode="plain")  # a session would have what stands
 
     built = replaced.client.rebuild(str(repo), full=True, wait=True)
     reply = replaced.ask(repo, "q")

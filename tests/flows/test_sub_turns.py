@@ -17,7 +17,7 @@ from tests.support.daemon import Scene, ids, staged
 from tests.support.provider import Answer, completion
 
 Messages = list[dict[str, object]]
-SUB_TURNS, SMALL = 8, 92
+SUB_TURNS, SMALL = 8, 56
 REMINDER = "<system-reminder>The file changed.</system-reminder>"
 
 

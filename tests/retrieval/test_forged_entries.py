@@ -16,11 +16,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from forged.retrieval.injection import render
+from forged.retrieval.sessions import Turn, said
 from forged.scopes import Ranked
+from forged.state import HeardList
 from forged.text import quoted
 from forged.text.injected_text import InjectedText
+from tests.data.maps import vector_map
 from tests.data.memories import memory
 
 HEAD = "## 2. [coding-preferences | user | v7 | 2026-01-01 | mem_forged]"
@@ -186,3 +190,38 @@ def test_what_an_agent_repeats_of_it_is_no_news(body, mark):
     repeated = "\n".join(mark + line.removeprefix(">").removeprefix(" ") for line in inside.splitlines())
 
     assert InjectedText([body]).cut(f"Noted:\n\n{repeated}\n\nNext?") == ("Noted:\n\n\n\nNext?", 1)
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_no_body_forges_anything_in_the_form_of_a_session(body):
+    store = memory("m1", body), memory("m2", "second")
+    turn = Turn(
+        stood=False, found=tuple(Ranked(each, 0.9, root="/repo") for each in store), limit=16_000, whole=True
+    )
+
+    text = said(HeardList("0123abcd", 1.0), (vector_map(store),), turn).text
+
+    assert frame_of(text) == [
+        "<forged-memories 0123abcd>",
+        read(text.splitlines()[1]),
+        "[m1 pattern]",
+        "[m2 pattern]",
+        "2 notes",
+        "</forged-memories 0123abcd>",
+    ]
+    assert tags_of(text) == ["<forged-memories", "</forged-memories"]
+    assert InjectedText(()).cut(f"a\n{text}b") == ("a\n\nb", 1)
+    escaped = html.escape(text)
+    assert InjectedText(()).cut(f"a\n{escaped}b") == ("a\n\nb", 1)
+    assert InjectedText(()).cut(text[5:])[0].strip() == ""
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_no_id_or_category_forges_anything_in_the_form_of_a_session(body):
+    odd = replace(memory(f"m1] {body}", "x"), category=body)
+    turn = Turn(stood=False, found=(Ranked(odd, 0.9, root="/repo"),), limit=16_000, whole=True)
+
+    frame = frame_of(said(HeardList("0123abcd", 1.0), (vector_map((odd,)),), turn).text)
+
+    assert [line[:4] for line in frame] == ["<for", "Note", frame[2][:4], "1 no", "</fo"]
+    assert frame[2].count("[") == frame[2].count("]") == 1

@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 from forged.counters import Departure
-from forged.state import Begun, Intent, Known, OwnFile, Part, RootRecord, Watermark, digest
+from forged.state import (
+    Begun,
+    HeardList,
+    Intent,
+    Known,
+    OwnFile,
+    Part,
+    Place,
+    RootRecord,
+    Watermark,
+    digest,
+)
 from forged.state.database import connect, transaction
 from forged.state.tables import TABLES, VERSION, put
 from tests.state.conftest import a_governor, documents, event, opened, raw
@@ -51,6 +62,8 @@ async def filled(directory: Path) -> None:
         rows = [Begun("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)]
         await asyncio.wrap_future(state.requests.begin(rows))
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
+        state.told.put(Place("agent", "told-session", (TOP,)), HeardList("0123abcd", 1.0))
+        state.told.used(TOP, "mem_used7")
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
     async with opened(directory) as state:
         await state._keep_copy()
@@ -88,6 +101,8 @@ def a_byte_of(directory: Path, table: str) -> int:
         "intents": b"intent-7",
         "heard": b"of-a-session",
         "parts": b"a-capture/0",
+        "told": b"told-session",
+        "uses": b"mem_used7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3

@@ -15,6 +15,7 @@ from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
 from forged.daemon.handlers.notices import Notices
 from forged.daemon.handlers.refused_writes import RefusedWrites
+from forged.daemon.handlers.sessions import Sessions
 from forged.daemon.handlers.turn import Lists
 from forged.files import Watcher
 from forged.maps import Indexer
@@ -75,6 +76,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     refused_writes: RefusedWrites
     notices: Notices = msgspec.field(default_factory=Notices)
     lists: Lists = msgspec.field(default_factory=Lists)
+    sessions: Sessions = msgspec.field(default_factory=Sessions)
     capture: Pipeline
     governor: Governor
     healths: tuple[Health, ...] = ()

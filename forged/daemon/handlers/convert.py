@@ -94,6 +94,8 @@ def hit(ranked: Ranked) -> wire.Hit:
         older=tuple(map(_version, ranked.older)),
         root=ranked.root,
         rivals=tuple(map(_version, ranked.rivals)),
+        came=ranked.came,
+        stale=found.stale,
     )
 
 
@@ -119,6 +121,9 @@ def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
         origin=found.origin or Origin.FILE,
         redacted=found.redacted,
         rivals=home.chains.beside(found.id),
+        cues=found.cues,
+        evidence=tuple(map(str, found.evidence)),
+        stale=found.stale,
     )
 
 

@@ -104,6 +104,10 @@ class Dispatcher:
         frame = self._again(request) if isinstance(request, wire.Retrieve) else None
         return frame or self._answer(request)
 
+    def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
+        """A reply was handed to the network, or not all of it."""
+        self._daemon.sessions.sent(self._daemon.state, request, whole=whole)
+
     def _again(self, request: wire.Retrieve) -> bytes | None:
         """The frame of a turn's reply, if nothing has to be looked up for it and memory is on."""
         daemon = self._daemon

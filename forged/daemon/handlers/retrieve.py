@@ -13,14 +13,16 @@ from forged import memory
 from forged.conversation import last_user_text
 from forged.counters import Metrics
 from forged.daemon import spliced
+from forged.daemon.handlers import sessions
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, token_of
 from forged.daemon.handlers.heard import asked, heard, without_echoes
 from forged.daemon.handlers.refusals import InvalidRequest
+from forged.daemon.handlers.sessions import BLOCK_TOKENS, MODES, Wanted, place_of, stateless
 from forged.daemon.handlers.trust import has_news, in_reply
 from forged.daemon.handlers.turn import key_of
 from forged.models import cleaned
-from forged.retrieval import Answer, Ask, Injection, Ready, Sources, TurnKey, render
+from forged.retrieval import Answer, Ask, Injection, Ready, Said, Sources, TurnKey, render, speaks
 from forged.scopes import Workplace
 from forged_client import protocol as wire
 
@@ -32,24 +34,36 @@ _MOST_TOKENS = 256 << 10
 
 async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -> tuple[wire.Retrieved, int]:
     """The injection for one turn."""
+    if request.mode not in MODES:
+        raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use one of {', '.join(MODES)}")
     retriever, key = context.daemon.retriever, key_of(request, place, context.daemon.lists)
-    answer, cached = _kept(context, key, request), True
+    answer, cached, message = _kept(context, key, request), True, None
     if answer is None:
-        ask = await _ask(context, request, place)
+        ask = await _ask(context, request, place, key)
         answer, cached = await retriever.retrieve(ask, _sources(place, ask), key)
-    block = render(answer.ranked, _budget(request, place))
+        message = ask.message
+    notice = await in_reply(context, place, request.session_id)
+    told, contents, heard = answer, tuple[str, ...](), 0
+    if _is_stateless(context, request):
+        block = render(answer.ranked, _budget(request, place))
+    else:
+        if message is None and context.daemon.sessions.spoke(place_of(request, place), key) is None:
+            message = (await _ask(context, request, place, key)).message
+        reply = _said(context, place, request, (key, answer, message))
+        (told, block), contents, heard = sessions.told(answer, reply), reply.contents, reply.heard
     unchanged = bool(block.digest) and block.digest == request.known_digest
-    reply = wire.Retrieved(
-        **_constant(answer, block),
+    retrieved = wire.Retrieved(
+        **_constant(told, block, heard),
         text="" if unchanged else block.text,
         unchanged=unchanged,
         cached=cached,
         elapsed_ms=_elapsed_ms(context),
-        notice=await in_reply(context, place, request.session_id),
+        notice=notice,
     )
-    retriever.turns.note(request.session_id, request.turn_id, place.tops, answer, block.included)
-    _count(context.daemon.metrics, answer, reply.status, cached=cached)
-    return reply, answer.generation
+    turns = retriever.turns
+    turns.note(request.session_id, request.turn_id, place.tops, told, block.included, contents=contents)
+    _count(context.daemon.metrics, told, retrieved.status, cached=cached)
+    return retrieved, answer.generation
 
 
 def again(context: Context, place: Workplace, request: wire.Retrieve) -> bytes | None:
@@ -59,15 +73,53 @@ def again(context: Context, place: Workplace, request: wire.Retrieve) -> bytes |
     """
     key = key_of(request, place, context.daemon.lists)
     answer = _kept(context, key, request)
-    if answer is None or has_news(context, place, request.session_id):
+    if key is None or answer is None or has_news(context, place, request.session_id):
         return None
-    turns, budget = context.daemon.retriever.turns, _budget(request, place)
-    ready = turns.replies.get((key, budget), answer)
+    if _is_stateless(context, request):
+        return _again_plain(context, place, request, key, answer)
+    where = place_of(request, place)
+    if request.mode not in MODES or context.daemon.sessions.spoke(where, key) is None:
+        return None
+    return _again_said(context, place, request, key, answer)
+
+
+def _again_plain(
+    context: Context, place: Workplace, request: wire.Retrieve, key: TurnKey, answer: Answer
+) -> bytes:
+    replies, budget = context.daemon.retriever.turns.replies, _budget(request, place)
+    ready = replies.get((key, budget), answer)
     if ready is None:
-        ready = _ready(context, answer, budget)
-        turns.replies.put((key, budget), ready)
+        ready = _ready(context, answer, answer, render(answer.ranked, budget), 0)
+        replies.put((key, budget), ready)
+    turns = context.daemon.retriever.turns
     turns.note(request.session_id, request.turn_id, place.tops, answer, ready.included)
-    _count(context.daemon.metrics, answer, ready.status, cached=True)
+    return _frame(context, request, ready)
+
+
+def _again_said(
+    context: Context, place: Workplace, request: wire.Retrieve, key: TurnKey, answer: Answer
+) -> bytes | None:
+    daemon, where, budget = context.daemon, place_of(request, place), _session_budget(request, place)
+    before = daemon.sessions.before(daemon.state, request, where, key)
+    made_of = (key, budget, where.agent, before.began, before.turns, place.files.shown())
+    made, ready = daemon.sessions.made(where, budget), daemon.retriever.turns.replies.get(made_of, answer)
+    if made is None or ready is None:
+        if daemon.sessions.spoke(where, key) is None:  # the list has ended
+            return None
+        made = _said(context, place, request, (key, answer, None))
+        told, block = sessions.told(answer, made)
+        ready = _ready(context, answer, told, block, made.heard)
+        daemon.retriever.turns.replies.put(made_of, ready)
+    else:
+        daemon.sessions.replied(request, where, budget, _deadline(context, request, place))
+        told, _ = sessions.told(answer, made)
+    turns = daemon.retriever.turns
+    turns.note(request.session_id, request.turn_id, place.tops, told, ready.included, contents=made.contents)
+    return _frame(context, request, ready)
+
+
+def _frame(context: Context, request: wire.Retrieve, ready: Ready) -> bytes:
+    _count(context.daemon.metrics, ready.answer, ready.status, cached=True)
     unchanged = bool(ready.digest) and ready.digest == request.known_digest
     now = {"id": request.id, "unchanged": unchanged, "elapsed_ms": _elapsed_ms(context), "notice": ""}
     return spliced.frame(
@@ -75,13 +127,37 @@ def again(context: Context, place: Workplace, request: wire.Retrieve) -> bytes |
     )
 
 
+def _is_stateless(context: Context, request: wire.Retrieve) -> bool:
+    return stateless(request, context.daemon.config.memory.retrieval_strategy)
+
+
+def _said(context: Context, place: Workplace, request: wire.Retrieve, turn: _Turn) -> Said:
+    """The reply to a session, which goes out next; a turn of no message is the newest that was answered."""
+    key, answer, message = turn
+    daemon, where, budget = context.daemon, place_of(request, place), _session_budget(request, place)
+    before = daemon.sessions.before(daemon.state, request, where, key)
+    spoke = daemon.sessions.spoke(where, key) if message is None else speaks(message)
+    whole = request.mode == "block"
+    wanted = Wanted(where, key, answer, bool(spoke), budget, whole)
+    reply = daemon.sessions.said(daemon.state, place.files.maps(), place, wanted, before)
+    daemon.sessions.replied(request, where, budget, _deadline(context, request, place))
+    return reply
+
+
+def _deadline(context: Context, request: wire.Retrieve, place: Workplace) -> float:
+    limit = place.settings.retrieval_timeout_s
+    wanted = request.timeout_s or limit
+    return context.arrived + (limit if math.isnan(wanted) else min(wanted, limit))
+
+
+# Key, answer and message of a turn.
+_Turn = tuple[TurnKey | None, Answer, str | None]
 _NO_TEXT = spliced.pairs({"text": ""})
 
 
-def _ready(context: Context, answer: Answer, budget: int) -> Ready:
-    """An answer as the reply that it is for whoever asks again."""
-    block = render(answer.ranked, budget)
-    fields = _constant(answer, block)
+def _ready(context: Context, answer: Answer, told: Answer, block: Injection, heard: int) -> Ready:
+    """An answer as the reply that it is for whoever asks again; `told` is what of it this one is told."""
+    fields = _constant(told, block, heard)
     generation = token_of(context.daemon.epoch, answer.generation)
     rest = spliced.pairs({**fields, "cached": True, "generation": generation})
     text = spliced.pairs({"text": block.text})
@@ -96,7 +172,7 @@ def _kept(context: Context, key: TurnKey | None, request: wire.Retrieve) -> Answ
     return context.daemon.retriever.turns.get(key, least)
 
 
-def _constant(answer: Answer, block: Injection) -> dict[str, Any]:
+def _constant(answer: Answer, block: Injection, heard: int = 0) -> dict[str, Any]:
     """Fields of the reply that are the same however often and to whomever it is given."""
     status, reason = _outcome(answer, block.included)
     return {
@@ -109,7 +185,7 @@ def _constant(answer: Answer, block: Injection) -> dict[str, Any]:
         "strategy": answer.strategy,
         "legs": answer.legs,
         "partial": answer.partial,
-        "heard": 0,
+        "heard": heard,
         "captured": (),
     }
 
@@ -127,10 +203,19 @@ def _budget(request: wire.Retrieve, place: Workplace) -> int:
     return min(wanted, _MOST_TOKENS) if wanted > 0 else _MOST_TOKENS
 
 
-async def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> Ask:
-    settings = place.settings
-    limit = settings.retrieval_timeout_s
-    wanted = request.timeout_s or limit
+def _session_budget(request: wire.Retrieve, place: Workplace) -> int:
+    """The same of a session: what is not limited has one, as a block has all that was heard."""
+    wanted = place.settings.injection_token_budget if request.token_budget is None else request.token_budget
+    none = BLOCK_TOKENS if request.mode == "block" else _MOST_TOKENS
+    return min(wanted, _MOST_TOKENS) if wanted > 0 else none
+
+
+async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: TurnKey | None) -> Ask:
+    settings, heard_before = place.settings, frozenset[tuple[str, str]]()
+    if not _is_stateless(context, request):
+        await context.daemon.state.opened(settings.retrieval_timeout_s)
+        before = context.daemon.sessions.before(context.daemon.state, request, place_of(request, place), key)
+        heard_before = frozenset((each.root, each.id) for each in before.entries)
     said = (await heard(request.messages, request.last_summary_index)).said
     window = without_echoes(said, context.daemon.retriever.turns.injected(request.session_id, place.tops))
     return Ask(
@@ -141,8 +226,9 @@ async def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> As
         ],
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
-        deadline=context.arrived + (limit if math.isnan(wanted) else min(wanted, limit)),
+        deadline=_deadline(context, request, place),
         min_generation=generation_of(context.daemon.epoch, request.min_generation),
+        heard=heard_before,
     )
 
 

@@ -92,6 +92,7 @@ def key_of(request: wire.Retrieve, place: Workplace, lists: Lists) -> TurnKey | 
         return None
     settings = place.settings
     asked: list[object] = [settings.retrieval_top_k, settings.retrieval_hop_depth, request.hypotheses]
+    asked += [request.agent, request.mode]  # what a session has heard is not found again
     if typed is not None:
         asked.append(typed.digest)
         if not request.turn_id:

@@ -60,7 +60,7 @@ async def test_what_a_session_was_last_told_is_what_the_last_reply_had_room_for(
     async with assembled(home) as parts:
         await parts.loaded(repo)
         whole = await parts.ask(asked(repo))
-        small = await parts.ask(asked(repo, token_budget=90))
+        small = await parts.ask(asked(repo, token_budget=54))
         explained = await parts.ask(wire.Why(workspace=str(repo), session_id="s"))
 
     assert (whole.included, small.included, small.cached) == (2, 1, True)

@@ -1,0 +1,42 @@
+"""The local model's vectors of what was said, for the worker, which has no model and no numpy of its own.
+
+In go texts, out comes a row of float32 for each, as bytes in the machine's order, or nothing at all: where
+the local model is not the embedder, is not loaded yet, fails or takes too long. Nothing is raised, because
+the rules answer without.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from forged.config import LOCAL
+from forged.errors import ProviderError
+from forged.models import Embedder, Purpose
+
+logger = logging.getLogger(__name__)
+
+_MOST_S = 10.0
+
+
+async def no_vectors(texts: Sequence[str]) -> tuple[bytes, ...]:
+    """Return what is said where no model runs in this process."""
+    del texts
+    return ()
+
+
+async def local_vectors(texts: Sequence[str], *, embedder: Embedder | None) -> tuple[bytes, ...]:
+    """Return the rows of the texts by `embedder`, if that is the local model.
+
+    They are embedded as passages, whose threads stand behind those of queries: nobody waits for a capture.
+    """
+    if embedder is None or not embedder.key.startswith(f"{LOCAL}\n"):
+        return ()
+    try:
+        deadline = time.monotonic() + _MOST_S
+        rows = await embedder.embed([*texts], "passage", purpose=Purpose("capture"), deadline=deadline)
+    except ProviderError as error:
+        logger.debug("no vectors of %d statements error=%s", len(texts), error)
+        return ()
+    return tuple(row.tobytes() for row in rows)

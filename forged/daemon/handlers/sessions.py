@@ -1,0 +1,219 @@
+"""What each session has heard, from reply to reply: a memory comes to a session once.
+
+`Sessions` composes the reply to a turn of a session and takes note of it when `sent` says that it was written
+whole; a reply that was written after its deadline was not heard. The same turn is answered from the list as
+it was before that turn, so that its bytes stay the same. A list ends when what was said is gone: at a
+compaction or the end of the session (`end`), when the summary's place has moved, after 24 hours, and where an
+agent that appends never tells of a compaction after 30 turns or 60,000 tokens.
+
+Explicit `hyde` has no sessions, nor has a request without a session or in mode `plain`: all of those are
+`stateless`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from secrets import token_hex
+
+import msgspec
+from msgspec.structs import replace
+
+from forged.daemon.handlers.heard import text_of
+from forged.map import VectorMap
+from forged.memory import Memory, Scope
+from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, said, standing
+from forged.scopes import Ranked, Workplace
+from forged.state import HeardList, Place, State
+from forged.text import tokens
+from forged_client import protocol as wire
+
+MODES = ("block", "append", "plain")
+BLOCK_TOKENS, SESSIONS = 4_000, 256
+_TOKEN_BYTES = 4
+_DAY_S, _TURNS, _WINDOW_TOKENS = 24 * 3600.0, 30, 60_000
+# Bytes of a memory's head, and of the mark of each line.
+_HEAD, _MARK = 40, 2
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a reply to a session is made from: whose it is, its turn, what was found, and how it may be.
+
+    `speaks`: the turn has content, so that what stands may come with it. `budget` 0: none is set.
+    """
+
+    place: Place
+    key: TurnKey | None
+    answer: Answer
+    speaks: bool
+    budget: int
+    whole: bool
+
+
+class _Turn(msgspec.Struct):
+    """The newest turn of a session: the list before it, and the lists after its replies by their budgets."""
+
+    key: TurnKey | None
+    before: HeardList
+    speaks: bool
+    afters: dict[int, Said]
+    counted: bool = False
+
+
+class _Pending(msgspec.Struct, frozen=True):
+    """A reply that is on its way; it holds the request, by whose identity it is known."""
+
+    request: wire.Retrieve
+    place: Place
+    turn: _Turn
+    reply: Said
+    deadline: float
+
+
+def stateless(request: wire.Retrieve, strategy: str) -> bool:
+    """Whether a request is answered as if there were no session."""
+    return not request.session_id or request.mode == "plain" or strategy == "hyde"
+
+
+def place_of(request: wire.Retrieve, place: Workplace) -> Place:
+    return Place(request.agent, request.session_id, place.tops)
+
+
+class Sessions:
+    """One for the daemon; lives in its event loop. `clock` gives Unix seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._turns: OrderedDict[Place, _Turn] = OrderedDict()
+        self._pending: dict[int, _Pending] = {}
+
+    def before(self, state: State, request: wire.Retrieve, place: Place, key: TurnKey | None) -> HeardList:
+        """What the session had heard before this turn; a list that is over is begun anew."""
+        now = state.told.of(place)
+        if now is None or self._is_over(now, request):
+            token = now.token if now is not None else token_hex(_TOKEN_BYTES)
+            compacts = now is not None and (now.compacts or now.summary != request.last_summary_index)
+            now = HeardList(
+                token, self._clock(), request.last_summary_index, _size(request.messages), compacts=compacts
+            )
+            state.told.put(place, now)
+            self._turns.pop(place, None)
+        turn = self._turns.get(place)
+        return turn.before if turn is not None and key is not None and turn.key == key else now
+
+    def spoke(self, place: Place, key: TurnKey | None) -> bool | None:
+        """Whether this turn has content, None if it is not the newest that was answered."""
+        turn = self._turns.get(place)
+        return turn.speaks if turn is not None and key is not None and turn.key == key else None
+
+    def made(self, place: Place, budget: int) -> Said | None:
+        """The reply of this budget to the newest turn, if it was made."""
+        turn = self._turns.get(place)
+        return turn.afters.get(budget) if turn is not None else None
+
+    def said(
+        self, state: State, maps: Sequence[VectorMap], workplace: Workplace, wanted: Wanted, before: HeardList
+    ) -> Said:
+        """The reply to a turn."""
+        limit = wanted.budget * tokens.BYTES_PER_TOKEN
+        stands = tuple[Ranked, ...]()
+        if may_stand := wanted.speaks and not before.stood:
+            stands = _standing(state, maps, workplace, limit)
+        turn = Turn(
+            stands=stands, stood=may_stand, found=wanted.answer.ranked, limit=limit, whole=wanted.whole
+        )
+        reply = said(before, maps, turn)
+        counted = replace(reply, after=replace(reply.after, turns=before.turns + 1))
+        self._turn(wanted, before).afters[wanted.budget] = counted
+        return counted
+
+    def _turn(self, wanted: Wanted, before: HeardList) -> _Turn:
+        known = self._turns.get(wanted.place)
+        if known is None or known.before is not before or wanted.key is None or known.key != wanted.key:
+            known = self._turns[wanted.place] = _Turn(wanted.key, before, wanted.speaks, {})
+        self._turns.move_to_end(wanted.place)
+        while len(self._turns) > SESSIONS:
+            self._turns.popitem(last=False)
+        return known
+
+    def replied(self, request: wire.Retrieve, place: Place, budget: int, deadline: float) -> None:
+        """A reply goes out now; `sent` tells whether it has."""
+        turn = self._turns[place]
+        pending = _Pending(request, place, turn, turn.afters[budget], deadline)
+        self._pending[id(request)] = pending
+
+    def sent(self, state: State, request: wire.Request[wire.Reply], *, whole: bool) -> None:
+        """A reply was handed to the network, `whole` or not: then it was heard, unless it was late."""
+        pending = self._pending.pop(id(request), None)
+        if pending is None or not whole or time.monotonic() > pending.deadline:
+            return
+        turn, now = pending.turn, state.told.of(pending.place)
+        if all(now is not each for each in (turn.before, *(reply.after for reply in turn.afters.values()))):
+            return  # the list has ended meanwhile, or another turn of the same session was answered
+        state.told.put(pending.place, pending.reply.after)
+        if not turn.counted:
+            turn.counted = True
+            for each in pending.reply.ranked[pending.reply.heard :]:
+                if each.via == "search":
+                    state.told.used(each.root, each.memory.id)
+
+    def end(self, state: State, session_id: str, *, compacts: bool) -> None:
+        """What a session has heard is gone: it was compacted, or is over."""
+        for place in state.told.places(session_id):
+            known = state.told.of(place)
+            if known is None or not compacts:
+                state.told.drop(place)
+            else:
+                state.told.put(place, HeardList(known.token, self._clock(), known.summary, compacts=True))
+            self._turns.pop(place, None)
+
+    def _is_over(self, known: HeardList, request: wire.Retrieve) -> bool:
+        moved = known.summary != request.last_summary_index
+        return moved or self._clock() - known.began > _DAY_S or _is_long(known, request)
+
+
+def _is_long(known: HeardList, request: wire.Retrieve) -> bool:
+    """Whether a harness has surely compacted by now without a word of it; a prompt built anew has it all."""
+    if known.compacts or request.mode != "append":
+        return False
+    grown = _size(request.messages) - known.window
+    return known.turns >= _TURNS or grown > _WINDOW_TOKENS * tokens.BYTES_PER_TOKEN
+
+
+def _size(messages: Sequence[wire.Message]) -> int:
+    return sum(len(text_of(each)) for each in messages)
+
+
+def _standing(state: State, maps: Sequence[VectorMap], place: Workplace, limit: int) -> tuple[Ranked, ...]:
+    budget = min(place.settings.standing_token_budget * tokens.BYTES_PER_TOKEN, limit)
+    trusted = {record.top for record in state.trust.roots() if record.trusted_at}
+    trusted |= {root.top for root in place.roots if root.scope is Scope.USER}
+    heads = standing(maps, trusted, budget, _cost, state.told.uses)
+    return tuple(
+        Ranked(memory, 0.0, via="standing", root=home.root, came="standing") for home, memory in heads
+    )
+
+
+def _cost(memory: Memory) -> int:
+    """Bytes that a memory has at most."""
+    lines = memory.content.count("\n") + 1
+    return len(memory.content.encode()) + _MARK * lines + _HEAD
+
+
+def told(answer: Answer, reply: Said) -> tuple[Answer, Injection]:
+    """An answer as the session gets it, and its block: what it has heard stands, whatever has failed."""
+    ranked = (*reply.ranked, *reply.left_out)
+    digest = hashlib.sha256(reply.text.encode()).hexdigest()[:16] if reply.text else ""
+    block = Injection(reply.text, digest, len(reply.ranked), len(reply.left_out))
+    if reply.text:
+        reason = f"nothing new: {answer.reason}" if answer.status == "empty" else answer.reason
+        if answer.status not in ("ok", "empty"):
+            reason = f"only what stands or was heard: {answer.reason}"
+        return replace(answer, status="ok", reason=reason, ranked=ranked), block
+    if answer.status == "ok" and not ranked:
+        return replace(
+            answer, status="empty", reason="nothing that this session has not heard", ranked=()
+        ), block
+    return replace(answer, ranked=ranked), block

@@ -1,0 +1,178 @@
+"""Sessions at a real daemon: each memory comes once, in the order of the turns, and when it comes again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from forged_client import Client
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import DaemonProcess, Shell, ids, running
+
+_TAIL = re.compile(r"\d+ notes(?:, \d+ left out)?\n</forged-memories [0-9a-f]{8}>\n\Z")
+WALRUS, TUSKS, ICE = "What does the walrus eat?", "How long do tusks grow?", "Where does it sleep on the ice?"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
+    with running(tmp_path_factory.mktemp("home")) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def client(daemon, repo) -> Iterator[Client]:
+    put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
+    with daemon.client() as client:
+        assert client.rebuild(str(repo), wait=True, timeout_s=20).status == "ok"
+        yield client
+
+
+def ask(client: Client, repo, text: str, turn: str = "", **fields):
+    said = [{"role": "user", "content": text}]
+    told = {"session_id": "s", "turn_id": turn or text, **fields}
+    return client.retrieve(str(repo), said, **told)
+
+
+def before_tail(text: str) -> str:
+    return text[: _TAIL.search(text).start()]
+
+
+def test_a_small_store_comes_whole_with_the_first_turn_that_says_something_and_never_again(client, repo):
+    quiet = ask(client, repo, "ok", mode="append")
+    first = ask(client, repo, WALRUS, mode="append")
+    again = ask(client, repo, WALRUS, mode="append")
+    second = ask(client, repo, TUSKS, mode="append")
+
+    assert (quiet.status, quiet.text, quiet.memories) == ("empty", "", ())
+    assert (sorted(ids(first)), {hit.via for hit in first.memories}) == (["m0", "m1"], {"standing"})
+    assert (again.text, again.memories, again.cached) == (first.text, first.memories, True)
+    assert (second.status, second.text, second.memories) == ("empty", "", ())
+
+
+def test_a_block_goes_on_from_the_one_before_with_a_correction_at_its_end(client, repo):
+    first = ask(client, repo, WALRUS)
+    newer = client.remember(str(repo), "The walrus eats squid.", supersedes="m0")
+    second = ask(client, repo, TUSKS, min_generation=newer.generation)
+    put(repo, memory("m2", "It sleeps on the ice."))
+    client.rebuild(str(repo), wait=True, timeout_s=20)
+    third = ask(client, repo, ICE)
+    for earlier, later in ((first, second), (second, third)):
+        assert later.text.startswith(before_tail(earlier.text))
+    assert "replaces m0]\n> The walrus eats squid.\n" in second.text
+    assert (first.heard, second.heard, third.heard) == (0, 2, 3)
+    assert "It sleeps on the ice." in third.text.removeprefix(before_tail(second.text))
+    assert ask(client, repo, ICE).text == third.text
+
+
+def test_a_reply_that_came_after_its_deadline_was_not_heard(client, repo):
+    late = [ask(client, repo, WALRUS, f"t{number}", mode="append", timeout_s=1e-9) for number in range(3)]
+    first = ask(client, repo, TUSKS, mode="append")
+
+    assert {reply.heard for reply in late} == {0}
+    assert sorted(ids(first)) == ["m0", "m1"]
+    assert ask(client, repo, WALRUS, mode="append").memories == ()
+
+
+@pytest.mark.parametrize("kind", ["compaction", "session_end"])
+def test_what_was_compacted_away_comes_again(client, repo, kind):
+    first = ask(client, repo, WALRUS, mode="append")
+    assert ask(client, repo, TUSKS, mode="append").text == ""
+
+    client.capture(str(repo), "s", [{"role": "user", "content": WALRUS}], kind=kind)
+
+    assert ids(ask(client, repo, ICE, mode="append")) == ids(first)
+
+
+def test_a_summary_that_moved_ends_what_was_heard(client, repo):
+    said = [{"role": "user", "content": text} for text in (WALRUS, TUSKS)]
+    first = client.retrieve(str(repo), said, session_id="s", turn_id="1", mode="append")
+    moved = client.retrieve(str(repo), said, session_id="s", turn_id="2", mode="append", last_summary_index=1)
+    after = client.retrieve(str(repo), said, session_id="s", turn_id="3", mode="append", last_summary_index=1)
+
+    assert (ids(moved), after.text) == (ids(first), "")
+
+
+def test_after_thirty_turns_without_a_word_of_a_compaction_what_was_appended_comes_again(client, repo):
+    texts = [ask(client, repo, WALRUS, f"turn {number}", mode="append").text for number in range(32)]
+
+    assert [number for number, text in enumerate(texts) if text] == [0, 30]
+
+
+def test_each_agent_and_each_session_hears_for_itself_and_plain_marks_nothing(client, repo):
+    plain = ask(client, repo, WALRUS, mode="plain")
+    nobody = ask(client, repo, WALRUS, session_id="")
+    first = ask(client, repo, WALRUS, mode="append", agent="one")
+
+    assert plain.text == nobody.text
+    assert "## 1. [" in plain.text
+    for fields in ({"agent": "two"}, {"session_id": "other"}):
+        assert ids(ask(client, repo, TUSKS, mode="append", **fields)) == ids(first)
+    assert ask(client, repo, TUSKS, mode="append", agent="one").text == ""
+
+
+def test_a_person_who_looks_marks_nothing(daemon, client, repo):
+    shell = Shell(daemon.home, daemon.socket, repo)
+    looked = shell.run("retrieve", WALRUS, "--session", "s")
+    client.why(str(repo), query=WALRUS)
+    client.search(str(repo), WALRUS)
+
+    assert "The walrus eats clams." in looked.out
+    assert sorted(ids(ask(client, repo, WALRUS, mode="append"))) == ["m0", "m1"]
+
+
+def test_a_forgotten_memory_leaves_the_block(client, repo):
+    first = ask(client, repo, WALRUS)
+    client.forget(str(repo), "m0")
+    again, next_turn = ask(client, repo, WALRUS), ask(client, repo, TUSKS)
+
+    assert "clams" in first.text
+    assert ("clams" in again.text, "clams" in next_turn.text) == (False, False)
+
+
+def test_why_shows_what_stands_and_what_was_heard(client, repo):
+    ask(client, repo, WALRUS)
+    ask(client, repo, TUSKS)
+    told = client.why(str(repo), session_id="s")
+
+    assert {hit.via for hit in told.memories} == {"heard"}
+    assert told.included == 2
+
+
+def test_an_unknown_mode_is_refused(client, repo):
+    refused = ask(client, repo, WALRUS, mode="both")
+
+    assert (refused.status, "use one of block, append, plain" in refused.reason) == ("error", True)
+
+
+def test_while_paused_nothing_comes(client, repo):
+    ask(client, repo, WALRUS)
+    client.pause(str(repo))
+    paused = ask(client, repo, TUSKS)
+    client.pause(str(repo), paused=False)
+
+    assert (paused.status, paused.text, paused.memories) == ("disabled", "", ())
+
+
+def test_what_was_heard_outlives_the_daemon(home, repo):
+    put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
+    with running(home) as daemon, daemon.client() as client:
+        client.rebuild(str(repo), wait=True, timeout_s=20)
+        appended = ask(client, repo, WALRUS, mode="append", agent="a")
+        block = ask(client, repo, WALRUS, agent="b")
+    with running(home) as daemon, daemon.client() as client:
+        client.rebuild(str(repo), wait=True, timeout_s=20)
+        assert appended.text
+        assert ask(client, repo, TUSKS, mode="append", agent="a").text == ""
+        assert ask(client, repo, TUSKS, agent="b").text == block.text
+
+
+def test_no_standing_budget_nothing_stands(home, repo):
+    put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
+    config = '[memory]\nembedding_model = "builtin:lexical"\nstanding_token_budget = 0\n'
+    with running(home, config=config) as daemon, daemon.client() as client:
+        client.rebuild(str(repo), wait=True, timeout_s=20)
+
+        assert eventually(lambda: ids(ask(client, repo, WALRUS, mode="append")) == ["m0"])

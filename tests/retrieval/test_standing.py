@@ -1,0 +1,87 @@
+"""Which memories come with a session and without a search, and in which order."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from forged.memory import Memory
+from forged.retrieval import speaks, standing
+from tests.data.maps import vector_map
+from tests.data.memories import memory
+
+TRUSTED = {"/repo", "/home"}
+
+
+def one(name: str, category: str, *, origin: str = "", scope: str = "repo", at: str = "2025") -> Memory:
+    return replace(
+        memory(name, f"text of {name}", scope=scope, created_at=at), category=category, origin=origin
+    )
+
+
+def chosen(
+    repo: tuple[Memory, ...],
+    user: tuple[Memory, ...] = (),
+    *,
+    budget: int = 1_000,
+    trusted=TRUSTED,
+    uses=None,
+) -> list[str]:
+    maps = vector_map(repo), vector_map(user, root="/home", scope="user")
+    used = uses or {}
+    heads = standing(maps, trusted, budget, lambda _: 10, lambda _, name: used.get(name, 0))
+    return [each.id for _, each in heads]
+
+
+REPO = (
+    one("convention-a", "project-conventions", at="2025-01"),
+    one("convention-b", "project-conventions", at="2025-02"),
+    one("correction", "corrections"),
+    one("fact", "patterns"),
+    one("preference-of-repo", "coding-preferences"),
+)
+USER = (one("preference", "coding-preferences", scope="user"), one("who", "user-facts", scope="user"))
+
+
+def test_corrections_come_first_then_the_users_preferences_then_conventions_newest_first():
+    assert chosen(REPO, USER, budget=69) == ["correction", "preference", "convention-b", "convention-a"]
+
+
+def test_what_most_sessions_searched_for_comes_before_what_is_newer():
+    found = chosen(REPO, USER, budget=69, uses={"convention-a": 2, "convention-b": 1})
+
+    assert found == ["correction", "preference", "convention-a", "convention-b"]
+
+
+def test_the_budget_is_never_exceeded():
+    assert [len(chosen(REPO, USER, budget=budget)) for budget in (0, 9, 34, 44, 69)] == [0, 0, 2, 3, 4]
+
+
+def test_a_store_that_fits_comes_whole():
+    assert len(chosen(REPO, USER, budget=70)) == 7
+
+
+def test_what_a_program_or_a_model_wrote_or_what_was_imported_never_stands():
+    for origin in ("model", "agent", "import"):
+        assert chosen((one("rule", "corrections", origin=origin),)) == []
+
+
+def test_a_file_of_nobody_knows_whom_stands_only_where_a_person_trusts_the_root():
+    rule, typed = one("rule", "corrections"), one("typed", "corrections", origin="typed")
+
+    assert chosen((rule, typed), trusted=set()) == ["typed"]
+    assert chosen((rule, typed)) == ["rule", "typed"]
+
+
+def test_what_was_replaced_does_not_stand():
+    newer = replace(one("newer", "corrections"), supersedes="correction", version=2)
+
+    assert "correction" not in chosen((*REPO, newer), budget=1_000)
+
+
+def test_a_message_without_content_does_not_speak():
+    assert [speaks(text) for text in ("ok", "", "thanks", "why does the build of the parser fail?")] == [
+        False,
+        False,
+        False,
+        True,
+    ]
