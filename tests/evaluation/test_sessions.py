@@ -96,9 +96,9 @@ def ask(written, home, monkeypatch):
     with tempfile.TemporaryDirectory(prefix="fs") as place:
         monkeypatch.setattr(tempfile, "tempdir", place)
 
-        def run(mode):
-            without_standing = (("standing_token_budget", "0"),)
-            subject = Subject("builtin:lexical", "direct", without_standing, shipped=True)
+        def run(mode, standing_tokens):
+            changes = (("standing_token_budget", str(standing_tokens)),)
+            subject = Subject("builtin:lexical", "direct", changes, shipped=True)
             prepared = settings.prepare(subject, {"HOME": str(home), "PATH": os.environ["PATH"]})
             return session_trial.run(sessions.load(written()), prepared, mode, lambda *_: None)
 
@@ -108,7 +108,7 @@ def ask(written, home, monkeypatch):
 
 
 def test_turns_are_asked_in_order_and_what_was_heard_stays_in_context(ask):
-    found = ask(session_trial.APPEND)
+    found = ask(session_trial.APPEND, 0)
 
     first, thanks, later, other, nothing = found.turns
     assert (first.new, first.context) == (("m_1",), {"m_1"})
@@ -128,3 +128,14 @@ def test_as_many_memories_come_as_are_shipped():
     shipped = settings.prepare(Subject("builtin:lexical", "direct", shipped=True), {"HOME": "/h"}).variables
 
     assert measured.keys() - shipped.keys() == {"FORGED_MEMORY__RETRIEVAL_TOP_K"}
+
+
+@pytest.mark.parametrize("mode", [session_trial.APPEND, session_trial.BLOCK])
+def test_what_stands_in_a_session_is_told_apart_and_paid_once(ask, mode):
+    first, thanks, later, other, _ = ask(mode, 600).turns
+
+    assert (set(first.new), first.standing) == ({"m_1", "m_user"}, {"m_1", "m_user"})
+    assert first.parts.standing == len("The hopper grinds rye at night.Trombone lessons on Tuesday.") / 4
+    assert (thanks.new, thanks.context) == ((), {"m_1", "m_user"})
+    assert (later.new, later.parts.standing) == ((), 0.0)
+    assert other.context == {"k_1", "k_user"}
