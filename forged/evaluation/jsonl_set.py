@@ -77,14 +77,16 @@ def load(directory: Path) -> Dataset:
 def load_off_topic(file: Path) -> tuple[OffTopic, ...]:
     """Messages that nothing helps with. Raises DatasetError.
 
-    One `{"text": ...}` a line, or, in a file of another name than `.jsonl`, the message itself.
+    One `{"text": ...}` a line, or the messages themselves, where the first one does not begin with a brace.
     """
-    if file.suffix == ".jsonl":
-        return lines(file, OffTopic)
     try:
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise DatasetError(f"{file} cannot be read: {error}") from error
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeError as error:
+        raise DatasetError(f"{file}: {error}") from error
+    if text.lstrip().startswith("{"):
+        return lines(file, OffTopic)
     return tuple(OffTopic(line.strip()) for line in text.split("\n") if line.strip())
 
 

@@ -45,6 +45,11 @@ class Subject(msgspec.Struct, frozen=True):
     by_search: bool = False
 
     @property
+    def asks_off_topic(self) -> bool:
+        """Whether messages that nothing helps with are asked: as a user says them, and where a gate stands."""
+        return self.strategy != "caller" and not self.by_search
+
+    @property
     def needs_vectors(self) -> bool:
         """Whether a store without vectors would mean that the model was not there."""
         return self.model != BUILTIN_LEXICAL

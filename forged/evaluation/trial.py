@@ -127,8 +127,7 @@ def measure(
     )
     if not judged:
         raise MeasurementFailed("there is no query to ask")
-    asks_off_topic = subject.strategy != "caller" and not subject.by_search
-    off_topic = asking.off_topic(workspaces) if asks_off_topic else None
+    off_topic = asking.off_topic(workspaces) if subject.asks_off_topic else None
     return Outcome(
         legs=legs,
         memories=len(world.user) + sum(len(store.items) for store in world.stores),

@@ -11,6 +11,7 @@ import pytest
 from forged.evaluation import capture_trial, said, settings
 from forged.evaluation.dataset import DatasetError
 from forged.evaluation.settings import Subject
+from tests.support.clock import eventually
 from tests.support.daemon import processes_with
 
 
@@ -86,7 +87,7 @@ def test_conversations_are_handed_over_and_what_they_leave_is_told_apart(written
             lambda *step: steps.append(step),
         )
         assert os.listdir(place) == []
-        assert processes_with(place) == []
+        eventually(lambda: processes_with(place) == [])
 
     by_id = {each.said.id: each.kept for each in found.said}
     assert [("pnpm" in each.content, each.scope, each.is_head) for each in by_id["en_1"]] == [
