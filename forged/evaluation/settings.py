@@ -46,7 +46,7 @@ class Subject(msgspec.Struct, frozen=True):
 
     @property
     def asks_off_topic(self) -> bool:
-        """Whether messages that nothing helps with are asked: as a user says them, and where a gate stands."""
+        """Whether messages that nothing helps with are asked: in their own words, where a gate stands."""
         return self.strategy != "caller" and not self.by_search
 
     @property
