@@ -53,7 +53,7 @@ def daemon(env: Mapping[str, str], log: Path, *options: str) -> Iterator[subproc
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End it and its children; nothing in a scratch directory is worth a longer goodbye."""
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(os.getpgid(process.pid), signal.SIGKILL)
     process.wait()
 
 
