@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,8 +17,11 @@ import click
 import msgspec
 
 from forged import evaluation
+from forged.cli import eval_lives
 from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
+from forged.cli.eval_figures import INJECTED_ROWS, SessionMeasurement, capture_table, cell, session_table
+from forged.cli.eval_lives import Lived, draw
 from forged.cli.exits import Stop
 from forged.cli.terminal import Bar, columns, escape_line, tell
 from forged.errors import ConfigError, ForgedError
@@ -74,7 +78,19 @@ class Measurement(msgspec.Struct, frozen=True):
 @click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="A key of [memory] for the run; repeatable."
 )
-@click.option("--off-topic", metavar="FILE", help='Messages nothing helps with: {"text": ...} a line.')
+@click.option(
+    "--mode",
+    "modes",
+    multiple=True,
+    type=click.Choice([evaluation.APPEND, evaluation.BLOCK]),
+    default=(evaluation.APPEND,),
+    show_default=True,
+    help="Of sessions: replies stay with their turns, or the newest one takes the place of the last.",
+)
+@click.option("--closing", is_flag=True, help="A run over sealed sets, which is recorded beside them.")
+@click.option("--off-topic", metavar="FILE", help="Messages nothing helps with, one a line (.jsonl or text).")
+@click.option("--injected", is_flag=True, help="Also what came: shares, muted, tokens, with intervals.")
+@click.option("--search", "by_search", is_flag=True, help="Of questions: what `search` ranks.")
 @reads
 def eval_command(
     call: Invocation,
@@ -86,15 +102,21 @@ def eval_command(
     sizes: tuple[int, ...],
     min_score: str | None,
     changes: tuple[str, ...],
+    modes: tuple[str, ...],
+    closing: bool,
     off_topic: str | None,
+    injected: bool,
+    by_search: bool,
 ) -> None:
     """Measure recall on labelled sets.
 
-    PATH is a directory with memories.jsonl and queries.jsonl (and off_topic.jsonl), or a LoCoMo file; the
-    splits are of the former only. A daemon of its own serves the memories as files in a scratch HOME; yours
-    and your files are not touched. Of your configuration only endpoints, keys, prefixes and the
-    retrieval_model are used, and only for a model of an endpoint or the strategy hyde, which sends the set's
-    texts there. Everything else has its default, but for retrieval_top_k (20) and retrieval_timeout_s (30).
+    PATH is a directory with memories.jsonl and queries.jsonl (and off_topic.jsonl), one with memories.jsonl
+    and sessions.jsonl, one with said.jsonl, minds.jsonl, alike.jsonl or attacks.jsonl, or a LoCoMo file; the
+    splits are of the first only. A daemon of its own serves the
+    memories as files in a scratch HOME; yours and your files are not touched. Of your configuration only
+    endpoints, keys, prefixes and the retrieval_model are used, and only for a model of an endpoint or the
+    strategy hyde, which sends the set's texts there. Everything else has its default, but for
+    retrieval_timeout_s (30) and, of all but sessions, retrieval_top_k (20).
 
     Recall and nDCG count what a search ranked; `+hops` is the recall of all that was injected, memories that
     came along an edge included; `mem@10` is how many memories stood in the first ten places. `off-topic` is
@@ -103,13 +125,19 @@ def eval_command(
     """
     changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
     try:
-        sets = _sets(call, paths, off_topic, split)
-        subjects = [
-            evaluation.prepare(evaluation.Subject(model, strategy, changed), call.environ)
+        here = [Path(call.workspace) / path for path in paths]
+        lives, others = eval_lives.load(here)
+        sets = _sets(others, None if off_topic is None else Path(call.workspace) / off_topic, split)
+        named = [
+            evaluation.Subject(model, strategy, changed, by_search=by_search)
             for model, strategy in itertools.product(models, strategies)
         ]
+        subjects = [evaluation.prepare(each, call.environ) for each in named]
         _require_hypotheses(sets, strategies)
+        told = _command(paths, models=models, modes=modes, changes=changed)
+        sealed = evaluation.begin_closing(here, told, closing=closing)
         done = tuple(_measured(call, sets, subjects, sizes or (None,)))
+        lived = eval_lives.measure(call, lives, named, modes)
     except evaluation.DatasetError as error:
         raise Stop("usage", str(error)) from error
     except ConfigError as error:
@@ -118,7 +146,22 @@ def eval_command(
         raise Stop("unavailable", str(error)) from error
     except ClientError as error:
         raise Stop("unavailable", f"the daemon of the measurement was lost: {error}") from error
-    _show(call, done, split, changed)
+    for folder in sealed:
+        evaluation.end_closing(folder, lived.lines(folder.parent.name))
+    _show(call, done, lived, split, changed, injected=injected)
+
+
+def _command(
+    paths: Iterable[str],
+    *,
+    models: Iterable[str],
+    modes: Iterable[str],
+    changes: Iterable[tuple[str, str]],
+) -> str:
+    """What is measured, for the record of closing runs; a key is not told."""
+    told = [f"--model={model}" for model in models] + [f"--mode={mode}" for mode in modes]
+    told += [f"--set={key}={value}" for key, value in changes if not key.endswith("api_key")]
+    return shlex.join(("forgectl", "eval", "--closing", *paths, *told))
 
 
 def _change(text: str) -> tuple[str, str]:
@@ -128,13 +171,10 @@ def _change(text: str) -> tuple[str, str]:
     return key.strip().removeprefix("memory."), value.strip()
 
 
-def _sets(
-    call: Invocation, paths: Iterable[str], off_topic: str | None, split: str
-) -> tuple[evaluation.Dataset, ...]:
-    here = Path(call.workspace)
-    sets = [evaluation.load(here / path) for path in paths]
+def _sets(paths: Iterable[Path], off_topic: Path | None, split: str) -> tuple[evaluation.Dataset, ...]:
+    sets = [evaluation.load(path) for path in paths]
     if off_topic is not None:
-        messages = evaluation.load_off_topic(here / off_topic)
+        messages = evaluation.load_off_topic(off_topic)
         sets = [msgspec.structs.replace(each, off_topic=messages) for each in sets]
     return tuple(each.part(split) for each in sets)
 
@@ -163,21 +203,36 @@ def _measured(
             bar.wipe()
 
 
-def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
-    """Draw a step of a measurement; where no bar is, only a wait that nobody expects is told."""
-    bar.draw(f"{title}: {doing}", done, total)
-    if doing == evaluation.LEARNING:
-        bar.tell_instead(f"{title}: waiting, {doing}", once=title)
-
-
 def _show(
-    call: Invocation, done: Sequence[Measurement], split: str, changes: Sequence[tuple[str, str]]
+    call: Invocation,
+    done: Sequence[Measurement],
+    lived: Lived,
+    split: str,
+    changes: Sequence[tuple[str, str]],
+    *,
+    injected: bool,
 ) -> None:
     shown = {key: value for key, value in changes if not key.endswith("api_key")}
     about = {"split": split, "top_k": evaluation.TOP_K, "seed": evaluation.SEED, "changes": shown}
-    show(call, {**about, "measurements": done}, table(done))
-    for each in () if call.as_json else done:
-        for failure in each.outcome.failures:
+    tables = [
+        *([table(done)] if done else ()),
+        *([injected_table(done)] if done and injected else ()),
+        *(session_table(each) for each in lived.sessions),
+        *(capture_table(each) for each in lived.capture),
+    ]
+    lines = "\n\n".join("\n".join(each) for each in tables)
+    measured = {"measurements": done, "sessions": lived.sessions, "capture": lived.capture}
+    show(call, {**about, **measured}, [lines])
+    if not call.as_json:
+        _tell_failures([(each, each.outcome.failures) for each in done])
+        _tell_failures([(each, each.failures) for each in lived.sessions])
+
+
+def _tell_failures(
+    done: Iterable[tuple[Measurement | SessionMeasurement, Sequence[evaluation.Failure]]],
+) -> None:
+    for each, failures in done:
+        for failure in failures:
             tell(f"{each.set} {each.model} {each.strategy}: {failure.count} times {failure.reason}")
 
 
@@ -189,6 +244,16 @@ def table(done: Sequence[Measurement]) -> list[str]:
         if each.store_size is None:
             rows += [_row(each, kind) for kind in each.outcome.kinds]
     return columns(rows, numbers_from=_HEAD.index("queries"))
+
+
+def injected_table(done: Sequence[Measurement]) -> list[str]:
+    """What each measurement's messages brought: a row a figure, a column a measurement."""
+    names = [(f"{escape_line(each.set)}, {each.strategy}, {each.store_size or 'all'}") for each in done]
+    figures = [each.outcome.injected for each in done if each.outcome.injected is not None]
+    rows = [
+        (label, *(cell(getattr(each, name)) for each in figures)) for name, label in INJECTED_ROWS.items()
+    ]
+    return columns([("injected", *names), *rows], numbers_from=1)
 
 
 def _row(each: Measurement, scores: evaluation.Summary) -> tuple[str, ...]:

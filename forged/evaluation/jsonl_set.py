@@ -61,8 +61,8 @@ class _Query(Query, frozen=True, kw_only=True):
 
 def load(directory: Path) -> Dataset:
     """Read a directory. Raises DatasetError."""
-    memories = _lines(directory / MEMORIES, _Memory)
-    queries = _lines(directory / QUERIES, _Query)
+    memories = lines(directory / MEMORIES, _Memory)
+    queries = lines(directory / QUERIES, _Query)
     _require_sound_memories(memories, directory / MEMORIES)
     _require_evidence(memories, queries, directory / QUERIES)
     names = sorted({memory.root for memory in memories} - {_USER})
@@ -75,8 +75,19 @@ def load(directory: Path) -> Dataset:
 
 
 def load_off_topic(file: Path) -> tuple[OffTopic, ...]:
-    """Messages that nothing helps with, one `{"text": ...}` a line. Raises DatasetError."""
-    return _lines(file, OffTopic)
+    """Messages that nothing helps with. Raises DatasetError.
+
+    One `{"text": ...}` a line, or the messages themselves, where the first one does not begin with a brace.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeError as error:
+        raise DatasetError(f"{file}: {error}") from error
+    if text.lstrip().startswith("{"):
+        return lines(file, OffTopic)
+    return tuple(OffTopic(line.strip()) for line in text.split("\n") if line.strip())
 
 
 def _repository(name: str, memories: Sequence[_Memory], queries: Sequence[_Query]) -> Repository:
@@ -111,7 +122,8 @@ def _require_evidence(memories: Sequence[_Memory], queries: Sequence[_Query], fi
                 raise DatasetError(f"{file}: {query.id} names {label!r}, which a newer version replaces")
 
 
-def _lines(file: Path, kind: type[_Line]) -> tuple[_Line, ...]:
+def lines(file: Path, kind: type[_Line]) -> tuple[_Line, ...]:
+    """The objects of a file, one a line. Raises DatasetError."""
     try:
         data = file.read_bytes()
     except OSError as error:

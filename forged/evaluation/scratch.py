@@ -6,6 +6,7 @@ out. The user's own daemon, files and configuration are never touched.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -50,7 +51,9 @@ def daemon(env: Mapping[str, str], log: Path, *options: str) -> Iterator[subproc
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()  # nothing in a scratch directory is worth a longer goodbye
+    """End it and its children; nothing in a scratch directory is worth a longer goodbye."""
+    if process.poll() is None:
+        os.killpg(os.getpgid(process.pid), signal.SIGKILL)
     process.wait()
 
 

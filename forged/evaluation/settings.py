@@ -34,11 +34,20 @@ class Subject(msgspec.Struct, frozen=True):
     """What is measured: an embedding model by name, how queries are made, and changed keys of `[memory]`.
 
     `strategy` is direct, caller (the set's recorded hypotheses) or hyde (the user's `retrieval_model`).
+    `shipped` keeps the default of how many memories a request may bring; `by_search` asks for what a search
+    ranks in place of what an agent is given.
     """
 
     model: str
     strategy: str
     changes: tuple[tuple[str, str], ...] = ()
+    shipped: bool = False
+    by_search: bool = False
+
+    @property
+    def asks_off_topic(self) -> bool:
+        """Whether messages that nothing helps with are asked: in their own words, where a gate stands."""
+        return self.strategy != "caller" and not self.by_search
 
     @property
     def needs_vectors(self) -> bool:
@@ -78,7 +87,7 @@ def _environment(subject: Subject, env: Mapping[str, str]) -> dict[str, str]:
     memory = {
         "embedding_model": subject.model,
         "retrieval_strategy": "hyde" if subject.strategy == "hyde" else "direct",
-        "retrieval_top_k": str(TOP_K),
+        **({} if subject.shipped else {"retrieval_top_k": str(TOP_K)}),
         "retrieval_timeout_s": str(_PATIENCE_S),
         **dict(subject.changes),
     }

@@ -95,18 +95,19 @@ def settle(world: World, home: Path, workspaces: Path) -> tuple[str, ...]:
 
     Returns the workspace of each store. The files die with the scratch directory, so nothing is synced.
     """
-    _write(home, world.user)
+    write(home, world.user)
     paths = []
     for store in world.stores:
         top = workspaces / store.name
         (top / ".git").mkdir(parents=True)
-        _write(top, store.items)
+        write(top, store.items)
         paths.append(os.fspath(top))
     return tuple(paths)
 
 
-def _write(top: Path, items: Iterable[Item]) -> None:
+def write(top: Path, items: Iterable[Item]) -> None:
+    """Write memories as files into the repository or HOME at `top`."""
     directory = top / ".forge" / "memory"
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     for item in items:
         (directory / f"{item.memory.id}.md").write_bytes(render(item.memory))

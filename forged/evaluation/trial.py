@@ -18,11 +18,13 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from forged.errors import ForgedError
-from forged.evaluation import scores, stores
+from forged.evaluation import injected, scores, stores
 from forged.evaluation.dataset import Item, Query, Repository
+from forged.evaluation.heard import tokens
+from forged.evaluation.injected import Brought, Injected
 from forged.evaluation.scores import Score, Summary
 from forged.evaluation.scratch import daemon
-from forged.evaluation.settings import Prepared, Subject
+from forged.evaluation.settings import TOP_K, Prepared, Subject
 from forged.evaluation.stores import World
 from forged_client import Client
 from forged_client.protocol import Retrieved, RootReport
@@ -36,7 +38,7 @@ LEARNING = "the gate learns what everyday messages look like to the model"
 _BUILD_S = 3600.0
 _CALL_S = 60.0
 _LOOK_S = 0.05
-_ANSWERED = {"ok", "empty"}
+ANSWERED = {"ok", "empty"}
 
 
 class MeasurementFailed(ForgedError):  # noqa: N818 - reads as the state it names
@@ -70,6 +72,7 @@ class Outcome(msgspec.Struct, frozen=True):
     scores: tuple[Score, ...]
     build_s: float
     ask_s: float
+    injected: Injected | None = None
 
     @property
     def failed(self) -> int:
@@ -86,14 +89,14 @@ def run(world: World, subjects: Iterable[Prepared], progress: Progress) -> Itera
         with TemporaryDirectory(prefix="forged-eval-") as name:
             scratch = Path(name)
             workspaces = stores.settle(world, scratch / "home", scratch / "repos")
-            with _asked_daemon(scratch, variables) as client:
+            with asked_daemon(scratch, variables) as client:
                 for prepared in alike:
                     subject = prepared.subject
                     yield subject, measure(client, world, workspaces, subject, progress)
 
 
 @contextmanager
-def _asked_daemon(scratch: Path, variables: Mapping[str, str]) -> Iterator[Client]:
+def asked_daemon(scratch: Path, variables: Mapping[str, str]) -> Iterator[Client]:
     """A strict client of a daemon over `scratch`; `variables` are its others than HOME and address."""
     address = str(scratch / "run" / "forged.sock")
     env = {**variables, "HOME": str(scratch / "home"), "FORGED_SOCKET": address}
@@ -113,8 +116,8 @@ def measure(
     """
     began = time.monotonic()
     build(client, workspaces, progress)
-    _await_gate(client, progress)
-    legs = _legs(client, subject)
+    await_gate(client, progress)
+    legs = legs_of(client, subject)
     built = time.monotonic()
     asking = _Asking(client, subject, legs, world, progress)
     judged = tuple(
@@ -124,7 +127,7 @@ def measure(
     )
     if not judged:
         raise MeasurementFailed("there is no query to ask")
-    off_topic = asking.off_topic(workspaces) if subject.strategy != "caller" else None
+    off_topic = asking.off_topic(workspaces) if subject.asks_off_topic else None
     return Outcome(
         legs=legs,
         memories=len(world.user) + sum(len(store.items) for store in world.stores),
@@ -135,6 +138,7 @@ def measure(
         scores=judged,
         build_s=round(built - began, 3),
         ask_s=round(time.monotonic() - built, 3),
+        injected=injected.figures(asking.brought),
     )
 
 
@@ -160,7 +164,7 @@ def _follow(client: Client, progress: Progress) -> None:
         time.sleep(_LOOK_S)
 
 
-def _await_gate(client: Client, progress: Progress) -> None:
+def await_gate(client: Client, progress: Progress) -> None:
     """Wait while words judge in place of the model: figures of the first questions would be theirs."""
     deadline = time.monotonic() + _BUILD_S
     while (gate := client.status().gate).state == "learning" and time.monotonic() < deadline:
@@ -170,7 +174,7 @@ def _await_gate(client: Client, progress: Progress) -> None:
         raise MeasurementFailed(f"the gate could not learn the model: {gate.reason or 'it took too long'}")
 
 
-def _legs(client: Client, subject: Subject) -> tuple[str, ...]:
+def legs_of(client: Client, subject: Subject) -> tuple[str, ...]:
     """The legs that all stores have. Raises MeasurementFailed if the model's is missing somewhere."""
     report = client.status()
     filled = [root for root in report.roots if root.memories]
@@ -195,7 +199,9 @@ class _Asking:
         self, client: Client, subject: Subject, legs: tuple[str, ...], world: World, progress: Progress
     ) -> None:
         self.failures: Counter[str] = Counter()
+        self.brought: list[Brought] = []
         self._client = client
+        self._by_search = subject.by_search
         self._by_caller = subject.strategy == "caller"
         self._legs = frozenset(legs)
         self._world = world
@@ -210,6 +216,7 @@ class _Asking:
             if query.hypotheses or not self._by_caller:
                 hypotheses = query.hypotheses if self._by_caller else ()
                 reply = self._ask(workspace, query.text, hypotheses)
+                self._note(query, reply, by_id)
                 yield _judged(query, reply, by_id, visible)
 
     def off_topic(self, workspaces: Sequence[str]) -> OffTopicCount | None:
@@ -221,13 +228,24 @@ class _Asking:
         ]
         if not asked:
             return None
-        injected = sum(reply.included > 0 for reply in asked)
-        return OffTopicCount(len(asked), injected, injected / len(asked))
+        self.brought += [Brought((False,) * len(reply.memories), tokens(reply.text)) for reply in asked]
+        hit = sum(reply.included > 0 for reply in asked)
+        return OffTopicCount(len(asked), hit, hit / len(asked))
+
+    def _note(self, query: Query, reply: Retrieved, by_id: Mapping[str, Item]) -> None:
+        items = [by_id[hit.id] for hit in reply.memories]
+        self.brought.append(injected.of_query(query, items, tokens(reply.text)))
 
     def _ask(self, workspace: str, text: str, hypotheses: Sequence[str]) -> Retrieved:
         said = [{"role": "user", "content": text}]
-        reply = self._client.retrieve(workspace, said, hypotheses=hypotheses)
-        if reply.status not in _ANSWERED:
+        if self._by_search:
+            found = self._client.search(workspace, text, limit=TOP_K)
+            reply = Retrieved(
+                status=found.status, reason=found.reason, memories=found.memories, legs=found.legs
+            )
+        else:
+            reply = self._client.retrieve(workspace, said, hypotheses=hypotheses)
+        if reply.status not in ANSWERED:
             self.failures[reply.reason or reply.status] += 1
         elif not self._legs.issubset(reply.legs):
             self.failures[f"answered by {', '.join(reply.legs) or 'no leg'} alone: {reply.reason}"] += 1
@@ -237,7 +255,7 @@ class _Asking:
 
 
 def _judged(query: Query, reply: Retrieved, by_id: Mapping[str, Item], visible: Sequence[Item]) -> Score:
-    if reply.status not in _ANSWERED:
+    if reply.status not in ANSWERED:
         return Score(query.id, query.kind)
     ranked = [by_id[hit.id] for hit in reply.memories if hit.via == "search"]
     hopped = [by_id[hit.id] for hit in reply.memories if hit.via != "search"]

@@ -1,0 +1,152 @@
+"""Turns of sessions to figures: what stood in context when it was wanted, what else came, and what it cost.
+
+In a group of sessions: of all, of stores by size. Recall counts wanted memories that stand in context; share
+counts each memory where it came newly into context. Intervals are over sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+
+import msgspec
+
+from forged.evaluation.figures import Figure, ratio
+from forged.evaluation.session_trial import TurnHeard
+
+SMALL, LARGE, LARGEST = 12, 30, 90
+CHAT = "chat"
+
+_Pair = tuple[float, float]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """Recall in context at the turns of one kind."""
+
+    kind: str
+    recall: Figure
+
+
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of a group. Shares are of memories that came; `first` of the first that a turn brought.
+
+    `muted` are turns that lacked something wanted and got nothing, of all that lacked something. `beside` is
+    about turns that want nothing; `chat` about those without content. Tokens are a session's mean, `token_*`
+    its parts.
+    """
+
+    group: str
+    sessions: int
+    recall: Figure
+    recall_in_reply: Figure
+    wanted: Figure
+    wanted_or_harmless: Figure
+    useful_or_standing: Figure
+    first: Figure
+    muted: Figure
+    beside_memories: Figure
+    beside_tokens: Figure
+    chat_memories: Figure
+    forbidden: Figure
+    tokens: Figure
+    tokens_standing: Figure
+    tokens_searched: Figure
+    tokens_frame: Figure
+    tokens_a_turn: Figure
+    memories: Figure
+    kinds: tuple[Kind, ...]
+
+
+def summaries(turns: Sequence[TurnHeard]) -> tuple[SessionSummary, ...]:
+    """Figures of all sessions, and of stores by size where there are several sizes."""
+    groups: dict[str, Callable[[int], bool]] = {
+        "all": lambda _: True,
+        f"<= {SMALL}": lambda size: size <= SMALL,
+        f"> {LARGE}": lambda size: size > LARGE,
+        f"{LARGE + 1}-{LARGEST}": lambda size: LARGE < size <= LARGEST,
+        f"> {LARGEST}": lambda size: size > LARGEST,
+    }
+    parts = {group: [turn for turn in turns if fits(turn.size)] for group, fits in groups.items()}
+    return tuple(_summary(group, part) for group, part in parts.items() if part)
+
+
+def _summary(group: str, turns: Sequence[TurnHeard]) -> SessionSummary:
+    sessions = [tuple(part) for _, part in groupby(turns, key=lambda turn: turn.session)]
+
+    def over(pair: Callable[[TurnHeard], _Pair]) -> Figure:
+        return ratio(_sum(map(pair, session)) for session in sessions)
+
+    def a_session(value: Callable[[TurnHeard], float]) -> Figure:
+        return ratio((sum(map(value, session)), 1.0) for session in sessions)
+
+    return SessionSummary(
+        group=group,
+        sessions=len(sessions),
+        recall=over(_recall),
+        recall_in_reply=over(_recall_in_reply),
+        wanted=over(lambda one: _share(one, one.turn.wanted)),
+        wanted_or_harmless=over(lambda one: _share(one, one.turn.wanted | one.turn.harmless)),
+        useful_or_standing=over(lambda one: _share(one, one.turn.wanted | one.turn.harmless | one.standing)),
+        first=over(_first),
+        muted=over(_muted),
+        beside_memories=over(lambda one: _beside(one, len(_searched(one)))),
+        beside_tokens=over(lambda one: _beside(one, one.parts.total)),
+        chat_memories=over(lambda one: (len(one.new), 1.0) if one.turn.kind == CHAT else (0.0, 0.0)),
+        forbidden=a_session(lambda one: len(one.turn.forbidden.intersection(one.new))),
+        tokens=a_session(lambda one: one.parts.total),
+        tokens_standing=a_session(lambda one: one.parts.standing),
+        tokens_searched=a_session(lambda one: one.parts.searched),
+        tokens_frame=a_session(lambda one: one.parts.frame),
+        tokens_a_turn=over(lambda one: (one.parts.total, 1.0)),
+        memories=a_session(lambda one: len(one.new)),
+        kinds=_kinds(sessions),
+    )
+
+
+def _kinds(sessions: Sequence[Sequence[TurnHeard]]) -> tuple[Kind, ...]:
+    names = sorted({one.turn.kind for session in sessions for one in session if one.turn.wanted})
+    return tuple(
+        Kind(
+            name,
+            ratio(_sum(_recall(one) for one in session if one.turn.kind == name) for session in sessions),
+        )
+        for name in names
+    )
+
+
+def _sum(pairs: Iterable[_Pair]) -> _Pair:
+    each = tuple(pairs)
+    return sum(part for part, _ in each), sum(whole for _, whole in each)
+
+
+def _recall(one: TurnHeard) -> _Pair:
+    """The share of a turn's wanted memories that stand in context; turns that want nothing do not count."""
+    wanted = one.turn.wanted
+    return (len(wanted & one.context) / len(wanted), 1.0) if wanted else (0.0, 0.0)
+
+
+def _recall_in_reply(one: TurnHeard) -> _Pair:
+    wanted = one.turn.wanted
+    return (len(wanted & one.reply) / len(wanted), 1.0) if wanted else (0.0, 0.0)
+
+
+def _share(one: TurnHeard, good: frozenset[str]) -> _Pair:
+    return float(len(good.intersection(one.new))), float(len(one.new))
+
+
+def _searched(one: TurnHeard) -> tuple[str, ...]:
+    return tuple(name for name in one.new if name not in one.standing)
+
+
+def _first(one: TurnHeard) -> _Pair:
+    brought = _searched(one)
+    return (float(brought[0] in one.turn.wanted), 1.0) if brought and one.turn.wanted else (0.0, 0.0)
+
+
+def _muted(one: TurnHeard) -> _Pair:
+    lacking = one.turn.wanted - (one.context - frozenset(one.new))
+    return (float(not one.new), 1.0) if lacking else (0.0, 0.0)
+
+
+def _beside(one: TurnHeard, amount: float) -> _Pair:
+    return (0.0, 0.0) if one.turn.wanted else (float(amount), 1.0)

@@ -1,0 +1,125 @@
+"""Sessions through a daemon, turn by turn, as an agent of that person would have asked.
+
+One daemon serves store after store: before each one its user's memories take the place of the last one's
+in the scratch HOME. Settings are those that are shipped. An agent in mode `append` keeps every reply with the
+turn that it came with; one in mode `block` has what the newest reply says and nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from forged.evaluation import stores
+from forged.evaluation.heard import Parts, Reader, beyond
+from forged.evaluation.sessions import Session, SessionSet, Store, Turn
+from forged.evaluation.settings import Prepared
+from forged.evaluation.trial import ANSWERED, Failure, Progress, asked_daemon, await_gate, build, legs_of
+from forged_client import Client
+from forged_client.protocol import Retrieved
+
+BLOCK, APPEND = "block", "append"
+_STANDING = "standing"
+
+
+class TurnHeard(msgspec.Struct, frozen=True):
+    """One turn and what stands in its reply, what then stands before the agent (`context`), and what is new.
+
+    `parts` are those of the text that the agent had not been sent before.
+    """
+
+    session: str
+    store: str
+    size: int
+    turn: Turn
+    reply: frozenset[str]
+    context: frozenset[str]
+    new: tuple[str, ...]
+    standing: frozenset[str]
+    parts: Parts
+    failure: str = ""
+
+
+class SessionsHeard(msgspec.Struct, frozen=True):
+    """All turns of a set; seconds are of this machine and day."""
+
+    legs: tuple[str, ...]
+    turns: tuple[TurnHeard, ...]
+    seconds: float
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Why turns were not answered."""
+        reasons = Counter(turn.failure for turn in self.turns if turn.failure)
+        return tuple(Failure(reason, count) for reason, count in reasons.most_common())
+
+
+def run(asked: SessionSet, prepared: Prepared, mode: str, progress: Progress) -> SessionsHeard:
+    """Ask every turn. Raises NotStarted, MeasurementFailed, and ClientError when the daemon is lost."""
+    began = time.monotonic()
+    heard: list[TurnHeard] = []
+    legs: tuple[str, ...] = ()
+    with TemporaryDirectory(prefix="forged-eval-") as name:
+        scratch = Path(name)
+        (scratch / "home").mkdir()
+        with asked_daemon(scratch, prepared.variables) as client:
+            for store in asked.stores:
+                workspace = _settle(scratch, store)
+                build(client, [workspace], lambda *_: None)
+                await_gate(client, progress)
+                legs = legs_of(client, prepared.subject)
+                for session in store.sessions:
+                    heard += _turns(client, workspace, store, session, mode)
+                    progress("asking", len(heard), asked.turns)
+    return SessionsHeard(legs, tuple(heard), round(time.monotonic() - began, 1))
+
+
+def _settle(scratch: Path, store: Store) -> str:
+    """Write a store's files; those of the last one's user go."""
+    shutil.rmtree(scratch / "home" / ".forge" / "memory", ignore_errors=True)
+    stores.write(scratch / "home", store.user)
+    top = scratch / "repos" / store.name
+    (top / ".git").mkdir(parents=True)
+    stores.write(top, store.items)
+    return str(top)
+
+
+def _turns(client: Client, workspace: str, store: Store, session: Session, mode: str) -> Iterator[TurnHeard]:
+    reader = Reader((*store.user, *store.items))
+    said: list[dict[str, str]] = []
+    standing: frozenset[str] = frozenset()
+    context: frozenset[str] = frozenset()
+    before = ""
+    for number, turn in enumerate(session.turns):
+        said.append({"role": "user", "content": turn.user})
+        turn_id = f"{session.id}-{number}"
+        reply = client.retrieve(workspace, said, session_id=session.id, turn_id=turn_id, mode=mode)
+        said.append({"role": "assistant", "content": turn.assistant})
+        standing |= {hit.id for hit in reply.memories if hit.via == _STANDING}
+        sent = beyond(reply.text, before) if mode == BLOCK else reply.text
+        before = reply.text
+        here = reader.found(reply.text)
+        kept = context if mode == APPEND else frozenset[str]()
+        yield TurnHeard(
+            session=session.id,
+            store=store.name,
+            size=store.size,
+            turn=turn,
+            reply=frozenset(here),
+            context=frozenset(here) | kept,
+            new=tuple(name for name in here if name not in context),
+            standing=standing,
+            parts=reader.parts(sent, standing),
+            failure=_failure(reply),
+        )
+        context = frozenset(here) | kept
+
+
+def _failure(reply: Retrieved) -> str:
+    return "" if reply.status in ANSWERED else reply.reason or reply.status

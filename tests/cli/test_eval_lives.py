@@ -1,0 +1,122 @@
+"""`forgectl eval` on sessions, on what people say, on sealed sets, and what single messages bring."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+SMALL = str(Path(__file__).parents[1] / "data" / "eval_small")
+LEXICAL = ("--model", "builtin:lexical")
+
+MEMORY = {
+    "store": "mill", "id": "m_1", "root": "repo", "category": "patterns",
+    "created_at": "2026-01-01T00:00:00Z", "content": "The hopper grinds rye at night.",
+}  # fmt: skip
+TURN = {
+    "user": "what does the hopper grind", "assistant": "Rye.", "kind": "plain",
+    "wanted": ["m_1"], "harmless": [], "forbidden": [],
+}  # fmt: skip
+SAID = {
+    "id": "en_1", "language": "en", "kind": "explicit",
+    "messages": [{"role": "user", "content": "Remember that we always use pnpm in this repository."}],
+    "keep": [{"says": ["pnpm"], "scope": "repo", "category": "project-conventions", "explicit": True}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write files of one object a line into a folder; returns its path."""
+
+    def write(folder="lives/dev", **files):
+        place = tmp_path / "data" / folder
+        place.mkdir(parents=True)
+        for name, line in files.items():
+            (place / f"{name}.jsonl").write_text(json.dumps(line))
+        return place
+
+    return write
+
+
+def sessions(**more):
+    return {"memories": MEMORY, "sessions": {"id": "s", "store": "mill", "turns": [TURN]}, **more}
+
+
+def rows(text):
+    """Cells of a table by the words that a row begins with."""
+    return {line.split("  ")[0].strip(): line.split()[-2:] for line in text.splitlines()}
+
+
+def test_sessions_are_a_table_of_figures_with_intervals_and_json_has_each_turn(forgectl, written):
+    place = str(written(**sessions()))
+
+    shown = forgectl("eval", place, *LEXICAL)
+    report = forgectl("eval", place, *LEXICAL, "--mode", "append", "--mode", "block", "--json").json
+
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("lives/dev, builtin:lexical, direct, append, lexical, ")
+    assert rows(shown.out)["recall in context"] == ["1.000", "(1.000-1.000)"]
+    assert rows(shown.out)["recall, plain"] == ["1.000", "(1.000-1.000)"]
+    assert [each["mode"] for each in report["sessions"]] == ["append", "block"]
+    assert [turn["new"] for turn in report["sessions"][0]["turns"]] == [["m_1"]]
+    assert report["measurements"] == []
+
+
+def test_what_is_kept_of_what_people_say_is_a_row_for_each_language_and_kind(forgectl, written):
+    place = str(written(said=SAID))
+
+    shown = forgectl("eval", place, *LEXICAL)
+
+    assert (shown.code, shown.err) == (0, "")
+    title, head, *groups = shown.out.splitlines()
+    assert title.startswith("lives/dev, builtin:lexical, ")
+    assert head.split() == [
+        *("said", "conversations", "memories"),
+        *("precision", "recall", "explicit", "scope", "category"),
+    ]
+    assert [line.split()[:5] for line in groups] == [
+        [name, "1", "1", "1.000", "(1.000-1.000)"] for name in ("all", "en", "explicit")
+    ]
+
+
+def test_a_sealed_set_is_measured_in_closing_runs_alone_and_these_are_told(forgectl, written, tmp_path):
+    place = str(written("lives/sealed", **sessions()))
+    record = tmp_path / "data/closing-runs.md"
+
+    refused = forgectl("eval", place, *LEXICAL)
+
+    assert (refused.code, "--closing" in refused.err, record.exists()) == (2, True, False)
+
+    assert forgectl("eval", place, *LEXICAL, "--closing").code == 0
+
+    row = record.read_text().splitlines()[-1]
+    told = f"forgectl eval --closing {place} --model=builtin:lexical --mode=append"
+    assert f"| lives | `{told}` | " in row
+    assert "lives/sealed builtin:lexical append: all: recall 1.000 (1.000-1.000), share 1.000" in row
+
+
+def test_what_single_messages_brought_has_a_table_of_its_own(forgectl):
+    shown = forgectl("eval", SMALL, *LEXICAL, "--injected")
+
+    found = rows(shown.out)
+    assert found["recall of all that came"] == ["0.833", "(0.500-1.000)"]
+    assert found["got nothing"] == ["0.167", "(0.000-0.500)"]
+    assert found["memories an off-topic message"][0] == "0.333"
+
+
+def test_a_search_is_measured_without_the_messages_that_a_gate_would_stop(forgectl):
+    report = forgectl("eval", SMALL, *LEXICAL, "--search", "--min-score", "1", "--json").json
+
+    (measured,) = report["measurements"]
+    assert measured["outcome"]["off_topic"] is None
+    assert measured["outcome"]["total"]["recall_at_10"] > 0.8
+
+
+def test_off_topic_messages_may_stand_in_plain_text_one_a_line(forgectl, tmp_path):
+    (tmp_path / "mine.txt").write_text('Which grain?\n\n"Silo doors are red."\n')
+
+    report = forgectl("eval", SMALL, *LEXICAL, "--off-topic", "mine.txt", "--json", workspace=str(tmp_path))
+
+    (measured,) = report.json["measurements"]
+    assert measured["outcome"]["off_topic"]["messages"] == 4

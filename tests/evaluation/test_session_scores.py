@@ -1,0 +1,106 @@
+"""Turns that were heard, to figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from forged.evaluation.heard import Parts
+from forged.evaluation.session_scores import summaries
+from forged.evaluation.session_trial import TurnHeard
+from forged.evaluation.sessions import Turn
+
+
+def heard(
+    *,
+    wanted="",
+    harmless="",
+    forbidden="",
+    context="",
+    new="",
+    standing="",
+    size=100,
+    kind="plain",
+    session="s",
+):
+    labels = (frozenset(each.split()) for each in (wanted, harmless, forbidden))
+    return TurnHeard(
+        session=session,
+        store="x",
+        size=size,
+        turn=Turn("?", "!", kind, *labels),
+        reply=frozenset(new.split()),
+        context=frozenset(context.split()) | frozenset(new.split()),
+        new=tuple(new.split()),
+        standing=frozenset(standing.split()),
+        parts=Parts(1.0, 2.0, 3.0 if new else -3.0),
+    )
+
+
+def of(*turns):
+    return summaries(turns)[0]
+
+
+def test_recall_counts_what_stands_in_context_and_not_only_what_this_turn_brought():
+    found = of(heard(wanted="a b", context="a"), heard(wanted="a", new="a"), heard(context="a"))
+
+    assert (found.recall.value, found.recall.of) == (0.75, 2)
+    assert (found.recall_in_reply.value, found.recall_in_reply.of) == (0.5, 2)
+
+
+def test_shares_are_of_memories_that_came_newly():
+    found = of(heard(wanted="a", harmless="b", new="a b c d", standing="c", context="z"))
+
+    assert found.wanted.value == 0.25
+    assert found.wanted_or_harmless.value == 0.5
+    assert found.useful_or_standing.value == 0.75
+
+
+def test_the_first_that_a_turn_brought_is_right_or_not_and_standing_ones_do_not_count():
+    found = of(heard(wanted="a", new="s a b", standing="s"), heard(wanted="a", new="b a"), heard(new="b"))
+
+    assert (found.first.value, found.first.of) == (0.5, 2)
+
+
+def test_muted_is_a_turn_that_lacks_something_and_gets_nothing():
+    found = of(
+        heard(wanted="a"), heard(wanted="a", context="a"), heard(wanted="a", new="b"), heard(context="c")
+    )
+
+    assert (found.muted.value, found.muted.of) == (0.5, 2)
+
+
+def test_turns_that_want_nothing_are_counted_apart_and_chat_among_them():
+    found = of(
+        heard(wanted="a", new="a"),
+        heard(new="b c", standing="c"),
+        heard(kind="chat"),
+        heard(kind="chat", new="d"),
+    )
+
+    assert found.beside_memories.value == pytest.approx(2 / 3, abs=1e-4)
+    assert (found.chat_memories.value, found.chat_memories.of) == (0.5, 2)
+    assert found.beside_tokens.value == 4.0
+
+
+def test_a_session_is_the_unit_of_tokens_and_forbidden_memories():
+    found = of(
+        heard(new="a", forbidden="a"), heard(new="b"), heard(session="t", new="c", forbidden="d"),
+    )  # fmt: skip
+
+    assert found.sessions == 2
+    assert (found.tokens.value, found.tokens_standing.value) == (9.0, 1.5)
+    assert (found.tokens_searched.value, found.tokens_frame.value) == (3.0, 4.5)
+    assert found.tokens_a_turn.value == 6.0
+    assert (found.forbidden.value, found.memories.value) == (0.5, 1.5)
+
+
+def test_stores_are_grouped_by_size_and_turns_by_kind():
+    turns = [
+        heard(session=str(size), size=size, wanted="a", kind="short" if size > 40 else "plain")
+        for size in (5, 12, 30, 31, 90, 91)
+    ]
+
+    groups = {each.group: each.sessions for each in summaries(turns)}
+
+    assert groups == {"all": 6, "<= 12": 2, "> 30": 3, "31-90": 2, "> 90": 1}
+    assert [(each.kind, each.recall.of) for each in summaries(turns)[0].kinds] == [("plain", 4), ("short", 2)]
