@@ -31,13 +31,16 @@ VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
 _MOST_TEXTS = 48
 # How much the head may say against what somebody asks for, and for its being asked.
 _ASKED_BAR, _ASKS = 0.5, 2.0
+# Below that, what the rules keep is not kept after all.
+_UNLIKELY = 0.5
 # Characters: "remember that, please" says nothing to remember.
 _LEAST = 24
 
 
 class More(msgspec.Struct, frozen=True):
-    """What is kept beyond the rules, and what was asked for and is not."""
+    """What of the rules' stays, what is kept beyond it, and what was asked for and is not."""
 
+    kept: tuple[Proposal, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     refused: tuple[Refused, ...] = ()
 
@@ -49,21 +52,22 @@ class LocalAnswers:
         self._vectors = vectors
 
     def more(self, event: Event, kept: Sequence[Proposal]) -> More:
-        """Return what is to be kept beside `kept`."""
+        """Return which of `kept` the head does not speak against, and what is to be kept beside it."""
         found = _units(event)
         judged = self._judged(event, found)
         wanted = chosen(found, lambda text: judged[text].keep, head().bar) if judged else []
         asked, refused = _asked(found, judged)
         free = [unit for unit in found if unit in wanted or unit in asked]
         proposals = (_proposal(unit, judged) for unit in free if not _is_kept(unit, kept))
-        return More(tuple(each for each in proposals if each.content), refused)
+        stays = tuple(each for each in kept if not _is_unlikely(each, found, judged))
+        return More(stays, tuple(each for each in proposals if each.content), refused)
 
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
         found = [unit for unit in _units(event) if asks(unit.around)]
         judged = self._judged(event, found)
         asked, refused = _asked(found, judged)
-        return More(tuple(_proposal(unit, judged) for unit in asked), refused)
+        return More((), tuple(_proposal(unit, judged) for unit in asked), refused)
 
     def _judged(self, event: Event, found: Sequence[Unit]) -> dict[str, Leanings]:
         texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
@@ -149,4 +153,14 @@ def _proposal(unit: Unit, judged: dict[str, Leanings]) -> Proposal:
 
 def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:
     """Whether the rules keep a part of it already."""
-    return any(each.content.rstrip(".。").lower() in unit.text.lower() for each in kept)
+    return any(_is_of(each, unit) for each in kept)
+
+
+def _is_unlikely(kept: Proposal, found: Sequence[Unit], judged: dict[str, Leanings]) -> bool:
+    """Whether the head thinks otherwise of what the rules keep, in the message that it stands in."""
+    scores = [score(unit, lambda text: judged[text].keep) for unit in found if judged and _is_of(kept, unit)]
+    return bool(scores) and max(scores) < _UNLIKELY
+
+
+def _is_of(kept: Proposal, unit: Unit) -> bool:
+    return kept.content.rstrip(".。").lower() in unit.text.lower()

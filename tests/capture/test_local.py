@@ -145,3 +145,10 @@ def test_a_model_that_keeps_something_is_not_overruled():
         )
     )
     assert found.proposals == (mine,)
+
+
+def test_what_the_rules_keep_and_the_head_speaks_against_is_not_kept(liked):
+    liked("something else")
+    text = "Always keep your badge visible in this repo."
+    assert len(answered(text, vectors=no_rows).proposals) == 1
+    assert answered(text).proposals == ()

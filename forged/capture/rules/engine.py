@@ -42,7 +42,10 @@ class Sentence(msgspec.Struct, frozen=True):
 
 
 class Others(Protocol):
-    """What is kept beyond the rules, and which requests are refused."""
+    """What of the rules' is kept, what beyond them, and which requests are refused."""
+
+    @property
+    def kept(self) -> Sequence[Proposal]: ...
 
     @property
     def proposals(self) -> Sequence[Proposal]: ...
@@ -58,8 +61,8 @@ class RuleClassifier:
     """`builtin:rules` (Classifier): makes no call and costs nothing.
 
     `heads` returns the newest versions of the memories that an event can see and that name something; it is
-    asked only if a statement may replace one of them. `more` returns what else is to be kept of an event of
-    which the rules keep something or nothing, and what of it is refused.
+    asked only if a statement may replace one of them. `more` has the last word on what the rules keep
+    of an event, and knows what else is to be kept and what is refused.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class RuleClassifier:
         del known, deadline, attempts  # for a model: few memories, and limits
         said = _still_meant(_typed(event))
         others = self._more(event, said) if self._more is not None else None
-        proposals = _newest([*said, *(others.proposals if others else ())])
+        proposals = _newest([*others.kept, *others.proposals] if others else said)
         names = list(dict.fromkeys(name for each in proposals for name in given_up(each.content)))
         if names:
             heads = self._heads(event.id, names)

@@ -1,7 +1,7 @@
 """Whether somebody asks that something be kept, in seven languages; the wordings are data, `requests.toml`.
 
 In goes a text, out comes whether it asks; not what is to be kept. The file is read with the first text,
-in some 20 ms; raises re.error for a pattern that is none, and msgspec.ValidationError for an entry with wrong fields.
+in some 20 ms; raises re.error for a pattern that is none, msgspec.ValidationError for odd fields.
 """
 
 from __future__ import annotations
