@@ -7,7 +7,7 @@ REAL_BIN := $(REAL_VENV)/bin
 BENCH_VENV ?= .venv-bench
 BENCH_BIN := $(BENCH_VENV)/bin
 
-.PHONY: demo test test-faults test-real lint bench flows clean test-mutations test-install
+.PHONY: demo test test-faults test-real lint bench flows head clean test-mutations test-install
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +61,10 @@ $(BENCH_VENV)/.installed: pyproject.toml client/pyproject.toml
 
 bench: $(BENCH_VENV)/.installed
 	$(BENCH_BIN)/python tests/bench/run.py $(if $(AGAINST),--against $(AGAINST)) $(ROWS)
+
+# The numbers of the local classifier's head, from tests/data; takes some minutes, and the same data give the same.
+head: $(VENV)/.installed
+	$(BIN)/python -m tests.training.train_head
 
 # Which files a request enters, in every process; `make flows WRITE=forged/docs/architecture.md` keeps the page.
 flows: $(VENV)/.installed

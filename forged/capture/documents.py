@@ -9,7 +9,7 @@ be the newest.
 What is known is not written again. That includes a superseded version that came from the same session: a
 window is sent whole every turn, so the statement that was replaced is still in it and would otherwise replace
 its successor. Said in another session, the old choice is a new one. What was forgotten is not written either,
-unless a person has said it since.
+unless a person has said it since. And nothing is written that stands on pasted text (`origins`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
+from forged.capture.origins import Origins
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
 from forged.map import link
@@ -123,7 +124,8 @@ class _Deciding:
     def judge(self, proposal: Proposal) -> None:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
-        if root is None or proposal.category not in _CATEGORIES or not content:
+        is_ours = bool(content) and not self._origins.are_foreign(content)
+        if root is None or proposal.category not in _CATEGORIES or not is_ours:
             self.invalid += 1
         elif (is_again := self._is_again(content)) is False or self._compared.has_like(content):
             self.duplicates += 1
@@ -150,7 +152,11 @@ class _Deciding:
         content = redacted.text.strip()
         return "" if PLACEHOLDER in content and _says_nothing(content) else content
 
-    # Both take long among thousands of memories, and most answers are empty.
+    # They take long among thousands of memories or words, and most answers are empty.
+
+    @cached_property
+    def _origins(self) -> Origins:
+        return Origins(self._event.window)
 
     @cached_property
     def _compared(self) -> Texts:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from forged import conversation
+from forged.capture.typed import marked
 from forged.capture.values import KnownMemory
 from forged.conversation import Utterance
 from forged.memory import Category, Relationship, Scope
@@ -71,8 +72,9 @@ _SPEAKER = re.compile(r"^(?=[ \t]*(?:user|assistant|system)[ \t]*:)", re.IGNOREC
 
 
 def _unmistakable(utterance: Utterance) -> Utterance:
-    """Mark such lines as quoted: text that the assistant repeats must not pass for the user's word."""
-    return Utterance(utterance.role, _SPEAKER.sub("> ", utterance.text))
+    """Mark such lines as quoted, as what was pasted: neither must pass for the user's word."""
+    text = marked(utterance.text) if utterance.role == "user" else utterance.text
+    return Utterance(utterance.role, _SPEAKER.sub("> ", text))
 
 
 def _listed(known: Sequence[KnownMemory]) -> str:

@@ -29,13 +29,17 @@ async def no_vectors(texts: Sequence[str]) -> tuple[bytes, ...]:
 async def local_vectors(texts: Sequence[str], *, embedder: Embedder | None) -> tuple[bytes, ...]:
     """Return the rows of the texts by `embedder`, if that is the local model.
 
-    They are embedded as passages, whose threads stand behind those of queries: nobody waits for a capture.
+    They are embedded as queries, which the head was trained with (as passages it finds a fifth less), one at
+    a time, so that somebody's query waits for one of them at most.
     """
     if embedder is None or not embedder.key.startswith(f"{LOCAL}\n"):
         return ()
     try:
         deadline = time.monotonic() + _MOST_S
-        rows = await embedder.embed([*texts], "passage", purpose=Purpose("capture"), deadline=deadline)
+        rows = [
+            (await embedder.embed([text], "query", purpose=Purpose("capture"), deadline=deadline))[0]
+            for text in texts
+        ]
     except ProviderError as error:
         logger.debug("no vectors of %d statements error=%s", len(texts), error)
         return ()

@@ -98,10 +98,13 @@ def _classifier(
 ) -> tuple[Classifier | None, str]:
     """The classifier, or why there is none. The rules need neither numpy nor httpx, half of a start."""
     try:
+        from forged.capture.local import LocalAnswers, Overruled  # noqa: PLC0415
+
+        local = LocalAnswers(daemon.vectors)
         if not settings.classifier:
             from forged.capture.rules import RuleClassifier  # noqa: PLC0415
 
-            return RuleClassifier(daemon.heads), ""
+            return RuleClassifier(daemon.heads, local.more), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
         from forged.config import NetworkConfig  # noqa: PLC0415
         from forged.models import Door  # noqa: PLC0415
@@ -114,7 +117,7 @@ def _classifier(
         model = OpenAICompatibleChat(
             settings.base_url, settings.classifier, settings.key, door=door, retries=0
         )
-        return LlmClassifier(model), ""
+        return Overruled(LlmClassifier(model), local), ""
     except ConfigError as error:
         return None, str(error)
 

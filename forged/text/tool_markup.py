@@ -82,7 +82,7 @@ def without_tool_text(text: str, speaker: Speaker = "user") -> str:
     """
     tags = _tags(text, speaker) if "<" in text else []
     if spans := [*_spans(text, speaker)]:
-        tags = sorted((*tags, *spans), key=lambda tag: tag.start)
+        tags = sorted((*spans, *tags), key=lambda tag: tag.start)  # a span may begin with a tag
     if not tags:
         return text
     kept, position = [], 0

@@ -7,7 +7,17 @@ import re
 
 import pytest
 
-from forged.capture.values import Asked, Classify, Decided, Heads, KnownMemory, Tally, Usage
+from forged.capture.values import (
+    Asked,
+    AskedVectors,
+    Classify,
+    Decided,
+    Heads,
+    KnownMemory,
+    StatementVectors,
+    Tally,
+    Usage,
+)
 from forged.errors import ANSWERED, ProviderError, StoreError
 from forged.state import Cut, Event
 from forged.state.event_values import encoded
@@ -309,6 +319,20 @@ async def test_a_worker_that_asks_which_memories_name_something_is_answered_by_t
     assert not is_found or one.keeper.asked == [("make",)]
     one.done(event)
     await one.idle()
+
+
+async def test_a_worker_that_asks_for_vectors_gets_those_of_the_local_model(tmp_path):
+    async def vectors(texts):
+        return tuple(text.encode() for text in texts)
+
+    async with captured(tmp_path, vectors=vectors) as one:
+        event = await in_hand(one, one.event())
+        one.worker.says(AskedVectors(event.id, ("a", "b")))
+        await until(lambda: len(one.worker.given) == 2)
+
+        assert one.worker.given[1] == StatementVectors(event.id, (b"a", b"b"))
+        one.done(event)
+        await one.idle()
 
 
 async def test_a_keeper_that_fails_over_an_event_costs_that_event_an_attempt_and_no_other_anything(one):

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
 from forged.capture.rules.patterns import Flag, any_statement, patterns
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
-from forged.capture.values import Classified, KnownMemory, Proposal
+from forged.capture.values import Classified, KnownMemory, Proposal, Refused
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
 
@@ -40,15 +41,35 @@ class Sentence(msgspec.Struct, frozen=True):
     flags: frozenset[Flag] = frozenset()
 
 
+class Others(Protocol):
+    """What of the rules' is kept, what beyond them, and which requests are refused."""
+
+    @property
+    def kept(self) -> Sequence[Proposal]: ...
+
+    @property
+    def proposals(self) -> Sequence[Proposal]: ...
+
+    @property
+    def refused(self) -> tuple[Refused, ...]: ...
+
+
+More = Callable[[Event, Sequence[Proposal]], Others]
+
+
 class RuleClassifier:
     """`builtin:rules` (Classifier): makes no call and costs nothing.
 
     `heads` returns the newest versions of the memories that an event can see and that name something; it is
-    asked only if a statement may replace one of them.
+    asked only if a statement may replace one of them. `more` has the last word on what the rules keep
+    of an event, and knows what else is to be kept and what is refused.
     """
 
-    def __init__(self, heads: Callable[[str, Sequence[str]], Sequence[KnownMemory]]) -> None:
+    def __init__(
+        self, heads: Callable[[str, Sequence[str]], Sequence[KnownMemory]], more: More | None = None
+    ) -> None:
         self._heads = heads
+        self._more = more
 
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
@@ -56,12 +77,14 @@ class RuleClassifier:
         """Propose the lasting statements of the window's user messages, in their order."""
         del known, deadline, attempts  # for a model: few memories, and limits
         said = _still_meant(_typed(event))
-        proposals = _newest(said)
+        others = self._more(event, said) if self._more is not None else None
+        proposals = _newest([*others.kept, *others.proposals] if others else said)
         names = list(dict.fromkeys(name for each in proposals for name in given_up(each.content)))
         if names:
             heads = self._heads(event.id, names)
             proposals = [_linked(proposal, heads) for proposal in proposals]
-        return Classified(tuple(proposals), author=Origin.TYPED)
+        refused = others.refused if others else ()
+        return Classified(tuple(proposals), author=Origin.TYPED, refused=refused)
 
 
 def asks_to_remember(text: str) -> bool:
@@ -124,7 +147,7 @@ def _still_meant(messages: Sequence[tuple[str, bool, bool]]) -> list[Proposal]:
 
 
 def _judged(sentence: Sentence, raw: str, *, is_local: bool) -> Proposal | None:
-    content = _content(sentence.text)
+    content = presentable(sentence.text)
     bare = content.rstrip(".。")
     if len(content.encode()) < SHORTEST or len(content) > LONGEST or content.count('"') % 2:
         return None
@@ -175,7 +198,7 @@ def _settled(category: Category, scope: Scope, text: str) -> Category:
     return category
 
 
-def _content(text: str) -> str:
+def presentable(text: str) -> str:
     """The sentence as it is kept: capital first letter, full stop, no `please` at the end."""
     bare = patterns().trailing.sub("", text.rstrip(" .!;,…。！"))
     if not bare:

@@ -1,8 +1,8 @@
 """The sentences that a person wrote, out of a message that may hold anything.
 
-A message to an agent is half paste: code, logs, diffs, traces, quotes. Nothing of that is the person's own
-word, however much it reads like a rule, so the paragraph around it goes too. What is left is cut into
-sentences; a code span and a quotation are never cut. One pass over the text, at most one look at each line.
+Of the message only what was typed counts (`forged.capture.typed`); that is cut into sentences. A code span
+and a quotation are never cut, each item of a list is a sentence of its own, and one that is mostly somebody
+else's words is none of the person's. One pass over the text, at most one look at each line.
 """
 
 from __future__ import annotations
@@ -10,43 +10,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# Characters of the longest message that somebody typed. Of a longer one, a specification or a file, the
-# person's own words stand at the start or at the end.
-TYPED = 6_000
+from forged.capture.pasted_lines import bare, is_list
+from forged.capture.typed import Piece, pieces, words
+
 # A line that long was wrapped by an editor; after a shorter one the person began a new thought.
 WRAPPED = 60
 
-_FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
-_PASTED = re.compile(
-    r"""
-      >                                                         # quoted
-    | (?:[ ]{4}|\t)\s*\S                                        # indented code
-    | \s*(?:[-*+•·]|\d{1,3}[.)])\s                              # list
-    | [+|@#<{}\[\]()\\/;]|```|~~~                               # diff, table, heading, markup, comment, fence
-    | -{2,}|={3,}|[$%]\s|[\w.~/@:-]*[$#]\s                      # rule, prompt of a shell
-    | diff\s|index\s[0-9a-f]{7}|commit\s[0-9a-f]{7}|Author:|Date:
-    | \[?\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2}\s+\d+\s\d\d:     # times of a log
-    | \W?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|PASS|PASSED|FAIL|FAILED)\b
-    | (?:error|warning|fatal|note|hint|panic)(?:\[\w+\])?:\s.*\b(?:lint|line|src|-->|[\w/]+\.\w+:\d+)
-    | (?:npm|yarn|pip|cargo)\s(?:WARN|ERR|notice|error|warning)
-    | Traceback\s|\s*File\s"|\s+at\s\S+[(:]|(?:\w+\.)*\w*(?:Error|Exception|Warning):\s
-    """,
-    re.VERBOSE,
-)
-# An introduction of what somebody else wrote, unless it announces what is to be kept.
-_INTRODUCES = re.compile(r"[:：]\s*$")
-_ANNOUNCES = re.compile(
-    r"\b(?:remember|note|rules?|conventions?|mind|things?|reference|fyi|btw)\b|记住|注意", re.IGNORECASE
-)
 _SPACE = re.compile(r"(`+[^`\n]*`+)|\s+")
+_QUOTE = r"""(?: "[^"\n]{0,300}" | “[^”\n]{0,300}” | „[^“”\n]{0,300}[“”] | «[^»\n]{0,300}» |
+    | 「[^」\n]{0,300}」 | 『[^』\n]{0,300}』 )"""
+_QUOTATION = re.compile(_QUOTE, re.VERBOSE)
 _END = re.compile(
-    r"""
-      `+[^`\n]*`+ | "[^"\n]{0,300}" | “[^”\n]{0,300}” | 「[^」\n]{0,300}」     # stays whole
-    | \b(?:e\.g|i\.e|etc|vs|cf|resp|approx|incl)\.(?=\s\S)
-    | (?P<end>[.!?…]+(?=[\s"')]|$) | [。！？]+ | \n)
+    rf"""
+      (?P<end>(?<=[:：]\s){_QUOTE}(?<=[.!?…。！？]["”“»」』])(?=\s) | [.!?…]+(?=[\s"')]|$) | [。！？]+ | \n)
+    | `+[^`\n]*`+ | {_QUOTE}                                                   # stays whole
+    | \b(?:e\.g|i\.e|etc|vs|cf|resp|approx|incl|z\.B|bzw|d\.h|p\.ej|p\.ex|par\sex)\.(?=\s\S)
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+# Of a sentence, by characters: beyond it the sentence tells what somebody else said.
+_MOST_QUOTED, _LEAST_QUOTED = 0.45, 24
+_LEAST_BLANKS = 3
+_SPACED, _IDEOGRAPH = re.compile(r"\s"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 
 
 def sentences(text: str, *, begun: bool = False, goes_on: bool = False) -> Iterator[str]:
@@ -55,13 +40,28 @@ def sentences(text: str, *, begun: bool = False, goes_on: bool = False) -> Itera
     The text may be a piece of a message that was long: the rest of one that is `begun`, and not the end of
     one that `goes_on`.
     """
-    for paragraph in _paragraphs(text, begun=begun, goes_on=goes_on):
-        start = 0
-        for match in _END.finditer(paragraph):
-            if match["end"] is not None:
-                yield from _tidy(paragraph[start : match.end()])
-                start = match.end()
-        yield from _tidy(paragraph[start:])
+    for piece in pieces(text, begun=begun, goes_on=goes_on):
+        yield from sentences_of(piece)
+
+
+def sentences_of(piece: Piece) -> Iterator[str]:
+    """Those of one piece; none of one that is foreign."""
+    if piece.of == "foreign":
+        return
+    if is_list(piece.lines):
+        lines = [f"{bare(line)}\n" for line in piece.lines]
+    else:
+        lines = [f"{line} " if len(line) >= WRAPPED else f"{line}\n" for line in piece.lines]
+    yield from (each for each in _cut("".join(lines)) if not _is_quoted(each))
+
+
+def _cut(paragraph: str) -> Iterator[str]:
+    start = 0
+    for match in _END.finditer(paragraph):
+        if match["end"] is not None:
+            yield from _tidy(paragraph[start : match.end()])
+            start = match.end()
+    yield from _tidy(paragraph[start:])
 
 
 def _tidy(piece: str) -> Iterator[str]:
@@ -70,39 +70,19 @@ def _tidy(piece: str) -> Iterator[str]:
         yield sentence
 
 
-def _paragraphs(text: str, *, begun: bool, goes_on: bool) -> Iterator[str]:
-    """Paragraphs without a pasted line, wrapped lines joined; a line break is left where a thought ended."""
-    introduced = False
-    blocks = list(_blocks(text))
-    if begun or goes_on or len(text) > TYPED:
-        blocks = blocks[: 0 if begun else 1] + blocks[0 if begun else 1 :][len(blocks) if goes_on else -1 :]
-    for lines in blocks:
-        if any(_PASTED.match(line) for line in lines):
-            introduced = False
-            continue
-        if not introduced:
-            yield "".join(f"{line} " if len(line) >= WRAPPED else f"{line}\n" for line in lines)
-        introduced = bool(_INTRODUCES.search(lines[-1])) and not _ANNOUNCES.search(lines[-1])
+def _is_quoted(sentence: str) -> bool:
+    """Whether most of a sentence is a quotation, and what stands around it does not ask to keep that."""
+    quotations = [each for each in _QUOTATION.findall(sentence) if _is_speech(each)]
+    quoted = sum(map(len, quotations))
+    if quoted < _MOST_QUOTED * len(sentence) or sum(map(_width, quotations)) < _LEAST_QUOTED:
+        return False
+    return words().announces.search(_QUOTATION.sub("", sentence)) is None
 
 
-def _blocks(text: str) -> Iterator[list[str]]:
-    """Runs of lines between blank lines; of what is fenced (an open fence runs to the end) only the fence."""
-    block: list[str] = []
-    fence = ""
-    for line in text.splitlines():
-        mark = _FENCE.match(line)
-        if fence:
-            if mark and mark[1].startswith(fence) and not line.strip(" `~"):
-                fence = ""
-            continue
-        if not mark and line.strip():
-            block.append(line)
-            continue
-        if block:
-            yield block
-            block = []
-        if mark:
-            fence = mark[1]
-            yield [fence]
-    if block:
-        yield block
+def _is_speech(quotation: str) -> bool:
+    """Whether it holds words, as somebody says them, and is no name or pattern."""
+    return len(_SPACED.findall(quotation)) >= _LEAST_BLANKS or _IDEOGRAPH.search(quotation) is not None
+
+
+def _width(quotation: str) -> int:
+    return len(quotation) + len(_IDEOGRAPH.findall(quotation))

@@ -15,12 +15,14 @@ from pathlib import Path
 from forged.capture.supervisor import Patience, Supervisor
 from forged.capture.values import (
     Asked,
+    AskedVectors,
     Decided,
     Failed,
     Heads,
     KnownMemory,
     Ready,
     Report,
+    StatementVectors,
     Task,
     WorkerSettings,
 )
@@ -44,6 +46,8 @@ class Supervised:
         self.seen.append(report)
         if isinstance(report, Asked):
             self.supervisor.give(Heads(report.event_id, self.heads), 10.0)
+        if isinstance(report, AskedVectors):
+            self.supervisor.give(StatementVectors(report.event_id), 10.0)
 
     def on_death(self, cause: str) -> None:
         self.seen.append(cause)

@@ -1,0 +1,56 @@
+"""What is judged as one, and kept as one: a short message, or a sentence and its neighbour.
+
+In go the statements of a window and its messages, out come units in their order, of which the worker asks the
+vectors; of a long message no more than its first and last sentences. Nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from forged.capture.statements import Statement
+from forged.conversation import Utterance
+
+# Characters: of a message that is kept whole, of a sentence with its neighbour, and of the message that says
+# what a sentence stands in.
+SHORT, LONG, AROUND = 160, 250, 1_000
+_MOST = 12
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """`text` is what would be kept, `sentences` what is judged, `around` the message that it stands in."""
+
+    text: str
+    sentences: tuple[Statement, ...]
+    around: str
+
+    @property
+    def message(self) -> int:
+        return self.sentences[0].message
+
+    def texts(self) -> tuple[str, ...]:
+        """All whose vectors are needed."""
+        return (self.around, *(each.text for each in self.sentences))
+
+
+def units(said: Sequence[Statement], window: Sequence[Utterance]) -> tuple[Unit, ...]:
+    """Return the units of all messages."""
+    places = dict.fromkeys(each.message for each in said)
+    return tuple(
+        unit
+        for place in places
+        for unit in _of_message([each for each in said if each.message == place], window[place].text)
+    )
+
+
+def _of_message(said: Sequence[Statement], message: str) -> Iterator[Unit]:
+    around = message.strip()[:AROUND]
+    whole = " ".join(each.text for each in said)
+    if len(message) <= SHORT and "\n" not in message.strip():
+        yield Unit(whole, tuple(said), around)
+        return
+    for each in said if len(said) <= _MOST else (*said[: _MOST // 2], *said[-_MOST // 2 :]):
+        both = f"{each.before} {each.text}" if each.before else each.text
+        yield Unit(both if len(both) <= LONG else each.text, (each,), around)

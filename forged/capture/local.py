@@ -1,0 +1,166 @@
+"""What the worker keeps without a chat model and beyond the rules: what the head chooses, and requests.
+
+In go an event and what the rules keep of it, out come further proposals in the person's own words, and the
+requests of which nothing can be kept, each with its reason. An explicit request always comes to one or the
+other. The head needs the local model's vectors; where there are none, only requests are kept. It raises what
+asking for the vectors raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from forged.capture.classifier import Classifier
+from forged.capture.head.choosing import chosen, score
+from forged.capture.head.head import Leanings, head
+from forged.capture.head.units import Unit, units
+from forged.capture.rules.engine import presentable, without_lead_ins
+from forged.capture.rules.patterns import patterns
+from forged.capture.rules.requests import asks
+from forged.capture.statements import statements
+from forged.capture.values import Classified, KnownMemory, Proposal, Refused
+from forged.memory import Category, Origin, Scope
+from forged.state import Event
+
+# The event's id and texts to rows of float32, or to nothing.
+VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
+# Of one event; each takes some milliseconds of the daemon's.
+_MOST_TEXTS = 48
+# How much the head may say against what somebody asks for, and for its being asked.
+_ASKED_BAR, _ASKS = 0.5, 2.0
+# Below that, what the rules keep is not kept after all.
+_UNLIKELY = 0.5
+# Characters: "remember that, please" says nothing to remember.
+_LEAST = 24
+
+
+class More(msgspec.Struct, frozen=True):
+    """What of the rules' stays, what is kept beyond it, and what was asked for and is not."""
+
+    kept: tuple[Proposal, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+
+class LocalAnswers:
+    """Judges what was typed by its vectors, if there are any."""
+
+    def __init__(self, vectors: VectorsFor) -> None:
+        self._vectors = vectors
+
+    def more(self, event: Event, kept: Sequence[Proposal]) -> More:
+        """Return which of `kept` the head does not speak against, and what is to be kept beside it."""
+        found = _units(event)
+        judged = self._judged(event, found)
+        wanted = chosen(found, lambda text: judged[text].keep, head().bar) if judged else []
+        asked, refused = _asked(found, judged)
+        free = [unit for unit in found if unit in wanted or unit in asked]
+        proposals = (_proposal(unit, judged) for unit in free if not _is_kept(unit, kept))
+        stays = tuple(each for each in kept if not _is_unlikely(each, found, judged))
+        return More(stays, tuple(each for each in proposals if each.content), refused)
+
+    def asked(self, event: Event) -> More:
+        """Return what comes of explicit requests alone."""
+        found = [unit for unit in _units(event) if asks(unit.around)]
+        judged = self._judged(event, found)
+        asked, refused = _asked(found, judged)
+        return More((), tuple(_proposal(unit, judged) for unit in asked), refused)
+
+    def _judged(self, event: Event, found: Sequence[Unit]) -> dict[str, Leanings]:
+        texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
+        if not texts or len(texts) > _MOST_TEXTS:
+            return {}
+        rows = self._vectors(event.id, texts)
+        if len(rows) != len(texts):
+            return {}
+        return {text: head().leanings(text, row) for text, row in zip(texts, rows, strict=True)}
+
+
+class Overruled:
+    """`Classifier` over another; where that keeps nothing of an explicit request the local answer stands."""
+
+    def __init__(self, model: Classifier, local: LocalAnswers) -> None:
+        self._model = model
+        self._local = local
+
+    async def classify(
+        self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
+    ) -> Classified:
+        """Return what the model proposes, or what was asked for. Raises CallFailed."""
+        found = await self._model.classify(event, known, deadline=deadline, attempts=attempts)
+        if found.proposals:
+            return found
+        more = self._local.asked(event)
+        author = Origin.TYPED if more.proposals else found.author
+        return msgspec.structs.replace(
+            found, proposals=more.proposals, refused=(*found.refused, *more.refused), author=author
+        )
+
+
+def _units(event: Event) -> tuple[Unit, ...]:
+    """What was said and not taken back; what may be somebody else's words is not judged."""
+    said = statements(event.window, begun=event.begun, goes_on=event.goes_on)
+    places = sorted({each.message for each in said})
+    gone = {
+        place
+        for place, after in pairwise(places)
+        if patterns().takes_back.match(event.window[after].text.lstrip())
+    }
+    return units([each for each in said if not each.is_mixed and each.message not in gone], event.window)
+
+
+def _asked(found: Sequence[Unit], judged: dict[str, Leanings]) -> tuple[list[Unit], tuple[Refused, ...]]:
+    """Return the unit to keep of each message that asks, and the messages that do not say what."""
+    taken: list[Unit] = []
+    refused: list[Refused] = []
+    for place in dict.fromkeys(unit.message for unit in found):
+        here = [unit for unit in found if unit.message == place]
+        if not _is_asked(here[0], judged):
+            continue
+        best = max(here, key=lambda unit: _fitness(unit, judged))
+        if len(best.text.encode()) < _LEAST:
+            refused.append(Refused(best.text, "it does not say what is to be remembered"))
+        elif not judged or score(best, lambda text: judged[text].keep) >= _ASKED_BAR:
+            taken.append(best)
+        else:
+            refused.append(Refused(best.text, "it reads like something for this moment only"))
+    return taken, tuple(refused)
+
+
+def _is_asked(unit: Unit, judged: dict[str, Leanings]) -> bool:
+    return asks(unit.around) or (bool(judged) and judged[unit.around].explicit >= _ASKS)
+
+
+def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
+    """The sentence that asks before all others, and of these the one that the head likes most."""
+    return (
+        any(asks(each.text) for each in unit.sentences),
+        score(unit, lambda text: judged[text].keep) if judged else float(len(unit.text)),
+    )
+
+
+def _proposal(unit: Unit, judged: dict[str, Leanings]) -> Proposal:
+    content = presentable(without_lead_ins(unit.text).text or unit.text)
+    leaning = judged.get(unit.around)
+    about_person = any(each.scope is Scope.USER for each in unit.sentences)
+    scope = Scope.USER if about_person or (leaning is not None and leaning.user > 0) else Scope.REPO
+    plain = Category.CODING_PREFERENCES if scope is Scope.USER else Category.PROJECT_CONVENTIONS
+    return Proposal(content, scope, plain if leaning is None else leaning.category)
+
+
+def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:
+    """Whether the rules keep a part of it already."""
+    return any(_is_of(each, unit) for each in kept)
+
+
+def _is_unlikely(kept: Proposal, found: Sequence[Unit], judged: dict[str, Leanings]) -> bool:
+    """Whether the head thinks otherwise of what the rules keep, in the message that it stands in."""
+    scores = [score(unit, lambda text: judged[text].keep) for unit in found if judged and _is_of(kept, unit)]
+    return bool(scores) and max(scores) < _UNLIKELY
+
+
+def _is_of(kept: Proposal, unit: Unit) -> bool:
+    return kept.content.rstrip(".。").lower() in unit.text.lower()

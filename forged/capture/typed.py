@@ -1,0 +1,248 @@
+"""What of a message its author typed, and what was pasted into it.
+
+In goes the text of a user's message without what a harness put there, out come its pieces in order, each of
+them typed, foreign, or unsure. Nobody says where a paste begins, so each block between blank lines is
+weighed:
+
+- Lines of a form settle it: code, logs, diffs, tables, quotes, heads of mails and tickets, a chat's lines,
+  what a colon introduces, all between a salutation and a signature.
+- What stands beside a line that says where it comes from is that; what stands beside a line that asks for
+  something to be done with a text mostly is that text, surely so if it reads like a document, is in another
+  language, or speaks of agents and users in the third person.
+- One of these alone leaves it unsure: it may be a person's word, and as an order it waits for one.
+
+The words are data, `foreign.toml`. The time taken is linear in the length of the text; nothing is raised.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from forged.capture.languages import language
+from forged.capture.pasted_lines import FENCE, is_chat, is_formed, is_item, is_list, is_table
+
+FILE = os.path.join(os.path.dirname(__file__), "foreign.toml")
+
+# Characters of the longest message that somebody typed. Of a longer one, a specification or a file, the
+# person's own words stand at the start or at the end.
+TYPED = 6_000
+# Characters of the longest block that asks for something, and of the shortest that reads like a document.
+_ASKS, _DOCUMENT = 160, 50
+_SEEN = 1_200
+# Of the longest that does so by pointing at something alone.
+_BARE = 70
+_QUESTION = re.compile(
+    r"[?？]|^(?:what|why|how|where|was|wie|wo|warum|wieso|que|qué|por|pourquoi|où|o que)\b|吗|呢|啥|か$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FOREIGN, _UNSURE = 3, 2
+_QUOTED = re.compile(r'\A\s*(?:"[^"]+"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|「[^」]+」|『[^』]+』)[.,;。]?\s*\Z')
+_BOOKISH = re.compile(r"\W{0,3}(?:[A-ZÄÖÜÀ-ÖØ-Þ]|[\u3040-\u30ff\u4e00-\u9fff]).*[.。!！:…]\s*\Z", re.DOTALL)
+_COLON = re.compile(r"[:：]\s*$")
+_OWN = re.compile(
+    r"\b(?:I|I'm|my|me|ich|mein\w*|mir|mich|yo|mis?|je|j'|mon|ma|mes|eu|meus?|minhas?)\b|我|私|俺|僕",
+    re.IGNORECASE,
+)
+
+Of = Literal["typed", "unsure", "foreign"]
+
+
+class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file, one pattern of each table."""
+
+    prefixes: re.Pattern[str]
+    headers: re.Pattern[str]
+    salutes: re.Pattern[str]
+    signs: re.Pattern[str]
+    sources: re.Pattern[str]
+    handles: re.Pattern[str]
+    points: re.Pattern[str]
+    agents: re.Pattern[str]
+    announces: re.Pattern[str]
+
+
+@functools.cache
+def words() -> Words:
+    """All of them; read once, when the first message with more than a line comes."""
+    with open(FILE, "rb") as text:
+        file = tomllib.load(text)
+    return msgspec.convert(file, Words, dec_hook=lambda _, found: re.compile("|".join(found), re.IGNORECASE))
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Lines of a message in their order, without the blank lines around them."""
+
+    lines: tuple[str, ...]
+    of: Of = "typed"
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Piece, ...]:
+    """All pieces of a message, or of a part: the rest of one `begun`, the beginning of one that `goes_on`."""
+    blocks = [*_blocks(text)]
+    if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
+        return (Piece(blocks[0]),) if not (begun or goes_on) else (Piece(blocks[0], "foreign"),)
+    points = _weighed(blocks)
+    inner = range(0 if begun else 1, len(blocks) - (0 if goes_on else 1))
+    is_long = begun or goes_on or len(text) > TYPED
+    return tuple(
+        Piece(block, "foreign" if is_long and place in inner else _of(found))
+        for place, (block, found) in enumerate(zip(blocks, points, strict=True))
+    )
+
+
+def marked(text: str) -> str:
+    """The message with every line that was pasted behind the mark of a quotation."""
+    found = pieces(text)
+    if all(piece.of == "typed" for piece in found):
+        return text
+    pasted = {line for piece in found if piece.of != "typed" for line in piece.lines}
+    return "\n".join(f"> {line}" if line in pasted else line for line in text.splitlines())
+
+
+def _has_form(line: str) -> bool:
+    return is_formed(line) or is_item(line)
+
+
+def _of(points: int) -> Of:
+    if points >= _FOREIGN:
+        return "foreign"
+    return "unsure" if points >= _UNSURE else "typed"
+
+
+def _weighed(blocks: Sequence[tuple[str, ...]]) -> list[int]:
+    """What speaks for each block being foreign, by the beginning of each of its lines."""
+    blocks = [tuple(line[:_SEEN] for line in block) for block in blocks]
+    points = [_by_itself(block) for block in blocks]
+    for place in _letters(blocks):
+        points[place] = _FOREIGN
+    for place, block in enumerate(blocks[:-1]):
+        if _COLON.search(block[-1]) and points[place] < _FOREIGN:
+            points[place + 1] = _introduced(block[-1], blocks[place + 1], points[place + 1])
+    asks = [points[at] < _FOREIGN and _asks(block) for at, block in enumerate(blocks)]
+    tells = [points[at] < _FOREIGN and _tells_source(block) for at, block in enumerate(blocks)]
+    mother = next((language("\n".join(each)) for at, each in enumerate(blocks) if asks[at] or tells[at]), "")
+    if not (has_asks := any(asks)) and not any(tells):
+        return points
+    has_source = any(tells)
+    for place, block in enumerate(blocks):
+        if asks[place] or tells[place] or points[place] >= _FOREIGN or _is_own(block):
+            continue
+        points[place] += _beside(block, mother, asks=has_asks, tells=has_source)
+    return points
+
+
+def _introduced(line: str, block: tuple[str, ...], points: int) -> int:
+    """What a block comes to behind a line that ends in a colon."""
+    if words().announces.search(line) is None:
+        return _FOREIGN
+    return 0 if is_list(block) and words().agents.search("\n".join(block)) is None else points
+
+
+def _beside(block: tuple[str, ...], mother: str, *, asks: bool, tells: bool) -> int:
+    """What speaks against a block for standing where it does."""
+    text = "\n".join(block)
+    if tells:
+        return _FOREIGN
+    found = _UNSURE if asks else 0
+    theirs = language(text)
+    is_other = bool(mother and theirs) and theirs != mother
+    return found + (found > 0 and _is_document(text)) + _UNSURE * is_other
+
+
+def _by_itself(block: tuple[str, ...]) -> int:
+    text = "\n".join(block)
+    if is_list(block) and not words().prefixes.match(text):
+        return _of_list(block, text)
+    if any(is_formed(line) for line in block) or is_table(block) or is_chat(block) or _QUOTED.match(text):
+        return _FOREIGN
+    if words().prefixes.match(text.lstrip()) or sum(bool(words().headers.match(line)) for line in block) > 1:
+        return _FOREIGN
+    if len(block) > 1 and any(_QUOTED.match(line) for line in block):
+        return _FOREIGN
+    if _introduces(block):
+        return _FOREIGN if words().sources.search(block[0]) else _UNSURE
+    return _UNSURE + _is_document(text) if words().agents.search(text) else 0
+
+
+def _of_list(block: tuple[str, ...], text: str) -> int:
+    """People type lists, and say of what: one that no line announces is a paste like any other."""
+    if is_item(block[0]) or words().announces.search(block[0]) is None:
+        return _FOREIGN
+    return _UNSURE * (words().agents.search(text) is not None)
+
+
+def _introduces(block: tuple[str, ...]) -> bool:
+    """Whether the first line says what the others are, and not that they are to be kept."""
+    return len(block) > 1 and _COLON.search(block[0]) is not None and not words().announces.search(block[0])
+
+
+def _is_document(text: str) -> bool:
+    return len(text) >= _DOCUMENT and _BOOKISH.match(text) is not None
+
+
+def _letters(blocks: Sequence[tuple[str, ...]]) -> Iterator[int]:
+    """The places of letters: from a salutation to a signature, or one of these alone."""
+    begins: int | None = None
+    for place, block in enumerate(blocks):
+        if begins is None and any(words().salutes.match(line.strip()) for line in block) and len(blocks) > 1:
+            begins = place
+        is_signed = any(words().signs.match(line.strip()) for line in block[-2:])
+        if is_signed and (len(block) > 1 or begins is not None):
+            yield from range(place if begins is None else begins, place + 1)
+            begins = None
+    if begins is not None:
+        yield begins
+
+
+def _asks(block: tuple[str, ...]) -> bool:
+    """Whether a block is a short request that may be about a text beside it."""
+    text = "\n".join(block)
+    if len(text) > _ASKS or _is_own(block):
+        return False
+    if _QUESTION.search(text) and words().points.search(text):
+        return True
+    points = len(text) <= _BARE and words().points.search(text) is not None
+    return points or words().handles.search(text) is not None
+
+
+def _tells_source(block: tuple[str, ...]) -> bool:
+    text = "\n".join(block)
+    return len(text) <= 2 * _ASKS and words().sources.search(text) is not None and not _is_own(block)
+
+
+def _is_own(block: tuple[str, ...]) -> bool:
+    """Whether a block announces in the first person what is to be kept, or says so of the person."""
+    text = "\n".join(block)
+    return words().agents.search(text) is None and bool(words().announces.search(text) and _OWN.search(text))
+
+
+def _blocks(text: str) -> Iterator[tuple[str, ...]]:
+    """Runs of lines between blank lines; what is fenced, to the end where no fence ends it, is one."""
+    block: list[str] = []
+    fence = ""
+    for line in text.splitlines():
+        mark = FENCE.match(line)
+        if fence:
+            block.append(line)
+            if mark and mark[1].startswith(fence) and not line.strip(" `~"):
+                yield tuple(block)
+                block, fence = [], ""
+        elif mark or not line.strip():
+            if block:
+                yield tuple(block)
+            block, fence = ([line], mark[1]) if mark else ([], "")
+        else:
+            block.append(line)
+    if block:
+        yield tuple(block)

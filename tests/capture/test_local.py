@@ -1,0 +1,154 @@
+"""What is kept without a chat model: by the head, and because somebody asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from forged.capture import local
+from forged.capture.head.head import Leanings
+from forged.capture.local import LocalAnswers, Overruled
+from forged.capture.rules.engine import RuleClassifier
+from forged.capture.values import Classified, Proposal
+from forged.conversation import Utterance
+from forged.memory import Category, Origin, Scope
+from forged.state import Event
+
+
+class StandInHead:
+    """Likes what it is told to."""
+
+    bar = 1.0
+
+    def __init__(self, *liked: str, asked: Sequence[str] = (), personal: Sequence[str] = ()) -> None:
+        self._liked, self._asked, self._personal = liked, asked, personal
+
+    def leanings(self, text: str, row: bytes) -> Leanings:
+        assert row == b"row"
+
+        def of(words: Sequence[str]) -> float:
+            return 4.0 if any(word in text for word in words) else -4.0
+
+        return Leanings(of(self._liked), of(self._asked), of(self._personal), Category.PATTERNS)
+
+
+def no_rows(_: str, __: Sequence[str]) -> tuple[bytes, ...]:
+    return ()
+
+
+def rows(_: str, texts: Sequence[str]) -> list[bytes]:
+    return [b"row"] * len(texts)
+
+
+def event(*texts: str) -> Event:
+    return Event(window=tuple(Utterance("user", text) for text in texts))
+
+
+def answered(*texts: str, vectors=rows) -> Classified:
+    classifier = RuleClassifier(lambda *_: (), LocalAnswers(vectors).more)
+    return asyncio.run(classifier.classify(event(*texts), (), deadline=0.0, attempts=0))
+
+
+@pytest.fixture
+def liked(monkeypatch):
+    def like(*words: str, **more: Sequence[str]) -> None:
+        monkeypatch.setattr(local, "head", lambda: StandInHead(*words, **more))
+
+    return like
+
+
+def test_what_the_head_likes_is_kept_in_the_words_that_were_typed(liked):
+    liked("Staging", personal=["Staging"])
+    (proposal,) = answered("auf Staging läuft noch Postgres 13", "bau das um").proposals
+    assert proposal == Proposal("Auf Staging läuft noch Postgres 13.", Scope.USER, Category.PATTERNS)
+
+
+def test_without_vectors_only_requests_are_kept(liked):
+    liked("Staging")
+    assert answered("auf Staging läuft noch Postgres 13", vectors=no_rows).proposals == ()
+    (proposal,) = answered("merk dir: auf Staging läuft noch Postgres 13", vectors=no_rows).proposals
+    assert proposal.content == "Merk dir: auf Staging läuft noch Postgres 13."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "don't forget: amounts are integers, in cents",
+        "merk dir: Beträge sind Ganzzahlen in Cent",
+        "apúntate esto: los importes son enteros en céntimos",
+        "retiens que les montants sont des entiers en centimes",
+        "anota aí: os valores são inteiros em centavos",
+        "记住：金额一律用整数，单位是分",
+        "覚えておいて、金額は整数でセント単位です",
+    ],
+)
+def test_a_request_is_kept_in_every_language_without_a_model(text):
+    (proposal,) = answered(text, vectors=no_rows).proposals
+    assert proposal.content.rstrip(".。").lower()[-6:] in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("merk dir das bitte", "it does not say what is to be remembered"),
+        ("merk dir: der Port ist 8081 und sonst nichts", "it reads like something for this moment only"),
+    ],
+)
+def test_a_request_that_is_not_kept_is_refused_aloud(liked, text, reason):
+    liked("nothing")
+    found = answered(text)
+    assert found.proposals == ()
+    assert [(each.text.startswith("merk dir"), each.reason) for each in found.refused] == [(True, reason)]
+
+
+def test_what_the_rules_keep_is_not_kept_twice(liked):
+    liked("pnpm")
+    assert len(answered("We use pnpm instead of npm in this repo.").proposals) == 1
+
+
+def test_what_the_next_message_takes_back_is_not_kept(liked):
+    liked("Staging")
+    assert answered("auf Staging läuft noch Postgres 13", "never mind").proposals == ()
+
+
+class Model:
+    """Keeps what it is told to."""
+
+    def __init__(self, *proposals: Proposal) -> None:
+        self._proposals = proposals
+
+    async def classify(self, event, known, *, deadline, attempts) -> Classified:
+        return Classified(self._proposals)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "author"),
+    [
+        ("merk dir: Beträge sind Cent, immer und überall", 1, Origin.TYPED),
+        ("Beträge sind Cent, immer und überall", 0, Origin.MODEL),
+    ],
+)
+def test_a_model_that_keeps_nothing_of_a_request_is_overruled(text, kept, author):
+    found = asyncio.run(
+        Overruled(Model(), LocalAnswers(no_rows)).classify(event(text), (), deadline=0.0, attempts=1)
+    )
+    assert (len(found.proposals), found.author) == (kept, author)
+
+
+def test_a_model_that_keeps_something_is_not_overruled():
+    mine = Proposal("Amounts are cents.")
+    found = asyncio.run(
+        Overruled(Model(mine), LocalAnswers(no_rows)).classify(
+            event("merk dir: Beträge sind Cent"), (), deadline=0.0, attempts=1
+        )
+    )
+    assert found.proposals == (mine,)
+
+
+def test_what_the_rules_keep_and_the_head_speaks_against_is_not_kept(liked):
+    liked("something else")
+    text = "Always keep your badge visible in this repo."
+    assert len(answered(text, vectors=no_rows).proposals) == 1
+    assert answered(text).proposals == ()

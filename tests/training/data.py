@@ -1,0 +1,103 @@
+"""What the head is trained on: the sentences written for it, and the development half of what people say."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from forged.capture.head.units import AROUND, Unit, units
+from forged.capture.statements import statements
+from forged.conversation import Utterance
+
+DATA = Path(__file__).parents[1] / "data"
+KEPT = frozenset({"explicit", "rule", "decision", "correction", "fact"})
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What is to be kept of a message; `says` stands in it."""
+
+    says: tuple[str, ...]
+    scope: str
+    category: str
+    explicit: bool
+
+    def is_in(self, text: str) -> bool:
+        return all(part.lower() in text.lower() for part in self.says)
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A conversation whose last message of the user is judged."""
+
+    id: str
+    language: str
+    kind: str
+    messages: tuple[dict[str, str], ...]
+    keep: tuple[Note, ...]
+
+    @property
+    def text(self) -> str:
+        return [each["content"] for each in self.messages if each["role"] == "user"][-1]
+
+    def units(self) -> tuple[Unit, ...]:
+        window = [
+            Utterance("user" if one["role"] == "user" else "assistant", one["content"])
+            for one in self.messages
+        ]
+        last = max(place for place, each in enumerate(window) if each.role == "user")
+        return units([each for each in statements(window) if each.message == last], window)
+
+
+class Example(NamedTuple):
+    """A text and what is known of it; `None` where nobody knows. `message`: of which it is, or -1."""
+
+    text: str
+    keep: bool | None
+    weight: float
+    explicit: bool | None = None
+    scope: str = "-"
+    category: str = "-"
+    message: int = -1
+
+
+def messages() -> tuple[Message, ...]:
+    lines = (DATA / "said" / "dev" / "said.jsonl").read_bytes().splitlines()
+    return tuple(msgspec.json.decode(line, type=Message) for line in lines)
+
+
+def sentences() -> list[Example]:
+    files = sorted((DATA / "statements").glob("*.tsv"))
+    rows = [line.split("\t") for file in files for line in file.read_text().splitlines()]
+    return [
+        Example(text, kind in KEPT, 1.0, kind == "explicit", scope, category)
+        for kind, scope, category, text, _ in rows
+    ]
+
+
+def examples(said: tuple[Message, ...]) -> list[Example]:
+    """All of them: sentences, then messages whole, and each of their sentences."""
+    found = sentences()
+    for place, message in enumerate(said):
+        first = message.keep[0] if message.keep else None
+        scope, category = (first.scope, first.category) if first else ("-", "-")
+        explicit = any(note.explicit for note in message.keep)
+        found.append(
+            Example(message.text.strip()[:AROUND], bool(first), 1.5, explicit, scope, category, place)
+        )
+        for text in dict.fromkeys(each.text for unit in message.units() for each in unit.sentences):
+            found.append(Example(text, _is_kept(text, message.keep), 0.7, message=place))
+    return found
+
+
+def _is_kept(text: str, notes: tuple[Note, ...]) -> bool | None:
+    if any(note.is_in(text) for note in notes):
+        return True
+    return None if any(part.lower() in text.lower() for note in notes for part in note.says) else False
+
+
+def digest() -> str:
+    """Return a hash of all the data."""
+    files = [*sorted((DATA / "statements").glob("*.tsv")), DATA / "said" / "dev" / "said.jsonl"]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
