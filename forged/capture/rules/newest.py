@@ -8,6 +8,8 @@ accident, only what speaks of the same thing in the same words. Pure, raises not
 
 from __future__ import annotations
 
+import operator
+import re
 from collections.abc import Sequence
 
 from forged.capture.rules.slots import Signs, says_something, signs, weights
@@ -15,25 +17,32 @@ from forged.capture.rules.slots import Signs, says_something, signs, weights
 # Nats for a replacement: of what stands among few, of what a model proposed, and among many.
 _ENOUGH, _PROPOSED, _AMONG_MANY = 0.5, 0.0, 1.0
 _FEW = 12
+_ENDS = re.compile(r"(?<=[.!?;:])\s+|\n|\bbtw\b")
+_SENTENCE = 3  # words of one that says something by itself
 # Among many: how much of the older text's subject the newer one names, with and without another value.
 _SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
 
 
 def replaced_by(newer: str, older: Sequence[str]) -> int | None:
     """Return the place of the one of `older` texts that `newer` replaces."""
-    judged = [
-        (_weight(found), -place, found) for place, found in enumerate(signs(newer, each) for each in older)
-    ]
+    judged = [(*_weighed(newer, each), -place) for place, each in enumerate(older)]
     if not judged:
         return None
-    weight, place, found = max(judged, key=lambda each: each[:2])
+    weight, found, place = max(judged, key=lambda each: (each[0], each[2]))
     enough = weight > _ENOUGH if len(older) <= _FEW else weight > _AMONG_MANY and _is_plain(found)
     return -place if enough else None
 
 
 def may_replace(newer: str, older: str) -> bool:
     """Whether a replacement that a model proposes is borne out by the texts, or nothing can be said."""
-    return not says_something(older) or _weight(signs(newer, older)) > _PROPOSED
+    return not says_something(older) or _weighed(newer, older)[0] > _PROPOSED
+
+
+def _weighed(newer: str, older: str) -> tuple[float, Signs]:
+    """What speaks for a replacement most, the newer text as a whole or one of its sentences."""
+    sentences = (each for each in _ENDS.split(newer) if len(each.split()) >= _SENTENCE)
+    found = [signs(each, older) for each in (newer, *sentences)]
+    return max(((_weight(each), each) for each in found), key=operator.itemgetter(0))
 
 
 def _is_plain(found: Signs) -> bool:
