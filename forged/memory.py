@@ -27,6 +27,10 @@ os.register_at_fork(after_in_child=_numbers.seed)
 ID_PATTERN = re.compile(r"mem_[A-Za-z0-9_-]{1,64}")
 
 
+# So many cues of a memory count, and so many characters of each.
+MOST_CUES, MOST_CUE_CHARS = 5, 200
+
+
 class Scope(StrEnum):
     """Who a memory is for."""
 
@@ -90,13 +94,30 @@ class Related(msgspec.Struct, frozen=True, gc=False):
     relationship: str
 
 
+class Evidence(msgspec.Struct, frozen=True, gc=False):
+    """What a memory stands on: a file by its path below the top of the repository.
+
+    `lines`, "7" or "7-12", are those of its lines that are meant, empty for all of them; `hash` is of their
+    content when the memory was written, empty where only the path is known.
+    """
+
+    path: str
+    lines: str = ""
+    hash: str = ""
+
+    def __str__(self) -> str:
+        """As a person writes it."""
+        return f"{self.path}:{self.lines}" if self.lines else self.path
+
+
 class Memory(msgspec.Struct, frozen=True, gc=False):
     """One memory file. `scope` is decided by the directory it lies in, not by the file.
 
     `content` is the body as text: bytes that are not UTF-8 became U+FFFD. `extra` is the verbatim front
     matter text of keys that forged does not know, each line ended, so that nothing is lost when rendered.
     `origin` is what the file says; in a map it is what is believed, and empty stands for `file`. `redacted`,
-    in a map only, are the shapes of the secrets that `content` is shown without.
+    in a map only, are the shapes of the secrets that `content` is shown without. `cues` are lines that say
+    when it should come back. `stale`, in a map only, names the `evidence` that changed or went.
     """
 
     id: str
@@ -113,6 +134,15 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     extra: str = ""
     origin: str = ""
     redacted: tuple[str, ...] = ()
+    cues: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    stale: tuple[str, ...] = ()
+
+    @property
+    def counting_cues(self) -> tuple[str, ...]:
+        """The cues by which it is found, each one line."""
+        lines = (" ".join(cue[:MOST_CUE_CHARS].split()) for cue in self.cues[:MOST_CUES])
+        return tuple(filter(None, lines))
 
     @property
     def first_line(self) -> str:
@@ -123,6 +153,15 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     def age_key(self) -> tuple[int, int, str]:
         """Orders versions of one chain: the greatest is the head."""
         return (self.version, time_ns(self.created_at), self.id)
+
+
+_WITH_LINES = re.compile(r"(.+?):([1-9]\d{0,6}(?:-[1-9]\d{0,6})?)", re.ASCII | re.DOTALL)
+
+
+def evidence_named(text: str) -> Evidence:
+    """What a person names as evidence: PATH, PATH:LINE or PATH:FIRST-LAST."""
+    match = _WITH_LINES.fullmatch(text)
+    return Evidence(text) if match is None else Evidence(match[1], match[2])
 
 
 _STRETCH = 1024  # memories that are compared at once

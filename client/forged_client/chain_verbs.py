@@ -41,8 +41,10 @@ class ChainVerbs(Shell):
         session_id: str = "",
         allow_secret: bool = False,
         key: str = "",
+        cues: Iterable[str] | None = None,
+        evidence: Iterable[str] | None = None,
     ) -> Remembered:
-        """Write a new version with another text, another category, or both.
+        """Write a new version with another text, category, cues or evidence; what is None stays.
 
         With `base`, the version that the text was made from, it is refused if there is a newer one by now.
         """
@@ -56,6 +58,8 @@ class ChainVerbs(Shell):
             session_id=session_id,
             allow_secret=allow_secret,
             key=key,
+            cues=None if cues is None else tuple(cues),
+            evidence=None if evidence is None else tuple(evidence),
         )
         return self.ask(request)
 

@@ -86,7 +86,9 @@ class MemoryRecord(msgspec.Struct, frozen=True):
 
     `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
     `redacted` are the secrets that its file holds and that are not in `content`, by name. `rivals` are newest
-    versions that stand beside this one: neither replaces the other, as both were made elsewhere.
+    versions that stand beside this one: neither replaces the other, as both were made elsewhere. `cues` are
+    lines that say when it should come back, `evidence` the files that it stands on, as PATH, PATH:LINE or
+    PATH:FIRST-LAST; `stale` are those of them that changed or went since.
     """
 
     id: str
@@ -105,13 +107,16 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     origin: str = ""
     redacted: tuple[str, ...] = ()
     rivals: tuple[str, ...] = ()
+    cues: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
 
 
 class Hit(msgspec.Struct, frozen=True):
     """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered.
 
     An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
-    beside it: neither replaces the other.
+    beside it: neither replaces the other. `stale` names files that it stands on and that changed since.
     """
 
     id: str
@@ -127,6 +132,7 @@ class Hit(msgspec.Struct, frozen=True):
     older: tuple[Version, ...] = ()
     root: str = ""
     rivals: tuple[Version, ...] = ()
+    stale: tuple[str, ...] = ()
 
 
 # --- replies -----------------------------------------------------------------------------------------
@@ -675,7 +681,9 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     repo, and the category `project-conventions` there and `user-facts` for the user. Links of what it
     supersedes are kept, and `related` added. A text with a secret is refused with the code `secret`, unless
     `allow_secret`. `origin`: `agent`, or `explicit` where a person gave the text. A request with a `key` may
-    be sent twice, and is carried out once.
+    be sent twice, and is carried out once. `cues`: up to five short lines that say when it should come back;
+    `evidence`: files of the repository that it stands on, as PATH, PATH:LINE or PATH:FIRST-LAST. Cues that
+    are left out are those of the memory it supersedes.
     """
 
     repeatable: ClassVar[bool] = False
@@ -691,6 +699,8 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     allow_secret: bool = False
     origin: str = "agent"
     key: str = ""
+    cues: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
 
 
 class Capture(Request[Captured], frozen=True, tag="capture"):
@@ -923,11 +933,11 @@ class Restored(Reply, frozen=True, tag="restored"):
 
 
 class Edit(Request[Remembered], frozen=True, tag="edit"):
-    """Write a new version of a memory: another text, another category, or both; the rest stays.
+    """Write a new version of a memory: another text, category, cues or evidence; the rest stays.
 
-    `content` None keeps the text. `base` is the id (or the number) of the version that the text was made
-    from: if another one is the newest by now, nothing is written and the code is `conflict`. With a `key` it
-    may be sent twice.
+    `content`, `cues` and `evidence` None keep what is there; with another text, what it stands on is looked
+    at anew. `base` is the id (or the number) of the version that the text was made from: if another one is
+    the newest by now, nothing is written and the code is `conflict`. With a `key` it may be sent twice.
     """
 
     repeatable: ClassVar[bool] = False
@@ -943,6 +953,8 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
     allow_secret: bool = False
     origin: str = "agent"
     key: str = ""
+    cues: tuple[str, ...] | None = None
+    evidence: tuple[str, ...] | None = None
 
 
 class Relate(Request[Remembered], frozen=True, tag="relate"):

@@ -125,11 +125,15 @@ class Verbs(ChainVerbs):
         session_id: str = "",
         allow_secret: bool = False,
         key: str = "",
+        cues: Iterable[str] = (),
+        evidence: Iterable[str] = (),
     ) -> Remembered:
         """Write one memory; the reply comes when it is safe on disk.
 
         Scope and category that are left out are those of what it supersedes, else repo and a default. A text
-        with a password or key in it is refused, unless `allow_secret`: agents will see it.
+        with a password or key in it is refused, unless `allow_secret`: agents will see it. `cues`: up to five
+        short lines that say when it should come back; `evidence`: files of the repository that it stands on,
+        as PATH, PATH:LINE or PATH:FIRST-LAST.
         """
         request = Remember(
             workspace=workspace,
@@ -141,6 +145,8 @@ class Verbs(ChainVerbs):
             session_id=session_id,
             allow_secret=allow_secret,
             key=key,
+            cues=tuple(cues),
+            evidence=tuple(evidence),
         )
         return self.ask(request)
 

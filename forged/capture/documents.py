@@ -15,13 +15,27 @@ unless a person has said it since.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 from forged.capture.rules.newest import may_replace, replaced_by
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Tally
-from forged.files import Root
+from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
 from forged.map import link
-from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger, new_id
+from forged.memory import (
+    MOST_CUE_CHARS,
+    MOST_CUES,
+    Category,
+    Evidence,
+    Memory,
+    Origin,
+    Related,
+    Relationship,
+    Scope,
+    Trigger,
+    evidence_named,
+    new_id,
+)
 from forged.state import Document, Event
 from forged.text.forgetting import says_again
 from forged.text.private import without_private
@@ -178,6 +192,8 @@ class _Deciding:
             supersedes=None if head is None else head.id,
             related=self._edges(root, proposal.related),
             origin=self._origin,
+            cues=self._cues(proposal.cues),
+            evidence=_evidence(root, proposal.evidence),
         )
 
     def _replaced(self, root: Root, content: str, proposal: Proposal) -> Memory | None:
@@ -197,6 +213,11 @@ class _Deciding:
         chains = link(memories.values())
         return [memory for memory in memories.values() if chains.is_head(memory.id)]
 
+    def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
+        lines = (" ".join(self._presentable(cue).split()) for cue in proposed)
+        short = (line for line in lines if line and len(line) <= MOST_CUE_CHARS)
+        return tuple(dict.fromkeys(short))[:MOST_CUES]
+
     def _head(self, root: Root, memory_id: str) -> Memory:
         memories = {memory.id: memory for memory in (*self._known(root), *self._decided(root))}
         return memories[link(memories.values()).head(memory_id)]
@@ -211,6 +232,15 @@ class _Deciding:
         there = (edge for edge in proposed if edge.id in self._ids[root])
         good = (edge for edge in there if edge.relationship in _RELATIONSHIPS)
         return tuple(dict.fromkeys(good))[:MOST_RELATED]
+
+
+def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
+    """What of it is there, with the hash of what it says now."""
+    found: list[Evidence] = []
+    for text in dict.fromkeys(proposed if root.scope is Scope.REPO else ()):
+        with suppress(EvidenceError):
+            found.append(hashed(root.top, evidence_named(text)))
+    return tuple(found[:MOST_EVIDENCE])
 
 
 def _says_nothing(content: str) -> bool:

@@ -29,13 +29,19 @@ class KnownMemory(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What a classifier wants to keep, unchecked: every field may hold anything."""
+    """What a classifier wants to keep, unchecked: every field may hold anything.
+
+    `cues` are short lines that say when it should come back; `evidence` are files that it stands on, as PATH,
+    PATH:LINE or PATH:FIRST-LAST.
+    """
 
     content: str
     scope: str = Scope.REPO
     category: str = ""
     supersedes: str = ""
     related: tuple[Related, ...] = ()
+    cues: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
 
 
 class Usage(msgspec.Struct, frozen=True):

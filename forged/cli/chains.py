@@ -33,18 +33,24 @@ _allow_secret = click.option(
 @click.argument("memory_id", metavar="ID")
 @click.argument("text", required=False)
 @click.option("--category", default="", help="What it is about from now on.")
+@click.option("--cue", "cues", multiple=True, metavar="LINE", help='Its cues from now on; "" for none.')
+@click.option(
+    "--evidence", multiple=True, metavar="PATH[:LINES]", help='What it stands on from now on; "" for nothing.'
+)
 @click.option("--if-version", "base", default="", metavar="VERSION", help="Only if this is still the newest.")
 @scope_option
 @_allow_secret
 @asks
 def edit_command(call: Invocation, *, memory_id: str, text: str | None, **fields: Any) -> None:
-    """Write a new version of a memory: another text (`-` reads it from stdin), another category, or both.
+    """Write a new version of a memory: another text (`-` reads it from stdin), category, cues or evidence.
 
-    With neither, the text opens in your editor ($VISUAL or $EDITOR).
+    With none of them, the text opens in your editor ($VISUAL or $EDITOR).
     """
+    for name in ("cues", "evidence"):
+        fields[name] = tuple(filter(None, fields[name])) if fields[name] else None
     asked = wire.Edit(workspace=call.workspace, memory_id=memory_id, origin="explicit", **fields)
     with daemon(call) as client:
-        if text is None and not asked.category:
+        if text is None and not asked.category and asked.cues is asked.evidence is None:
             asked = _edited(call, client, asked)
         elif text is not None:
             asked = replace(asked, content=sys.stdin.read() if text == "-" else text)

@@ -45,6 +45,10 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     yield from shown_fields(fields)
     for edge in memory.related:
         yield f"{escape_line(edge.relationship)} {escape_line(edge.id)}"
+    yield from (f"cue: {escape_line(cue)}" for cue in memory.cues)
+    for evidence in memory.evidence:
+        is_stale = any(evidence == path or evidence.startswith(f"{path}:") for path in memory.stale)
+        yield f"stands on {escape_line(evidence)}" + (", which changed since" if is_stale else "")
     if memory.redacted:
         yield f"its file holds what looks like a secret ({listed(memory.redacted)}), and is shown without it"
     yield ""
@@ -100,6 +104,7 @@ def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
             "" if hit.cosine is None else f"cosine {hit.cosine:.3f}",
             "" if hit.lexical is None else f"lexical {hit.lexical:.3f}",
             "" if hit.via == "search" else f"via {escape_line(hit.via)}",
+            f"may be outdated: {listed(hit.stale)} changed" if hit.stale else "",
         )
         yield "  ".join(filter(None, facts))
         yield f"       {_gist(hit.content)}"

@@ -77,6 +77,10 @@ def history_command(call: Invocation, **fields: Any) -> None:
 @click.option("--category", default="", help="What it is about; left out, by what it supersedes or by scope.")
 @click.option("--supersedes", default="", metavar="ID", help="Memory that this one replaces.")
 @click.option("--related", multiple=True, metavar="ID[:RELATIONSHIP]", help="Link to a memory; repeatable.")
+@click.option("--cue", "cues", multiple=True, metavar="LINE", help="When it should come back; repeatable.")
+@click.option(
+    "--evidence", multiple=True, metavar="PATH[:LINES]", help="File of the repository that it stands on."
+)
 @click.option("--allow-secret", is_flag=True, help="Keep a text that holds a secret: agents will see it.")
 @asks
 def remember_command(call: Invocation, *, text: str, related: tuple[str, ...], **fields: Any) -> None:

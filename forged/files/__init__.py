@@ -11,6 +11,7 @@ from forged import door
 from forged.files import atomic
 from forged.files.arrivals import Arrivals
 from forged.files.atomic import NewFile
+from forged.files.evidence import MOST_EVIDENCE, EvidenceError, Grounds, hashed
 from forged.files.frontmatter import parse, read, render
 from forged.files.pace import Pace
 from forged.files.relinked import relinked
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLDERS",
+    "MOST_EVIDENCE",
     "NOTE",
     "Arrivals",
+    "EvidenceError",
     "File",
+    "Grounds",
     "MemoryStore",
     "NewFile",
     "Pace",
@@ -36,6 +40,7 @@ __all__ = [
     "Watcher",
     "atomic",
     "files_of",
+    "hashed",
     "one_per_id",
     "open_folder",
     "parse",

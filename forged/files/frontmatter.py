@@ -11,16 +11,26 @@ bytes and unknown keys survive.
 
 from __future__ import annotations
 
-import math
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from forged.errors import MemoryFormatError
 from forged.files.doubts import doubts
-from forged.memory import Memory, Related, Relationship, Trigger, default_category
+from forged.files.scalars import scalar
+from forged.memory import (
+    MOST_CUE_CHARS,
+    MOST_CUES,
+    Evidence,
+    Memory,
+    Related,
+    Relationship,
+    Trigger,
+    default_category,
+    evidence_named,
+)
 
 if TYPE_CHECKING:
     from forged.files.yaml_text import Value
@@ -82,6 +92,16 @@ def render(memory: Memory) -> bytes:
     lines += [f"session_id: {scalar(memory.session_id)}", f"trigger: {scalar(memory.trigger)}"]
     if memory.origin:
         lines.append(f"origin: {scalar(memory.origin)}")
+    if memory.cues:
+        lines += ["cues:", *(f"    - {scalar(cue)}" for cue in memory.cues)]
+    if memory.evidence:
+        lines.append("evidence:")
+    for each in memory.evidence:
+        lines.append(f"    - path: {scalar(each.path)}")
+        if each.lines:
+            lines.append(f"      lines: {scalar(each.lines)}")
+        if each.hash:
+            lines.append(f"      hash: {scalar(each.hash)}")
     header = "\n".join(lines)
     return f"{header}\n{memory.extra}---\n{memory.content}".encode("utf-8", "replace")
 
@@ -94,11 +114,18 @@ _TEXT = (
 )
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
 _EDGE = re.compile(rf"    - id: ({_TEXT})\n      relationship: ({_TEXT})\n")
+# A line of words: no colon, no hash sign, and one blank between two of them.
+_WORD = r"\w[\w./+,?!'()%-]*"
+_LINE = rf"""(?:(?!(?i:null)\n){_WORD}(?: {_WORD})*|"[ !#-\[\]-~]*"|'[ -&(-~]*')"""
+_CUE = re.compile(rf"    - ({_LINE})\n")
+_GROUND = re.compile(rf"    - path: ({_LINE})\n(?:      lines: ({_TEXT})\n)?(?:      hash: ({_TEXT})\n)?")
 _WRITTEN_FORM = re.compile(
     rf"---\nid: ({_TEXT})\ncreated_at: ({_TIME})\nupdated_at: ({_TIME})\nversion: ([1-9][0-9]{{0,8}})\n"
     rf"scope: ({_TEXT})\ncategory: ({_TEXT})\n(?:supersedes: ({_TEXT})\n)?"
     rf"(?:related:\n((?:    - id: {_TEXT}\n      relationship: {_TEXT}\n)+))?"
-    rf"session_id: ({_TEXT})\ntrigger: ({_TEXT})\n(?:origin: ({_TEXT})\n)?---\n"
+    rf"session_id: ({_TEXT})\ntrigger: ({_TEXT})\n(?:origin: ({_TEXT})\n)?"
+    rf"(?:cues:\n((?:    - {_LINE}\n)+))?"
+    rf"(?:evidence:\n((?:    - path: {_LINE}\n(?:      lines: {_TEXT}\n)?(?:      hash: {_TEXT}\n)?)+))?---\n"
 )
 
 
@@ -112,11 +139,11 @@ def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
     if match is None or match.end() > MAX_HEADER_BYTES:
         return None
     parts = match.groups("")
-    header = match[0]
+    header, cues, evidence = match[0], *parts[-2:]
     if '"' in header or "'" in header:
         parts = tuple(map(_unquoted, parts))
     id_, created_at, updated_at, version, stated, category, supersedes, edges, session_id, trigger, origin = (
-        parts
+        parts[:-2]
     )
     if not id_:
         return None
@@ -126,9 +153,12 @@ def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
         id_, text[match.end() :], created_at, updated_at, int(version), scope, _shared(category),
         _shared(session_id), _shared(trigger), supersedes or None, _edges(edges) if edges else (), "", origin,
     )  # fmt: skip
-    return (
-        Reading(memory) if id_ == name and stated == scope else Reading(memory, _notes(memory, stated, name))
-    )
+    if cues or evidence:
+        grounds = tuple(Evidence(*map(_unquoted, each)) for each in _GROUND.findall(evidence))
+        lines = tuple(map(_unquoted, _CUE.findall(cues)))
+        memory = msgspec.structs.replace(memory, cues=lines, evidence=grounds)
+    plain = id_ == name and stated == scope and not cues
+    return Reading(memory) if plain else Reading(memory, _notes(memory, stated, name))
 
 
 # One text for all files that say the same: 300 bytes of a small memory, where there are thousands.
@@ -145,7 +175,7 @@ def _unquoted(text: str) -> str:
 
 # Any other form.
 
-_KEYS = frozenset(Memory.__struct_fields__) - {"content", "extra", "redacted"}
+_KEYS = frozenset(Memory.__struct_fields__) - {"content", "extra", "redacted", "stale"}
 _OPENING = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*\n)*---[ \t\r]*(?:\n|\Z)")
 _CLOSING = re.compile(rb"^(?:---|\.\.\.)[ \t\r]*$\n?", re.MULTILINE)
 _ODD_LINE_END = re.compile("[\r\x85\u2028\u2029]")
@@ -220,6 +250,8 @@ def _from_values(header: dict[str, Value], extra: str, body: str, scope: str, na
         related=_related(header.get("related")),
         extra=extra,
         origin=_text(header, "origin", ""),
+        cues=_cues(header.get("cues")),
+        evidence=_evidence(header.get("evidence")),
     )
 
 
@@ -253,6 +285,29 @@ def _edge(value: Value) -> Related:
     return Related(_text(entry, "id", ""), _text(entry, "relationship", Relationship.RELATES_TO.value))
 
 
+def _cues(value: Value) -> tuple[str, ...]:
+    """Lines, or one that stands alone, as people write it."""
+    entries = value if isinstance(value, tuple) else (value,)
+    cues = tuple(entry for entry in entries if isinstance(entry, str))
+    if len(cues) < sum(entry is not None for entry in entries):
+        raise MemoryFormatError("`cues` must be a list of short lines")
+    return cues
+
+
+def _evidence(value: Value) -> tuple[Evidence, ...]:
+    """Files that a memory stands on; a path alone, as people write it, may have its lines behind it."""
+    entries = value if isinstance(value, tuple) else (value,)
+    return tuple(_ground(entry) for entry in entries if entry is not None)
+
+
+def _ground(entry: Value) -> Evidence:
+    if isinstance(entry, str):
+        return evidence_named(entry)
+    if not isinstance(entry, dict) or not _text(entry, "path", ""):
+        raise MemoryFormatError("`evidence` must be a list of paths, or of entries with `path`")
+    return Evidence(*(_text(entry, key, "") for key in Evidence.__struct_fields__))
+
+
 def _has_id(entry: Value) -> bool:
     return isinstance(entry.get("id") if isinstance(entry, dict) else entry, str)
 
@@ -277,65 +332,11 @@ def _notes(memory: Memory, stated_scope: str, name: str) -> tuple[str, ...]:
     for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at)):
         if text and not _TIME_LIKE.fullmatch(text):
             notes.append(f"`{key}` is {text[:40]!r}, which is no time; write it like 2026-01-31T12:00:00Z")
+    if len(memory.cues) > MOST_CUES:
+        notes.append(f"it has {len(memory.cues)} cues, of which the first {MOST_CUES} count")
+    if any(len(cue) > MOST_CUE_CHARS for cue in memory.cues):
+        notes.append(f"of a cue the first {MOST_CUE_CHARS} characters count")
     return tuple(notes)
-
-
-# Scalars as they are written. The three styles follow go-yaml v3's emitter, whose quoting no general dumper
-# has. Beyond it `=` and `<<` are quoted, because a YAML 1.1 reader gives them a meaning, and text with line
-# ends is escaped instead of becoming a `|` block.
-
-_ASCII_ESCAPED = re.compile("[^\x20-\x7e]")
-_NEEDS_QUOTES = re.compile(r"[#,\[\]{}&*!|>'\"%@` ]|[-?:](?: |\Z)|---|\.\.\.|.*(?:: |:\Z| #| \Z)", re.DOTALL)
-_WORD_WITH_TYPE = re.compile(
-    r"|~|null|Null|NULL|true|True|TRUE|false|False|FALSE|=|<<|\.nan|\.NaN|\.NAN|[-+]?\.(?:inf|Inf|INF)"
-    r"|[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF"
-)
-_NUMBER = re.compile(
-    r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+"
-    r"|[-+]?0(?:[xX][0-9a-fA-F]*|[oO][0-7]*|[bB][01]*)"
-    r"|[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?"  # base 60
-)
-_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9:.Zz+ -]*)?")
-_EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
-_ESCAPES = {
-    '"': '\\"', "\\": "\\\\", "\0": "\\0", "\a": "\\a", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\v": "\\v",
-    "\f": "\\f", "\r": "\\r", "\x1b": "\\e", "\x85": "\\N", "\u2028": "\\L", "\u2029": "\\P",
-}  # fmt: skip
-
-
-@cache  # the wide class takes 6 ms to compile: not at the start of a daemon
-def _escaped() -> re.Pattern[str]:
-    return re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
-
-
-def scalar(text: str) -> str:
-    """Return a text as the value of a key. What UTF-8 cannot hold becomes `?`."""
-    if not text.isascii():
-        text = text.encode("utf-8", "replace").decode()
-    escaped = _ASCII_ESCAPED if text.isascii() else _escaped()
-    if escaped.search(text) or _reads_as_another_type(text):
-        return '"' + re.sub(rf'["\\]|{escaped.pattern}', _escape, text) + '"'
-    if _NEEDS_QUOTES.match(text):
-        return "'" + text.replace("'", "''") + "'"
-    return text
-
-
-def _reads_as_another_type(text: str) -> bool:
-    digits = text.replace("_", "")
-    if _WORD_WITH_TYPE.fullmatch(text) or _NUMBER.fullmatch(digits) or _DATE.fullmatch(text):
-        return True
-    # go-yaml takes 1e5 for a number and 1e400 for text; session ids of hex digits can look like either.
-    return _EXPONENT.fullmatch(digits) is not None and math.isfinite(float(digits))
-
-
-def _escape(match: re.Match[str]) -> str:
-    char = match[0]
-    code = ord(char)
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    if code <= 0xFF:
-        return f"\\x{code:02X}"
-    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
 
 
 def _time_scalar(text: str) -> str:

@@ -12,7 +12,8 @@ import re
 import msgspec
 
 from forged.errors import MemoryFormatError
-from forged.files.frontmatter import parse, render, scalar
+from forged.files.frontmatter import parse, render
+from forged.files.scalars import scalar
 
 _HEADER = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*\n)*---[ \t\r]*\n(.*?)^(?:---|\.\.\.)[ \t\r]*$\n?",

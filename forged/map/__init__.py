@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline
     from forged.map.calibrations import carried, thinned
     from forged.map.cosines import Cosines, compared
-    from forged.map.dense import DenseLeg
+    from forged.map.dense import DenseLeg, are_cjk
     from forged.map.lexical import LexicalLeg
     from forged.map.relevance import UNGATED, Reading, threshold, weigh
     from forged.map.search import Candidate, Found, search_maps
-    from forged.map.vector_map import Part, Traits, VectorMap
+    from forged.map.vector_map import Cues, Part, Traits, VectorMap
 
 __all__ = [
     "LEAST_DIMENSION",
@@ -31,6 +31,7 @@ __all__ = [
     "Candidate",
     "Chains",
     "Cosines",
+    "Cues",
     "DenseLeg",
     "Found",
     "LexicalLeg",
@@ -38,6 +39,7 @@ __all__ = [
     "Reading",
     "Traits",
     "VectorMap",
+    "are_cjk",
     "carried",
     "compared",
     "hops",
@@ -54,9 +56,9 @@ __getattr__ = door(
     baseline=("Baseline", "LEAST_DIMENSION"),
     calibrations=("carried", "thinned"),
     cosines=("Cosines", "compared"),
-    dense=("DenseLeg",),
+    dense=("DenseLeg", "are_cjk"),
     lexical=("LexicalLeg",),
     relevance=("Reading", "UNGATED", "threshold", "weigh"),
     search=("Candidate", "Found", "search_maps"),
-    vector_map=("Part", "Traits", "VectorMap"),
+    vector_map=("Cues", "Part", "Traits", "VectorMap"),
 )

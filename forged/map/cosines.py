@@ -14,14 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.map.dense import DenseLeg, cosines_into
-from forged.map.vector_map import Part, VectorMap
+from forged.map.vector_map import Cues, Part, VectorMap
 from forged.models import Vectors
+
+
+class Cued(msgspec.Struct, frozen=True, eq=False):
+    """Queries compared with the cues of a part: `raw` (queries, c); `columns` are the part's rows."""
+
+    cues: Cues
+    leg: DenseLeg
+    columns: slice
+    raw: Vectors
 
 
 class Cosines(msgspec.Struct, frozen=True, eq=False):
     """Queries compared with all rows that have a vector: `raw` (queries, rows), 0 where `missing`.
 
-    `places` are the parts, of all that the maps have, whose `legs` were compared; `columns` are their rows.
+    `places` are the parts, of all that the maps have, whose `legs` were compared; `columns` are their rows;
+    `cued` is what was found of the cues of some of them.
     """
 
     raw: Vectors
@@ -30,6 +40,7 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
     places: tuple[int, ...]
     legs: tuple[DenseLeg, ...]
     columns: tuple[slice, ...]
+    cued: tuple[Cued, ...] = ()
 
     @classmethod
     def of(cls, maps: Sequence[VectorMap], queries: Vectors, key: str | None) -> Cosines | None:
@@ -57,7 +68,28 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
             raw[:, own.start + leg.gone] = 0
             missing[own] = leg.missing
         places, legs, of_legs = zip(*usable, strict=True)
-        return cls(raw, missing, queries, places, legs, of_legs)
+        cued = (_cued(parts[place].cues, dense, own, queries) for place, dense, own in usable)
+        there = tuple(each for each in cued if each is not None)
+        return cls(raw, missing, queries, places, legs, of_legs, there)
+
+    def some(self, first: int, last: int) -> Cosines:
+        """Those of some of the queries."""
+        return msgspec.structs.replace(
+            self,
+            raw=self.raw[first:last],
+            queries=self.queries[first:last],
+            cued=tuple(msgspec.structs.replace(each, raw=each.raw[first:last]) for each in self.cued),
+        )
+
+
+def _cued(cues: Cues | None, beside: DenseLeg, columns: slice, queries: Vectors) -> Cued | None:
+    """The cues of a part compared, if their vectors are of the model of the others."""
+    leg = cues.dense if cues is not None else None
+    if cues is None or leg is None or (leg.key, leg.dimension) != (beside.key, beside.dimension):
+        return None
+    raw = np.empty((len(queries), len(leg)), np.float32)
+    cosines_into(raw, leg, queries)
+    return Cued(cues, leg, columns, raw)
 
 
 def compared(
@@ -69,10 +101,7 @@ def compared(
     if found is None or len(asked) == 1:
         return (found,) * len(asked)
     ends = accumulate(map(len, asked), initial=0)
-    return tuple(
-        msgspec.structs.replace(found, raw=found.raw[first:last], queries=found.queries[first:last])
-        for first, last in pairwise(ends)
-    )
+    return tuple(found.some(first, last) for first, last in pairwise(ends))
 
 
 def parts_of(maps: Sequence[VectorMap]) -> tuple[Part, ...]:

@@ -180,19 +180,25 @@ def cosines_into(out: Vectors, leg: DenseLeg, queries: Vectors) -> None:
         out[:, end:] = (queries @ leg.blocks[whole])[:, :rest]
 
 
-def joint_centre(legs: Sequence[DenseLeg], cjk: Sequence[NDArray[np.bool_]]) -> Centre | None:
+def joint_centre(
+    legs: Sequence[DenseLeg],
+    cjk: Sequence[NDArray[np.bool_]],
+    beside: Sequence[tuple[DenseLeg, NDArray[np.bool_]]] = (),
+) -> Centre | None:
     """Centre of legs of one dimension, or None while they hold fewer than 50 vectors.
 
-    `cjk` tells of each leg's rows which are CJK texts. Costs as much as one query the first time;
-    the answer is kept for as long as the first leg lives, because a map outlives many requests.
+    `cjk` tells of each leg's rows which are CJK texts. Legs `beside`, with theirs, are centred behind the
+    others and do not count. Costs as much as one query the first time; the answer is kept for as long as the
+    first leg lives, because a map outlives many requests.
     """
     if sum(leg.present for leg in legs) < _CENTRED_FROM:
         return None
     known = _centres.get(legs[0])
-    if known is not None and [other() for other in known[0]] == list(legs[1:]):
+    others = [*legs[1:], *(leg for leg, _ in beside)]
+    if known is not None and [other() for other in known[0]] == others:
         return known[1]
-    fresh = _centre(legs, cjk)
-    _centres[legs[0]] = (tuple(map(ref, legs[1:])), fresh)
+    fresh = _centre(legs, cjk, beside)
+    _centres[legs[0]] = (tuple(map(ref, others)), fresh)
     return fresh
 
 
@@ -200,7 +206,11 @@ def joint_centre(legs: Sequence[DenseLeg], cjk: Sequence[NDArray[np.bool_]]) -> 
 _centres: WeakKeyDictionary[DenseLeg, tuple[tuple[ref[DenseLeg], ...], Centre]] = WeakKeyDictionary()
 
 
-def _centre(legs: Sequence[DenseLeg], cjk: Sequence[NDArray[np.bool_]]) -> Centre:
+def _centre(
+    legs: Sequence[DenseLeg],
+    cjk: Sequence[NDArray[np.bool_]],
+    beside: Sequence[tuple[DenseLeg, NDArray[np.bool_]]],
+) -> Centre:
     present = sum(leg.present for leg in legs)
     total = np.sum([leg.total for leg in legs], axis=0)
     found = [np.flatnonzero(own & ~leg.missing) for leg, own in zip(legs, cjk, strict=True)]
@@ -217,8 +227,9 @@ def _centre(legs: Sequence[DenseLeg], cjk: Sequence[NDArray[np.bool_]]) -> Centr
             (cjk_total + drawn) / (count + _DRAWN_BY),
         ]
     ).astype(np.float32)
-    scripts = tuple(own.astype(np.intp) if count else np.zeros(len(own), np.intp) for own in cjk)
-    distances = [_distances(leg, means, script) for leg, script in zip(legs, scripts, strict=True)]
+    everything = [*zip(legs, cjk, strict=True), *beside]
+    scripts = tuple(own.astype(np.intp) if count else np.zeros(len(own), np.intp) for _, own in everything)
+    distances = [_distances(leg, means, script) for (leg, _), script in zip(everything, scripts, strict=True)]
     shifts, scales = zip(*distances, strict=True)
     return Centre(means, count > 0, scripts, shifts, scales)
 

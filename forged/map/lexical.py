@@ -217,16 +217,27 @@ def scores(matches: Matches) -> list[Scores]:
     compared: 1 is about what a memory with each of its stems once reaches, to which the beginnings of its
     words add a fifth.
     """
-    weight = _weights(matches)
+    weight = _weights(matches, matches.frequency)
     size = sum(leg.size for leg in matches.legs)
     average = max(1.0, sum(leg.stems for leg in matches.legs) / max(1, size))
     return [_leg_scores(matches, number, weight, average) for number in range(len(matches.legs))]
 
 
-def _weights(matches: Matches) -> NDArray[np.float64]:
+def scores_beside(matches: Matches, legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> list[Scores]:
+    """The same for the rows of legs that are beside those searched: how rare a term is, these alone say.
+
+    A term that none of them holds is as rare as one that a single memory holds.
+    """
+    beside = match(legs, queries)
+    known = np.maximum(matches.frequency, beside.frequency > 0)
+    weight = _weights(matches, known)
+    average = max(1.0, sum(leg.stems for leg in legs) / max(1, sum(leg.size for leg in legs)))
+    return [_leg_scores(beside, number, weight, average) for number in range(len(legs))]
+
+
+def _weights(matches: Matches, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
     """What each term adds to a row that holds it once, (t,)."""
-    frequency = matches.frequency
-    size = sum(leg.size for leg in matches.legs)
+    size = max(sum(leg.size for leg in matches.legs), 1)
     rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
     known = rarity * (frequency > 0)
     weight: NDArray[np.float64] = rarity * (_K1 + 1)

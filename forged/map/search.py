@@ -28,6 +28,7 @@ from forged.map.boosts import CANDIDATES, prefer_named_dates, smoothed
 from forged.map.cosines import Cosines, columns_of, compared, parts_of
 from forged.map.dense import Centre, are_cjk, joint_centre
 from forged.map.lexical import NO_WORDS, Matches
+from forged.map.selecting import reaching, without_noise
 from forged.map.vector_map import Part, VectorMap
 from forged.models import Vectors
 from forged.text.terms import terms
@@ -39,9 +40,6 @@ Columns = NDArray[np.intp]
 _SAME = 1e-6
 _NONE = np.empty(0, np.int64)
 _NO_SCORES = np.empty((1, 0), np.float32)
-_LOWEST = float(np.finfo(np.float32).min)
-# Selecting among the maxima of groups of so many first takes a quarter of the time of one partition.
-_GROUP = 64
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -121,7 +119,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     matches: Matches | None
 
     def best(self, k: int) -> list[Candidate]:
-        """The best k memories of all maps, best first, equal scores by id."""
+        """The best k memories of all maps, best first; of equal ones the stale last, then by id."""
         if k < 1 or not len(self._totals):
             return []
         if self.matches is None:
@@ -151,17 +149,35 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return scores
 
     @cached_property
+    def _cued_bm25(self) -> Scores | None:
+        """The best BM25 of every row or one of its cues, by which it is ranked and which is no evidence."""
+        cued = [
+            (part.cues, own)
+            for part, own in zip(self.parts, self.columns, strict=True)
+            if part.cues is not None and part.cues.lexical is not None
+        ]
+        if self.matches is None or self._bm25 is None or not cued:
+            return self._bm25
+        legs = [cues.lexical if cues.lexical is not None else NO_WORDS for cues, _ in cued]
+        best = self._bm25.copy()
+        found = lexical.scores_beside(self.matches, legs, [terms(text) for text in self.texts])
+        for (cues, own), ours in zip(cued, found, strict=True):
+            cues.lift(best[:, own], ours)
+        return best
+
+    @cached_property
     def _centre(self) -> Centre | None:
         """The joint centre of the legs compared, None for a few vectors."""
         if self.cosines is None:
             return None
         is_cjk = [self.parts[place].traits.is_cjk for place in self.cosines.places]
-        return joint_centre(self.cosines.legs, is_cjk)
+        cued = [(each.leg, each.cues.is_cjk) for each in self.cosines.cued]
+        return joint_centre(self.cosines.legs, is_cjk, cued)
 
     @cached_property
     def _scores(self) -> Scores:
         """Score of every row under every query, (queries, rows)."""
-        bm25 = self._bm25
+        bm25 = self._cued_bm25
         if bm25 is None:
             return _NO_SCORES if self.cosines is None else self.cosines.raw
         if self.cosines is None:
@@ -190,8 +206,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return np.empty(0, np.float32)
         best: Scores = self._scores.max(axis=0)
         absent = np.ones(len(best), np.bool_) if self.cosines is None else self.cosines.missing
-        if self._bm25 is not None:
-            absent = absent & ~(self._bm25 > 0).any(axis=0)
+        if self._cued_bm25 is not None:
+            absent = absent & ~(self._cued_bm25 > 0).any(axis=0)
             if self.message is not None:
                 # Hypotheses that miss the point cost 14 points less of recall@10 so, and good ones lose 0.7.
                 best = (best + self._scores[self.message]) / 2
@@ -199,15 +215,28 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return best
 
     def _standard_cosines(self, cosines: Cosines) -> Scores:
-        """Cosines, centred if there are enough of them, in deviations from their mean; 0 where missing."""
-        missing = np.flatnonzero(cosines.missing)
+        """Cosines, centred if there are enough of them, in deviations from their mean; 0 where missing.
+
+        Those of its cues count for a memory where they are higher than its own.
+        """
+        best, cued = self._centred(cosines)
+        for each, ours in zip(cosines.cued, cued, strict=True):
+            known = np.where(each.leg.missing, np.float32(-np.inf), ours)
+            each.cues.lift(best[:, each.columns], known, cosines.missing[each.columns])
+        return _standardised(best, np.flatnonzero(cosines.missing))
+
+    def _centred(self, cosines: Cosines) -> tuple[Scores, list[Scores]]:
+        """Cosines of the rows, which the caller may change, and of the cues."""
+        of_cues = [each.raw for each in cosines.cued]
         if self._centre is None:
-            return _standardised(cosines.raw, missing)
+            return cosines.raw.copy() if of_cues else cosines.raw, of_cues
         asked = are_cjk(self.texts)
-        centred = np.zeros_like(cosines.raw)
-        for leg, own in enumerate(cosines.columns):
-            self._centre.apply(leg, cosines.raw[:, own], cosines.queries, asked, out=centred[:, own])
-        return _standardised(centred, missing)
+        centred, cued = np.zeros_like(cosines.raw), [np.empty_like(each) for each in of_cues]
+        given = [*(cosines.raw[:, own] for own in cosines.columns), *of_cues]
+        taken = [*(centred[:, own] for own in cosines.columns), *cued]
+        for leg, (raw, out) in enumerate(zip(given, taken, strict=True)):
+            self._centre.apply(leg, raw, cosines.queries, asked, out=out)
+        return centred, cued
 
     def _rows(self, columns: Columns) -> Vectors | None:
         """Unit rows of some columns, (c, d), centred if all are; zero where there is no vector."""
@@ -228,22 +257,23 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _selected(self, k: int) -> tuple[Columns, Scores]:
         """The k best columns that are not -inf and their scores, in order."""
-        columns = _reaching(self._totals, k)
+        columns = reaching(self._totals, k)
         columns, scores = self._ordered(columns, self._totals[columns])
         return columns[:k], scores[:k]
 
     def _foremost(self, k: int) -> Columns:
         """The k best columns that are not -inf; in order only where more than k reach the last score."""
-        columns = _reaching(self._totals, k)
+        columns = reaching(self._totals, k)
         return columns if len(columns) <= k else self._ordered(columns, self._totals[columns])[0][:k]
 
     def _ordered(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
-        """Columns and their scores by (-score, id), the first map first."""
+        """Columns and their scores by (-score, whether it may be outdated, id), the first map first."""
         order = np.argsort(-scores, kind="stable")
-        columns, scores = columns[order], _without_noise(scores[order])
-        ids = [self.maps[place].at(row).id for place, row in self.where(columns)]
+        columns, scores = columns[order], without_noise(scores[order])
+        memories = [self.maps[place].at(row) for place, row in self.where(columns)]
+        ties = [(bool(each.stale), each.id) for each in memories]
         # Noise was taken out from the best on, so the scores stand in order; only equal ones may move.
-        ranked = sorted(zip((-scores).tolist(), ids, columns.tolist(), strict=True))
+        ranked = sorted(zip((-scores).tolist(), ties, columns.tolist(), strict=True))
         return np.array([column for *_, column in ranked], np.intp), scores
 
     def where(self, columns: Columns) -> list[tuple[int, int]]:
@@ -299,32 +329,3 @@ def _standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:
     deviation = np.sqrt(np.einsum("ij,ij->i", result, result) / present)
     result *= np.where(deviation > _SAME, 1 / np.maximum(deviation, _SAME), 0)[:, None]
     return result
-
-
-def _reaching(scores: Scores, k: int) -> Columns:
-    """The columns whose scores the k best reach, and those that are equal to the last; never of -inf."""
-    count = len(scores)
-    groups = scores[: count // _GROUP * _GROUP].reshape(_GROUP, -1).max(axis=0)
-    if len(groups) <= k:
-        return np.flatnonzero(scores >= _bar(scores, k))
-    # The k-th best group's maximum is reached by at least k scores.
-    columns = np.flatnonzero(scores >= _bar(groups, k))
-    few = scores[columns]
-    return columns[few >= _bar(few, k)]
-
-
-def _bar(scores: Scores, k: int) -> float:
-    """What is equal to the k-th best score or better; all that are not -inf, where there are fewer."""
-    if k >= len(scores):
-        return _LOWEST
-    kth = float(np.partition(scores, len(scores) - k)[len(scores) - k])
-    return max(_LOWEST, kth - _SAME * max(1.0, abs(kth)))
-
-
-def _without_noise(descending: Scores) -> Scores:
-    """Scores, best first, in which each takes the value of the one before when they differ by rounding."""
-    values: list[float] = descending.tolist()
-    for i in range(1, len(values)):
-        if values[i - 1] - values[i] <= _SAME * max(1.0, abs(values[i])):
-            values[i] = values[i - 1]
-    return np.array(values, np.float32)

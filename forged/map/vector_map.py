@@ -74,12 +74,48 @@ def occasions(created: Seconds) -> Ints:
     return found
 
 
+class Cues(msgspec.Struct, frozen=True, eq=False):
+    """The cues of a part's memories, each a row of its own; they rank their memory and are counted nowhere.
+
+    `owners` intp (m,) are the rows of the memories that have any, ascending, and `begins` intp (m,) the first
+    cue of each; `is_cjk` bool (c,). The legs are as those of a part.
+    """
+
+    owners: NDArray[np.intp]
+    begins: NDArray[np.intp]
+    is_cjk: NDArray[np.bool_]
+    lexical: LexicalLeg | None
+    dense: DenseLeg | None = None
+
+    def without(self, gone: NDArray[np.bool_]) -> Cues:
+        """The same rows, of which those of memories that are gone count no more."""
+        lost = np.repeat(gone[self.owners], np.diff(self.begins, append=len(self.is_cjk)))
+        return msgspec.structs.replace(
+            self,
+            lexical=self.lexical.without(lost) if self.lexical is not None else None,
+            dense=self.dense.without(lost) if self.dense is not None else None,
+        )
+
+    def lift(
+        self, values: NDArray[np.float32], ours: NDArray[np.float32], fixed: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Raise `values` (queries, rows) to the best of each row's cues in `ours` (queries, c).
+
+        Rows that are `fixed` stay as they are.
+        """
+        free = slice(None) if fixed is None else np.flatnonzero(~fixed[self.owners])
+        best = np.maximum.reduceat(ours, self.begins, axis=1)[:, free]
+        owners = self.owners[free]
+        values[:, owners] = np.maximum(values[:, owners], best)
+
+
 class Part(msgspec.Struct, frozen=True, eq=False):
     """Memories whose rows were laid out together.
 
     `memories` are sorted by id, and no id is twice among them; a memory's place among them is its row in both
     legs and in the traits. A leg is None until it is built. `gone` bool (n,) are rows that an edit replaced
-    or removed since: the legs find nothing of them and count them nowhere. None stands for no such row.
+    or removed since: the legs find nothing of them and count them nowhere. None stands for no such row, as it
+    does for no `cues`.
     """
 
     memories: tuple[Memory, ...]
@@ -87,6 +123,7 @@ class Part(msgspec.Struct, frozen=True, eq=False):
     dense: DenseLeg | None
     traits: Traits
     gone: NDArray[np.bool_] | None = None
+    cues: Cues | None = None
 
     def __len__(self) -> int:
         """Count the rows, also those that are gone."""
@@ -100,6 +137,7 @@ class Part(msgspec.Struct, frozen=True, eq=False):
             self.dense.without(gone) if self.dense is not None else None,
             self.traits,
             gone,
+            self.cues.without(gone) if self.cues is not None else None,
         )
 
     def row_of(self, memory_id: str) -> int | None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from forged.errors import ProviderError
-from forged.files import MemoryStore, Root, Snapshot, scan
+from forged.files import Grounds, MemoryStore, Root, Snapshot, scan
 from forged.map import Baseline, Chains, Part, VectorMap, link, thinned
 from forged.maps.changes import differing
 from forged.maps.embed_line import Place
@@ -27,7 +27,7 @@ from forged.maps.layout import Layout
 from forged.maps.parcel import Parcel, Shelf, Stock
 from forged.maps.parcels import name_of
 from forged.maps.rows import RowMaker, Rows
-from forged.memory import Memory, Problem
+from forged.memory import Memory, Problem, Scope
 from forged.models import cleaned
 from forged.trust import Admitted, Withheld
 
@@ -84,6 +84,7 @@ class Builder:
         self._admit = admit
         self._vectors = KnownVectors(identity, store.root.top, parcel) if identity is not None else None
         embedded = self._embedded if identity is not None else None
+        self._grounds = Grounds(store.root.top) if store.root.scope is Scope.REPO else None
         self._maker = RowMaker(lexical=lexical, embedded=embedded, pause=self._pause)
         self._map: VectorMap | None = None
         self._layout: Layout | None = None  # of that map
@@ -143,6 +144,8 @@ class Builder:
             shown, layout = self._shown
             rows = zip(layout.hashes, shown.parts, strict=True)
             shelves = [Shelf(hashes, part.dense) for hashes, part in rows]
+            cued = zip(layout.cue_hashes, shown.parts, strict=True)
+            shelves += [Shelf(own, part.cues.dense) for own, part in cued if part.cues is not None]
         return self._vectors.stock(name_of(self.store.root), shelves)
 
     @property
@@ -165,9 +168,11 @@ class Builder:
         found = scan(self.store.root, before, files, pause=self._pause)
         self.snapshot = found
         memories = found.memories if self._admit is None else self._admitted(found, self._admit)
+        if self._grounds is not None:
+            memories = self._grounds.shown(memories, afresh=not files, pause=self._pause)
         # A touched file gives a new snapshot of the same memories.
         same = found is before or not found.changed
-        if self.complete and same and (self._admit is None or self._shows(memories)):
+        if self.complete and same and self._shows(memories):
             return None
         self.complete = False
         return self._drafted(memories)
@@ -212,17 +217,26 @@ class Builder:
         return link(memories) if before is None or before.may_change_with(changed) else before
 
     def _missing(self, rows: Rows) -> dict[bytes, str]:
-        """The texts that have to be embedded, the newest first."""
+        """The texts that have to be embedded, the newest first, and then cues."""
         if self._vectors is None:
             return {}
         memories, hashes = rows.memories, rows.hashes
         wanted = [row for row in self._vectors.missing(hashes) if hashes[row] not in self.quarantined]
         wanted.sort(key=lambda row: memories[row].updated_at or memories[row].created_at, reverse=True)
-        return {hashes[row]: self._embedded(memories[row]) for row in wanted}
+        texts = {hashes[row]: self._embedded(memories[row], memories[row].content) for row in wanted}
+        cues = rows.cues
+        if cues is not None:
+            missing = self._vectors.missing(cues.hashes)
+            texts |= {
+                cues.hashes[row]: cues.texts[row]
+                for row in missing
+                if cues.hashes[row] not in self.quarantined
+            }
+        return texts
 
-    def _embedded(self, memory: Memory) -> str:
-        """The text that is embedded, to the letter: a secret leaves for nobody, whoever insisted on it."""
-        return cleaned(memory.content) if memory.id in self._insisted else memory.content
+    def _embedded(self, memory: Memory, text: str) -> str:
+        """A text as it is embedded, to the letter: a secret leaves for nobody, whoever insisted on it."""
+        return cleaned(text) if memory.id in self._insisted else text
 
     async def embed(
         self, draft: Draft, progress: Callable[[int], None], place: Place | None = None
@@ -258,6 +272,7 @@ class Builder:
         if self._vectors is not None:
             unknown = self._unknown(draft, self._vectors.get)
             lost = self._unknown(draft, self._vectors.of_one_time(all_new=not unknown))
+            lost.intersection_update(draft.layout.newest.hashes)
             if lost and not self._lexical:
                 if self._map is None:
                     return None
@@ -283,14 +298,17 @@ class Builder:
         """The rows with their vectors: all of them laid out, or a few beside those that are."""
         vectors, rows, gone = self._vectors, draft.layout.newest, draft.layout.gone
         if draft.large is None or gone is None:
-            dense = vectors.leg(rows.hashes, baseline, all_new=all_new) if vectors is not None else None
-            return (rows.with_vectors(dense),)
-        large, dense = draft.large.without(gone), None
+            if vectors is None:
+                return (rows.with_vectors(None),)
+            dense = vectors.leg(rows.hashes, baseline, all_new=all_new)
+            return (rows.with_vectors(dense, vectors.cued(_cue_hashes(rows), all_new=all_new)),)
+        large, dense, cued = draft.large.without(gone), None, None
         if vectors is not None:
+            cued = vectors.cued_beside(_cue_hashes(rows), all_new=all_new)
             dense = vectors.beside(rows.hashes, baseline, all_new=all_new)
             if large.dense is not None and self._map is not None and baseline is not None:
                 thinned(self._map.parts[0].dense, large.dense, baseline)
-        return large, rows.with_vectors(dense)
+        return large, rows.with_vectors(dense, cued)
 
     def _unknown(self, draft: Draft, known: Known) -> set[bytes]:
         return {key for key in draft.missing if known(key) is None} - set(self.quarantined)
@@ -312,3 +330,7 @@ class Builder:
         """Be patient beside a map that serves; before the first one, someone is waiting for it."""
         if self._map is not None:
             time.sleep(_PAUSE_S)
+
+
+def _cue_hashes(rows: Rows) -> tuple[bytes, ...]:
+    return rows.cues.hashes if rows.cues is not None else ()

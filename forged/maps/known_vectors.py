@@ -42,7 +42,8 @@ class KnownVectors:
         self._identity = identity
         self._purpose = Purpose("build", (top,))
         self._cache = VectorCache(identity.kept)
-        self._older: VectorCache | None = None
+        self._cues = VectorCache(identity.kept)
+        self._older: tuple[VectorCache, VectorCache] | None = None  # both, from before `renew`
         self._run: EmbeddingRun | None = None
         self._parcel = parcel
         self._unpacked: Known | None = None  # what reads the parcel
@@ -51,7 +52,7 @@ class KnownVectors:
         """The newest vector of a text, if there is one."""
         fresh = self._run.vectors.get(key) if self._run is not None else None
         if fresh is None:
-            fresh = self._cache.get(key)
+            fresh = _held(key, (self._cache, self._cues))
         return self._packed(key) if fresh is None else fresh
 
     def missing(self, hashes: Sequence[bytes]) -> list[int]:
@@ -67,15 +68,16 @@ class KnownVectors:
     def are_outdated(self) -> bool:
         """Whether these are of another model than maps are to hold; where there are none they are of that."""
         if self._cache.is_empty and (self._run is None or not self._run.vectors):
-            self._cache.key = self._identity.kept
+            self._cache.key = self._cues.key = self._identity.kept
         return self._cache.key != self._identity.kept
 
     def renew(self) -> None:
         """Know nothing; what was known serves on until all texts of a map are embedded anew."""
         if self._older is None and not self._cache.is_empty:
-            self._older = self._cache
+            self._older = self._cache, self._cues
         self.starts_anew, self._run = self._run is not None, None
-        self._cache, self.cut = VectorCache(self._identity.kept), frozenset()
+        self._cache, self._cues = VectorCache(self._identity.kept), VectorCache(self._identity.kept)
+        self.cut = frozenset()
         self._parcel = self._unpacked = None
 
     def begin(self, progress: Callable[[int], None], place: Place | None = None) -> EmbeddingRun:
@@ -94,23 +96,43 @@ class KnownVectors:
 
     def of_one_time(self, *, all_new: bool) -> Known:
         """What to ask for the vectors of the next map: the old ones until the last new one is there."""
-        return self.get if self._older is None or all_new else self._older.get
+        older = self._older
+        return self.get if older is None or all_new else lambda key: _held(key, older)
+
+    def _caches(self, *, all_new: bool) -> tuple[VectorCache, VectorCache]:
+        return (self._cache, self._cues) if self._older is None or all_new else self._older
 
     def leg(self, hashes: Sequence[bytes], baseline: Baseline | None, *, all_new: bool) -> DenseLeg | None:
         """The dense leg of texts by hash, calibrated for the gate; None without any vector."""
-        cache = self._cache if self._older is None or all_new else self._older
+        return self._leg(hashes, baseline, self._caches(all_new=all_new)[0], all_new=all_new)
+
+    def cued(self, hashes: Sequence[bytes], *, all_new: bool) -> DenseLeg | None:
+        """That of cues, which are no part of any statistics."""
+        return self._leg(hashes, None, self._caches(all_new=all_new)[1], all_new=all_new)
+
+    def _leg(
+        self, hashes: Sequence[bytes], baseline: Baseline | None, cache: VectorCache, *, all_new: bool
+    ) -> DenseLeg | None:
         places = cache.places(hashes)
         leg = self._laid_out(hashes, places, cache, self.of_one_time(all_new=all_new))
         if leg is not None:
             if baseline is not None:
                 carried(cache.live, places, leg, baseline)
-            if cache is self._cache:
+            if cache in (self._cache, self._cues):
                 cache.adopt(hashes, leg)
         return leg
 
     def beside(self, hashes: Sequence[bytes], baseline: Baseline | None, *, all_new: bool) -> DenseLeg | None:
         """The dense leg of a few texts by hash, to stand beside the one that was laid out last."""
-        cache = self._cache if self._older is None or all_new else self._older
+        return self._beside(hashes, baseline, self._caches(all_new=all_new)[0], all_new=all_new)
+
+    def cued_beside(self, hashes: Sequence[bytes], *, all_new: bool) -> DenseLeg | None:
+        """That of a few cues."""
+        return self._beside(hashes, None, self._caches(all_new=all_new)[1], all_new=all_new)
+
+    def _beside(
+        self, hashes: Sequence[bytes], baseline: Baseline | None, cache: VectorCache, *, all_new: bool
+    ) -> DenseLeg | None:
         known = self.of_one_time(all_new=all_new)
         vectors = [known(key) if key else None for key in hashes]
         dimension = cache.dimension or max((len(each) for each in vectors if each is not None), default=0)
@@ -119,7 +141,7 @@ class KnownVectors:
             if vector is not None and len(vector) == dimension:
                 rows[row] = vector
         leg = DenseLeg.build(cache.key, rows) if rows.any() else None
-        if leg is not None and cache is self._cache:
+        if leg is not None and cache in (self._cache, self._cues):
             cache.keep_beside(hashes, leg)
         if leg is not None and baseline is not None:
             carried(None, _NO_PLACES, leg, baseline)
@@ -187,3 +209,8 @@ class KnownVectors:
             return None
         nothing = DenseLeg.build(cache.key, np.zeros((0, dimension), np.float32))
         return nothing.edited(np.full(len(hashes), -1), fresh)
+
+
+def _held(key: bytes, caches: Sequence[VectorCache]) -> Vectors | None:
+    """The vector of a text in the first cache that has it."""
+    return next((held for cache in caches if (held := cache.get(key)) is not None), None)

@@ -46,14 +46,27 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         """Those of the rows of each part of the map, also of rows that count no more."""
         return tuple(rows.hashes for rows in (self.base, self.beside) if rows is not None)
 
+    @property
+    def cue_hashes(self) -> tuple[tuple[bytes, ...], ...]:
+        """The same of the cues in each part."""
+        laid = (rows.cues for rows in (self.base, self.beside) if rows is not None)
+        return tuple(cues.hashes if cues is not None else () for cues in laid)
+
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
-        """The memories that count, with the hashes of their texts."""
+        """The memories that count, with the hashes of their texts and cues."""
         gone = self.gone.tolist() if self.gone is not None else (False,) * len(self.base.memories)
         for memory, key, is_gone in zip(self.base.memories, self.base.hashes, gone, strict=True):
             if not is_gone:
                 yield memory, key
+        if self.base.cues is not None:
+            yield from (pair for pair in self.base.cues.hashed() if not self._is_gone(pair[0].id))
         if self.beside is not None:
             yield from zip(self.beside.memories, self.beside.hashes, strict=True)
+            yield from self.beside.cues.hashed() if self.beside.cues is not None else ()
+
+    def _is_gone(self, memory_id: str) -> bool:
+        row = self.base.row_of(memory_id)
+        return row is None or (self.gone is not None and bool(self.gone[row]))
 
     def edited(self, went: Sequence[Memory], came: Sequence[Memory], maker: RowMaker) -> Layout | None:
         """The layout after an edit; a memory that changed went and came."""

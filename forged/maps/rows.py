@@ -17,11 +17,15 @@ import numpy as np
 from forged.files import Pace
 from forged.map import DenseLeg, LexicalLeg, Part, Traits
 from forged.maps.changes import Changes, compared
+from forged.maps.cue_rows import CueRows, cue_rows
 from forged.maps.vector_cache import text_hash
 from forged.memory import Memory
 from forged.text.terms import Terms, terms
 
 _ID = operator.attrgetter("id")
+
+
+Embedded = Callable[[Memory, str], str]
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):
@@ -31,25 +35,25 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
     hashes: tuple[bytes, ...]
     lexical: LexicalLeg | None
     traits: Traits
+    cues: CueRows | None = None
 
     def row_of(self, memory_id: str) -> int | None:
         row = bisect_left(self.memories, memory_id, key=_ID)
         return row if row < len(self.memories) and self.memories[row].id == memory_id else None
 
-    def with_vectors(self, dense: DenseLeg | None) -> Part:
-        return Part(self.memories, self.lexical, dense, self.traits)
+    def with_vectors(self, dense: DenseLeg | None, cued: DenseLeg | None = None) -> Part:
+        cues = self.cues.with_vectors(cued) if self.cues is not None else None
+        return Part(self.memories, self.lexical, dense, self.traits, cues=cues)
 
 
 class RowMaker:
     """Makes rows with words or without, and with hashes where somebody embeds.
 
-    `embedded` is the text of a memory that is embedded; None where nobody does. `pause` is called after each
-    slice of work.
+    `embedded` is a text of a memory, its own or a cue, as it is embedded; None where nobody does. `pause` is
+    called after each slice of work.
     """
 
-    def __init__(
-        self, *, lexical: bool, embedded: Callable[[Memory], str] | None, pause: Callable[[], None]
-    ) -> None:
+    def __init__(self, *, lexical: bool, embedded: Embedded | None, pause: Callable[[], None]) -> None:
         self._lexical = lexical
         self._embedded = embedded
         self._pause = pause
@@ -62,6 +66,13 @@ class RowMaker:
             self._hashes(memories, before, changes),
             self._words(memories, before, changes) if self._lexical else None,
             self._traits(memories, before, changes),
+            cue_rows(
+                memories,
+                before.cues if before is not None else None,
+                lexical=self._lexical,
+                embedded=self._embedded,
+                pause=self._pause,
+            ),
         )
 
     def _hashes(self, memories: Sequence[Memory], before: Rows | None, changes: Changes) -> tuple[bytes, ...]:
@@ -72,7 +83,7 @@ class RowMaker:
             hashes[changes.kept_new] = np.array(before.hashes, object)[changes.kept_old]
         pace = Pace(self._pause)
         for new in changes.added.tolist():
-            text = self._embedded(memories[new])
+            text = self._embedded(memories[new], memories[new].content)
             hashes[new] = text_hash(text) if text.strip() else b""
             pace.yield_if_due()
         return tuple(hashes.tolist())

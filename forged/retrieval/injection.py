@@ -22,6 +22,7 @@ from forged.text.tokens import BYTES_PER_TOKEN
 
 _LABEL_LIMIT, _OLDER_LINE_LIMIT = 80, 200
 _OLDER_LIMIT = 5
+_STALE_LIMIT = 2
 
 
 class Injection(msgspec.Struct, frozen=True):
@@ -81,12 +82,21 @@ def _entry(number: int, ranked: Ranked) -> str:
         facts.append(f"via {ranked.via}")
     told = " | ".join(label(fact, _LABEL_LIMIT) for fact in facts if fact)
     lines = [f"\n## {number}. [{told}]", quoted(memory.content)]
+    if memory.stale:
+        lines.append(f"({outdated(memory)})")
     for rival in ranked.rivals:
         lines += [f"(beside it stands {_named(rival)}; neither replaces the other)", quoted(rival.content)]
     lines += [f"(replaces {_older(older)})" for older in ranked.older[:_OLDER_LIMIT]]
     if len(ranked.older) > _OLDER_LIMIT:
         lines.append(f"(and {len(ranked.older) - _OLDER_LIMIT} older versions)")
     return "\n".join(lines) + "\n"
+
+
+def outdated(memory: Memory) -> str:
+    """What is said of a memory that stands on files which changed."""
+    changed = ", ".join(label(path, _LABEL_LIMIT) for path in memory.stale[:_STALE_LIMIT])
+    more = " and more" if len(memory.stale) > _STALE_LIMIT else ""
+    return f"may be outdated: {changed}{more} changed"
 
 
 def _older(memory: Memory) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.memory import Memory, unchanged_ends
+from forged.memory import Evidence, Memory, unchanged_ends
 from forged.state import OwnFile
 from forged.text.private import without_private
 from forged.text.redaction import redact, shapes_in
@@ -81,8 +81,11 @@ def _shown(source: Memory, sha256: str, own: Own) -> Shown:
     edges = (text for edge in source.related for text in (edge.id, edge.relationship))
     times = dict.fromkeys((source.created_at, source.updated_at))
     odd_times = (text for text in times if not _TIME.fullmatch(text))
-    beside = (source.category, source.session_id, source.trigger, *odd_times)
+    grounds = map(str, source.evidence)
+    beside = (source.category, source.session_id, source.trigger, *odd_times, *source.cues, *grounds)
     found = shapes_in("\n\n".join((public, source.id, source.supersedes or "", *beside, *edges)))
+    if source.cues != (cues := tuple(map(without_private, source.cues))):
+        source = msgspec.structs.replace(source, cues=cues)
     if not found and public == source.content and not source.origin:
         return Shown(source)
     record = own(source.id)
@@ -116,5 +119,9 @@ def _without(source: Memory, public: str, found: tuple[str, ...], origin: str) -
             for edge in source.related
         ),
         origin=origin,
+        cues=tuple(redact(cue).text for cue in source.cues),
+        evidence=tuple(
+            Evidence(redact(each.path).text, redact(each.lines).text, each.hash) for each in source.evidence
+        ),
         redacted=cut + found,
     )

@@ -85,8 +85,9 @@ def _there(draft: Draft, memory: Memory, ledger: Ledger, trust: Trust) -> Memory
 
 
 def _changes_nothing(memory: Memory, base: Memory) -> bool:
-    """Whether a new version would say what the one before says, links and category included."""
+    """Whether a new version would say what the one before says, all that is beside its text included."""
     beside = memory.category == base.category and set(memory.related) <= set(base.related)
+    beside = beside and memory.cues == base.cues and memory.evidence in {(), base.evidence}
     return beside and normalised(memory.content) == normalised(base.content)
 
 

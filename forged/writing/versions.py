@@ -37,7 +37,8 @@ def base_of(memories: Sequence[Memory], memory_id: str) -> tuple[Memory, int]:
 def succeeding(draft: Memory, base: Memory, number: int, *, is_whole: bool = False) -> Memory:
     """`draft` as the version after `base`; unless `is_whole` it keeps what it does not say itself.
 
-    Links are added to those of `base`. Keys of its file that forged does not know stay.
+    Links are added to those of `base`. Keys of its file that forged does not know stay. The files that it
+    stood on do not: nobody said that the new text stands on them.
     """
     if is_whole:
         return msgspec.structs.replace(draft, supersedes=base.id, version=number)
@@ -49,6 +50,7 @@ def succeeding(draft: Memory, base: Memory, number: int, *, is_whole: bool = Fal
         category=draft.category or base.category,
         related=tuple(edges.values()),
         extra=draft.extra or base.extra,
+        cues=draft.cues or base.cues,
     )
 
 

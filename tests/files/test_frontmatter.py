@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from forged.errors import MemoryFormatError
 from forged.files import frontmatter
 from forged.files.frontmatter import scalar
-from forged.memory import Memory, Related
+from forged.memory import Evidence, Memory, Related
 
 SAMPLES = sorted((Path(__file__).parents[1] / "data" / "samples").glob("*.md"))
 
@@ -94,6 +94,8 @@ memories = st.builds(
     related=st.lists(st.builds(Related, values, values), max_size=3).map(tuple),
     extra=unknown_keys,
     origin=values,
+    cues=st.lists(values, max_size=3).map(tuple),
+    evidence=st.lists(st.builds(Evidence, named, values, values), max_size=2).map(tuple),
 )
 
 
@@ -141,6 +143,12 @@ OPTIONAL = [
     "related:\n    - id: {}\n      relationship: {}\n",
     "related:\n    - id: {}\n",
 ]
+BEHIND = [
+    "cues:\n    - {}\n    - {}\n",
+    "cues:\n    - {} {}\n",
+    "evidence:\n    - path: {}\n      lines: {}\n",
+    "evidence:\n    - path: {}\n      hash: {}\n",
+]
 
 
 @st.composite
@@ -156,6 +164,8 @@ def near_written_forms(draw: st.DrawFn) -> bytes:
             chosen = draw(st.lists(st.sampled_from(OPTIONAL), max_size=2, unique=True))
             out += [form.format(draw(lines), draw(lines)) for form in sorted(chosen, reverse=True)]
         out.append(f"{key}: {value}\n")
+    behind = draw(st.lists(st.sampled_from(BEHIND), max_size=2, unique=True))
+    out += [form.format(draw(lines), draw(lines)) for form in sorted(behind)]
     return "".join([*out, "---\n", draw(texts)]).encode()
 
 
@@ -168,12 +178,38 @@ def test_whatever_the_fast_path_takes_yaml_reads_the_same(data):
 
 def test_an_ordinary_memory_of_forged_takes_the_fast_path():
     memory = Memory("mem_1", "text", "2026-02-24T23:32:58.123456Z", "2026-02-24T23:32:58.123456Z", 2, "repo",
-                    "patterns", "", "explicit", "mem_0", (Related("mem_7", "refines"),))  # fmt: skip
+                    "patterns", "", "explicit", "mem_0", (Related("mem_7", "refines"),), origin="typed",
+                    cues=("when a release is cut", "部署 vor dem Wochenende"),
+                    evidence=(Evidence("a/b.py", "3-9", "0a"), Evidence("Makefile")))  # fmt: skip
 
     assert frontmatter._read_written_form(frontmatter.render(memory), "repo", "mem_1") is not None
 
 
 # Hand-written files.
+
+
+def test_cues_and_evidence_as_people_write_them():
+    one = header("cues: when I deploy\nevidence: src/a.py:3-9")
+    some = header("cues: [a, 'b: c', null]\nevidence:\n  - src/a.py\n  - path: b c.py\n    lines: 7")
+
+    assert (one.cues, one.evidence) == (("when I deploy",), (Evidence("src/a.py", "3-9"),))
+    assert (some.cues, some.evidence) == (("a", "b: c"), (Evidence("src/a.py"), Evidence("b c.py", "7")))
+
+
+def test_cues_beyond_those_that_count_stay_in_the_file_and_are_told():
+    reading = frontmatter.read((b"---\ncues: [a, b, c, d, e, f]\n---\nx"), "repo", "mem_1")
+
+    assert reading.memory.counting_cues == ("a", "b", "c", "d", "e")
+    assert frontmatter.parse(frontmatter.render(reading.memory), "repo", "mem_1").cues[-1] == "f"
+    assert reading.notes == ("it has 6 cues, of which the first 5 count",)
+
+
+@pytest.mark.parametrize(
+    "lines", ["cues: {a: b}", "cues: [[a]]", "evidence: {a: b}", "evidence: [{lines: 3}]"]
+)
+def test_cues_and_evidence_of_another_form_are_refused_with_a_sentence(lines):
+    with pytest.raises(MemoryFormatError, match="must be a list of"):
+        header(lines)
 
 
 def test_a_daemon_imports_yaml_for_the_first_file_that_needs_it():

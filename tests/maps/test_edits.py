@@ -106,11 +106,13 @@ def histories(draw):
     texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
     count = draw(st.integers(8, 70))
     shown = {f"m{n:02}": memory(f"m{n:02}", f"{draw(texts)} number{n}") for n in range(count)}
+    for name in draw(st.sets(st.sampled_from(sorted(shown)), max_size=5)):
+        shown[name] = msgspec.structs.replace(shown[name], cues=(draw(texts), "the production database"))
     states = [tuple(shown.values())]
     for edit in range(draw(st.integers(1, 4))):
         for number in draw(st.sets(st.integers(0, count + 4), max_size=4)):
             name = f"m{number:02}"
-            kind = draw(st.sampled_from(["text", "time", "gone", "back", "version"]))
+            kind = draw(st.sampled_from(["text", "time", "gone", "back", "version", "cues"]))
             if kind == "gone":
                 shown.pop(name, None)
             elif kind == "back":
@@ -121,6 +123,9 @@ def histories(draw):
             elif name in shown and kind == "time":
                 when = draw(st.sampled_from(TIMES))
                 shown[name] = msgspec.structs.replace(shown[name], created_at=when)
+            elif name in shown and kind == "cues":
+                cues = tuple(draw(st.lists(texts, max_size=6)))
+                shown[name] = msgspec.structs.replace(shown[name], cues=cues)
             else:
                 shown[name] = memory(name, draw(texts))
         states.append(tuple(shown.values()))

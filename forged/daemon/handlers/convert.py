@@ -94,6 +94,7 @@ def hit(ranked: Ranked) -> wire.Hit:
         older=tuple(map(_version, ranked.older)),
         root=ranked.root,
         rivals=tuple(map(_version, ranked.rivals)),
+        stale=found.stale,
     )
 
 
@@ -119,6 +120,9 @@ def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
         origin=found.origin or Origin.FILE,
         redacted=found.redacted,
         rivals=home.chains.beside(found.id),
+        cues=found.cues,
+        evidence=tuple(map(str, found.evidence)),
+        stale=found.stale,
     )
 
 

@@ -44,7 +44,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
     base, _ = base_of(at.admitted.memories, named)
     source = at.file(base.id).memory
     new = _in_scope(msgspec.structs.replace(source, origin=base.origin), request.to)
-    secrets = await secrets_in(new.content, (new.category,))
+    secrets = await secrets_in(new.content, (new.category, *new.cues))
     insist(secrets, allowed=request.allow_secret or base.id in at.admitted.insisted)
     ids = link(at.admitted.memories).chain(base.id)
     intent = _intent(at.index, target, ids, new)
@@ -78,7 +78,7 @@ async def leave(context: Context, index: RootIndex, ids: tuple[str, ...], taking
 
 
 def _in_scope(source: Memory, scope: str) -> Memory:
-    """The memory as it is there: it has no versions before it, and its links would lead nowhere."""
+    """The memory as it is there: no versions before it, and its links and evidence would lead nowhere."""
     return msgspec.structs.replace(
         source,
         id=memory.new_id(),
@@ -90,6 +90,7 @@ def _in_scope(source: Memory, scope: str) -> Memory:
         trigger=Trigger.EXPLICIT,
         supersedes=None,
         related=(),
+        evidence=(),
     )
 
 

@@ -8,18 +8,20 @@ MemoryNotFound, InvalidRequest, SecretFound, Conflict and StoreError.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
 from forged import memory
+from forged.daemon.handlers.beside import cues_of, evidence_of, looked_at_anew, texts_beside
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, CLAIMED, check_known, check_links, draft
 from forged.daemon.handlers.naming import Look, begun_by, check_scope, look, on_disk
 from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
 from forged.errors import Conflict, MemoryNotFound
+from forged.files import Root
 from forged.maps import RootIndex
-from forged.memory import Category, Memory, Related, Scope, Trigger
+from forged.memory import Category, Evidence, Memory, Related, Scope, Trigger
 from forged.scopes import Workplace
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
@@ -34,35 +36,56 @@ async def remember(context: Context, place: Workplace, request: wire.Remember) -
     """Write one memory; what it supersedes says where, if the request does not."""
     content = without_private(request.content)
     given = (request.category, request.session_id, request.supersedes, *texts_of(request.related))
-    secrets = await secrets_in(content, given)
+    cues = cues_of(request.cues)
+    secrets = await secrets_in(content, (*given, *cues, *request.evidence))
     insist(secrets, allowed=request.allow_secret)
     at, supersedes = await _home(context, place, request)
     edges = await _edges(context, at, request.related)
+    evidence = await evidence_of(request.evidence, at.root)
     asked = msgspec.structs.replace(request, content=content, supersedes=supersedes, related=edges)
-    new = draft(asked, at.root)
+    new = msgspec.structs.replace(draft(asked, at.root), cues=cues, evidence=evidence)
     written = await context.daemon.writer.add(at, new, insisted=bool(secrets), key=request.key)
     context.daemon.metrics.remembered += 1
-    return _told(written, _noted(secrets, is_cut=content != request.content))
+    unsaid = written.existed and (cues, evidence) != (written.memory.cues, written.memory.evidence)
+    return _told(written, _noted(secrets, is_cut=content != request.content, is_unsaid=unsaid))
 
 
 async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
-    """Write a new version with another text or category; what is as it was already is not written again."""
-    if request.content is None and not request.category:
-        raise InvalidRequest("nothing to change; give a text or a category")
+    """Write a new version with what is to be another; what is as it was already is not written again."""
+    if request.content is None and not request.category and request.cues is request.evidence is None:
+        raise InvalidRequest("nothing to change; give a text, a category, cues or evidence")
     if request.category:
         check_known("category", request.category, Category)
     check_known("origin", request.origin, CLAIMED)
 
-    def changed(base: Memory) -> Memory:
+    cues = None if request.cues is None else cues_of(request.cues)
+
+    async def changed(base: Memory, root: Root) -> Memory:
         if request.base and request.base not in {base.id, str(base.version)}:
             raise Conflict(
                 f"version {base.version} ({base.id[:80]}) is the newest now, and this was made from "
                 f"{request.base[:80]}; nothing was written, look at it and edit again"
             )
-        text = {} if request.content is None else {"content": request.content, "origin": request.origin}
-        return msgspec.structs.replace(base, category=request.category or base.category, **text)
+        new = msgspec.structs.replace(
+            base,
+            category=request.category or base.category,
+            cues=base.cues if cues is None else cues,
+            evidence=await _evidence(request, base, root),
+        )
+        if request.content is None:
+            return new
+        return msgspec.structs.replace(new, content=request.content, origin=request.origin)
 
     return await _next_version(context, place, request, changed)
+
+
+async def _evidence(request: wire.Edit, base: Memory, root: Root) -> tuple[Evidence, ...]:
+    """What the next version stands on: a text that is written anew is true of what is there now."""
+    if request.evidence is not None:
+        return await evidence_of(request.evidence, root)
+    if request.content in {None, base.content}:
+        return base.evidence
+    return await looked_at_anew(base.evidence, root)
 
 
 async def relate(context: Context, place: Workplace, request: wire.Relate) -> tuple[wire.Remembered, int]:
@@ -72,7 +95,7 @@ async def relate(context: Context, place: Workplace, request: wire.Relate) -> tu
     at, _ = await on_disk(context, place, request.memory_id, request.scope)
     added = await _edges(context, at.index, request.related)
 
-    def changed(base: Memory) -> Memory:
+    async def changed(base: Memory, _: Root) -> Memory:
         there = {edge.id: edge for edge in base.related}
         gone = [_linked(there, wanted) for wanted in request.remove]
         there |= {edge.id: Related(edge.id, edge.relationship) for edge in added}
@@ -87,18 +110,19 @@ async def _next_version(
     context: Context,
     place: Workplace,
     request: wire.Edit | wire.Relate,
-    changed: Callable[[Memory], Memory],
+    changed: Callable[[Memory, Root], Awaitable[Memory]],
 ) -> tuple[wire.Remembered, int]:
     """Write what `changed` makes of the newest version, whichever that is by then."""
     for tries_left in reversed(range(_TRIES)):
         at, named = await on_disk(context, place, request.memory_id, request.scope)
         base, _ = base_of(at.admitted.memories, named)
         source = msgspec.structs.replace(at.file(base.id).memory, origin=base.origin)
-        wanted = changed(source)
+        wanted = await changed(source, at.index.root)
         if wanted == source:
             return _unchanged(at, base)
         new = _version_of(wanted, base)
-        secrets = await secrets_in(new.content, (new.category, new.session_id, *texts_of(new.related)))
+        beside = (new.category, new.session_id, *texts_of(new.related), *texts_beside(new))
+        secrets = await secrets_in(new.content, beside)
         insist(secrets, allowed=request.allow_secret or base.id in at.admitted.insisted)
         drafted = Draft(new, bool(secrets), request.key, base.id, again=True)
         (done,) = await context.daemon.writer.add_all(at.index, (drafted,))
@@ -219,8 +243,10 @@ def insist(secrets: Sequence[str], *, allowed: bool) -> None:
         )
 
 
-def _noted(secrets: tuple[str, ...], *, is_cut: bool) -> str:
+def _noted(secrets: tuple[str, ...], *, is_cut: bool, is_unsaid: bool = False) -> str:
     notes = ["what is marked private was left out"] if is_cut else []
+    if is_unsaid:
+        notes.append("its cues and evidence are as they were; `forgectl edit` changes them")
     if secrets:
         notes.append(f"it holds what looks like a secret ({', '.join(secrets)}), and agents will see it")
     return "; ".join(notes)

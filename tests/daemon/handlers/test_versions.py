@@ -75,12 +75,12 @@ async def test_a_scope_that_the_superseded_memory_does_not_have_is_refused_with_
 async def test_keys_of_the_head_that_nobody_knows_are_in_the_new_version(home, repo):
     path = repo / ".forge/memories/mem_hand.md"
     path.parent.mkdir(parents=True)
-    path.write_text("---\nid: mem_hand\ncues: [deploy]\n---\nBy hand.\n")
+    path.write_text("---\nid: mem_hand\ntags: [deploy]\n---\nBy hand.\n")
     async with assembled(home) as parts:
         told = await remembered(parts, repo, "new", supersedes="mem_hand")
 
-    assert "cues: [deploy]\n" in Path(told.path).read_text()
-    assert path.read_text() == "---\nid: mem_hand\ncues: [deploy]\n---\nBy hand.\n"
+    assert "tags: [deploy]\n" in Path(told.path).read_text()
+    assert path.read_text() == "---\nid: mem_hand\ntags: [deploy]\n---\nBy hand.\n"
 
 
 # --- names --------------------------------------------------------------------------------------------

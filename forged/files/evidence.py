@@ -1,0 +1,150 @@
+"""Evidence: files of a repository that memories stand on, and whether they are as they were.
+
+`hashed` gives evidence the hash of its content as it is now, and raises EvidenceError with the reason why
+there is none. `Grounds` says of memories which of their evidence changed or went. What a path names lies
+below the top of the repository and is reached through folders alone: no link is followed, nothing but a plain
+file is opened, and of that at most 4 MiB are read. So a repository that somebody else made learns nothing of
+what lies outside of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from forged.errors import ForgedError
+from forged.files.pace import Pace
+from forged.memory import Evidence, Memory
+
+MOST_EVIDENCE = 8
+"""So many files of one memory are looked at."""
+
+_MOST_BYTES = 4 << 20
+_MOST_PATH = 400
+_HASH_DIGITS = 32
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_LINES = re.compile(r"([1-9]\d{0,6})(?:-([1-9]\d{0,6}))?", re.ASCII)
+
+_Key = tuple[int, int, int, int]
+"""Inode, size, mtime and ctime of a file: equal means unchanged."""
+
+
+class EvidenceError(ForgedError):
+    """What is named as evidence cannot be looked at; the message says why."""
+
+
+def hashed(top: str, evidence: Evidence) -> Evidence:
+    """The evidence with the hash of what it names now."""
+    with _opened(top, evidence.path) as descriptor:
+        return msgspec.structs.replace(evidence, hash=_hash(descriptor, evidence))
+
+
+class Grounds:
+    """Looks after the evidence of one root's memories. To be used by one thread at a time."""
+
+    def __init__(self, top: str) -> None:
+        """Take the directory that paths are below."""
+        self._top = top
+        self._hashes: dict[Evidence, tuple[_Key, str]] = {}
+        self._shown: dict[str, tuple[Memory, Memory]] = {}
+
+    def shown(
+        self, memories: tuple[Memory, ...], *, afresh: bool, pause: Callable[[], None]
+    ) -> tuple[Memory, ...]:
+        """The memories, of which those whose evidence is not as it was say so.
+
+        Unless `afresh` what was looked at before is as it was found then. Equal answers are the same objects.
+        """
+        standing = [memory for memory in memories if memory.evidence]
+        if not standing:
+            self._hashes, self._shown = {}, {}
+            return memories
+        pace = Pace(pause)
+        before, self._shown = self._shown, {}
+        for memory in standing:
+            self._shown[memory.id] = self._looked_at(memory, before.get(memory.id), afresh=afresh)
+            pace.yield_if_due()
+        self._forget_others(standing)
+        return tuple(self._shown[each.id][1] if each.evidence else each for each in memories)
+
+    def _looked_at(
+        self, memory: Memory, before: tuple[Memory, Memory] | None, *, afresh: bool
+    ) -> tuple[Memory, Memory]:
+        if before is not None and before[0] is memory and not afresh:
+            return before
+        named = memory.evidence[:MOST_EVIDENCE]
+        stale = tuple(dict.fromkeys(each.path for each in named if not self._holds(each)))
+        if before is not None and before[0] is memory and before[1].stale == stale:
+            return before
+        return memory, msgspec.structs.replace(memory, stale=stale) if stale else memory
+
+    def _holds(self, evidence: Evidence) -> bool:
+        try:
+            with _opened(self._top, evidence.path) as descriptor:
+                return not evidence.hash or self._known_hash(descriptor, evidence) == evidence.hash
+        except EvidenceError:
+            return False
+
+    def _known_hash(self, descriptor: int, evidence: Evidence) -> str:
+        found = os.fstat(descriptor)
+        key = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        known = self._hashes.get(evidence)
+        if known is None or known[0] != key:
+            known = self._hashes[evidence] = key, _hash(descriptor, evidence)
+        return known[1]
+
+    def _forget_others(self, standing: Iterable[Memory]) -> None:
+        named = {each for memory in standing for each in memory.evidence}
+        self._hashes = {each: known for each, known in self._hashes.items() if each in named}
+
+
+@contextlib.contextmanager
+def _opened(top: str, path: str) -> Iterator[int]:
+    """A plain file below `top`, reached without any link."""
+    *folders, name = _parts(path)
+    held = []
+    try:
+        held.append(os.open(top, _FOLDER))
+        for folder in folders:
+            held.append(os.open(folder, _FOLDER, dir_fd=held[-1]))
+        held.append(os.open(name, _FILE, dir_fd=held[-1]))
+        if not stat.S_ISREG(os.fstat(held[-1]).st_mode):
+            raise EvidenceError(f"{path!r} is no plain file")
+        yield held[-1]
+    except OSError as error:
+        raise EvidenceError(f"{path!r} cannot be read in this repository: {error.strerror}") from error
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def _parts(path: str) -> list[str]:
+    parts = path.split("/")
+    if len(path) > _MOST_PATH or "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
+        raise EvidenceError(f"{path[:80]!r} is no path below the top of the repository")
+    return parts
+
+
+def _hash(descriptor: int, evidence: Evidence) -> str:
+    data = os.pread(descriptor, _MOST_BYTES + 1, 0)
+    if len(data) > _MOST_BYTES:
+        raise EvidenceError(f"{evidence.path!r} is larger than {_MOST_BYTES >> 20} MiB")
+    data = data.replace(b"\r\n", b"\n")
+    if evidence.lines:
+        data = _some(data.split(b"\n"), evidence)
+    return hashlib.sha256(data).hexdigest()[:_HASH_DIGITS]
+
+
+def _some(lines: list[bytes], evidence: Evidence) -> bytes:
+    match = _LINES.fullmatch(evidence.lines)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    if not first <= last <= len(lines):
+        raise EvidenceError(f"{evidence.path!r} has no lines {evidence.lines[:20]!r}")
+    return b"\n".join(lines[first - 1 : last])

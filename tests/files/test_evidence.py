@@ -1,0 +1,104 @@
+"""Evidence: what a memory stands on is noticed when it changes or goes, and nothing outside is looked at."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from forged.files import EvidenceError, Grounds, hashed
+from forged.memory import Evidence, Memory, evidence_named
+
+
+def standing_on(*evidence: Evidence) -> tuple[Memory, ...]:
+    return (Memory("mem_1", "x", "", "", 1, "repo", "patterns", "", "explicit", evidence=evidence),)
+
+
+def stale(grounds: Grounds, memories: tuple[Memory, ...], *, afresh: bool = True) -> tuple[str, ...]:
+    return grounds.shown(memories, afresh=afresh, pause=lambda: None)[0].stale
+
+
+def test_a_file_that_changes_or_goes_makes_a_memory_stale_until_it_is_back(tmp_path):
+    file = tmp_path / "src" / "a.py"
+    file.parent.mkdir()
+    file.write_text("one\n")
+    memories = standing_on(hashed(str(tmp_path), evidence_named("src/a.py")))
+    grounds = Grounds(str(tmp_path))
+
+    assert grounds.shown(memories, afresh=True, pause=lambda: None) == memories
+    file.write_text("two\n")
+    assert stale(grounds, memories) == ("src/a.py",)
+    file.unlink()
+    assert stale(grounds, memories) == ("src/a.py",)
+    file.write_text("one\n")
+    assert stale(grounds, memories) == ()
+
+
+def test_only_the_lines_that_are_named_count_and_the_form_of_line_ends_does_not(tmp_path):
+    file = tmp_path / "a.py"
+    file.write_bytes(b"one\ntwo\nthree\n")
+    memories = standing_on(hashed(str(tmp_path), evidence_named("a.py:2-3")))
+    grounds = Grounds(str(tmp_path))
+
+    file.write_bytes(b"ONE\r\ntwo\r\nthree\r\nfour\r\n")
+    assert stale(grounds, memories) == ()
+    file.write_bytes(b"one\ntwo\n3\n")
+    assert stale(grounds, memories) == ("a.py",)
+
+
+def test_what_was_looked_at_is_read_again_only_when_it_was_touched(tmp_path, monkeypatch):
+    file = tmp_path / "a.py"
+    file.write_text("one")
+    memories = standing_on(hashed(str(tmp_path), Evidence("a.py")))
+    grounds = Grounds(str(tmp_path))
+    first = grounds.shown(memories, afresh=True, pause=lambda: None)
+    monkeypatch.setattr(os, "pread", lambda *_: pytest.fail("read although nothing changed"))
+
+    assert stale(grounds, memories) == ()
+    monkeypatch.setattr(os, "open", lambda *_, **__: pytest.fail("looked at between two scans"))
+    assert grounds.shown(memories, afresh=False, pause=lambda: None)[0] is first[0]
+
+
+def test_a_path_without_a_hash_is_stale_only_when_it_is_gone(tmp_path):
+    grounds, memories = Grounds(str(tmp_path)), standing_on(Evidence("a.py"))
+
+    assert stale(grounds, memories) == ("a.py",)
+    (tmp_path / "a.py").write_text("anything")
+    assert stale(grounds, memories) == ()
+
+
+OUTSIDE = [
+    "../secret",
+    "/etc/hostname",
+    "a/../../secret",
+    "link",
+    "folder/secret",
+    "pipe",
+    "folder",
+    "",
+    "./a",
+    "a\0b",
+]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_nothing_outside_of_the_repository_is_opened_by_any_path(tmp_path, path):
+    top = tmp_path / "repo"
+    top.mkdir()
+    (tmp_path / "secret").write_text("outside")
+    (top / "link").symlink_to(tmp_path / "secret")
+    (top / "folder").symlink_to(tmp_path)
+    os.mkfifo(top / "pipe")
+
+    with pytest.raises(EvidenceError):
+        hashed(str(top), Evidence(path))
+    assert stale(Grounds(str(top)), standing_on(Evidence(path))) == (path,)
+
+
+def test_lines_that_are_not_there_and_files_that_are_too_large_are_no_evidence(tmp_path):
+    (tmp_path / "a.py").write_text("one\ntwo")
+    (tmp_path / "large").write_bytes(b"\n" * ((4 << 20) + 1))
+
+    for named in ("a.py:3", "a.py:2-1", "large"):
+        with pytest.raises(EvidenceError):
+            hashed(str(tmp_path), evidence_named(named))

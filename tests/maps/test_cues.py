@@ -1,0 +1,149 @@
+"""Cues: they raise the memory that has them, are evidence of nothing, and cost what they change."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from forged.files import Root, hashed
+from forged.map import search_maps, weigh
+from forged.maps import layout
+from forged.memory import Evidence, Scope
+from tests.data.memories import memory
+from tests.maps.test_edits import DIMENSION, Bench
+from tests.support.provider import vector
+
+CUE = "cutting a release"
+
+
+def store(count=60, **cues):
+    """Memories m00, m01 and so on, of which some have cues."""
+    names = (f"m{n:02}" for n in range(count))
+    plain = [memory(name, f"text {name[1:]}") for name in names]
+    return [msgspec.structs.replace(each, cues=cues.get(each.id, ())) for each in plain]
+
+
+def asked(home, text=CUE, *, words=0.3, vectors=True):
+    rows = np.stack([vector(text, DIMENSION)]) if vectors else None
+    return search_maps([home], texts=(text,), vectors=rows, lexical_weight=words, message=0)
+
+
+def best(home, found, k=1):
+    return [home.at(each.row).id for each in found.best(k)]
+
+
+def places(home, **how):
+    order = best(home, asked(home, **how), 100)
+    return order.index("m07") if "m07" in order else None
+
+
+@pytest.fixture
+def large(monkeypatch):
+    monkeypatch.setattr(layout, "_WORTH_KEEPING", 1)
+
+
+@pytest.mark.parametrize("count", [10, 60])
+@pytest.mark.parametrize(("words", "vectors"), [(0.3, True), (1.0, False)])
+def test_a_memory_is_found_by_its_cue(repo, count, words, vectors):
+    bare, cued = Bench(repo).show(store(count)), Bench(repo).show(store(count, m07=("x", CUE)))
+
+    assert places(bare, words=words, vectors=vectors) != 0
+    assert places(cued, words=words, vectors=vectors) == 0
+
+
+def test_a_cue_beyond_the_fifth_is_not_looked_at(repo):
+    home = Bench(repo).show(store(m07=(*"abcde", CUE)))
+
+    assert places(home) != 0
+
+
+def test_cues_are_evidence_of_nothing(repo):
+    bench = Bench(repo)
+    without, having = bench.show(store()), bench.show(store(m07=(CUE,), m09=("text 9", CUE)))
+    bare, cued = asked(without), asked(having)
+    before, after = weigh(bare, bench.baseline), weigh(cued, bench.baseline)
+    ((first,), there) = cued.best(1), {each.row: each for each in bare.best(100)}
+
+    assert after.evidence == before.evidence
+    assert (after.usual, after.spread) == (before.usual, before.spread)
+    assert first.cosine == there[first.row].cosine
+    assert first.lexical == there[first.row].lexical
+
+
+def test_without_words_a_search_is_of_texts_alone(repo):
+    bare, cued = Bench(repo).show(store()), Bench(repo).show(store(m07=(CUE,)))
+
+    assert [each.score for each in asked(cued, words=0.0).best(20)] == [
+        each.score for each in asked(bare, words=0.0).best(20)
+    ]
+
+
+def test_a_longer_cue_does_not_lower_what_the_text_reaches(repo):
+    bare = Bench(repo).show(store())
+    cued = Bench(repo).show(store(m07=("nothing of this kind at all",)))
+
+    assert best(bare, asked(bare, "text 07")) == best(cued, asked(cued, "text 07")) == ["m07"]
+
+
+@pytest.mark.usefixtures("large")
+def test_another_cue_embeds_that_cue_and_moves_no_large_row(repo):
+    bench = Bench(repo)
+    before = bench.show(store(m03=("first",), m07=("second",)))
+    done = len(bench.embedder.texts)
+    after = bench.show(store(m03=("first",), m07=("second", CUE)))
+
+    assert bench.embedder.texts[done:] == [CUE]
+    assert after.parts[0].dense.blocks is before.parts[0].dense.blocks
+    assert after.parts[0].cues.dense.blocks is before.parts[0].cues.dense.blocks
+    assert (places(before) != 0, places(after)) == (True, 0)
+
+
+@pytest.mark.usefixtures("large")
+def test_the_cue_of_a_memory_that_went_finds_nothing_and_is_not_packed(repo):
+    bench = Bench(repo)
+    full = store(m07=(CUE,), m08=("other",))
+    bench.show(full)
+    home = bench.show([each for each in full if each.id != "m07"])
+    shelves = bench.builder.stock().shelves
+    packed = sum(shelf.leg.present for shelf in shelves if shelf.leg is not None)
+
+    assert places(home) is None
+    assert packed == len(home.memories) + 1
+
+
+def test_vectors_of_cues_that_came_back_are_known(repo):
+    bench = Bench(repo)
+    bench.show(store(m07=(CUE,)))
+    done = len(bench.embedder.texts)
+    bench.show(store())
+    bench.show(store(m07=(CUE,)))
+
+    assert bench.embedder.texts[done:] == []
+
+
+def test_a_memory_whose_evidence_changed_is_stale_after_the_next_scan_and_again_not(repo):
+    file = repo / "Makefile"
+    file.write_text("one")
+    bench = Bench(repo)
+    ground = hashed(str(Root(str(repo), Scope.REPO).top), Evidence("Makefile"))
+    memories = [msgspec.structs.replace(each, evidence=(ground,)) for each in store(3)]
+
+    assert not any(each.stale for each in bench.show(memories).memories)
+    done = len(bench.embedder.texts)
+    file.write_text("two")
+    assert {each.stale for each in bench.show(memories).memories} == {("Makefile",)}
+    file.write_text("one")
+    assert not any(each.stale for each in bench.show(memories).memories)
+    assert bench.embedder.texts[done:] == []
+
+
+def test_of_equal_memories_the_stale_one_comes_second(repo):
+    (repo / "here").write_text("")
+    ground = hashed(str(repo), Evidence("here"))
+    same = [memory(name, "the same text") for name in ("m01", "m02", "m03")]
+    lost = msgspec.structs.replace(same[0], evidence=(Evidence("gone"),))
+    held = msgspec.structs.replace(same[1], evidence=(ground,))
+    home = Bench(repo).show([lost, held, same[2]])
+
+    assert best(home, asked(home, "the same text"), 3) == ["m02", "m03", "m01"]
