@@ -12,7 +12,7 @@ from forged.capture.values import Failed, Usage
 from forged.errors import ProviderError
 from forged.models import Attempt, Governor, Health
 from forged.state import Event
-from forged.text.tokens import BYTES_PER_TOKEN
+from forged.text.tokens import BYTES_PER_TOKEN, estimate
 
 _LOOK_AGAIN_S = 60.0
 _ATTEMPTS = 2
@@ -97,7 +97,7 @@ class Gate:
             failed=failed,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
-            said_tokens=usage.calls * (event.size // BYTES_PER_TOKEN),
+            said_tokens=usage.calls * estimate(*(each.text for each in event.window)),
         )
 
 

@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from forged import conversation
 from forged.capture.hearing import Spoken
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import Classify, KnownMemory, Usage
@@ -30,21 +31,19 @@ def turn(number: int) -> tuple[Utterance, ...]:
     )
 
 
-async def answered(one: Capture, seen: int) -> None:
-    """All that is ripe is given to the model, which keeps nothing of it."""
-    while one.in_hand:
-        (*_, task) = one.given
-        assert isinstance(task, Classify)
-        usage = Usage(1, sum(sent(task)), 20)
-        one.done(task.event, usage=usage)
-        await until(lambda task=task: one.in_hand != task.event_id)
-    assert len(one.given) >= seen
+async def answered(one: Capture) -> None:
+    """The next call is made and answered: there is nothing to keep."""
+    event_id = await until(lambda: one.in_hand)
+    task = await one.hands_over(event_id)
+    assert isinstance(task, Classify)
+    one.done(task.event, usage=Usage(1, sum(sent(task)), 20))
+    await until(lambda: one.in_hand != event_id)
 
 
 def sent(task: Classify) -> tuple[int, int]:
     """Tokens of instructions and lists, and of what was said, of one call."""
     whole = estimate(SYSTEM, json.dumps(SCHEMA), user_prompt(task.event.window, KNOWN))
-    text = estimate(*(each.text for each in task.event.window))
+    text = estimate(conversation.as_text(task.event.window))
     return whole - text, text
 
 
@@ -59,12 +58,10 @@ async def test_a_session_of_30_turns_is_sent_once_a_pass_and_costs_3_5_times_its
         said += turn(number)
         await hear(one, said, "turn")
         if number % 4 == 3:
-            await until(lambda: one.in_hand)
-            await answered(one, number // 4)
+            await answered(one)
     await hear(one, said, "compaction")
-    await until(lambda: one.in_hand)
-    await answered(one, TURNS // 4 + 2)
-    await one.idle()
+    while one.state.state != "idle":
+        await answered(one)
 
     size = estimate(*(each.text for each in said))
     calls = [task for task in one.given if isinstance(task, Classify)]
