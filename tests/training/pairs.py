@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ def minds() -> Iterator[Pair]:
             yield False, first_said(pair["second"]["messages"]), pair["first"]["text"]
 
 
-def read(name: str) -> list[dict]:
+def read(name: str) -> list[dict[str, Any]]:
     """The lines of a file of the development half."""
     return [json.loads(line) for line in (DATA / "minds" / "dev" / f"{name}.jsonl").read_text().splitlines()]
 
