@@ -481,7 +481,10 @@ class DeadEvents(Reply, frozen=True, tag="dead_events"):
 
 
 class DayCost(msgspec.Struct, frozen=True):
-    """One day (UTC) and purpose (`hyde`, `capture`, `query`, ...); `failed` calls are among `calls`."""
+    """One day (UTC) and purpose (`hyde`, `capture`, `query`, ...); `failed` calls are among `calls`.
+
+    `said_tokens` are those among the prompt tokens that a conversation takes, beside instructions and lists.
+    """
 
     day: str
     purpose: str
@@ -489,6 +492,7 @@ class DayCost(msgspec.Struct, frozen=True):
     failed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    said_tokens: int = 0
 
 
 class Costs(Reply, frozen=True, tag="costs"):

@@ -309,7 +309,7 @@ class Dispatcher:
 
     async def _decided(self, event: Event, classified: Classified) -> _Documents:
         if self._gate is not None:
-            self._gate.answered(classified.usage)
+            self._gate.answered(event, classified.usage)
         documents, tally = await self._keeper.decide(event, classified)
         self.news.refused(event.session_id, classified.refused)
         self._metrics.capture_invalid += tally.invalid

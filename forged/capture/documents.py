@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import cached_property
 
 from forged.capture.origins import Origins
+from forged.capture.rules.newest import may_replace, replaced_by
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
 from forged.map import link
@@ -119,6 +120,7 @@ class _Deciding:
         self._existing = existing
         self._forgotten = forgotten
         self._now = now
+        self._author = author
         self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
 
     def judge(self, proposal: Proposal) -> None:
@@ -182,7 +184,7 @@ class _Deciding:
         return {root: frozenset(memory.id for memory in self._known(root)) for root in roots}
 
     def _memory(self, root: Root, content: str, proposal: Proposal) -> Memory:
-        head = self._head(root, proposal.supersedes) if proposal.supersedes in self._ids[root] else None
+        head = self._replaced(root, content, proposal)
         return Memory(
             id=new_id(),
             content=content,
@@ -199,6 +201,23 @@ class _Deciding:
             cues=self._cues(proposal.cues),
             evidence=_evidence(root, proposal.evidence),
         )
+
+    def _replaced(self, root: Root, content: str, proposal: Proposal) -> Memory | None:
+        """The head that a proposal takes the place of: what it names, or of typed words what they gainsay."""
+        if proposal.supersedes in self._ids[root]:
+            head = self._head(root, proposal.supersedes)
+            is_sure = self._author != Origin.MODEL or may_replace(content, head.content)
+            return head if is_sure else None
+        if self._author == Origin.MODEL:
+            return None
+        heads = self._heads(root)
+        place = replaced_by(content, [head.content for head in heads])
+        return None if place is None else heads[place]
+
+    def _heads(self, root: Root) -> list[Memory]:
+        memories = {memory.id: memory for memory in (*self._known(root), *self._decided(root))}
+        chains = link(memories.values())
+        return [memory for memory in memories.values() if chains.is_head(memory.id)]
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
         lines = (" ".join(self._presentable(cue).split()) for cue in proposed)

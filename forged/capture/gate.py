@@ -12,7 +12,7 @@ from forged.capture.values import Failed, Usage
 from forged.errors import ProviderError
 from forged.models import Attempt, Governor, Health
 from forged.state import Event
-from forged.text.tokens import BYTES_PER_TOKEN
+from forged.text.tokens import BYTES_PER_TOKEN, estimate
 
 _LOOK_AGAIN_S = 60.0
 _ATTEMPTS = 2
@@ -60,10 +60,10 @@ class Gate:
         self._until, self._why = now + min(refusal.wait_s, _LOOK_AGAIN_S), refusal.message
         return False
 
-    def answered(self, usage: Usage) -> None:
-        """The model was asked, if `usage` says so, and answered."""
+    def answered(self, event: Event, usage: Usage) -> None:
+        """The model was asked about an event, if `usage` says so, and answered."""
         if usage.calls:
-            self._spend(usage, failed=0)
+            self._spend(event, usage, failed=0)
             self._health.made(usage.calls)
             self._attempt.succeeded()
         self._attempt.abandoned()
@@ -78,7 +78,7 @@ class Gate:
             return
         unsaid = report.reason == "timeout" and not report.usage.calls
         usage = _guessed(event) if unsaid else report.usage
-        self._spend(usage, failed=usage.calls)
+        self._spend(event, usage, failed=usage.calls)
         self._health.made(usage.calls)
         error = ProviderError(report.message, reason=report.reason, retry_after_s=report.retry_after_s)
         self._health.failed(error)  # once: what fails over one event may be the event's own fault
@@ -86,17 +86,19 @@ class Gate:
     def lost(self, event: Event) -> None:
         """A worker died that may have been waiting for the model: the call counts by its estimate."""
         self._attempt.abandoned()
-        self._spend(_guessed(event), failed=1)
+        self._spend(event, _guessed(event), failed=1)
 
-    def _spend(self, usage: Usage, *, failed: int) -> None:
-        if usage.calls:
-            self._governor.spend(
-                _PURPOSE,
-                calls=usage.calls,
-                failed=failed,
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
-            )
+    def _spend(self, event: Event, usage: Usage, *, failed: int) -> None:
+        if not usage.calls:
+            return
+        self._governor.spend(
+            _PURPOSE,
+            calls=usage.calls,
+            failed=failed,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            said_tokens=usage.calls * estimate(*(each.text for each in event.window)),
+        )
 
 
 def _guessed(event: Event) -> Usage:

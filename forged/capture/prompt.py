@@ -18,9 +18,9 @@ from forged.conversation import Utterance
 from forged.memory import Category, Relationship, Scope
 from forged.text import prompts
 
-# Characters of one listed memory, and of the whole list: about 2,000 tokens.
-_LINE_LIMIT = 200
-_LIST_LIMIT = 8_000
+# Characters of one listed memory, and bytes of the whole list: with instructions and schema 1,500 tokens.
+_LINE_LIMIT = 120
+_LIST_LIMIT = 1_100
 _LABEL_LIMIT = 40
 
 SYSTEM = prompts.text("classifier")
@@ -43,8 +43,10 @@ _MEMORY: dict[str, object] = {
         "category": {"type": "string", "enum": list(Category)},
         "supersedes": {"type": "string"},
         "related": {"type": "array", "items": _EDGE},
+        "cues": {"type": "array", "items": {"type": "string"}},
+        "evidence": {"type": "array", "items": {"type": "string"}},
     },
-    "required": ["content", "scope", "category", "supersedes", "related"],
+    "required": ["content", "scope", "category", "supersedes", "related", "cues", "evidence"],
     "additionalProperties": False,
 }
 # Strict modes want an object at the root and every property required; not every server knows nullable types.
@@ -82,7 +84,7 @@ def _listed(known: Sequence[KnownMemory]) -> str:
     room = _LIST_LIMIT
     for head in known:
         line = _line(head)
-        room -= len(line) + 1
+        room -= len(line.encode()) + 1
         if room < 0:
             break
         lines.append(line)

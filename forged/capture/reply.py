@@ -20,6 +20,7 @@ from forged.models import sendable
 from forged.text.thoughts import without_thoughts
 
 _MOST_EDGES = 32
+_MOST_LINES = 8
 # Ten memories of the greatest size take 80 KiB; what lies behind this is not read.
 _MOST_CHARACTERS = 512 << 10
 _MOST_FAILURES = 100
@@ -156,7 +157,14 @@ def _proposal(element: object) -> Proposal | None:
         category=_word(category),
         supersedes=_id(element.get("supersedes")),
         related=_edges(element.get("related")),
+        cues=_lines(element.get("cues")),
+        evidence=_lines(element.get("evidence")),
     )
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    found = (_text(item) for item in value[:_MOST_LINES]) if isinstance(value, list) else ()
+    return tuple(line for line in found if line)
 
 
 def _text(value: object) -> str | None:

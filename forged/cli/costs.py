@@ -11,14 +11,17 @@ from forged.cli.commands import asks
 from forged.cli.terminal import columns, escape_line, tell
 from forged_client.protocol import Cost, Costs, DayCost
 
-_HEAD = ("day", "purpose", "calls", "failed", "prompt tokens", "completion tokens")
+_HEAD = ("day", "purpose", "calls", "failed", "prompt tokens", "of these said", "completion tokens")
 
 
 @click.command("cost")
 @click.option("--days", type=click.IntRange(1, 90), default=7, show_default=True, help="Today included.")
 @asks
 def cost_command(call: Invocation, *, days: int) -> None:
-    """Show what model calls have used by day (UTC) and purpose, and what today's limit is."""
+    """Show what model calls have used by day (UTC) and purpose, and what today's limit is.
+
+    Of the prompt tokens "of these said" are the conversation, the others instructions and lists.
+    """
     costs = ask(call, Cost(days=days))
     if not (costs.days or call.as_json):
         tell("no model was called in that time")
@@ -37,13 +40,17 @@ def _report(costs: Costs) -> Iterator[str]:
         yield f"at most {costs.calls_per_minute:,} calls a minute (`llm.calls_per_minute`)"
 
 
+def _counts(day: DayCost) -> tuple[int, ...]:
+    return (day.calls, day.failed, day.prompt_tokens, day.said_tokens, day.completion_tokens)
+
+
 def cost_table(days: Iterable[DayCost]) -> list[str]:
     """One line a day and purpose, numbers to the right."""
     rows = [
         (
             escape_line(day.day),
             escape_line(day.purpose),
-            *(f"{n:,}" for n in (day.calls, day.failed, day.prompt_tokens, day.completion_tokens)),
+            *(f"{n:,}" for n in _counts(day)),
         )
         for day in days
     ]

@@ -26,6 +26,8 @@ from forged.text.tokens import estimate
 _DAY_S, _MINUTE_S = 86_400, 60.0
 _DAYS_KEPT = 90
 _MOST_TOKENS = 10**9  # of one call: an endpoint may claim anything
+# The account of a purpose that says how many of its prompt tokens were a conversation.
+_SAID = "/said"
 # Failures of a call that nobody read and so nobody charged for.
 _UNREAD = frozenset({"unreachable", "auth", "rate_limited", "paused"})
 _WITHOUT_CALL = frozenset({"limit", "paused", "storage", "internal"})
@@ -100,12 +102,18 @@ class Governor:
         failed: int = 0,
         prompt_tokens: int = 0,
         completion_tokens: int = 0,
+        said_tokens: int = 0,
     ) -> None:
-        """Count what was used. Of several calls the first had its slot from `admit`; the others take one."""
+        """Count what was used. Of several calls the first had its slot from `admit`; the others take one.
+
+        `said_tokens` are those among the prompt tokens that a conversation takes.
+        """
         now = self._clock()
         self._slots.extend([now + _MINUTE_S] * (calls - 1))
         tokens = (_plausible(prompt_tokens), _plausible(completion_tokens))
         self._add(Day(utc_day(now), purpose, calls, failed, *tokens))
+        if said_tokens:
+            self._add(Day(utc_day(now), purpose + _SAID, prompt_tokens=min(said_tokens, tokens[0])))
 
     def _add(self, day: Day) -> None:
         key = (day.day, day.purpose)
@@ -132,7 +140,7 @@ class Governor:
     @property
     def tokens_today(self) -> int:
         today = utc_day(self._clock())
-        return sum(day.tokens for day in self._days.values() if day.day == today)
+        return sum(day.tokens for day in self._spent() if day.day == today)
 
     @property
     def resets_at(self) -> str:
@@ -143,8 +151,15 @@ class Governor:
     def days(self, number: int) -> tuple[Day, ...]:
         """What the last days cost, today included: newest first, purposes in their order as text."""
         since = utc_day(self._clock(), back=number - 1)
-        chosen = sorted((day for day in self._days.values() if day.day >= since), key=lambda day: day.purpose)
+        chosen = sorted((day for day in self._spent() if day.day >= since), key=lambda day: day.purpose)
         return tuple(sorted(chosen, key=lambda day: day.day, reverse=True))
+
+    def said(self, day: str, purpose: str) -> int:
+        """How many of a day's prompt tokens were a conversation; the others were instructions and lists."""
+        return self._days.get((day, purpose + _SAID), Day(day, purpose)).prompt_tokens
+
+    def _spent(self) -> Iterator[Day]:
+        return (day for day in self._days.values() if not day.purpose.endswith(_SAID))
 
     def beyond_today(self, tokens: int) -> str:
         """Why so many tokens more would be too many for today, or nothing; no call is meant yet."""

@@ -12,7 +12,8 @@ from forged.capture import reply
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import KnownMemory
 from forged.conversation import Utterance
-from forged.memory import Category, Relationship, Scope
+from forged.memory import Category, Relationship, Scope, new_id
+from forged.text.tokens import estimate
 
 SAID = (Utterance("user", "always use tabs"), Utterance("assistant", "done"))
 
@@ -134,15 +135,15 @@ def test_the_list_is_capped_and_the_nearest_come_first_however_many_memories_the
 
     lines = listed(user_prompt(SAID, heads))
 
-    assert 30 < len(lines) < 40
-    assert sum(len(line) + 1 for line in lines) <= 8_000
+    assert 5 < len(lines) < 10
+    assert sum(len(line) + 1 for line in lines) <= 1_100
     assert [line.partition("]")[0] for line in lines] == [f"- [mem_{n}" for n in range(len(lines))]
 
 
-def test_a_first_line_is_cut_at_200_characters():
+def test_a_first_line_is_cut_at_120_characters():
     (line,) = listed(user_prompt(SAID, [head(1, first_line="ä" * 300)]))
 
-    assert line.endswith(f") {'ä' * 200}")
+    assert line.endswith(f") {'ä' * 120}")
 
 
 @pytest.mark.parametrize("bad", ["\n", "\r", "\x1b", "\x00", "\x85", "\u2028", "\u202e", "\u200b"])
@@ -152,6 +153,15 @@ def test_control_characters_of_a_memory_become_blanks(bad):
     (line,) = listed(user_prompt(SAID, [head(1, **fields)]))
 
     assert line == "- [mem_1] (re po/pat terns) one two"
+
+
+@pytest.mark.parametrize("letter", ["x", "ä", "中"])
+def test_instructions_and_lists_are_at_most_1500_tokens_a_call(letter):
+    heads = [KnownMemory(new_id(), "repo", "project-conventions", letter * 300) for _ in range(60)]
+
+    prompt = user_prompt((Utterance("user", ""),), heads)
+
+    assert estimate(SYSTEM, json.dumps(SCHEMA), prompt) <= 1_500
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4), st.lists(st.tuples(st.text(), st.text()), max_size=4))

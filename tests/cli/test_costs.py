@@ -3,7 +3,7 @@ import pytest
 from forged_client.protocol import Cost, Costs, DayCost
 
 DAYS = (
-    DayCost("2026-05-02", "capture", 12, 1, 12345, 320),
+    DayCost("2026-05-02", "capture", 12, 1, 12345, 320, 2345),
     DayCost("2026-05-02", "hyde", 3, 0, 900, 60),
     DayCost("2026-05-01", "hyde\x1b[2J", 1, 1, 10, 0),
 )
@@ -23,10 +23,10 @@ def test_costs_stand_in_a_table_and_below_it_what_is_left_of_today(daemon, forge
 
     assert shown.code == 0
     assert shown.out.splitlines() == [
-        "day         purpose    calls  failed  prompt tokens  completion tokens",
-        "2026-05-02  capture       12       1         12,345                320",
-        "2026-05-02  hyde           3       0            900                 60",
-        "2026-05-01  hyde^[[2J      1       1             10                  0",
+        "day         purpose    calls  failed  prompt tokens  of these said  completion tokens",
+        "2026-05-02  capture       12       1         12,345          2,345                320",
+        "2026-05-02  hyde           3       0            900              0                 60",
+        "2026-05-01  hyde^[[2J      1       1             10              0                  0",
         "today 13,625 of 100,000 tokens (`memory.daily_token_limit`); starts anew at 2026-05-03T00:00:00Z",
         "at most 60 calls a minute (`llm.calls_per_minute`)",
     ]

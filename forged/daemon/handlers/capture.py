@@ -174,7 +174,10 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
     governor, config = context.daemon.governor, context.daemon.config
     days = governor.days(min(max(request.days, 1), _MOST_DAYS))
     return wire.Costs(
-        days=tuple(wire.DayCost(**msgspec.structs.asdict(day)) for day in days),
+        days=tuple(
+            wire.DayCost(**msgspec.structs.asdict(day), said_tokens=governor.said(day.day, day.purpose))
+            for day in days
+        ),
         tokens_today=governor.tokens_today,
         token_limit=config.memory.daily_token_limit,
         calls_per_minute=config.llm.calls_per_minute,

@@ -1,0 +1,247 @@
+"""What two statements have to do with each other: the subject they share, and the place that both fill.
+
+In go the texts of a newer and an older statement, out come signs, each a number between 0 and 1 that says one
+thing a person would look at: is it about the same (words in common, the older one's first word said again),
+does it put another value in the same place (another tool of one list, another number of one unit), does it
+say that something changed, take away what was forbidden, add to it, or speak of a neighbouring thing
+(staging and production). The lists are data, `slots.toml`. Pure, raises nothing, some 0.2 ms a pair.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+
+FILE = os.path.join(os.path.dirname(__file__), "slots.toml")
+
+# Letters of the shortest beginning, and of the shortest part of a compound, that make two words one.
+_BEGINNING, _PART = 4, 5
+_PAIRED = "\u3005-\u3007\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff"
+_WORD = re.compile(rf"[{_PAIRED}]+|--?[a-z][\w-]*|\.?[^\W{_PAIRED}]+(?:[-._/'][^\W{_PAIRED}]+)*/?\+*")
+_NUMBER = re.compile(
+    rf"(?<![\w.])(?P<named>[^\W\d{_PAIRED}]{{2,}}[ -])?v?(?P<number>\d+(?:[.,:]\d+)*)(?!\w*[-_]\w)"
+    r"\s?(?P<unit>%|[^\W\d_]+)?"
+)
+_HOST = re.compile(r"\b[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|de|es|fr|io|dev|local|internal|test|example)\b")
+_PATH = re.compile(r"(?<![\w/])(?:[\w.-]+/)+[\w.*-]*")
+_SHAPE = re.compile(r"(?P<clock>\d{1,2}:\d\d$)|(?P<version>\d+\.\d+)")
+_PORT = 1000
+
+
+class Signs(msgspec.Struct, frozen=True):
+    """Each between 0 and 1; all 0 where two texts have nothing to do with each other."""
+
+    shared: float = 0.0  # of the older one's words that say what it is about, how many the newer one has
+    led: float = 0.0  # the first of these is among them
+    value: float = 0.0  # another value of one list
+    number: float = 0.0  # another number of one kind
+    version: float = 0.0  # another number behind the same name, as of "node 16" and "node 22"
+    strange: float = 0.0  # of the words that the newer one begins with, how many the older one has not
+    given_up: float = 0.0  # the older one's value is named beside a change
+    change: float = 0.0
+    adds: float = 0.0
+    flips: float = 0.0  # one forbids, the other does not
+    leaves: float = 0.0  # what was forbidden is allowed
+    apart: float = 0.0  # of two neighbouring things each speaks of one
+
+
+class _Lists(msgspec.Struct, frozen=True):
+    values: Mapping[str, str]
+    long_values: re.Pattern[str]
+    units: Mapping[str, str]
+    subjects: tuple[tuple[str, re.Pattern[str]], ...]
+    phrases: Mapping[str, re.Pattern[str]]
+    stop: frozenset[str]
+    weights: Mapping[str, float]
+
+
+def weights() -> Mapping[str, float]:
+    """What each sign is worth to a replacement, and two of them together."""
+    return _lists().weights
+
+
+def signs(newer: str, older: str) -> Signs:
+    """Compare two statements."""
+    new, old = _read(newer), _read(older)
+    common = [any(_related(word, other) for other in new.topics) for word in old.topics]
+    values = _replaced(new.values, old.values)
+    numbers = _replaced(new.numbers, old.numbers)
+    named = any(each in new.text for found in old.values.values() for each in found)
+    return Signs(
+        shared=sum(common) / max(1, len(common)),
+        led=float(bool(common) and common[0]),
+        value=values,
+        number=numbers,
+        version=float(_is_new_version(new.numbers, old.numbers)),
+        strange=_strange(new.topics[:3], old),
+        given_up=float(named and new.change and bool(values)),
+        change=float(new.change),
+        adds=float(new.adds),
+        flips=float(new.denies != old.denies),
+        leaves=float(old.denies and new.leaves),
+        apart=float(_is_apart(new.subjects, old.subjects)),
+    )
+
+
+def says_something(text: str) -> bool:
+    """Whether there is anything in a text to compare it by."""
+    read = _read(text)
+    return bool(read.topics or read.values or read.numbers)
+
+
+class _Read(msgspec.Struct, frozen=True):
+    text: str
+    topics: tuple[str, ...]
+    values: Mapping[str, frozenset[str]]
+    numbers: Mapping[str, frozenset[str]]
+    subjects: Mapping[str, frozenset[str]]
+    change: bool
+    adds: bool
+    denies: bool
+    leaves: bool
+
+
+@functools.lru_cache(maxsize=256)
+def _read(text: str) -> _Read:
+    lists, low = _lists(), text.casefold().replace("’", "'")
+    values = _values(low)
+    taken = {word for found in values.values() for word in found}
+    phrases = {name: bool(form.search(low)) for name, form in lists.phrases.items()}
+    return _Read(
+        text=low,
+        topics=tuple(dict.fromkeys(w for w in _words(low) if w not in lists.stop and w not in taken)),
+        values=values,
+        numbers=_numbers(low),
+        subjects={
+            name: frozenset(match.group().strip() for match in form.finditer(low))
+            for name, form in lists.subjects
+            if form.search(low)
+        },
+        change=phrases["change"],
+        adds=phrases["addition"],
+        denies=phrases["denial"],
+        leaves=phrases["leave"],
+    )
+
+
+def _words(low: str) -> Iterable[str]:
+    """Words that are no numbers; where no blanks stand, pairs of characters."""
+    for word in _WORD.findall(low):
+        if re.match(rf"[{_PAIRED}]", word):
+            yield from (a + b for a, b in pairwise(word)) if len(word) > 1 else ()
+        elif not word[0].isdigit() and len(word) > 1:
+            yield word
+
+
+def _related(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    short, long = sorted((one, other), key=len)
+    if len(short) >= _PART and short[: max(_PART, len(short) - 2)] in long:
+        return True
+    start = max(_BEGINNING, (2 * len(short) + 2) // 3)
+    return len(short) >= _BEGINNING and short[:start] == long[:start]
+
+
+def _values(low: str) -> dict[str, frozenset[str]]:
+    lists = _lists()
+    found: dict[str, set[str]] = {}
+    for match in lists.long_values.finditer(low):
+        name = _value_list(match.group())
+        if name:
+            found.setdefault(name, set()).add(match.group())
+    hosts = frozenset(_HOST.findall(low))
+    return {name: frozenset(each) for name, each in found.items()} | ({"host name": hosts} if hosts else {})
+
+
+def _value_list(word: str) -> str:
+    values = _lists().values
+    if word in values:
+        return values[word]
+    return next(
+        (name for start, name in values.items() if start[-1] == "*" and word.startswith(start[:-1])), ""
+    )
+
+
+def _numbers(low: str) -> dict[str, frozenset[str]]:
+    """Numbers by kind: their unit, or the word before them, or that they are a port."""
+    found: dict[str, set[str]] = {}
+    for match in _NUMBER.finditer(_HOST.sub(" ", low)):
+        number, unit, named = match["number"], match["unit"] or "", (match["named"] or "").strip(" -")
+        kind = _lists().units.get(unit, "")
+        said = f"{number} {unit}" if kind else number
+        if not kind and number.isdigit() and int(number) >= _PORT:
+            kind = "port"
+        if not kind and named and named not in _lists().stop:
+            kind = f"named {named}"
+        if not kind and (mark := _SHAPE.match(number)):
+            kind = str(mark.lastgroup)
+        found.setdefault(kind or "bare", set()).add(said)
+    return {kind: frozenset(each) for kind, each in found.items()}
+
+
+def _replaced(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> float:
+    """Whether the newer text puts another value of some kind where the older one has one."""
+    for kind, values in old.items():
+        fresh = new.get(kind, frozenset())
+        if fresh - values and kind != "bare":
+            return 1.0
+    bare = new.get("bare", frozenset()) - old.get("bare", frozenset())
+    return 0.5 if (bare and old) or ("bare" in old and new) else 0.0
+
+
+def _is_new_version(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
+    named = (kind for kind in old if kind.startswith("named "))
+    return any(kind in new and new[kind].isdisjoint(old[kind]) for kind in named)
+
+
+def _strange(words: Sequence[str], old: _Read) -> float:
+    strange = sum(not any(_related(word, other) for other in old.topics) for word in words)
+    return strange / max(1, len(words))
+
+
+def _is_apart(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
+    return any(
+        kind in new and not any(a.startswith(b) or b.startswith(a) for a in found for b in new[kind])
+        for kind, found in old.items()
+    )
+
+
+@functools.cache
+def _lists() -> _Lists:
+    with open(FILE, "rb") as text:
+        file = tomllib.load(text)
+    values = {name: kind for kind, names in file["values"].items() for name in names}
+    return _Lists(
+        values=values,
+        long_values=_any_of(values),
+        units={unit: kind for kind, units in file["units"].items() for unit in units},
+        subjects=tuple((kind, _any_of(names)) for kind, names in file["subjects"].items()),
+        phrases={name: _phrase(forms) for name, forms in file["phrases"].items()},
+        stop=frozenset(file["stop"]["words"].split()),
+        weights=file["weights"],
+    )
+
+
+def _any_of(names: Iterable[str]) -> re.Pattern[str]:
+    forms = sorted(names, key=len, reverse=True)
+    return re.compile("|".join(_form(name) for name in forms))
+
+
+def _form(name: str) -> str:
+    bare = re.escape(name.rstrip("*")).replace(r"\ ", r"[\s-]")
+    if re.match(rf"[{_PAIRED}\u30a1-\u30fe]", name):
+        return bare
+    return rf"(?<![\w-]){bare}" + (r"[^\W\d]*" if name.endswith("*") else r"(?![\w])")
+
+
+def _phrase(forms: Sequence[str]) -> re.Pattern[str]:
+    paired = [form for form in forms if re.match(rf"[{_PAIRED}\u30a1-\u30fe]", form)]
+    spaced = [form for form in forms if form not in paired]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)" + "".join(f"|{form}" for form in paired))

@@ -1,0 +1,125 @@
+"""The newest word wins, and only then: scripts in which a mind changes, and pairs that look alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from forged.capture.documents import decide
+from forged.capture.rules.newest import may_replace, replaced_by
+from forged.capture.rules.slots import signs, weights
+from forged.capture.values import Classified, Proposal
+from forged.files.roots import Root
+from forged.map import link
+from forged.memory import Category, Memory, Origin, Scope
+from forged.state import Event
+from tests.data.memories import memory
+from tests.training.pairs import first_said, fitted, minds, read, written
+
+REPO, USER = Root("/srv/goose", Scope.REPO), Root("/home/tess", Scope.USER)
+# Of 30 scripts; what the others miss is in forged/docs/measured.md.
+LAST_WORDS = 21
+MOST_WRONG_BY_A_MODEL = 2
+
+
+def said(
+    text: str, held: list[Memory], *, session: str = "s2", scope: str = "repo", **fields
+) -> list[Memory]:
+    """What is held after a statement was typed, or proposed by a model."""
+    author = Origin.MODEL if "supersedes" in fields else Origin.TYPED
+    proposal = Proposal(text, scope, Category.PROJECT_CONVENTIONS, **fields)
+    event = Event(session_id=session, roots=(REPO, USER))
+    existing = {root: [each for each in held if each.scope == root.scope] for root in (REPO, USER)}
+    documents, _ = decide(event, Classified((proposal,), author=author), existing, lambda _, __: None, NOW)
+    return [*held, *(document.memory for document in documents)]
+
+
+NOW = "2026-01-31T12:00:00.123456Z"
+
+
+def heads(held: list[Memory]) -> list[str]:
+    chains = link(held)
+    return [each.content for each in held if chains.is_head(each.id)]
+
+
+def test_the_last_word_is_the_only_head_in_most_scripts_of_three_languages():
+    right = 0
+    for script in read("minds"):
+        held: list[Memory] = []
+        for number, step in enumerate(script["steps"]):
+            held = said(first_said(step["messages"]), held, session=f"s{number}")
+        shown = heads(held)
+        right += len(shown) == 1 and shown[0] == first_said(script["steps"][-1]["messages"])
+
+    assert right >= LAST_WORDS
+
+
+def test_of_pairs_that_look_alike_both_stand():
+    for pair in read("alike"):
+        first = memory("mem_1", pair["first"]["text"], scope=pair["first"]["scope"])
+        second = first_said(pair["second"]["messages"])
+
+        assert heads(said(second, [first])) == [first.content, second]
+
+
+def test_a_model_that_proposes_wrong_links_is_not_believed():
+    wrong = 0
+    for pair in read("alike"):
+        first = memory("mem_1", pair["first"]["text"], scope=pair["first"]["scope"])
+        held = said(first_said(pair["second"]["messages"]), [first], scope=first.scope, supersedes="mem_1")
+        wrong += first.content not in heads(held)
+
+    assert wrong <= MOST_WRONG_BY_A_MODEL
+
+
+def test_a_models_right_links_are_believed():
+    pairs = [(newer, older) for replaces, newer, older in minds() if replaces]
+    borne_out = sum(may_replace(newer, older) for newer, older in pairs)
+
+    assert borne_out >= 0.8 * len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("Indent with tabs.", ["Use spaces for indentation from now on.", "Back to tabs for indentation."]),
+        ("We use npm in this repo.", ["We moved to pnpm.", "pnpm is gone, we use bun in this repo now."]),
+        (
+            "Der Server läuft auf Port 8080.",
+            ["Der Server läuft jetzt auf 9000.", "Server wieder auf Port 8080."],
+        ),
+        ("服务端口是 3000。", ["服务端口改成 4000", "服务端口现在是 5000"]),
+    ],
+)
+def test_a_mind_may_change_as_often_as_it_likes(first, then):
+    held = said(first, [], session="s0")
+    for number, text in enumerate(then, 1):
+        held = said(text, held, session=f"s{number}")
+
+    assert heads(held) == [then[-1]]
+
+
+def test_the_same_word_of_another_scope_replaces_nothing():
+    held = said("From now on indent with spaces.", [memory("mem_1", "Indent with tabs.", scope="user")])
+
+    assert len(heads(held)) == 2
+
+
+def test_among_many_memories_a_likeness_by_accident_replaces_nothing():
+    service, moved = (
+        "The orders service uses Kafka.",
+        "Notifications moved to RabbitMQ.",
+    )
+    others = [f"Module number {number} belongs to team {number}." for number in range(30)]
+
+    assert replaced_by(moved, [service, *others]) is None
+    assert replaced_by("The orders service uses RabbitMQ now, not Kafka.", [*others, service]) == len(others)
+
+
+def test_the_weights_are_those_that_the_pairs_give():
+    assert fitted([*written(), *minds()]) == pytest.approx(dict(weights()), abs=0.011)
+
+
+def test_texts_that_have_nothing_in_common_bear_no_sign():
+    found = signs("The logo is green.", "Deploys need two approvals.")
+
+    assert (found.shared, found.value, found.number, found.change) == (0.0, 0.0, 0.0, 0.0)
