@@ -20,6 +20,8 @@ from forged.config.known_models import (
     unusable,
 )
 from forged.config.loading import config_path, load
+from forged.config.program_names import AGENTS, is_program
+from forged.config.programs import find_program
 from forged.config.repository import RepoConfig, apply, repo_identity, repo_overrides
 from forged.config.values import (
     CaptureConfig,
@@ -35,6 +37,7 @@ from forged.config.values import (
 )
 
 __all__ = [
+    "AGENTS",
     "BUILTIN_LEXICAL",
     "BUILTIN_RULES",
     "DEFAULT_MIN_SCORE",
@@ -54,7 +57,9 @@ __all__ = [
     "bare_name",
     "config_path",
     "endpoint_key",
+    "find_program",
     "is_loopback",
+    "is_program",
     "is_usable_url",
     "key_reference",
     "known_model",
