@@ -33,9 +33,13 @@ _OF_LOGIN = re.compile(
     r"(?i)log(?:ged)? ?in|sign(?:ed)? ?in|api.?key|auth|credential|unauthori[sz]ed|GEMINI_API_KEY"
 )
 _OF_LIMIT = re.compile(r"(?i)rate.?limit|usage limit|limit reached|quota|too many requests|exhausted")
+_OF_FAILURE = re.compile(
+    r"(?i)\berror|fail|invalid|cannot|unable|denied|not (?:found|logged|set)|\b[45][0-9]{2}\b"
+)
+_MOST_LINES = 50
 _BY_STATUS = {401: "auth", 402: "auth", 403: "auth", 408: "timeout", 429: "rate_limited", 400: "bad_input"}
 _PRINTS_ITS_FAILURE = ("[API Error:", "API Error:")
-_NOT_STARTED, _SIGNALLED = 127, 128
+_NOT_STARTED = 127
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -53,9 +57,12 @@ def completion_of(name: str, form: Form, ended: Ended, sent: tuple[str, ...]) ->
     if ended.printed is None:
         raise ProviderError(f"{name} printed too much for an answer", reason="bad_reply")
     reply = _FORMS[form](_plain(ended.printed))
-    told = reply.error or (_plain(ended.complained) if ended.code else "")
-    if told or ended.code:
-        raise _error(name, ended.code, msgspec.structs.replace(reply, error=told or reply.text), sent)
+    if ended.code and not reply.error:
+        told = _plain(ended.complained) or reply.text
+        reply = _FORMS[form](told)
+        reply = reply if reply.error else msgspec.structs.replace(reply, error=told)
+    if reply.error or ended.code:
+        raise _error(name, ended.code, reply, sent)
     text = without_thoughts(reply.text).strip()
     return Completion(
         text,
@@ -71,8 +78,8 @@ def _error(name: str, code: int, reply: Reply, sent: tuple[str, ...]) -> Provide
     status = reply.status or _status(reply.error)
     if code == _NOT_STARTED:
         return ProviderError(f"{name} cannot be started: {_quoted(reply.error, sent)}", reason="unreachable")
-    if code > _SIGNALLED:
-        return ProviderError(f"{name} was ended by {_signal(code - _SIGNALLED)}", reason="server")
+    if code < 0:
+        return ProviderError(f"{name} was ended by {_signal(-code)}", reason="server")
     told = _quoted(reply.error, sent) or f"exit code {code}"
     return ProviderError(f"{name}: {told}", reason=_reason(status, reply.error), status=status)
 
@@ -91,9 +98,9 @@ def _status(told: str) -> int:
 
 
 def _quoted(told: str, sent: tuple[str, ...]) -> str:
-    """The first line of it that may be told."""
-    lines = (quotable(line, Unsaid(sent)) for line in told.splitlines()[:20] if line.strip())
-    return next((line for line in lines if line), "")
+    """The first line of it that speaks of a failure and may be told, or else the first that may be."""
+    lines = [quotable(line, Unsaid(sent)) for line in told.splitlines()[:_MOST_LINES] if line.strip()]
+    return next((line for line in lines if _OF_FAILURE.search(line)), next(filter(None, lines), ""))
 
 
 def _signal(number: int) -> str:
@@ -227,8 +234,8 @@ def _text(printed: str) -> Reply:
 
 
 def _unread(printed: str) -> Reply:
-    """Not in the form that was asked for: no answer, and its first line may say why."""
-    return Reply(error=printed.strip() and f"no answer in its own form: {printed.strip()}")
+    """Not in the form that was asked for: no answer, though a line of it may say why there is none."""
+    return Reply(error=printed.strip())
 
 
 def _documents(printed: str, kind: type[_Form]) -> Iterator[_Form]:

@@ -3,12 +3,13 @@
 A program by itself, as it must outlive the process that starts it: `guard.py PIPE FOLDER PROGRAM ARGUMENT...`
 with the environment, standard streams and directory of the program. The program leads a session and a group
 of its own. When the other end of PIPE is closed, also by a kill, the group is sent TERM and half a second
-later KILL; when the program ends, what it left running is killed. Then FOLDER is removed. The exit code is
-the program's, 128 and the number for a signal, 127 if it cannot be started.
+later KILL; when the program ends, what it left running is killed. Then FOLDER is removed. This process ends
+as the program did, with its exit code or by its signal; 127 is one that cannot be started.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -76,4 +77,8 @@ def _remove(folder: str) -> None:
 
 if __name__ == "__main__":
     code = main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
-    os._exit(code if code >= 0 else 128 - code)
+    if code < 0:
+        with contextlib.suppress(OSError):  # KILL has no other disposition
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)

@@ -27,7 +27,7 @@ _FORGOTTEN_S = 86_400.0
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """What a program came to: exit code (128 and more: a signal), what it printed and what it complained.
+    """What a program came to: exit code (negative: a signal), what it printed and what it complained.
 
     `printed` is None where that was too much.
     """
