@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-AGENTS = ("claude", "codex", "gemini", "qwen", "opencode")
-"""Agents that are known as `cli:NAME`."""
+AGENTS = {"claude": 280, "codex": 3_100, "gemini": 210, "qwen": 200, "opencode": 140}
+"""Agents that are known as `cli:NAME`, and about how many tokens each adds to what a call is given."""
 
 AGENT, OWN = "cli:", "cmd:"
 

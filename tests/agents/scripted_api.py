@@ -72,6 +72,13 @@ class _Script:
             return self.turns[min(len(self.requests), len(self.turns)) - 1]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that is killed lets go of its connections."""
+
+
 class ScriptedApi:
     """Used as a context manager; `url` has no path and no slash at its end."""
 
@@ -79,8 +86,7 @@ class ScriptedApi:
         self._script = _Script(list(turns) or [Turn()], choose)
         self._over = threading.Event()
         handler = type("Handler", (_Handler,), {"script": self._script, "over": self._over})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 

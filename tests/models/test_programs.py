@@ -124,7 +124,7 @@ def test_of_the_environment_it_sees_what_it_needs_and_leaves_memory_alone(place)
 
 
 PRINTED = {
-    "claude": '{"type":"result","is_error":false,"result":"[1]","usage":{"input_tokens":5,'
+    "claude": '{"type":"result","is_error":false,"result":"\\u001b[1m[1]","usage":{"input_tokens":5,'
     '"cache_read_input_tokens":6,"output_tokens":7}}',
     "codex": '{"type":"thread.started"}\n'
     '{"type":"item.completed","item":{"type":"agent_message","text":"[1]"}}\n'

@@ -63,7 +63,7 @@ def completion_of(name: str, form: Form, ended: Ended, sent: tuple[str, ...]) ->
         reply = reply if reply.error else msgspec.structs.replace(reply, error=told)
     if reply.error or ended.code:
         raise _error(name, ended.code, reply, sent)
-    text = without_thoughts(reply.text).strip()
+    text = without_thoughts(_COLOUR.sub("", reply.text)).strip()
     return Completion(
         text,
         reply.prompt_tokens or estimate(*sent),
