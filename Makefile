@@ -51,7 +51,7 @@ test-real: $(REAL_VENV)/.installed
 build/agents/.installed: tests/agents/package.json
 	mkdir -p build/agents
 	cp tests/agents/package.json build/agents/
-	cd build/agents && npm install --ignore-scripts --no-package-lock --no-audit --no-fund
+	cd build/agents && npm install --no-package-lock --no-audit --no-fund
 	touch $@
 
 test-agents: $(VENV)/.installed build/agents/.installed
