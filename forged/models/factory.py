@@ -53,10 +53,14 @@ def make_healths(config: Config) -> Healths:
 
     def of(url: str, model: str, use: str) -> Health | None:
         if is_program(model):
-            return Health(model.partition("/")[0], model.partition("/")[2])
-        if model in {"", BUILTIN_LEXICAL, BUILTIN_RULES} or runs_in_process(model) or not is_usable_url(url):
+            url, health = "", Health(*model.partition("/")[::2])
+        elif (
+            model in {"", BUILTIN_LEXICAL, BUILTIN_RULES} or runs_in_process(model) or not is_usable_url(url)
+        ):
             return None
-        health = known.setdefault((url, model), Health(urlsplit(url).netloc.rpartition("@")[2], model))
+        else:
+            health = Health(urlsplit(url).netloc.rpartition("@")[2], model)
+        health = known.setdefault((url, model), health)
         health.use(use)
         return health
 

@@ -36,6 +36,21 @@ def test_what_it_says_is_kept_counted_and_listed_and_it_is_asked_by_name_alone(h
         assert stage.provider.requests() == []
 
 
+def test_a_person_sees_it_answer_or_why_not(home, tmp_path):
+    """By a call that the daemon makes itself."""
+    command = tool(
+        tmp_path / "bin", "test -e $OUT/login && echo ok && exit", "echo 'not logged in' >&2; exit 1"
+    )
+    with capturing(home, env={"FORGED_LLM__COMMAND": command}, classifier_model="cmd:mine") as stage:
+        (refused,) = stage.client.try_endpoints().trials
+        (tmp_path / "bin" / "login").touch()
+        (fine,) = stage.client.try_endpoints().trials
+
+    assert (refused.host, refused.ok, refused.reason) == ("cmd:mine", False, "auth")
+    assert refused.message == "cmd:mine: not logged in"
+    assert (fine.ok, fine.uses) == (True, ("capture",))
+
+
 def test_a_daemon_that_is_killed_leaves_no_program_behind(home, repo, tmp_path):
     command = tool(tmp_path / "bin", "trap '' TERM", "echo $$ > $OUT/new; mv $OUT/new $OUT/pid", "sleep 77")
     with capturing(home, env={"FORGED_LLM__COMMAND": command}, classifier_model="cmd:mine") as stage:
