@@ -7,7 +7,7 @@ REAL_BIN := $(REAL_VENV)/bin
 BENCH_VENV ?= .venv-bench
 BENCH_BIN := $(BENCH_VENV)/bin
 
-.PHONY: demo test test-faults test-real lint bench flows head clean test-mutations test-install
+.PHONY: demo test test-agents test-faults test-real lint bench flows head clean test-mutations test-install
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,16 @@ $(REAL_VENV)/.installed: pyproject.toml client/pyproject.toml
 
 test-real: $(REAL_VENV)/.installed
 	$(REAL_BIN)/python -m pytest tests/real
+
+# Real agents from npm (800 MB; node 20), in build/, against a scripted model API on loopback: no login, no network.
+build/agents/.installed: tests/agents/package.json
+	mkdir -p build/agents
+	cp tests/agents/package.json build/agents/
+	cd build/agents && npm install --no-package-lock --no-audit --no-fund
+	touch $@
+
+test-agents: $(VENV)/.installed build/agents/.installed
+	$(BIN)/python -m pytest tests/agents
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

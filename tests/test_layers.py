@@ -23,7 +23,7 @@ LAYERS = """
     models
     files
     config | text
-    conversation | memory | counters | log | in_turn | slots | activity
+    conversation | memory | counters | log | in_turn | slots | activity | program
     errors
     =
 """

@@ -12,12 +12,15 @@ import pytest
 REPO = Path(__file__).parents[1]
 SOURCES = (REPO / "forged", REPO / "client" / "forged_client")
 
-# Every program that is run, by the function that runs it. None of them gets a text of a person: what it is
-# given are its arguments, and what stands behind the colon says which these are.
+# Every program that is run, by the function that runs it. None of them gets a text of a person, but for the
+# one that a person named as the classifier: what it is given are its arguments, and what stands behind the
+# colon says which these are.
 PROGRAMS = {
     "forged.config.keys._from_command": "a `cmd:` key reference of the configuration: its own words",
     "forged.trust.git.Git._run": "git: revisions and paths",
     "forged.capture.worker_process.WorkerProcess._launch": "our own worker: its process is ours",
+    "forged.models.programs.running.run": "the person's own agent, as classifier: flags, our instruction",
+    "forged.models.programs.guard._started": "the same, by a process of ours that ends it",
     "forged.models.e5.making.Making.make": "our own maker of a graph: paths of the model and of the cache",
     "forged.evaluation.scratch.daemon": "our own daemon for `forgectl eval`: serve",
     "forged.cli.user_manager.run": "systemctl, systemd-analyze, loginctl: names of our units, files of ours",
@@ -27,7 +30,10 @@ PROGRAMS = {
     "forged_client.autostart._spawn": "our own daemon: serve",
 }
 # What these read from us besides.
-READ = {"forged.trust.git.Git._run": "names of commits and objects, and paths"}
+READ = {
+    "forged.trust.git.Git._run": "names of commits and objects, and paths",
+    "forged.models.programs.running.run": "what the door leaves of a conversation: see below",
+}
 _NOTHING = {"subprocess.DEVNULL", "null"}
 _OF_OS = ("exec", "spawn", "posix_spawn", "fork", "system", "popen", "startfile")
 _STARTS = frozenset(
@@ -150,6 +156,24 @@ def test_the_client_is_used_in_one_function_behind_the_door():
     assert sends == {"forged.models.endpoint.Endpoint._exchange"}
     assert exchanges == {"forged.models.endpoint.Endpoint._once"}
     assert awaited == ["self._door.check", "self._exchange"]
+
+
+def test_the_program_that_reads_a_conversation_is_run_in_one_function_behind_the_door():
+    runs = {
+        where for where, node in nodes() if isinstance(node, ast.Call) and ast.unparse(node.func) == "run"
+    }
+    (asked,) = (
+        node
+        for where, node in nodes()
+        if where == "forged.models.programs.chat.ProgramChat._asked"
+        and isinstance(node, ast.AsyncFunctionDef)
+    )
+    awaited = [ast.unparse(node.value.func) for node in ast.walk(asked) if isinstance(node, ast.Await)]
+
+    assert {where for where in runs if where.startswith("forged.models")} == {
+        "forged.models.programs.chat.ProgramChat._asked"
+    }
+    assert set(awaited) == {"self._door.cleared", "self._door.check", "run"}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import msgspec
 from forged.counters import Departure
 from forged.log import LogSettings
 from forged.memory import Origin, Related, Scope
+from forged.program import Program
 from forged.state import Event
 
 # Of one event.
@@ -198,7 +199,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged.
 
     `classifier` is the model that decides what is kept; where none is named, the built-in rules do. `proxy`
-    and `plain_http_hosts` are those of `[network]`.
+    and `plain_http_hosts` are those of `[network]`. A `program` stands in the place of an endpoint, and each
+    of its calls has a folder in `scratch`.
     """
 
     classifier: str = ""
@@ -208,6 +210,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     proxy: str = ""
     plain_http_hosts: str = ""
     log: LogSettings = LogSettings()
+    program: Program = Program()
+    scratch: str = ""
 
     def __repr__(self) -> str:
         return f"WorkerSettings(classifier={self.classifier!r})"

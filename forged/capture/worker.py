@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.queues import Queue
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -44,6 +45,9 @@ from forged.capture.values import (
     WorkerSettings,
 )
 from forged.errors import ConfigError, ProviderError
+
+if TYPE_CHECKING:
+    from forged.models import ChatModel
 
 logger = logging.getLogger(__name__)
 
@@ -106,20 +110,26 @@ def _classifier(
 
             return RuleClassifier(daemon.heads, local.more), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
-        from forged.config import NetworkConfig  # noqa: PLC0415
-        from forged.models import Door  # noqa: PLC0415
-        from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-        # Retries are the classifier's own affair: it counts calls.
-        door = Door(
-            NetworkConfig(settings.proxy, settings.plain_http_hosts), lambda each: report(Departed(each))
-        )
-        model = OpenAICompatibleChat(
-            settings.base_url, settings.classifier, settings.key, door=door, retries=0
-        )
-        return Overruled(LlmClassifier(model), local), ""
+        return Overruled(LlmClassifier(_model(settings, report)), local), ""
     except ConfigError as error:
         return None, str(error)
+
+
+def _model(settings: WorkerSettings, report: Callable[[Report], None]) -> ChatModel:
+    """The model that is asked. Retries are the classifier's own affair: it counts calls."""
+    from forged.config import NetworkConfig  # noqa: PLC0415
+    from forged.models import Door  # noqa: PLC0415
+
+    network = NetworkConfig(settings.proxy, settings.plain_http_hosts)
+    door = Door(network, lambda each: report(Departed(each)))
+    if settings.program.command:
+        from forged.models.programs.chat import ProgramChat  # noqa: PLC0415
+
+        return ProgramChat(settings.program, settings.scratch, door=door)
+    from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
+
+    return OpenAICompatibleChat(settings.base_url, settings.classifier, settings.key, door=door, retries=0)
 
 
 class Daemon:

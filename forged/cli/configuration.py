@@ -11,6 +11,7 @@ from forged import config
 from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
 from forged.cli.exits import Stop
+from forged.cli.program_classifier import classifier_command
 from forged.cli.template import template
 from forged.cli.terminal import columns, escape_line, tell
 from forged.errors import ConfigError
@@ -19,6 +20,9 @@ from forged.errors import ConfigError
 @click.group("config")
 def config_command() -> None:
     """Show, locate, start or check the configuration."""
+
+
+config_command.add_command(classifier_command)
 
 
 @config_command.command("show", short_help="Print every key and its value.")

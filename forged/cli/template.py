@@ -45,6 +45,7 @@ MEANINGS = {
     "llm.base_url": "OpenAI-compatible endpoint for chat models",
     "llm.api_key": "key of that endpoint, likewise",
     "llm.calls_per_minute": "calls of a minute after which capture waits; 0 is no limit",
+    "llm.command": 'path of the program of a classifier "cli:NAME" or "cmd:NAME", and arguments',
     "capture.enabled": "false: finished turns are not turned into memories",
     "capture.spool": "false: what waits is in memory only, and nothing is acknowledged as durable",
     "capture.coalesce": "false: every turn is classified by itself, at once",

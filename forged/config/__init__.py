@@ -1,7 +1,8 @@
 """What the user has set, and of each value where it came from.
 
 `load` gives a checked `Loaded`, `endpoint_key` the key that goes to an endpoint, `missing` what a model
-lacks that runs in process, `repo_overrides` the little that a repository may set. A value that cannot be used
+lacks that runs in process, `find_program` the program that is a
+classifier, `repo_overrides` the little that a repository may set. A value that cannot be used
 raises ConfigError. Outside this package, `address` and `__main__`, nothing reads the environment;
 pydantic-settings would do the layering but costs 180 ms of start-up.
 """
@@ -20,6 +21,8 @@ from forged.config.known_models import (
     unusable,
 )
 from forged.config.loading import config_path, load
+from forged.config.program_names import AGENTS, is_program, parts_of
+from forged.config.programs import find_program
 from forged.config.repository import RepoConfig, apply, repo_identity, repo_overrides
 from forged.config.values import (
     CaptureConfig,
@@ -35,6 +38,7 @@ from forged.config.values import (
 )
 
 __all__ = [
+    "AGENTS",
     "BUILTIN_LEXICAL",
     "BUILTIN_RULES",
     "DEFAULT_MIN_SCORE",
@@ -54,7 +58,9 @@ __all__ = [
     "bare_name",
     "config_path",
     "endpoint_key",
+    "find_program",
     "is_loopback",
+    "is_program",
     "is_usable_url",
     "key_reference",
     "known_model",
@@ -63,6 +69,7 @@ __all__ = [
     "made_folder",
     "missing",
     "model_folder",
+    "parts_of",
     "proxy_for",
     "repo_identity",
     "repo_overrides",

@@ -11,6 +11,8 @@ import re
 
 import msgspec
 
+from forged.config.program_names import is_program, no_program
+
 AUTO = "auto"
 """The embedding model that is best here without an endpoint; `Config.embedder` says which."""
 
@@ -94,6 +96,8 @@ def unusable(role: str, name: str) -> str:
         return ""
     if name.startswith("builtin:"):
         return "there is no such built-in model"
+    if is_program(name):
+        return no_program(role, name)
     if not runs_in_process(name):
         return ""
     if role != "embedder":

@@ -22,6 +22,7 @@ import platformdirs
 from forged.config.endpoints import KEY_NAMES, endpoint_url, is_listed, key_reference
 from forged.config.keys import OWN_KEY, is_reference, shown_url
 from forged.config.known_models import LOCAL, known_model, unusable
+from forged.config.programs import bad_command
 from forged.config.values import (
     Config,
     Loaded,
@@ -242,6 +243,8 @@ def _checked(key: str, kind: object, found: _Given) -> object:
         raise _refusal(key, found, "a URL such as http://localhost:11434/v1")
     if key == "network.proxy" and value and not is_usable_url(str(value)):
         raise _refusal(key, found, "a URL such as http://proxy.example:3128")
+    if key == "llm.command" and (allowed := bad_command(str(value))):
+        raise _refusal(key, found, allowed)
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
         raise _refusal(key, found, "an absolute path or start with ~/")
     return value

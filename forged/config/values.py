@@ -57,12 +57,16 @@ class MemoryConfig(Section, frozen=True):
 
 
 class LlmConfig(Section, frozen=True):
-    """`[llm]`: the endpoint of chat models, and the model for whatever names none of its own."""
+    """`[llm]`: the endpoint of chat models, and the model for whatever names none of its own.
+
+    `command` is the program of a classifier that is one.
+    """
 
     model: str = ""
     base_url: str = OPENAI_URL
     api_key: str = OWN_KEY
     calls_per_minute: Annotated[int, msgspec.Meta(ge=0)] = 60
+    command: str = ""
 
 
 class CaptureConfig(Section, frozen=True):
@@ -126,7 +130,7 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def classifier(self) -> str:
-        """Name of what decides what is kept: a model of the `[llm]` endpoint, or `builtin:rules`.
+        """Name of what decides what is kept: a model of the `[llm]` endpoint, a program, or `builtin:rules`.
 
         A base URL or a key alone never names one, so nothing is sent until a model is.
         """

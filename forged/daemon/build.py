@@ -17,12 +17,12 @@ import msgspec
 
 from forged.activity import Activity
 from forged.capture import Keeper, Pipeline, WorkerSettings, local_vectors
-from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded
+from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded, find_program, is_program
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
 from forged.daemon.handlers import About, Daemon, RefusedWrites
 from forged.daemon.probes import probes
-from forged.errors import ProviderError
+from forged.errors import ConfigError, ProviderError
 from forged.files import Root, Watcher
 from forged.log import LogSettings
 from forged.maps import Indexer, Remembered
@@ -35,6 +35,7 @@ from forged.models import (
     Governor,
     Health,
     Healths,
+    ProgramChat,
     classifier_key,
     make_chat_model,
     make_classifier,
@@ -94,12 +95,25 @@ def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSett
     timeout_s = config.memory.classifier_timeout_s
     if config.classifier == BUILTIN_RULES:
         return WorkerSettings(timeout_s=timeout_s), ""
+    if is_program(config.classifier):
+        return _program_settings(config, env)
     key, lacking = classifier_key(config, env)
     base_url, network = "" if lacking else config.llm.base_url, config.network
     settings = WorkerSettings(
         config.classifier, base_url, key, timeout_s, network.proxy, network.plain_http_hosts
     )
     return settings, "" if capture_off(config) else lacking
+
+
+def _program_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
+    """The same where a program is the classifier."""
+    settings = WorkerSettings(config.classifier, timeout_s=config.memory.classifier_timeout_s)
+    try:
+        program = find_program(config, env)
+    except ConfigError as error:
+        return settings, "" if capture_off(config) else str(error)
+    scratch = os.path.join(address.state_dir(env), "classifier")
+    return msgspec.structs.replace(settings, program=program, scratch=scratch), ""
 
 
 def build(
@@ -185,7 +199,10 @@ def _record(state: State, governor: Governor, departure: Departure) -> None:
 
 def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
     """The model that another process asks what is kept. Raises ProviderError if there is none."""
-    chosen = make_classifier(config, env, models.door, models.healths.capture or Health())
+    health = models.healths.capture or Health()
+    if models.worker.program.command:
+        return ProgramChat(models.worker.program, models.worker.scratch, door=models.door, health=health)
+    chosen = make_classifier(config, env, models.door, health)
     if chosen.model is None:
         raise ProviderError(chosen.reason, reason="auth")
     return chosen.model

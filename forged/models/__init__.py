@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         make_healths,
     )
     from forged.models.outbound import GOVERNED, Door, cleaned
+    from forged.models.programs import ProgramChat
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
@@ -56,6 +57,7 @@ __all__ = [
     "Health",
     "Healths",
     "Kind",
+    "ProgramChat",
     "Prompt",
     "Purpose",
     "Trouble",
@@ -82,6 +84,7 @@ __getattr__ = door(
         "make_healths",
     ),
     outbound=("GOVERNED", "Door", "cleaned"),
+    programs=("ProgramChat",),
 )
 
 

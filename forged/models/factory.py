@@ -19,6 +19,7 @@ from forged.config import (
     LOCAL,
     Config,
     endpoint_key,
+    is_program,
     is_usable_url,
     lacks_onnxruntime,
     made_folder,
@@ -51,9 +52,15 @@ def make_healths(config: Config) -> Healths:
     known: dict[tuple[str, str], Health] = {}
 
     def of(url: str, model: str, use: str) -> Health | None:
-        if model in {"", BUILTIN_LEXICAL, BUILTIN_RULES} or runs_in_process(model) or not is_usable_url(url):
+        if is_program(model):
+            url, health = "", Health(*model.partition("/")[::2])
+        elif (
+            model in {"", BUILTIN_LEXICAL, BUILTIN_RULES} or runs_in_process(model) or not is_usable_url(url)
+        ):
             return None
-        health = known.setdefault((url, model), Health(urlsplit(url).netloc.rpartition("@")[2], model))
+        else:
+            health = Health(urlsplit(url).netloc.rpartition("@")[2], model)
+        health = known.setdefault((url, model), health)
         health.use(use)
         return health
 

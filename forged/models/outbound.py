@@ -96,9 +96,13 @@ class Leaving:
 
     async def trace(self, event: str, info: Mapping[str, object]) -> None:
         if event == _BODY_LEAVES and getattr(info.get("request"), "method", b"") == b"POST":
-            self._has_left = True
-            texts, characters = len(self._texts), sum(map(len, self._texts))
-            self._record(Departure(self._host, self._purpose, calls=1, texts=texts, characters=characters))
+            self.left()
+
+    def left(self) -> None:
+        """It is on its way."""
+        self._has_left = True
+        texts, characters = len(self._texts), sum(map(len, self._texts))
+        self._record(Departure(self._host, self._purpose, calls=1, texts=texts, characters=characters))
 
     def __enter__(self) -> Self:
         return self

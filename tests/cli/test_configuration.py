@@ -86,3 +86,54 @@ def test_check_warns_of_an_unknown_key_and_is_content(forgectl, file):
 
     assert shown.code == 0
     assert "did you mean memory.retrieval_top_k" in shown.err
+
+
+# --- the person's own agent ---
+
+
+@pytest.fixture
+def agent(tmp_path, monkeypatch) -> Path:
+    path = tmp_path / "some where" / "claude"
+    path.parent.mkdir()
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(path.parent))
+    return path
+
+
+def test_what_is_printed_for_an_agent_makes_it_the_classifier(forgectl, file, agent):
+    shown = forgectl("config", "classifier", "cli:claude/opus")
+    file.write_text(shown.out)
+    loaded = config.load({"HOME": str(file.parents[2])})
+
+    assert (shown.code, str(file) in shown.err, "280 tokens" in " ".join(shown.err.split())) == (
+        0,
+        True,
+        True,
+    )
+    assert loaded.config.classifier == "cli:claude/opus"
+    assert config.find_program(loaded.config, {}).command == (str(agent),)
+    assert loaded.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("gpt-5",), "names no program"),
+        (("cli:vim",), "takes one of claude"),
+        (("cli:codex",), "no program codex"),
+        (("cli:codex", "--program", "codex"), "no program codex"),
+    ],
+)
+def test_what_is_no_program_is_told_and_nothing_is_printed(forgectl, agent, given, told):
+    shown = forgectl("config", "classifier", *given)
+
+    assert (shown.code != 0, shown.out, told in shown.err) == (True, "", True)
+
+
+def test_a_program_of_the_repository_where_one_stands_is_declined(forgectl, agent, monkeypatch):
+    """Nor by a folder of PATH that is relative."""
+    for path in (str(agent.parent), "."):
+        monkeypatch.setenv("PATH", path)
+        shown = forgectl("config", "classifier", "cli:claude", workspace=str(agent.parent))
+        assert (shown.code != 0, shown.out) == (True, "")

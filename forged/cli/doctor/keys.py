@@ -6,6 +6,8 @@ PATH, LANG, XDG_* and FORGED_*. So a key that stands in another variable is a wa
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator, Mapping
 
 from forged import config
@@ -72,10 +74,25 @@ def _classifier(chosen: config.Config) -> Check:
     """What decides what is kept of a turn, and so where a conversation is sent."""
     if not chosen.capture.enabled:
         return Check("classifier", OK, "none: capture.enabled is false")
+    if config.is_program(chosen.classifier):
+        return _program(chosen)
     if not needs_endpoint(chosen.classifier):
         return Check("classifier", OK, f"{chosen.classifier}; no endpoint is asked")
     detail = f"{chosen.classifier} at {config.shown_url(chosen.llm.base_url)}"
     return Check("classifier", OK, f"{detail} (`forgectl doctor --try` asks it)")
+
+
+def _program(chosen: config.Config) -> Check:
+    """A classifier that is a program: whether it is there."""
+    name, command = chosen.classifier, shlex.split(chosen.llm.command)
+    if not command:
+        remedy = f"`forgectl config classifier {name}` prints what to write"
+        return Check("classifier", FAIL, f"{name} needs its path in llm.command", remedy)
+    if not os.access(command[0], os.X_OK):
+        return Check(
+            "classifier", FAIL, f"{name}: there is no program {command[0]}", "install it, or mend llm.command"
+        )
+    return Check("classifier", OK, f"{name} by {command[0]} (`forgectl doctor --try` asks it)")
 
 
 def asks_chat(chosen: config.Config) -> bool:
@@ -87,7 +104,7 @@ def asks_chat(chosen: config.Config) -> bool:
 def needs_endpoint(model: str) -> bool:
     """Whether this is the name of an endpoint's model."""
     named = model not in {"", "auto"} and not model.startswith("builtin:")
-    return named and not config.runs_in_process(model)
+    return named and not config.runs_in_process(model) and not config.is_program(model)
 
 
 def _key(label: str, name: config.KeyName, chosen: config.Config, environ: Mapping[str, str]) -> Check:

@@ -1,0 +1,94 @@
+"""`ChatModel` over a program of the person's own: one process for each prompt.
+
+Texts leave by the door as those of an endpoint do, and count as one request to a place of the program's name.
+Raises ProviderError alone; `unreachable` where the program is not there, `auth` where it may not be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import time
+
+from forged.errors import ProviderError
+from forged.models import Completion, Door, Health, Prompt
+from forged.models.outbound import Leaving
+from forged.models.programs.answers import completion_of
+from forged.models.programs.rows import prepared, rows
+from forged.models.programs.running import make_folder, run
+from forged.models.texts import sendable
+from forged.program import Program
+
+
+class ProgramChat:
+    """`ChatModel`; a schema is left to the instruction, and nothing is watched while it comes."""
+
+    def __init__(self, program: Program, scratch: str, *, door: Door, health: Health | None = None) -> None:
+        """`scratch` is a folder of ours for the folders of calls; it need not exist."""
+        self._program = program
+        self._scratch = scratch
+        self._door = door
+        self._health = health or Health()
+
+    async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
+        """Return the reply; see `ChatModel`. Never takes longer than `deadline` and half a second."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise self._late()
+        attempt = self._health.begin()
+        try:
+            async with asyncio.timeout(left):
+                done = await self._asked(prompt)
+        except TimeoutError as error:
+            late = self._late()
+            attempt.failed(late)
+            raise late from error
+        except ProviderError as error:
+            attempt.failed(error)
+            raise
+        finally:
+            attempt.abandoned()
+        attempt.succeeded()
+        return done
+
+    async def aclose(self) -> None:
+        """Nothing is kept between calls."""
+
+    async def _asked(self, prompt: Prompt) -> Completion:
+        name, purpose = self._program.name, prompt.purpose
+        self._check(purpose.tops)
+        system, user = map(sendable, await self._door.cleared((prompt.system, prompt.user)))
+        sent = (system, user)
+        await self._door.check(purpose, sent)
+        with Leaving(self._door.record, name, purpose, sent) as leaving:
+            try:
+                folder = make_folder(self._scratch)
+                call = prepared(self._program, system, user, folder)
+                leaving.left()
+                ended = await run(call.command, call.env, folder, call.text)
+            except OSError as error:
+                told = f"{name} cannot be started: {error.strerror}"
+                raise ProviderError(told, reason="internal") from error
+            done = completion_of(name, rows()[self._program.row].reply, ended, sent)
+            leaving.answered = True
+        return done
+
+    def _check(self, tops: tuple[str, ...]) -> None:
+        """The program is there, is a person's own, and no repository brought it."""
+        path, name = self._program.command[0], self._program.name
+        try:
+            found, real = os.stat(path), os.path.realpath(path)
+        except OSError as error:
+            raise ProviderError(f"{name}: there is no {path}", reason="unreachable") from error
+        if not stat.S_ISREG(found.st_mode) or not os.access(path, os.X_OK):
+            raise ProviderError(f"{name}: {path} is no program", reason="unreachable")
+        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & stat.S_IWOTH:
+            raise ProviderError(f"{name}: others can change {path}", reason="auth")
+        home = os.path.realpath(self._program.env.get("HOME", "/"))
+        for top in tops:
+            if top != home and any(f"{each}/".startswith(f"{top}/") for each in (path, real)):
+                raise ProviderError(f"{name}: {path} lies in the repository {top}", reason="auth")
+
+    def _late(self) -> ProviderError:
+        return ProviderError(f"{self._program.name} gave no answer in time", reason="timeout")

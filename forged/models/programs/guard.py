@@ -1,0 +1,84 @@
+"""Runs one program in a folder made for it, until it ends or whoever wanted it lets go.
+
+A program by itself, as it must outlive the process that starts it: `guard.py PIPE FOLDER PROGRAM ARGUMENT...`
+with the environment, standard streams and directory of the program. The program leads a session and a group
+of its own. When the other end of PIPE is closed, also by a kill, the group is sent TERM and half a second
+later KILL; when the program ends, what it left running is killed. Then FOLDER is removed. This process ends
+as the program did, with its exit code or by its signal; 127 is one that cannot be started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+
+_PATIENCE_S = 0.5
+_NOT_STARTED = 127
+
+
+def main(pipe: int, folder: str, command: list[str]) -> int:
+    """Return the exit code, with nothing left of the program or its folder."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.set_inheritable(pipe, False)
+    ended, awaken = os.pipe()
+    os.set_blocking(awaken, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(awaken)
+    pid = _started(command)
+    try:
+        select.select([pipe, ended], [], [])
+        if not _is_over(pid):
+            _signal(pid, signal.SIGTERM)
+            select.select([ended], [], [], _PATIENCE_S)
+        _signal(pid, signal.SIGKILL)  # before it is waited for: its number is its own till then
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    finally:
+        _remove(folder)
+
+
+def _started(command: list[str]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        os.execv(command[0], command)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+    os._exit(_NOT_STARTED)
+
+
+def _is_over(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _signal(pid: int, number: int) -> None:
+    """To the group; before the program has one of its own, to the program."""
+    for send in (os.killpg, os.kill):
+        try:
+            send(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+        return
+
+
+def _remove(folder: str) -> None:
+    from shutil import rmtree  # noqa: PLC0415 - 10 ms that the program need not wait for
+
+    os.chdir("/")
+    rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    code = main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    if code < 0:
+        with contextlib.suppress(OSError):  # KILL has no other disposition
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
