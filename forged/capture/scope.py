@@ -38,10 +38,18 @@ def _evidence() -> Evidence:
 
 def scope_of(sentence: str) -> Scope:
     """The scope that the words of a sentence speak for."""
-    text = sentence.replace("’", "'")
     evidence = _evidence()
-    if evidence.everywhere.search(text):
+    if evidence.everywhere.search(_straight(sentence)):
         return Scope.USER
-    if evidence.here.search(text) or not evidence.person.search(text):
+    if speaks_of_repository(sentence) or not evidence.person.search(_straight(sentence)):
         return Scope.REPO
     return Scope.USER
+
+
+def speaks_of_repository(sentence: str) -> bool:
+    """Whether something of a repository stands in a sentence: who works on it, its files, where it runs."""
+    return _evidence().here.search(_straight(sentence)) is not None
+
+
+def _straight(sentence: str) -> str:
+    return sentence.replace("’", "'")

@@ -212,7 +212,8 @@ def _asks(block: tuple[str, ...]) -> bool:
         return False
     if _QUESTION.search(text) and words().points.search(text):
         return True
-    points = len(text) <= _BARE and words().points.search(text) is not None
+    # Who tells something ends it with a stop; who asks in passing does not.
+    points = len(text) <= _BARE and text[-1] not in ".。" and words().points.search(text) is not None
     return points or words().handles.search(text) is not None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forged.capture.rules.engine import proposals_in
 from forged.capture.scope import scope_of
 from forged.capture.statements import Statement, statements
 from forged.conversation import Utterance
@@ -190,6 +191,16 @@ def test_the_scope_is_what_the_words_speak_for(sentence, scope):
 def test_one_message_holds_statements_of_both_scopes():
     found = said("I always want short answers in all my projects. This repo uses tofu.")
     assert [each.scope for each in found] == [Scope.USER, Scope.REPO]
+
+
+def test_the_rules_take_an_order_about_the_repository_for_no_habit_of_the_persons():
+    """And one sentence about the person stays the person's beside one about this repository."""
+    orders = proposals_in(
+        "Never edit migrations by hand. Never push to main. Always deploy to staging first."
+    )
+    assert [each.scope for each in orders] == [Scope.REPO] * 3
+    both = proposals_in("Always answer me in German. In this repo we use tofu.")
+    assert [each.scope for each in both] == [Scope.USER, Scope.REPO]
 
 
 def test_the_scope_of_what_is_to_be_kept_is_mostly_right_in_all_seven_languages():

@@ -21,6 +21,7 @@ import msgspec
 from forged.capture.rules.patterns import Flag, any_statement, patterns
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
+from forged.capture.scope import scope_of, speaks_of_repository
 from forged.capture.values import Classified, KnownMemory, Proposal, Refused
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
@@ -182,7 +183,11 @@ _ALWAYS_REPO = (Category.PATTERNS, Category.ARCHITECTURAL_DECISIONS)
 def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
     if category is Category.USER_FACTS:
         return Scope.USER
-    if category in _ALWAYS_REPO or is_local or patterns().project.search(text):
+    if category in _ALWAYS_REPO or patterns().project.search(text):
+        return Scope.REPO
+    if scope_of(text) is Scope.USER:  # whatever else the message is about
+        return Scope.USER
+    if is_local or speaks_of_repository(text):
         return Scope.REPO
     return Scope.USER if patterns().personal.match(text) else Scope.REPO
 
