@@ -160,9 +160,8 @@ def _said(
     key, answer, message = turn
     daemon, where, budget = context.daemon, place_of(request, place), _session_budget(request, place)
     known = daemon.sessions.before(daemon.state, request, where, key)
-    if message is None:
-        spoke = bool(daemon.sessions.spoke(where, key))
-    else:
+    spoke = bool(daemon.sessions.spoke(where, key))
+    if message is not None:
         spoke = bool(message.strip()) and not says_nothing(message)
     whole = request.mode == "block"
     wanted = Wanted(where, key, answer, spoke, budget, whole)
