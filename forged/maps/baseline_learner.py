@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 _GATE = Purpose("gate")
 # In parts, so that a query that comes meanwhile waits for one of them and not for all.
 _PART = 32
+_PASSES = frozenset({"timeout", "unreachable", "server"})
 
 
 class BaselineLearner:
@@ -73,6 +74,11 @@ class BaselineLearner:
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn(self._identity), name="baseline")
+
+    def try_again(self) -> None:
+        """The endpoint answers: what came to nothing for a reason that passes is asked for once more."""
+        if self._problem in _PASSES:
+            self.learn()
 
     async def close(self) -> None:
         if self._learning is not None:

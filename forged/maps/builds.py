@@ -177,6 +177,7 @@ class Builds:
         await self._swap(index, draft)
         if error is not None:
             raise error
+        self._learner.try_again()
         if not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.generations.building = goal
             index.marked.set()

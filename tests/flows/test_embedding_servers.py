@@ -186,6 +186,7 @@ def test_a_server_killed_in_mid_build_costs_only_the_dense_leg_until_it_is_back(
                 r
                 if "dense" in (r := client.retrieve(str(repo), asked, turn_id=str(next(turns)))).legs
                 else None
-            )
+            ),
+            75,
         )
         assert (reply.status, set(reply.legs)) == ("ok", {"lexical", "dense"})

@@ -555,8 +555,7 @@ async def test_it_is_told_by_what_requests_are_judged(repo, root, model):
         assert indexer.learner.state == ("learning", "")
         model.poison = dict.fromkeys(MESSAGES, "auth")
         model.hold.set()
-        await until(indexer.learner._learning.done)
-        assert indexer.learner.state == ("failing", "auth")
+        await until(lambda: indexer.learner.state == ("failing", "auth"))
         model.poison = {}
         edit(repo)
         await built(index)
@@ -626,6 +625,22 @@ async def test_a_background_that_was_refused_is_warned_of_once_and_tried_again_b
         await built(index)
         assert await learned(indexer, root) is not None
         assert index.progress.error == ""
+
+
+async def test_a_background_that_was_refused_as_a_build_began_is_learned_as_the_build_ends(root):
+    refused = asyncio.Event()
+
+    class Recovering(FakeEmbedder):
+        async def embed(self, texts, kind="passage", *, purpose, deadline=None):
+            if purpose.name == "build":
+                await refused.wait()
+            elif purpose.name == "gate" and not refused.is_set():
+                refused.set()
+                raise ProviderError("not yet", reason="unreachable")
+            return await super().embed(texts, kind, purpose=purpose)
+
+    async with learning(Recovering(dimension=64), root, reconcile_s=3600) as (indexer, _):
+        assert await learned(indexer, root) is not None
 
 
 async def test_vectors_of_hardly_any_numbers_have_no_background_and_are_not_asked_for_twice(repo, root):
