@@ -116,7 +116,8 @@ class Hit(msgspec.Struct, frozen=True):
     """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered.
 
     An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
-    beside it: neither replaces the other. `stale` names files that it stands on and that changed since.
+    beside it: neither replaces the other. `came` is why it was let in: strong, near, word, weak, hop,
+    standing. `stale` names files that it stands on and that changed since.
     """
 
     id: str
@@ -132,6 +133,7 @@ class Hit(msgspec.Struct, frozen=True):
     older: tuple[Version, ...] = ()
     root: str = ""
     rivals: tuple[Version, ...] = ()
+    came: str = ""
     stale: tuple[str, ...] = ()
 
 

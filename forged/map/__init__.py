@@ -14,6 +14,7 @@ from forged import door
 from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
+    from forged.map.admission import Admitted, admitted, is_hopeless
     from forged.map.baseline import LEAST_DIMENSION, Baseline
     from forged.map.calibrations import carried, thinned
     from forged.map.cosines import Cosines, compared
@@ -27,6 +28,7 @@ __all__ = [
     "LEAST_DIMENSION",
     "NO_CHAINS",
     "UNGATED",
+    "Admitted",
     "Baseline",
     "Candidate",
     "Chains",
@@ -39,10 +41,12 @@ __all__ = [
     "Reading",
     "Traits",
     "VectorMap",
+    "admitted",
     "are_cjk",
     "carried",
     "compared",
     "hops",
+    "is_hopeless",
     "link",
     "replaced_by",
     "search_maps",
@@ -53,6 +57,7 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
+    admission=("Admitted", "admitted", "is_hopeless"),
     baseline=("Baseline", "LEAST_DIMENSION"),
     calibrations=("carried", "thinned"),
     cosines=("Cosines", "compared"),

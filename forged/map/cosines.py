@@ -17,6 +17,9 @@ from forged.map.dense import DenseLeg, cosines_into
 from forged.map.vector_map import Cues, Part, VectorMap
 from forged.models import Vectors
 
+# Share of what a message goes on from in its score; 0.4 to 0.6 are alike.
+_CONTINUED = 0.5
+
 
 class Cued(msgspec.Struct, frozen=True, eq=False):
     """Queries compared with the cues of a part: `raw` (queries, c); `columns` are the part's rows."""
@@ -112,3 +115,12 @@ def parts_of(maps: Sequence[VectorMap]) -> tuple[Part, ...]:
 def columns_of(parts: Sequence[Part]) -> tuple[slice, ...]:
     """The rows of each part in one numbering of all of them."""
     return tuple(slice(*own) for own in pairwise(accumulate(map(len, parts), initial=0)))
+
+
+def shares_of(count: int, message: int | None, continued: int | None) -> Vectors | None:
+    """What each of the queries counts, (count,), where one is what the message goes on from; else None."""
+    if continued is None or message is None:
+        return None
+    shares = np.zeros(count, np.float32)
+    shares[[message, continued]] = 1 - _CONTINUED, _CONTINUED
+    return shares

@@ -22,7 +22,7 @@ thousand, so alone it needs no statistics of the store, which say nothing while 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, reduce
+from functools import cached_property, reduce
 from statistics import NormalDist
 
 import msgspec
@@ -31,22 +31,13 @@ from numpy.typing import NDArray
 
 from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration
 from forged.map.calibrations import calibrated
-from forged.map.lexical import Matches
+from forged.map.odds import LEAST, Odds, limited, rare
 from forged.map.search import Candidate, Found
 from forged.models import Vectors
-from forged.text.everyday import MESSAGES, WORDS
-from forged.text.terms import Terms, are_stems, distinct, terms
 
 UNGATED = float("inf")
 """Evidence where there is nothing to compare with: everything passes."""
 
-# A term of the message comes from the row with this share, else from the prior; 0.25-0.6 are alike. Of a long
-# message only so many terms speak of a memory: a pasted log must not drown them.
-_TERM_SHARE, _MAX_TERMS = 0.4, 5.0
-# Share of a term that no everyday message has (3e-5 to 3e-4 are alike), the least share of a common word, and
-# what a short row counts as.
-_RAREST, _COMMON = 1e-4, 5e-4
-_SHORTEST = 8
 # By so many nats the bound on chance is loose: at most 5 % of unrelated messages reach 0.75 nats in stores of
 # 1, 5, 30 and 170 to 330 rows of LoCoMo's development half and of our own set.
 _SLACK = 2.25
@@ -54,7 +45,7 @@ _SLACK = 2.25
 # nats is a text quoted in another, and other words or another language prove nothing. Counted from the lower
 # limit, so that words only ever add; then 5 % of unrelated messages reach 1.46 to 1.65 in stores of 1, 5, 30
 # and 160 to 330 rows of both sets, where chance alone would put them at 1.645.
-_NAT_WEIGHT, _LEAST_ODDS, _MOST_ODDS = 0.15, -2.0, 10.0
+_NAT_WEIGHT = 0.15
 # What is kept of the candidates: so many deviations below the best, or such a share of the attainable BM25.
 # Own set and LoCoMo's development half, e5: stores of 5, 10 and 30 inject 3, 5-6 and 7-9 memories and not 5,
 # 10 and 10, and lose 0-0.3, 0.3-1.0 and no points of recall@10, whole stores 0.2. At 3 deviations they inject
@@ -73,7 +64,7 @@ def threshold(min_score: float) -> float:
     return _NORMAL.inv_cdf(min(min_score, 1 - 1e-9)) if min_score > 0 else -np.inf
 
 
-class Reading(msgspec.Struct, frozen=True, eq=False):
+class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
     """How much one search has to do with its queries.
 
     `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` where
@@ -88,6 +79,27 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
     lengths: Vectors | None = None
     usual: float = 0.0
     spread: float = 0.0
+    odds: Odds | None = None
+
+    def evidence_of(self, map_index: int, row: int) -> float:
+        """How much speaks for one row, in the unit of `evidence`; `UNGATED` where nothing can be compared.
+
+        Of several queries the mean of the best and of the user's own message counts, as in the ranking.
+        """
+        if self.evidence == UNGATED:
+            return UNGATED
+        column = self.found.column(map_index, row)
+        odds: NDArray[np.floating] | None = None
+        if self.odds is not None:
+            odds = _weighed(self.found, self.odds.of_row(*self.found.place(column)))
+        if self.cosines is None or self.lengths is None or self.cosines[0, column] == -np.inf:
+            return UNGATED if odds is None else _standard(self._typical(odds))
+        heights = (self.cosines[:, column] / self.lengths[:, 0] - self.usual) / self.spread
+        return self._typical(heights if odds is None else heights + _NAT_WEIGHT * (odds - LEAST))
+
+    def _typical(self, values: NDArray[np.floating]) -> float:
+        best, message = float(values.max()), self.found.message
+        return best if message is None or len(values) == 1 else (best + float(values[message])) / 2
 
     def near_best(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates that, to one query at least, are not far below the best of them.
@@ -102,14 +114,21 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
         cosines = self.cosines[:, columns] / self.lengths
         bar = cosines.max(axis=1, initial=-np.inf) - _KEEP_WITHIN_SD * self.spread
         near = (cosines >= bar[:, None]).any(axis=0) | (cosines[0] == -np.inf)
-        named = _only_holders(self.found)
         return [
             each
             for each, is_near in zip(candidates, near.tolist(), strict=True)
-            if is_near
-            or (each.lexical or 0) > _KEEP_LEXICAL_SHARE
-            or _chain_of(self.found, each.map_index, each.row) in named
+            if is_near or self.is_named(each)
         ]
+
+    def is_named(self, candidate: Candidate) -> bool:
+        """Whether a memory shares many words with a query, or alone has one of the user's own."""
+        if (candidate.lexical or 0) > _KEEP_LEXICAL_SHARE:
+            return True
+        return _chain_of(self.found, candidate.map_index, candidate.row) in self._holders
+
+    @cached_property
+    def _holders(self) -> set[tuple[int, str]]:
+        return _only_holders(self.found)
 
     def concerns(self, map_index: int, row: int, least_evidence: float) -> bool:
         """Whether a row to which only a link leads has evidence of its own.
@@ -142,42 +161,49 @@ def weigh(found: Found, baseline: Baseline | None) -> Reading:
     """
     if found.vectors is not None and found.vectors.shape[1] < LEAST_DIMENSION:
         return Reading(found, UNGATED)
+    odds = None if found.matches is None else Odds.of(found.matches)
     calibrations = _calibrations_of(found, baseline)
     if baseline is None or not calibrations:
-        return Reading(found, _of_words(found.matches))
+        return Reading(found, _of_words(found, odds), odds=odds)
     cosines, lengths = _without_baseline(found, baseline, calibrations)
+    if (shares := found.shares) is not None:
+        cosines, lengths = (shares @ (cosines / lengths))[None], np.ones((1, 1), np.float32)
     usual = reduce(np.maximum, (each.best for each in calibrations.values()))
     mean = usual.sum() / len(usual)
     above = usual - mean
     spread = max(float(above @ above / len(usual)) ** 0.5, _SAME)
     heights = (cosines.max(axis=1) / lengths[:, 0] - mean) / spread
-    return Reading(found, _of_both(found, heights, calibrations), cosines, lengths, float(mean), spread)
+    evidence = _of_both(found, odds, heights, calibrations)
+    return Reading(found, evidence, cosines, lengths, float(mean), spread, odds)
 
 
-def _of_both(found: Found, heights: NDArray[np.float64], calibrations: Mapping[int, Calibration]) -> float:
+def _of_both(
+    found: Found, odds: Odds | None, heights: NDArray[np.float64], calibrations: Mapping[int, Calibration]
+) -> float:
     """Evidence of vectors, by how far each query's best row stands above everyday messages, and of words."""
-    matches = found.matches
-    if matches is None:
+    if odds is None:
         return float(heights.sum() / len(heights))
-    evidence = float((heights + _NAT_WEIGHT * (_limited(log_odds(matches)) - _LEAST_ODDS)).mean())
+    words = _weighed(found, limited(odds.best()))
+    evidence = float((heights + _NAT_WEIGHT * (words - LEAST)).mean())
     homes = [place for place, _ in found.homes]
     known = {homes[number] for number in calibrations}
     # A map whose vectors are still on their way has words to say, and no height to be held against it.
     bare = [number for number, home in enumerate(homes) if home not in known]
-    return evidence if len(known) == len(found.maps) else max(evidence, _of_words(matches, bare))
+    return evidence if len(known) == len(found.maps) else max(evidence, _of_words(found, odds, bare))
 
 
-def _of_words(matches: Matches | None, legs: Sequence[int] | None = None) -> float:
+def _of_words(found: Found, odds: Odds | None, legs: Sequence[int] | None = None) -> float:
     """Evidence of words alone: the standard score of an unrelated message that has such odds by chance."""
-    if matches is None:
-        return UNGATED
-    odds = float(_limited(log_odds(matches, legs)).mean())
+    return UNGATED if odds is None else _standard(float(_weighed(found, limited(odds.best(legs))).mean()))
+
+
+def _weighed(found: Found, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values of queries, (queries,); of a message and what it goes on from their weighed mean, (1,)."""
+    return values if found.shares is None else np.array([found.shares @ values])
+
+
+def _standard(odds: float) -> float:
     return _NORMAL.inv_cdf(1 - float(np.exp(-odds - _SLACK)))
-
-
-def _limited(odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    limited: NDArray[np.float64] = np.clip(odds, _LEAST_ODDS, _MOST_ODDS)
-    return limited
 
 
 def _chain_of(found: Found, map_index: int, row: int) -> tuple[int, str]:
@@ -192,11 +218,11 @@ def _only_holders(found: Found) -> set[tuple[int, str]]:
     if matches is None or message is None:
         return set()
     first, last = matches.begins[message], matches.stem_ends[message]
-    rare = np.flatnonzero(_prior_of(matches.terms[first:last]) <= _RAREST)
+    named = rare(matches.terms[first:last])
     holders: dict[int, set[tuple[int, str]]] = {}
     for number, ((place, start), hits) in enumerate(zip(found.homes, matches.hits, strict=True)):
         ends = np.cumsum(hits[message].lengths)
-        for term in rare[hits[message].frequency[rare] > 0].tolist():
+        for term in named[hits[message].frequency[named] > 0].tolist():
             rows = hits[message].rows[ends[term] - hits[message].lengths[term] : ends[term]]
             having = holders.setdefault(term, set())
             for row in found.parts[number].remaining(rows, _MOST_VERSIONS):
@@ -250,69 +276,3 @@ def _without_baseline(
     if compared.missing.any():
         result[:, compared.missing] = -np.inf
     return result, lengths
-
-
-# --- words -------------------------------------------------------------------------------------------
-
-
-def log_odds(matches: Matches, legs: Sequence[int] | None = None) -> NDArray[np.float64]:
-    """Log odds that each query was written with the best of the rows in mind, in nats, (queries,).
-
-    For each stem of the query the row speaks with some share, or the prior of everyday messages does; the
-    number of rows is taken off, as the best of them was looked for. Of some of the legs, or of all.
-    """
-    numbers = range(len(matches.legs)) if legs is None else legs
-    size = sum(matches.legs[number].size for number in numbers)
-    if not size:
-        return np.full(len(matches.stem_ends), _LEAST_ODDS)
-    in_row = {number: 1 / np.maximum(matches.legs[number].lengths, _SHORTEST) for number in numbers}
-    prior = _prior_of(matches.terms)
-    odds = [
-        max(_best_row(matches, number, query, prior, own) for number, own in in_row.items())
-        for query in range(len(matches.stem_ends))
-    ]
-    return np.array(odds, np.float64) - float(np.log(size))
-
-
-def _best_row(
-    matches: Matches, number: int, query: int, prior: NDArray[np.float64], in_row: NDArray[np.float64]
-) -> float:
-    """Log likelihood ratio of a leg's best row, in nats; `in_row` is the share of one term in each row."""
-    first, last = matches.begins[query], matches.stem_ends[query]
-    if first == last:
-        return 0.0
-    share = min(_TERM_SHARE, _MAX_TERMS / (last - first))
-    lengths = matches.hits[number][query].lengths[: last - first]
-    rows = matches.hits[number][query].rows[: lengths.sum()]
-    gains = in_row.take(rows)
-    gains /= np.repeat(prior[first:last], lengths)
-    np.maximum(gains, 1, out=gains)
-    gains *= share / (1 - share)
-    sums = np.bincount(rows, np.log1p(gains, out=gains), len(in_row))
-    gone = matches.legs[number].gone
-    best = (sums if gone is None else np.where(gone, 0, sums)).max(initial=0)
-    return float(best) + (last - first) * float(np.log1p(-share))
-
-
-def _prior_of(wanted: Terms) -> NDArray[np.float64]:
-    """Share of each term in what is said every day; the rarest has one as well."""
-    known, share = _prior()
-    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[at] == wanted, np.maximum(share[at], _RAREST), _RAREST)
-
-
-@cache
-def _prior() -> tuple[Terms, NDArray[np.float64]]:
-    said, counts = np.unique(_stems(MESSAGES), return_counts=True)
-    common = _stems(WORDS)
-    known = distinct(np.concatenate((said, common)))
-    share = np.zeros(len(known))
-    share[np.searchsorted(known, common)] = _COMMON
-    at = np.searchsorted(known, said)
-    share[at] = np.maximum(share[at], counts / counts.sum())
-    return known, share
-
-
-def _stems(texts: Sequence[str]) -> Terms:
-    found = np.concatenate([terms(text) for text in texts])
-    return found[are_stems(found)]

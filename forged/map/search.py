@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from forged.map import lexical
 from forged.map.boosts import CANDIDATES, prefer_named_dates, smoothed
-from forged.map.cosines import Cosines, columns_of, compared, parts_of
+from forged.map.cosines import Cosines, columns_of, compared, parts_of, shares_of
 from forged.map.dense import Centre, are_cjk, joint_centre
 from forged.map.lexical import NO_WORDS, Matches
-from forged.map.selecting import reaching, without_noise
+from forged.map.selecting import reaching, standardised, without_noise
 from forged.map.vector_map import Part, VectorMap
 from forged.models import Vectors
 from forged.text.terms import terms
@@ -66,6 +66,7 @@ def search_maps(
     message: int | None = None,
     key: str | None = None,
     cosines: Cosines | None = None,
+    continued: int | None = None,
 ) -> Found:
     """Compare the queries with every memory of the maps.
 
@@ -78,6 +79,7 @@ def search_maps(
         message: which of the queries is the user's own words, if any is.
         key: the embedder that made `vectors`; dense legs of any other are ignored.
         cosines: what `compared` said of `vectors`, if it was asked before.
+        continued: which of the queries is what the message goes on from; scores are then a mean of the two.
 
     Raises ValueError when texts and vectors are both needed and differ in number.
     """
@@ -97,6 +99,7 @@ def search_maps(
         lexical_weight=lexical_weight,
         cosines=cosines,
         matches=lexical.match(legs, [terms(text) for text in texts]) if lexical_weight else None,
+        continued=continued,
     )
 
 
@@ -117,6 +120,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     lexical_weight: float
     cosines: Cosines | None
     matches: Matches | None
+    continued: int | None = None
+
+    @cached_property
+    def shares(self) -> Vectors | None:
+        """What each query counts, (queries,), where one is what the message goes on from; else None."""
+        return shares_of(len(self.texts), self.message, self.continued)
 
     def best(self, k: int) -> list[Candidate]:
         """The best k memories of all maps, best first; of equal ones the stale last, then by id."""
@@ -134,9 +143,19 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The column of a row of a map."""
         return int(self._starts[map_index]) + row
 
+    def place(self, column: int) -> tuple[int, int]:
+        """The part of a column, and its row there."""
+        part = next(n for n, own in enumerate(self.columns) if own.start <= column < own.stop)
+        return part, column - self.columns[part].start
+
     def share_of_words(self, column: int) -> float:
         """The best BM25 of a row as a share of what is attainable, 0 where no word matches."""
-        return 0.0 if self._bm25 is None else float(self._bm25[:, column].max())
+        return 0.0 if self._bm25 is None else float(self._asked(self._bm25)[:, column].max())
+
+    def _asked(self, scores: Scores) -> Scores:
+        """Scores under all queries; under the message alone where another is what it goes on from."""
+        message = self.message
+        return scores if message is None or self.shares is None else scores[message : message + 1]
 
     @cached_property
     def _bm25(self) -> Scores | None:
@@ -185,7 +204,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         else:
             scores = self._standard_cosines(self.cosines)
             self._trust_words(scores, bm25, np.flatnonzero(self.cosines.missing))
-            scores += np.float32(self.lexical_weight) * _standardised(bm25, self._gone)
+            scores += np.float32(self.lexical_weight) * standardised(bm25, self._gone)
         created = [each.traits.created for each in self.parts]
         prefer_named_dates(scores, self.texts, created, words_only=self.cosines is None)
         return scores
@@ -204,11 +223,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """What a row is selected by, (rows,); -inf where there is neither a vector nor a matching word."""
         if not self.maps or not self._scores.size:
             return np.empty(0, np.float32)
-        best: Scores = self._scores.max(axis=0)
+        shares = self.shares
+        best: Scores = self._scores.max(axis=0) if shares is None else shares @ self._scores
         absent = np.ones(len(best), np.bool_) if self.cosines is None else self.cosines.missing
         if self._cued_bm25 is not None:
             absent = absent & ~(self._cued_bm25 > 0).any(axis=0)
-            if self.message is not None:
+            if self.message is not None and shares is None:
                 # Hypotheses that miss the point cost 14 points less of recall@10 so, and good ones lose 0.7.
                 best = (best + self._scores[self.message]) / 2
         best[absent] = -np.inf
@@ -223,7 +243,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         for each, ours in zip(cosines.cued, cued, strict=True):
             known = np.where(each.leg.missing, np.float32(-np.inf), ours)
             each.cues.lift(best[:, each.columns], known, cosines.missing[each.columns])
-        return _standardised(best, np.flatnonzero(cosines.missing))
+        return standardised(best, np.flatnonzero(cosines.missing))
 
     def _centred(self, cosines: Cosines) -> tuple[Scores, list[Scores]]:
         """Cosines of the rows, which the caller may change, and of the cues."""
@@ -308,7 +328,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         nothing: list[None] = [None] * len(columns)
         best = nothing if cosines is None else cosines.raw[:, columns].max(axis=0).tolist()
         missing = nothing if cosines is None else cosines.missing[columns].tolist()
-        words = nothing if bm25 is None else bm25[:, columns].max(axis=0).tolist()
+        words = nothing if bm25 is None else self._asked(bm25)[:, columns].max(axis=0).tolist()
         queries = self._scores[:, columns].argmax(axis=0).tolist()
         return [
             Candidate(place, row, score, None if absent else cosine, match or None, query)
@@ -316,16 +336,3 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
                 self.where(columns), scores.tolist(), best, missing, words, queries, strict=True
             )
         ]
-
-
-def _standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:
-    """Each query's scores in deviations from their mean; 0 where all are equal.
-
-    Scores of `missing` columns are 0, before and after, and do not count.
-    """
-    present = max(1, scores.shape[1] - len(missing))
-    result: Scores = scores - scores.sum(axis=1, keepdims=True) / present
-    result[:, missing] = 0
-    deviation = np.sqrt(np.einsum("ij,ij->i", result, result) / present)
-    result *= np.where(deviation > _SAME, 1 / np.maximum(deviation, _SAME), 0)[:, None]
-    return result

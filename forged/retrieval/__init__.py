@@ -4,6 +4,7 @@
 is injected; `search` returns a list; `turns` is what is kept.
 """
 
+from forged.retrieval.continuing import before, goes_on, says_nothing
 from forged.retrieval.injection import Injection, render
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Tuning
 from forged.retrieval.ready import Ready
@@ -24,5 +25,8 @@ __all__ = [
     "Tuning",
     "TurnKey",
     "Turns",
+    "before",
+    "goes_on",
     "render",
+    "says_nothing",
 ]

@@ -23,10 +23,11 @@ from forged.errors import ProviderError
 from forged.map import threshold
 from forged.models import ChatModel, Embedder, Health, Purpose, Vectors
 from forged.retrieval import hyde
+from forged.retrieval.continuing import only_goes_on, says_nothing
 from forged.retrieval.rank import search_all
 from forged.retrieval.turns import Course
 from forged.retrieval.values import Answer, Ask, Sources, near
-from forged.scopes import FileSource, Question, View, Waiting
+from forged.scopes import FileSource, Question, Rows, View, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ _MOMENT_S = 0.05
 _DIRECT_S = 0.5
 FIRST_BUILD = "first build is running"
 NO_MEMORIES = "no memories yet"
+IDLE = "the message says nothing that there could be evidence for (memory.retrieval_min_score)"
 BESIDE_THE_POINT = "nothing here is about this message"
 WORDS_ONLY = "vectors are on their way; answered by words"
 OTHER_MODEL = "the embedding model has become another one; answered by words"
@@ -101,6 +103,8 @@ class Pipeline:
                 view = await sources.see(min(time.monotonic() + _MOMENT_S, ask.deadline))
                 if not sources.others and _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
+                if self._is_idle(ask):
+                    return self._idle(view)
                 self._spare_hypotheses(view, course)
                 strategy, queries, partial = await self._queries(ask, sources, limit, course)
                 if not queries:
@@ -132,7 +136,7 @@ class Pipeline:
         if ask.hypotheses:
             return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message))), ""
         if self._chat is None:
-            return "direct", message, ""
+            return "direct", _with_before(ask, message), ""
         self._models.hyde_health.admit(course.waiting)
         found = await hyde.hypotheses(
             self._chat,
@@ -152,7 +156,7 @@ class Pipeline:
         if self._chat is None or ask.hypotheses or course.embeds:
             return await self.by_words(ask, sources, reason)
         deadline = max(ask.deadline, time.monotonic() + _DIRECT_S)
-        queries, because = _plain_queries(ask), f"hyde: {reason}"
+        queries, because = _with_before(ask, _plain_queries(ask)), f"hyde: {reason}"
         try:
             async with asyncio.timeout_at(deadline):
                 view = await sources.see(deadline)
@@ -166,7 +170,8 @@ class Pipeline:
         view = await sources.see(ask.deadline)
         if "lexical" not in view.legs:
             return None
-        return await self.search(ask, sources, view, _plain_queries(ask), None, because=f"provider: {reason}")
+        queries = _with_before(ask, _plain_queries(ask))
+        return await self.search(ask, sources, view, queries, None, because=f"provider: {reason}")
 
     async def embed(
         self, sources: Sources, view: View, queries: Sequence[str], limit: float, course: Course
@@ -197,6 +202,8 @@ class Pipeline:
 
         What a fallback found, or lacks a root or a source, is not kept for the turn.
         """
+        if inject and self._is_idle(ask):
+            return self._idle(view)
         gated = inject and self._tuning.min_score > 0
         learning = inject and self._is_learning(view)
         vectors = None if learning else vectors
@@ -209,6 +216,9 @@ class Pipeline:
             deadline=near(ask.deadline),
             least_evidence=threshold(self._tuning.min_score) if gated else float("-inf"),
             near_best=gated,
+            continued=queries.index(ask.before) if ask.before in queries else None,
+            goes_on=ask.goes_on,
+            heard=ask.heard,
         )
         files, late = self._files(view), tuple[str, ...]()
         if sources.others:
@@ -217,7 +227,7 @@ class Pipeline:
             rows = await files.search(question)
         missing = FIRST_BUILD if view.waiting else view.problem
         lacking = missing or self._dense_problem(view, vectors) or (UNCALIBRATED if learning else "")
-        held_back = self._held_back(rows.evidence, question.least_evidence)
+        held_back = self._held_back(rows, question)
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
         if not rows.ranked and (missing or (lacking == OTHER_MODEL and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
@@ -233,6 +243,18 @@ class Pipeline:
             generation=view.generation,
             degraded=bool(because or lacking or late),
         )
+
+    def _is_idle(self, ask: Ask) -> bool:
+        """Whether a message says nothing that a memory could be about, where a gate is wanted."""
+        if self._tuning.min_score <= 0 or self._tuning.strategy == "hyde" or ask.hypotheses:
+            return False
+        return says_nothing(ask.message) or (not ask.goes_on and only_goes_on(ask.message))
+
+    def _idle(self, view: View) -> Answer:
+        """The answer to a message that says nothing: whatever could be asked is silent."""
+        legs = tuple(leg for leg in view.legs if leg == "lexical" or not self._is_learning(view))
+        generation = view.generation
+        return Answer(status="empty", reason=IDLE, strategy="direct", legs=legs, generation=generation)
 
     def _files(self, view: View) -> FileSource:
         weight = self._tuning.lexical_weight
@@ -262,18 +284,21 @@ class Pipeline:
         why = view.unembedded or (failing.message if failing.state == "failing" else "")
         return f"no vectors ({why}); answered by words" if why else WORDS_ONLY
 
-    def _held_back(self, evidence: float, needed: float) -> str:
+    def _held_back(self, rows: Rows, question: Question) -> str:
         """Why the gate lets nothing through, or nothing."""
-        if evidence >= needed:
+        if rows.ranked or (rows.evidence >= question.least_evidence and not rows.far):
             return ""
-        return (
-            f"{BESIDE_THE_POINT} (evidence {evidence:.2f}, needed {needed:.2f}: memory.retrieval_min_score)"
-        )
+        return f"{BESIDE_THE_POINT} (too little evidence for any memory: memory.retrieval_min_score)"
 
 
 def _plain_queries(ask: Ask) -> tuple[str, ...]:
     """What is looked for without a model's help: the message, else the caller's own hypotheses."""
     return (ask.message,) if ask.message.strip() else ask.hypotheses
+
+
+def _with_before(ask: Ask, queries: tuple[str, ...]) -> tuple[str, ...]:
+    """The message and, as one more query, what it goes on from."""
+    return tuple(dict.fromkeys((*queries, ask.before))) if ask.before and queries else queries
 
 
 def _holds_nothing(view: View, min_generation: int) -> bool:

@@ -27,6 +27,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     hypotheses: queries of the caller's own, in place of a model's.
     deadline: `time.monotonic()` seconds.
     min_generation: the number that the maps must have reached, 0 for any.
+    before: what the message goes on from, as one text; "" for a message that stands alone.
+    goes_on: whether something was said in the conversation before.
+    heard: keys (root, id) of memories that the session has in context; they are not found again.
     """
 
     window: tuple[Utterance, ...] = ()
@@ -36,6 +39,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     hop_depth: int
     deadline: float
     min_generation: int = 0
+    before: str = ""
+    goes_on: bool = False
+    heard: frozenset[tuple[str, str]] = frozenset()
 
 
 class Sources(msgspec.Struct, frozen=True, eq=False):

@@ -8,15 +8,28 @@ that is long runs in the thread that is given, so that other requests are answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from types import MappingProxyType
 
 import msgspec
 
 from forged import in_turn
 from forged.files import Root
-from forged.map import Baseline, Candidate, Cosines, Found, VectorMap, hops, search_maps, weigh
+from forged.map import (
+    Baseline,
+    Candidate,
+    Cosines,
+    Found,
+    Reading,
+    VectorMap,
+    admitted,
+    hops,
+    is_hopeless,
+    search_maps,
+    weigh,
+)
 from forged.maps import Indexer, RootIndex
 from forged.memory import Memory
 from forged.scopes.source import Question, Ranked, Rows
@@ -193,29 +206,34 @@ class FileSource:
         return self._rows(question, cosines)
 
     def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
-        found, reading = self._found(question, cosines), None
-        if question.least_evidence > _NOTHING and len(self._view):
-            reading = weigh(found, self._view.baseline)
-            if reading.evidence < question.least_evidence:
-                return Rows(evidence=reading.evidence)
+        found = self._found(question, cosines)
+        if question.least_evidence == _NOTHING or not len(self._view):
+            return Rows(self._widened(found, question)[1])
+        reading = weigh(found, self._view.baseline)
+        if is_hopeless(reading, question.least_evidence, goes_on=question.goes_on):
+            return Rows(evidence=reading.evidence)
         candidates, ranked = self._widened(found, question)
-        if reading is None:
-            return Rows(ranked)
         if not question.near_best:
             return Rows(ranked, evidence=reading.evidence)
-        near = reading.near_best(candidates)
-        if len(near) == len(candidates) and all(each.via == "search" for each in ranked):
-            return Rows(ranked, evidence=reading.evidence)
+        kept = self._kept(reading, candidates, question)
+        keys = {each.key for each in kept}
+        far = tuple(each.memory.id for each in ranked if each.key not in keys)
+        return Rows(kept, far, reading.evidence)
 
+    def _kept(
+        self, reading: Reading, candidates: Sequence[Candidate], question: Question
+    ) -> tuple[Ranked, ...]:
+        """What may be injected, with why, and what its links lead to for a reason of its own."""
         least = question.least_evidence
+        let_in = admitted(reading, candidates, least, goes_on=question.goes_on)
 
         def leads(source: Place, target: Place) -> bool:
             return reading.concerns(*target, least) or reading.is_strong(*source, least)
 
-        kept = rank(self._view, near, top_k=question.top_k, hop_depth=question.hop_depth, leads=leads)
-        keys = {each.key for each in kept}
-        far = tuple(each.memory.id for each in ranked if each.key not in keys)
-        return Rows(kept, far, reading.evidence)
+        near, came = [each.candidate for each in let_in], {each.candidate: each.came for each in let_in}
+        top_k, depth = question.top_k, question.hop_depth
+        kept = rank(self._view, near, top_k=top_k, hop_depth=depth, leads=leads, came=came)
+        return _unheard(kept, question)
 
     def _found(self, question: Question, cosines: Cosines | None) -> Found:
         texts, message = question.texts, question.message
@@ -227,6 +245,7 @@ class FileSource:
             message=texts.index(message) if message in texts else None,
             key=self._view.key,
             cosines=cosines,
+            continued=question.continued,
         )
 
     def _widened(self, found: Found, question: Question) -> tuple[list[Candidate], tuple[Ranked, ...]]:
@@ -235,17 +254,34 @@ class FileSource:
         What lies far below the best is left out later, or the look would go on to the last row for it.
         """
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
-        k = question.top_k + min(superseded, 3 * question.top_k)
+        k = question.top_k + len(question.heard) + min(superseded, 3 * question.top_k)
         while True:
-            candidates = found.best(k)
+            best = found.best(k)
+            candidates = self._first_of_chains(best, question)
             ranked = rank(self._view, candidates, top_k=question.top_k, hop_depth=question.hop_depth)
-            if len(candidates) < k or sum(each.via == "search" for each in ranked) == question.top_k:
-                return candidates, ranked
+            if len(best) < k or sum(each.via == "search" for each in ranked) == question.top_k:
+                return candidates, _unheard(ranked, question)
             k *= 4
+
+    def _first_of_chains(self, candidates: Sequence[Candidate], question: Question) -> list[Candidate]:
+        """The best candidate of each memory, whichever version it is; none of what the session has heard."""
+        first: dict[tuple[str, str], Candidate] = {}
+        for each in candidates:
+            home = self._view.maps[each.map_index]
+            first.setdefault((home.root, home.chains.head(home.at(each.row).id)), each)
+        return [each for key, each in first.items() if key not in question.heard]
+
+
+def _unheard(ranked: Sequence[Ranked], question: Question) -> tuple[Ranked, ...]:
+    return tuple(each for each in ranked if each.key not in question.heard)
 
 
 Place = tuple[int, int]
 """A row of a map, by the map's place."""
+
+
+NOTHING_DECIDED: Mapping[Candidate, str] = MappingProxyType({})
+"""Why candidates came of a search without a gate."""
 
 
 def _always(_source: Place, _target: Place) -> bool:
@@ -259,11 +295,12 @@ def rank(
     top_k: int,
     hop_depth: int,
     leads: Callable[[Place, Place], bool] = _always,
+    came: Mapping[Candidate, str] = NOTHING_DECIDED,
 ) -> tuple[Ranked, ...]:
     """Candidates to answers: a chain's head once, with the best score of the chain; then what hops reach.
 
-    `leads` says whether a hop may go from one head to another. Superseded memories never show but as older
-    versions of their head.
+    `leads` says whether a hop may go from one head to another, and `came` why a candidate was let in.
+    Superseded memories never show but as older versions of their head.
     """
     best: dict[Key, Ranked] = {}
     for candidate in candidates:
@@ -273,7 +310,8 @@ def rank(
         key = (candidate.map_index, head or memory.id)
         if key in best:
             continue
-        found = Ranked(memory, candidate.score, candidate.cosine, candidate.lexical, root=home.root)
+        why = came.get(candidate, "")
+        found = Ranked(memory, candidate.score, candidate.cosine, candidate.lexical, root=home.root, came=why)
         best[key] = found if head is None else _as_head(view, key, found)
         if len(best) == top_k:
             break
@@ -301,5 +339,5 @@ def _as_head(view: View, key: Key, found: Ranked | None = None, via: str = "sear
     others = [each for each in reversed(view.chain(home, head)) if each.id != head]
     older = tuple(each for each in others if each.id not in beside)
     rivals = tuple(each for each in others if each.id in beside)
-    found = found or Ranked(memory, 0.0, via=via, root=home.root)
+    found = found or Ranked(memory, 0.0, via=via, root=home.root, came=via)
     return msgspec.structs.replace(found, memory=memory, older=older, rivals=rivals)

@@ -14,6 +14,10 @@ import msgspec
 from forged.memory import Memory
 from forged.models import Vectors
 
+CAME = ("strong", "near", "word", "weak", "hop", "standing")
+"""Why a memory is injected: much speaks for it; it is near the best; it alone has a word of the message or
+shares many; it is the best that a weak request has; a link leads to it; it stands in every session."""
+
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What is looked for.
@@ -23,9 +27,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     top_k: memories wanted; those that hops reach come on top, at most `top_k` more.
     hop_depth: steps along `related` from what was found.
     deadline: `time.monotonic()` until which the answer is of use.
+    continued: index of the query that says what the message goes on from, None if it stands alone.
+    goes_on: whether something was said in the conversation before.
+    heard: keys of memories that the session has in context already; they are left out and take no place.
 
-    Two filters: a source whose evidence falls short of `least_evidence` returns no rows, and with `near_best`
-    it leaves out what lies far below the best of its own; without the first there is no yardstick for that.
+    `least_evidence` is what makes a request strong; with `near_best` a source gives what has evidence of its
+    own, the more the stronger the request is; without the first there is no yardstick for that.
     """
 
     texts: tuple[str, ...]
@@ -36,6 +43,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     deadline: float
     least_evidence: float = float("-inf")
     near_best: bool = False
+    continued: int | None = None
+    goes_on: bool = False
+    heard: frozenset[tuple[str, str]] = frozenset()
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -43,8 +53,9 @@ class Ranked(msgspec.Struct, frozen=True):
 
     `rivals` are heads of the same chain that stand beside it: nobody has said which replaces which.
 
-    `via` is how it was found: "search" or "hop". Scores of two sources are in different units. `root` is the
-    top of the file root that it lies in, as an id means something in its own root only.
+    `via` is how it was found: "search" or "hop", and `came` why it was let in, one of `CAME`, "" where
+    nothing was decided. Scores of two sources are in different units. `root` is the top of the file root that
+    it lies in, as an id means something in its own root only.
     """
 
     memory: Memory
@@ -55,6 +66,7 @@ class Ranked(msgspec.Struct, frozen=True):
     older: tuple[Memory, ...] = ()
     root: str = ""
     rivals: tuple[Memory, ...] = ()
+    came: str = ""
 
     @property
     def key(self) -> tuple[str, str]:

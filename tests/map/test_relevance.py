@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from forged.config.known_models import DEFAULT_MIN_SCORE
 from forged.evaluation import jsonl_set
-from forged.map import relevance
+from forged.map import odds, relevance
 from forged.map.baseline import Baseline
 from forged.map.calibrations import calibrated, carried
 from forged.map.dense import DenseLeg
@@ -114,7 +114,7 @@ def by_vectors(maps, vectors, baseline, *, words=False, texts=None):
 
 
 def log_odds(legs, text):
-    return relevance.log_odds(match(legs, [terms(text)])).item()
+    return odds.log_odds(match(legs, [terms(text)])).item()
 
 
 # --- the threshold ------------------------------------------------------------------------------------

@@ -94,6 +94,7 @@ def hit(ranked: Ranked) -> wire.Hit:
         older=tuple(map(_version, ranked.older)),
         root=ranked.root,
         rivals=tuple(map(_version, ranked.rivals)),
+        came=ranked.came,
         stale=found.stale,
     )
 

@@ -20,7 +20,7 @@ from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.trust import has_news, in_reply
 from forged.daemon.handlers.turn import key_of
 from forged.models import cleaned
-from forged.retrieval import Answer, Ask, Injection, Ready, Sources, TurnKey, render
+from forged.retrieval import Answer, Ask, Injection, Ready, Sources, TurnKey, before, goes_on, render
 from forged.scopes import Workplace
 from forged_client import protocol as wire
 
@@ -134,6 +134,8 @@ async def _ask(context: Context, request: wire.Retrieve, place: Workplace) -> As
     return Ask(
         window=window,
         message=last_user_text(window),
+        before=before(window),
+        goes_on=goes_on(window),
         hypotheses=tuple(text for each in request.hypotheses if (text := asked(each)).strip())[
             :_MOST_HYPOTHESES
         ],
