@@ -184,7 +184,8 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
     `forks` counts memories with more than one newest version; `fork_ids` names some.
     While texts are embedded, `rate` is how many a second, of all roots, and `left_s` how long this root's
-    take if nobody asks for another; None while that is not known.
+    take if nobody asks for another; None while that is not known. `stale` counts memories that stand on files
+    which changed or went since.
     """
 
     root: str
@@ -213,6 +214,7 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     fork_ids: tuple[str, ...] = ()
     rate: float = 0.0
     left_s: float | None = None
+    stale: int = 0
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -764,7 +766,10 @@ class GetMemories(Request[Memories], frozen=True, tag="get"):
 
 
 class ListMemories(Request[Memories], frozen=True, tag="list"):
-    """Memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both."""
+    """Memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both.
+
+    `stale`: only those that stand on files which changed or went since.
+    """
 
     workspace: str
     scope: str = ""
@@ -773,6 +778,7 @@ class ListMemories(Request[Memories], frozen=True, tag="list"):
     limit: int = 100
     offset: int = 0
     min_generation: str = ""
+    stale: bool = False
 
 
 class History(Request[Chain], frozen=True, tag="history"):

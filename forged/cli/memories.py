@@ -20,6 +20,7 @@ from forged_client.client import Client
 @click.command("list")
 @click.option("--scope", default="", help="Only this scope: repo or user.")
 @click.option("--category", default="", help="Only this category.")
+@click.option("--stale", is_flag=True, help="Only those that stand on a file which changed.")
 @click.option("--all-versions", is_flag=True, help="Superseded memories too.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many of the newest.")
@@ -37,9 +38,16 @@ def list_command(call: Invocation, **fields: Any) -> None:
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.total:
-        tell("no memory of this scope and category" if request.scope or request.category else "no memories")
+        tell(_nothing(request))
     elif not found.memories:
         tell(f"no more than {counted(found.total, 'memory', 'memories')}: the offset leaves all out")
+
+
+def _nothing(request: wire.ListMemories) -> str:
+    """What is said where no memory is listed."""
+    if request.stale:
+        return "no memory stands on a file that changed"
+    return "no memory of this scope and category" if request.scope or request.category else "no memories"
 
 
 scope_option = click.option(

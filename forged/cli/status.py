@@ -135,6 +135,9 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
         count = counted(root.forks, "memory has", "memories have")
         told = f"{count} several newest versions, `forgectl history ID` shows them: {some}"
         yield f"  {paint('warn', 'forks:')} {told}"
+    if root.stale:
+        told = counted(root.stale, "memory stands", "memories stand")
+        yield f"  {paint('warn', 'stale:')} {told} on files that changed; `forgectl list --stale` shows them"
     yield from _problems(root, paint)
 
 

@@ -74,6 +74,11 @@ class Grounds:
         self._forget_others(standing)
         return tuple(self._shown[each.id][1] if each.evidence else each for each in memories)
 
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """Ids of the memories that are, as they were looked at last."""
+        return tuple(shown.id for _, shown in self._shown.values() if shown.stale)
+
     def _looked_at(
         self, memory: Memory, before: tuple[Memory, Memory] | None, *, afresh: bool
     ) -> tuple[Memory, Memory]:

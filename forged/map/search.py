@@ -28,7 +28,7 @@ from forged.map.boosts import CANDIDATES, prefer_named_dates, smoothed
 from forged.map.cosines import Cosines, columns_of, compared, parts_of, shares_of
 from forged.map.dense import Centre, are_cjk, joint_centre
 from forged.map.lexical import NO_WORDS, Matches
-from forged.map.selecting import reaching, without_noise
+from forged.map.selecting import reaching, standardised, without_noise
 from forged.map.vector_map import Part, VectorMap
 from forged.models import Vectors
 from forged.text.terms import terms
@@ -203,7 +203,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         else:
             scores = self._standard_cosines(self.cosines)
             self._trust_words(scores, bm25, np.flatnonzero(self.cosines.missing))
-            scores += np.float32(self.lexical_weight) * _standardised(bm25, self._gone)
+            scores += np.float32(self.lexical_weight) * standardised(bm25, self._gone)
         created = [each.traits.created for each in self.parts]
         prefer_named_dates(scores, self.texts, created, words_only=self.cosines is None)
         return scores
@@ -242,7 +242,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         for each, ours in zip(cosines.cued, cued, strict=True):
             known = np.where(each.leg.missing, np.float32(-np.inf), ours)
             each.cues.lift(best[:, each.columns], known, cosines.missing[each.columns])
-        return _standardised(best, np.flatnonzero(cosines.missing))
+        return standardised(best, np.flatnonzero(cosines.missing))
 
     def _centred(self, cosines: Cosines) -> tuple[Scores, list[Scores]]:
         """Cosines of the rows, which the caller may change, and of the cues."""
@@ -335,16 +335,3 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
                 self.where(columns), scores.tolist(), best, missing, words, queries, strict=True
             )
         ]
-
-
-def _standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:
-    """Each query's scores in deviations from their mean; 0 where all are equal.
-
-    Scores of `missing` columns are 0, before and after, and do not count.
-    """
-    present = max(1, scores.shape[1] - len(missing))
-    result: Scores = scores - scores.sum(axis=1, keepdims=True) / present
-    result[:, missing] = 0
-    deviation = np.sqrt(np.einsum("ij,ij->i", result, result) / present)
-    result *= np.where(deviation > _SAME, 1 / np.maximum(deviation, _SAME), 0)[:, None]
-    return result

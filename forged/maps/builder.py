@@ -57,7 +57,8 @@ class Builder:
     `snapshot` are the files as last scanned, `complete` says whether the last map shows all that the last
     scan found, but for what is quarantined. `quarantined` are texts that the endpoint refuses, by hash: why,
     and until when (`time.monotonic()`). `withheld` are memories on disk that do not count,
-    `redacted` ids of those that are shown without a secret in their file.
+    `redacted` ids of those that are shown without a secret in their file. `stale` are ids of memories that
+    stand on files which changed.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Builder:
         self.quarantined: dict[bytes, tuple[str, float]] = {}
         self.withheld: tuple[Withheld, ...] = ()
         self.redacted: tuple[str, ...] = ()
+        self.stale: tuple[str, ...] = ()
         self._unshown: tuple[Problem, ...] = ()
         self._insisted = frozenset[str]()  # ids of memories with a secret, which is not embedded
         self._passes = False
@@ -170,6 +172,7 @@ class Builder:
         memories = found.memories if self._admit is None else self._admitted(found, self._admit)
         if self._grounds is not None:
             memories = self._grounds.shown(memories, afresh=not files, pause=self._pause)
+            self.stale = self._grounds.stale
         # A touched file gives a new snapshot of the same memories.
         same = found is before or not found.changed
         if self.complete and same and self._shows(memories):

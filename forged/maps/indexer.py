@@ -94,7 +94,9 @@ class Indexer:
     def _obstacle(self) -> str:
         """Why not all that is in use may be embedded anew now, or nothing."""
         maps = (index.map for index in self._roots.values() if index.map is not None)
-        return self._affords(estimate(*(memory.content for each in maps for memory in each.memories)))
+        memories = (memory for each in maps for memory in each.memories)
+        texts = (text for each in memories for text in (each.content, *each.counting_cues))
+        return self._affords(estimate(*texts))
 
     def _renew(self) -> None:
         self.mark_all()

@@ -404,3 +404,20 @@ def test_versions_never_fork(proposals):
 
     links = [document.memory.supersedes for document in documents if document.memory.supersedes]
     assert len(links) == len(set(links))
+
+
+def test_cues_and_evidence_are_kept_as_far_as_they_can_be(tmp_path):
+    (tmp_path / "a.py").write_text("one\n")
+    root = Root(str(tmp_path), Scope.REPO)
+    proposal = propose(
+        "goose speaks REST",
+        cues=("a  b", "x" * 201, "", "a b", *"cdefg"),
+        evidence=("a.py:1", "../outside", "missing.py"),
+    )
+    (one,), _ = decided(proposal, event=Event(session_id="s1", roots=(root,)))
+
+    assert one.cues == ("a b", "c", "d", "e", "f")
+    assert [(each.path, each.lines) for each in one.evidence] == [("a.py", "1")]
+    assert one.evidence[0].hash
+    (users,), _ = decided(msgspec.structs.replace(proposal, scope="user"))
+    assert users.evidence == ()

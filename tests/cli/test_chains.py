@@ -52,6 +52,22 @@ def test_edit_writes_a_text_and_says_what_it_replaced(daemon, forgectl):
     assert (asked.base, asked.origin) == ("2", "explicit")
 
 
+@pytest.mark.parametrize(
+    ("given", "asked_for"),
+    [
+        (("--cue", "a b"), (("a b",), None)),
+        (("--cue", ""), ((), None)),
+        (("--evidence", "a.py"), (None, ("a.py",))),
+    ],
+)
+def test_edit_changes_cues_and_evidence_without_an_editor(daemon, forgectl, given, asked_for):
+    daemon.answers[Edit] = WRITTEN
+
+    assert forgectl("edit", "mem_a", *given).code == 0
+    asked = daemon.asked(Edit)
+    assert (asked.content, asked.cues, asked.evidence) == (None, *asked_for)
+
+
 def test_edit_opens_an_editor_and_names_the_version_that_it_showed(daemon, forgectl, monkeypatch):
     daemon.answers[History] = Chain(memories=(reports.record(is_head=True),))
     daemon.answers[Edit] = WRITTEN

@@ -69,6 +69,36 @@ def test_show_prints_fields_and_the_text_whole(daemon, forgectl):
     assert out.endswith("\n\nWrap errors.\nWith %w.\n")
 
 
+def test_show_prints_cues_and_says_which_evidence_changed(daemon, forgectl):
+    shown = reports.record(
+        cues=("cutting a release",), evidence=("src/a.py:3-9", "Makefile"), stale=("src/a.py",)
+    )
+    daemon.answers[GetMemories] = Memories(memories=(shown,))
+
+    out = forgectl("show", "mem_a").out
+
+    assert "\ncue: cutting a release\n" in out
+    assert "\nstands on src/a.py:3-9, which changed since\nstands on Makefile\n" in out
+
+
+def test_list_asks_for_what_is_stale(daemon, forgectl):
+    daemon.answers[ListMemories] = Memories()
+
+    shown = forgectl("list", "--stale")
+
+    assert daemon.asked(ListMemories).stale
+    assert shown.err == "no memory stands on a file that changed\n"
+
+
+def test_remember_takes_cues_and_evidence(daemon, forgectl):
+    daemon.answers[Remember] = WRITTEN
+
+    forgectl("remember", "x", "--cue", "a b", "--cue", "c", "--evidence", "Makefile:3")
+
+    asked = daemon.asked(Remember)
+    assert (asked.cues, asked.evidence) == (("a b", "c"), ("Makefile:3",))
+
+
 def test_a_missing_id_is_not_found_and_nothing_else(daemon, forgectl):
     daemon.answers[GetMemories] = Memories(status="empty", missing=("mem_none",))
 

@@ -44,7 +44,7 @@ def large(monkeypatch):
 
 
 @pytest.mark.parametrize("count", [10, 60])
-@pytest.mark.parametrize(("words", "vectors"), [(0.3, True), (1.0, False)])
+@pytest.mark.parametrize(("words", "vectors"), [(0.3, True), (1e-6, True), (1.0, False)])
 def test_a_memory_is_found_by_its_cue(repo, count, words, vectors):
     bare, cued = Bench(repo).show(store(count)), Bench(repo).show(store(count, m07=("x", CUE)))
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -86,6 +87,17 @@ async def test_a_successor_embeds_nothing_not_even_what_the_gate_needs(root, mod
         (leg,) = index.map.dense
         np.testing.assert_allclose(rows_of(leg), [vector(text, 64) for text in TEXTS.values()], atol=1e-6)
         assert index.builder.complete
+
+
+async def test_a_successor_embeds_no_cue_anew(repo, root):
+    put(repo, msgspec.structs.replace(memory("mem_cued", "another text"), cues=("a cue", "and another")))
+    remembered, embedder = await left_by(Local(), root), Local()
+
+    async with indexing(embedder, remembered=remembered) as indexer:
+        index = await opened(indexer, root)
+
+        assert embedder.texts == []
+        assert index.map.parts[0].cues.dense.present == 2
 
 
 async def test_a_successor_embeds_what_came_meanwhile_and_nothing_else(repo, root, model):

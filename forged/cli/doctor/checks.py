@@ -103,6 +103,10 @@ def roots(report: StatusReport) -> Iterator[Check]:
         if root.quarantined:
             detail = f"{root.root}: {counted(root.quarantined, 'text')} that the embedding model refuses"
             yield Check("quarantine", WARN, detail, "shorten them; the daemon's log names them")
+        if root.stale:
+            detail = f"{root.root}: {counted(root.stale, 'memory', 'memories')} on files that changed since"
+            fix = "`forgectl list --stale` shows them; edit what is not true, give --evidence to what is"
+            yield Check("evidence", WARN, detail, fix)
         for problem in root.problems:
             detail = f"{problem.path}: {problem.reason}"
             yield Check("file", WARN, detail, "edit or remove the file", problem.path)

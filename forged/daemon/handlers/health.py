@@ -136,6 +136,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         redacted_ids=index.builder.redacted[:_CUT_SHOWN],
         forks=len(forks),
         fork_ids=forks[:_CUT_SHOWN],
+        stale=sum(map(index.map.chains.is_head, index.builder.stale)) if index.map is not None else 0,
         rate=round(place.rate, 3) if place is not None else 0.0,
         left_s=place.left_s if place is not None else None,
     )

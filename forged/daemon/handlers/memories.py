@@ -154,6 +154,7 @@ def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, lis
                 row
                 for row, found in home.numbered()
                 if (not request.category or found.category == request.category)
+                and (found.stale or not request.stale)
                 and (request.all_versions or home.chains.is_head(found.id))
             ],
         )

@@ -131,3 +131,23 @@ async def test_a_hit_and_the_block_say_what_changed_under_a_memory(home, repo):
 
         assert found.memories[0].stale == ("Makefile",)
         assert "(may be outdated: Makefile changed)" in reply.text
+
+
+async def test_what_is_stale_is_counted_and_listed_until_a_person_says_that_it_holds(home, repo):
+    (repo / "Makefile").write_text("all:\n")
+    async with assembled(home) as parts:
+        old = await remembered(parts, repo, "one", evidence=("Makefile",))
+        await remembered(parts, repo, "two")
+        (repo / "Makefile").write_text("none:\n")
+        await parts.ask(wire.Rebuild(workspace=str(repo), wait=True))
+
+        async def stale():
+            listed = await parts.ask(wire.ListMemories(workspace=str(repo), stale=True))
+            report = await parts.ask(wire.Status(workspace=str(repo)))
+            return [each.content for each in listed.memories], [root.stale for root in report.roots]
+
+        assert await stale() == (["one"], [1, 0])
+        held = wire.Edit(workspace=str(repo), memory_id=old.memory_id, evidence=("Makefile",))
+        assert not (await parts.ask(held)).existed
+        await parts.ask(wire.Rebuild(workspace=str(repo), wait=True))
+        assert await stale() == ([], [0, 0])
