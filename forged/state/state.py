@@ -28,6 +28,8 @@ from forged.state.foreign import foreign
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
 from forged.state.intents import Intent, Intents, all_intents
+from forged.state.judged import Judged, all_judged
+from forged.state.judged import Row as JudgedRow
 from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
@@ -65,6 +67,7 @@ class _Contents(msgspec.Struct, frozen=True):
     parts: tuple[PartRow, ...]
     told: tuple[ToldRow, ...]
     uses: tuple[Count, ...]
+    judged: tuple[JudgedRow, ...]
     doubt: str
 
 
@@ -96,6 +99,7 @@ class State:
         self.heard = Heard()
         self.parts = Parts(self._database)
         self.told = Told(self._database)
+        self.judged = Judged(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -127,6 +131,7 @@ class State:
         await self.spending.save()
         await self.outbound.save()
         await self.told.save()
+        await self.judged.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -160,6 +165,7 @@ class State:
             self.outbound.restore(found.outbound)
             self.intents.restore(found.intents)
             self.told.restore(found.told, found.uses)
+            self.judged.restore(found.judged)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -229,5 +235,6 @@ def _read(connection: Connection) -> _Contents:
         parts=all_parts(connection),
         told=all_told(connection),
         uses=all_uses(connection),
+        judged=all_judged(connection),
         doubt=value_of(connection, damage.NOTE),
     )

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from forged.state import (
     Begun,
     HeardList,
     Intent,
+    Judgement,
     Known,
     OwnFile,
     Part,
@@ -64,6 +66,7 @@ async def filled(directory: Path) -> None:
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
         state.told.put(Place("agent", "told-session", (TOP,)), HeardList("0123abcd", 1.0))
         state.told.used(TOP, "mem_used7")
+        state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
     async with opened(directory) as state:
         await state._keep_copy()
@@ -103,6 +106,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "parts": b"a-capture/0",
         "told": b"told-session",
         "uses": b"mem_used7",
+        "judged": b"mem_judged7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3
