@@ -65,8 +65,9 @@ def _note(folder: Path, command: str) -> None:
 
 def _commit(folder: Path) -> str:
     """The commit that is measured; a mark if files differ from it."""
-    asked = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]
-    told = subprocess.run(asked, capture_output=True, text=True, check=False)
+    asked = ["git", "-C", str(folder), "-c", "core.fsmonitor=false"]
+    asked += ["describe", "--always", "--dirty", "--exclude=*"]
+    told = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return told.stdout.strip() or "no commit"
 
 
