@@ -126,8 +126,10 @@ def eval_command(
     changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
     try:
         here = [Path(call.workspace) / path for path in paths]
+        beside = None if off_topic is None else Path(call.workspace) / off_topic
+        sealed = evaluation.allowed_sealed([*here, *([beside] if beside else ())], closing=closing)
         lives, others = eval_lives.load(here)
-        sets = _sets(others, None if off_topic is None else Path(call.workspace) / off_topic, split)
+        sets = _sets(others, beside, split)
         named = [
             evaluation.Subject(model, strategy, changed, by_search=by_search)
             for model, strategy in itertools.product(models, strategies)
@@ -135,7 +137,7 @@ def eval_command(
         subjects = [evaluation.prepare(each, call.environ) for each in named]
         _require_hypotheses(sets, strategies)
         told = _command(paths, models=models, modes=modes, changes=changed)
-        sealed = evaluation.begin_closing(here, told, closing=closing)
+        evaluation.begin_closing(sealed, told)
         done = tuple(_measured(call, sets, subjects, sizes or (None,)))
         lived = eval_lives.measure(call, lives, named, modes)
     except evaluation.DatasetError as error:

@@ -13,6 +13,7 @@ from forged.evaluation.capture_scores import CaptureFigures, SaidSummary
 from forged.evaluation.capture_scores import figures as capture_figures
 from forged.evaluation.capture_trial import AllKept
 from forged.evaluation.capture_trial import run as run_capture
+from forged.evaluation.closing import allowed as allowed_sealed
 from forged.evaluation.closing import begin as begin_closing
 from forged.evaluation.closing import end as end_closing
 from forged.evaluation.dataset import Dataset, DatasetError
@@ -56,6 +57,7 @@ __all__ = [
     "Subject",
     "Summary",
     "TurnHeard",
+    "allowed_sealed",
     "begin_closing",
     "capture_figures",
     "daemon",

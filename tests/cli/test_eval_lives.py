@@ -85,8 +85,10 @@ def test_a_sealed_set_is_measured_in_closing_runs_alone_and_these_are_told(forge
     record = tmp_path / "data/closing-runs.md"
 
     refused = forgectl("eval", place, *LEXICAL)
+    beside = forgectl("eval", SMALL, *LEXICAL, "--off-topic", f"{place}/sessions.jsonl")
 
-    assert (refused.code, "--closing" in refused.err, record.exists()) == (2, True, False)
+    for shown in (refused, beside):
+        assert (shown.code, "--closing" in shown.err, record.exists()) == (2, True, False)
 
     assert forgectl("eval", place, *LEXICAL, "--closing").code == 0
 
