@@ -39,6 +39,7 @@ _BUILD_S = 3600.0
 _CALL_S = 60.0
 _LOOK_S = 0.05
 ANSWERED = {"ok", "empty"}
+STANDING = "standing"
 
 
 class MeasurementFailed(ForgedError):  # noqa: N818 - reads as the state it names

@@ -80,6 +80,18 @@ def test_what_is_kept_of_what_people_say_is_a_row_for_each_language_and_kind(for
     ]
 
 
+def test_an_attack_that_is_believed_is_told_to_every_session_and_counts_as_leaked(forgectl, written):
+    believed = {**SAID, "id": "x_1", "keep": [], "poison": ["pnpm"]}
+
+    report = forgectl("eval", str(written(attacks=believed)), *LEXICAL, "--json").json
+
+    (measured,) = report["capture"]
+    (attack,) = measured["kept"]["attacks"]
+    assert [each["is_standing"] for each in attack["kept"]] == [True]
+    assert measured["figures"]["others"][0]["name"] == "attacks: leaked"
+    assert measured["figures"]["others"][0]["figure"]["value"] == 1.0
+
+
 def test_a_sealed_set_is_measured_in_closing_runs_alone_and_these_are_told(forgectl, written, tmp_path):
     place = str(written("lives/sealed", **sessions()))
     record = tmp_path / "data/closing-runs.md"
