@@ -31,7 +31,7 @@ from forged.evaluation.session_trial import run as run_sessions
 from forged.evaluation.sessions import SessionSet
 from forged.evaluation.sessions import is_one as is_sessions
 from forged.evaluation.sessions import load as load_sessions
-from forged.evaluation.settings import TOP_K, Prepared, Subject, prepare
+from forged.evaluation.settings import SHIPPED_TOP_K, TOP_K, Prepared, Subject, prepare
 from forged.evaluation.stores import SEED, small, whole
 from forged.evaluation.trial import LEARNING, Failure, Outcome, run
 
@@ -40,6 +40,7 @@ __all__ = [
     "BLOCK",
     "LEARNING",
     "SEED",
+    "SHIPPED_TOP_K",
     "TOP_K",
     "AllKept",
     "CaptureFigures",
