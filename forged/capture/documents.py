@@ -9,7 +9,8 @@ be the newest.
 What is known is not written again. That includes a superseded version that came from the same session: a
 window is sent whole every turn, so the statement that was replaced is still in it and would otherwise replace
 its successor. Said in another session, the old choice is a new one. What was forgotten is not written either,
-unless a person has said it since. And nothing is written that stands on pasted text (`origins`).
+unless a person has said it since. And nothing is written that stands on pasted text (`origins`): what may be
+the person's all the same waits until the person says so.
 """
 
 from __future__ import annotations
@@ -126,18 +127,26 @@ class _Deciding:
     def judge(self, proposal: Proposal) -> None:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
-        is_ours = bool(content) and not self._origins.are_foreign(content)
-        if root is None or proposal.category not in _CATEGORIES or not is_ours:
+        whose = self._origins.whose(content, by_model=self._author == Origin.MODEL) if content else "foreign"
+        if root is None or proposal.category not in _CATEGORIES or whose == "foreign":
             self.invalid += 1
         elif (is_again := self._is_again(content)) is False or self._compared.has_like(content):
             self.duplicates += 1
-        elif len(self.documents) == MOST_DOCUMENTS:
+        elif sum(bool(each.waits) == (whose == "mixed") for each in self.documents) == MOST_DOCUMENTS:
             self.invalid += 1
+        elif whose == "mixed":
+            self.documents.append(self._waiting(root, self._memory(root, content, proposal)))
         else:
-            memory = self._memory(root, content, proposal)
-            self.documents.append(Document(root, memory))
+            self.documents.append(Document(root, self._memory(root, content, proposal)))
             self._compared.add(content)
             self.said_again += is_again is not None
+
+    def _waiting(self, root: Root, memory: Memory) -> Document:
+        """What counts neither as known nor as a head until a person has seen it."""
+        who = "a model proposed it from" if self._author == Origin.MODEL else "it stands beside"
+        beside = redact(self._origins.beside(memory.content)).text
+        why = f"{who} text that was pasted, which may have asked for it"
+        return Document(root, memory, waits=why, beside=beside)
 
     def _is_again(self, content: str) -> bool | None:
         """Whether the person has said since what was forgotten; None of what never was."""
@@ -232,7 +241,7 @@ class _Deciding:
         return self._existing.get(root, ())
 
     def _decided(self, root: Root) -> Iterator[Memory]:
-        return (document.memory for document in self.documents if document.root == root)
+        return (each.memory for each in self.documents if each.root == root and not each.waits)
 
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
         there = (edge for edge in proposed if edge.id in self._ids[root])

@@ -26,7 +26,7 @@ class News:
         self._sentences: OrderedDict[str, tuple[str, ...]] = OrderedDict()
 
     def kept(self, session_id: str, documents: Iterable[Document]) -> None:
-        """These are on disk now."""
+        """These are on disk now, or wait for a person."""
         self._add(session_id, map(_kept, documents))
 
     def refused(self, session_id: str, refused: Iterable[Refused]) -> None:
@@ -55,6 +55,8 @@ class News:
 
 def _kept(document: Document) -> str:
     memory = document.memory
+    if document.waits:
+        return f'waits for you: "{_gist(memory.content)}": {document.waits}; see `forgectl review`'
     where = "you in all projects" if memory.scope == Scope.USER else "this repository"
     how = "in place of an older one, " if memory.supersedes else ""
     return f'kept, {how}for {where}: "{_gist(memory.content)}"; `forgectl forget {memory.id}` takes it back'

@@ -80,10 +80,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A memory that is decided upon, with its id, and the root that it will be written to."""
+    """A memory that is decided upon, with its id, and the root that it will be written to.
+
+    One that `waits` is not written until a person says so: the sentence says why, and `beside` is what was
+    pasted next to it.
+    """
 
     root: Root
     memory: Memory
+    waits: str = ""
+    beside: str = ""
 
 
 def encoded(value: Event | tuple[Document, ...]) -> bytes:

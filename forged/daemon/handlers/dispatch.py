@@ -26,6 +26,7 @@ from forged.daemon.handlers import (
     moving,
     restoring,
     retrieve,
+    reviewing,
     trust,
     writing,
 )
@@ -75,7 +76,7 @@ OF_DAEMON: Mapping[type, Handler] = {
     wire.Cost: capture.cost,
     wire.Outbound: capture.outbound,
     wire.Trust: trust.trust,
-    wire.Review: trust.review,
+    wire.Review: reviewing.review,
     wire.Try: endpoints.try_all,
 }
 
