@@ -16,27 +16,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Protocol
 
+from forged.capture.asking import Asking, LastWord, MakeSupervisor, VectorsOf
 from forged.capture.gate import Gate
 from forged.capture.keeper import Put
 from forged.capture.news import News
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
-from forged.capture.supervisor import Supervisor
-from forged.capture.values import (
-    Asked,
-    AskedVectors,
-    Classified,
-    Classify,
-    Decided,
-    Departed,
-    Failed,
-    Heads,
-    KnownMemory,
-    Ready,
-    Report,
-    StatementVectors,
-    Tally,
-    WorkerSettings,
-)
+from forged.capture.values import Classified, Classify, Decided, Failed, KnownMemory, Tally, WorkerSettings
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.memory import utc_now
@@ -45,17 +30,11 @@ from forged.state import Document, Event, State
 logger = logging.getLogger(__name__)
 
 _GIVE_UP_RETRY_S = 60.0
-# What a worker may take beyond its classifier's time limit, and while it waits for an answer of ours.
-_GRACE_S = 60.0
 _RANK_S = 5.0
 _SETTLE_S = 1.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
-VectorsOf = Callable[[Sequence[str]], Awaitable[tuple[bytes, ...]]]
-MakeSupervisor = Callable[..., Supervisor]
 _Documents = tuple[Document, ...]
-# The last report about a task, or what the worker died of.
-_Answer = Decided | Failed | str
 
 
 class Keeps(Protocol):
@@ -91,23 +70,28 @@ class Dispatcher:
         clock: Callable[[], float],
     ) -> None:
         """`keeps` false drops what is given up; `clock` gives seconds that never go back."""
-        self._limit_s = settings.timeout_s + _GRACE_S
         self._queue = queue
         self._events = state.events
         self._pauses = state.pauses
-        self._outbound = state.outbound
         self._gate = gate
         self._metrics = metrics
         self._rank = rank
-        self._vectors = vectors
         self._keeper = keeper
         self._keeps = keeps
         self._clock = clock
         self.news = News()
-        self.supervisor = make_supervisor(settings, on_report=self._heard, on_death=self._died)
         self._changed = asyncio.Event()
-        self._answer: asyncio.Future[_Answer] | None = None  # to the task that the worker has
         self._background: set[asyncio.Task[None]] = set()
+        self._asking = Asking(
+            settings=settings,
+            heads=keeper.heads,
+            vectors=vectors,
+            departed=state.outbound.add,
+            make_supervisor=make_supervisor,
+            start=self.start,
+            on_ready=self.wake,
+        )
+        self.supervisor = self._asking.supervisor
         self.last_success = self.last_error = ""
 
     async def run(self) -> None:
@@ -136,8 +120,7 @@ class Dispatcher:
 
     async def settle(self) -> None:
         """Let what was started end, for a moment, but for what needs the worker, which is gone."""
-        if self._answer is not None:
-            self._answer.cancel()  # an answer that came already stays
+        self._asking.cancel()
         if self._background:
             await asyncio.wait(self._background, timeout=_SETTLE_S)
 
@@ -194,7 +177,7 @@ class Dispatcher:
             if self._is_paused(event) or not self._can_give(waiting):
                 return 0.0
             attempts = 1 if self._gate is None else self._gate.attempts
-            answer = await self._ask(Classify(event, known, attempts))
+            answer = await self._asking.ask(Classify(event, known, attempts))
             if not isinstance(answer, Decided):
                 return self._failed(waiting, answer)
             documents = await self._decided(event, answer.classified)
@@ -225,31 +208,6 @@ class Dispatcher:
 
     def _can_give(self, waiting: Waiting) -> bool:
         return self.supervisor.ready and not waiting.is_cancelled
-
-    async def _ask(self, task: Classify) -> _Answer:
-        """What the worker makes of a task."""
-        self._answer = asyncio.get_running_loop().create_future()
-        try:
-            self.supervisor.give(task, self._limit_s)
-            return await self._answer
-        finally:
-            self._answer = None
-
-    async def _answer_heads(self, event: Event, names: Sequence[str]) -> None:
-        """Tell the worker which memories name something; none if that cannot be found out."""
-        heads: tuple[KnownMemory, ...] = ()
-        try:
-            heads = await self._keeper.heads(event, names)
-        except Exception:
-            logger.exception("no heads event=%s", event.id)
-        if self._answer is not None and self.supervisor.ready:
-            self.supervisor.give(Heads(event.id, heads), self._limit_s)
-
-    async def _answer_vectors(self, event: Event, texts: Sequence[str]) -> None:
-        """Give the worker the vectors of texts; none if there are none to be had."""
-        rows = await self._vectors(texts)
-        if self._answer is not None and self.supervisor.ready:
-            self.supervisor.give(StatementVectors(event.id, rows), self._limit_s)
 
     async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
         """What the model should know about; it can do without."""
@@ -284,28 +242,7 @@ class Dispatcher:
         """Whether it is known what the event comes to: no model is asked then."""
         return self._events.documents(event.id) is not None
 
-    # --- what the worker says -------------------------------------------------------------------------
-
-    def _heard(self, report: Report) -> None:
-        if isinstance(report, Ready):
-            self.wake()
-            return
-        if isinstance(report, Departed):
-            self._outbound.add(report.departure)
-            return
-        waiting, answer = self._queue.in_hand, self._answer
-        if waiting is None or answer is None or answer.done() or waiting.event.id != report.event_id:
-            logger.warning("report about another event=%s", report.event_id)
-        elif isinstance(report, Asked):
-            self.start(self._answer_heads(waiting.event, report.names))
-        elif isinstance(report, AskedVectors):
-            self.start(self._answer_vectors(waiting.event, report.texts))
-        else:
-            answer.set_result(report)
-
-    def _died(self, reason: str) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(reason)
+    # --- what comes of it -----------------------------------------------------------------------------
 
     async def _decided(self, event: Event, classified: Classified) -> _Documents:
         if self._gate is not None:
@@ -335,7 +272,7 @@ class Dispatcher:
         self.last_error = f"not written: {', '.join(put.failed)}" if put.failed else ""
         return None
 
-    def _failed(self, waiting: Waiting, answer: _Answer) -> float:
+    def _failed(self, waiting: Waiting, answer: LastWord) -> float:
         """Take note of a failure or of a death; seconds until the next attempt."""
         event, gate = waiting.event, self._gate_of(waiting.event)
         if not isinstance(answer, Failed):

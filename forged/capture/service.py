@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.capture.dispatcher import Dispatcher, Keeps, MakeSupervisor, Rank, VectorsOf
+from forged.capture.asking import MakeSupervisor, VectorsOf
+from forged.capture.dispatcher import Dispatcher, Keeps, Rank
 from forged.capture.gate import Gate
 from forged.capture.hearing import Heard, Hearing, Outcome
 from forged.capture.keeping import Keeping
