@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from forged import evaluation
-from forged.cli.terminal import columns, escape_line
+from forged.cli.tables import columns
+from forged.cli.terminal import escape_line
 
 _NONE = "-"
 _WIDE = 80

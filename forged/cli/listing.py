@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from forged.cli.terminal import Painter, columns, counted, escape, escape_line, listed, shown_fields
+from forged.cli.tables import columns, cut
+from forged.cli.terminal import Painter, counted, escape, escape_line, listed, shown_fields
 from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed
 
-_CELL_CHARS = 80
+_CELLS = 80
 
 
-def memory_table(memories: Iterable[MemoryRecord]) -> list[str]:
+def memory_table(memories: Iterable[MemoryRecord], width: int = 0) -> list[str]:
     """One line a memory: id, scope/category, version, day, first line."""
-    return columns(
+    rows = [
         (
             escape_line(memory.id),
             escape_line(f"{memory.scope}/{memory.category}"),
@@ -24,7 +25,8 @@ def memory_table(memories: Iterable[MemoryRecord]) -> list[str]:
             _gist(memory.content) + _beside(memory),
         )
         for memory in memories
-    )
+    ]
+    return columns(rows, width=width, cuts=True)
 
 
 def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
@@ -55,9 +57,9 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     yield escape(memory.content.rstrip("\n"))
 
 
-def trash_table(restorable: Iterable[Trashed]) -> list[str]:
+def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:
     """One line for what went together: id, scope, how many versions, when and why it went, first line."""
-    return columns(
+    rows = [
         (
             escape_line(each.id),
             escape_line(each.scope),
@@ -67,12 +69,13 @@ def trash_table(restorable: Iterable[Trashed]) -> list[str]:
             _shortened(escape_line(each.first_line)),
         )
         for each in restorable
-    )
+    ]
+    return columns(rows, width=width, cuts=True)
 
 
-def chain_table(chain: Chain) -> Iterator[str]:
+def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
     """The versions of a memory, oldest first; `*` marks the newest, or those that stand beside each other."""
-    yield from columns(
+    rows = [
         (
             "*" if memory.is_head else " ",
             f"v{memory.version}",
@@ -82,7 +85,8 @@ def chain_table(chain: Chain) -> Iterator[str]:
             _gist(memory.content),
         )
         for memory in chain.memories
-    )
+    ]
+    yield from columns(rows, width=width, cuts=True)
     if chain.flags:
         yield f"odd about this chain: {listed(chain.flags)}"
     heads = [memory for memory in chain.memories if memory.is_head]
@@ -192,4 +196,4 @@ def _gist(content: str) -> str:
 
 
 def _shortened(line: str) -> str:
-    return line if len(line) <= _CELL_CHARS else line[: _CELL_CHARS - 3] + "..."
+    return cut(line, _CELLS)

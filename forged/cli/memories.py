@@ -30,7 +30,7 @@ def list_command(call: Invocation, **fields: Any) -> None:
     """List the memories of this workspace, newest first."""
     request = wire.ListMemories(workspace=call.workspace, **fields)
     found = ask(call, request)
-    show(call, found, memory_table(found.memories))
+    show(call, found, memory_table(found.memories, call.width))
     tell_notice(call, found)
     if call.as_json or found.status == "disabled":
         return
@@ -76,7 +76,7 @@ def show_command(call: Invocation, **fields: Any) -> None:
 def history_command(call: Invocation, **fields: Any) -> None:
     """Show the versions of a memory, oldest first; `*` marks the newest."""
     chain = ask(call, wire.History(workspace=call.workspace, **fields))
-    show(call, chain, chain_table(chain))
+    show(call, chain, chain_table(chain, call.width))
 
 
 @click.command("remember")
@@ -116,7 +116,7 @@ def forget_command(call: Invocation, *, yes: bool, **fields: Any) -> None:
         require_answer(call, "forget")
     with daemon(call) as client:
         if not yes:
-            _confirm(client, request)
+            _confirm(call, client, request)
         gone = client.ask(request)
     check_done(gone)
     show(call, gone, _receipt(gone))
@@ -144,7 +144,7 @@ def written_lines(written: wire.Remembered) -> Iterator[str]:
         yield f"note: {escape_line(written.reason)}"
 
 
-def _confirm(client: Client, request: wire.Forget) -> None:
+def _confirm(call: Invocation, client: Client, request: wire.Forget) -> None:
     """Show what would go and ask. Raises Stop when the answer is no."""
     asked = wire.History(workspace=request.workspace, memory_id=request.memory_id, scope=request.scope)
     chain = client.ask(asked)
@@ -152,7 +152,7 @@ def _confirm(client: Client, request: wire.Forget) -> None:
     what = "this version" if request.version_only else counted(len(chain.memories), "version")
     where = "erase it for ever" if request.erase_now else "move it to the trash for 7 days"
     question = f"Forget {escape_line(request.memory_id)} ({what}) and {where}?"
-    confirm(chain_table(chain), question, declined="nothing was forgotten")
+    confirm(chain_table(chain, call.width), question, declined="nothing was forgotten")
 
 
 def _receipt(gone: wire.Forgotten) -> Iterator[str]:

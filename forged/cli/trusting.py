@@ -16,7 +16,8 @@ from forged.cli.call import Invocation, ask, check_done, daemon, show
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
-from forged.cli.terminal import columns, counted, escape_line, tell
+from forged.cli.tables import columns, cut
+from forged.cli.terminal import counted, escape_line, tell
 from forged_client import errors
 from forged_client import protocol as wire
 from forged_client.client import Client
@@ -26,7 +27,7 @@ _STATES = {
     "own": "forged's own from the start",
     "trusted": "trusted",
 }
-_GIST_CHARS = 72
+_GIST_CELLS = 72
 
 
 @click.command("trust")
@@ -62,7 +63,7 @@ def trust_command(
     place = os.path.join(call.workspace, under or directory or "")
     if listing:
         found = ask(call, wire.Trust(action="list"))
-        show(call, found, columns(map(_row, found.roots)))
+        show(call, found, columns(map(_row, found.roots), width=call.width))
     elif revoke:
         done = ask(call, wire.Trust(workspace=place, action="revoke"), check_done)
         show(call, done, map(_revoked, done.roots))
@@ -159,4 +160,4 @@ def _head(file: wire.WithheldFile) -> str:
 
 def _gist(text: str) -> str:
     line = escape_line(text.strip().split("\n", 1)[0])
-    return line if len(line) <= _GIST_CHARS else line[: _GIST_CHARS - 3] + "..."
+    return cut(line, _GIST_CELLS)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from forged.state.forgotten import Forgotten
     from forged.state.heard import DIGEST_BYTES, Heard, Watermark
     from forged.state.intents import Intent, Intents, Rewrite
+    from forged.state.judged import Judged, Judgement
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
@@ -53,6 +54,8 @@ __all__ = [
     "HeardList",
     "Intent",
     "Intents",
+    "Judged",
+    "Judgement",
     "Kind",
     "Known",
     "Left",
@@ -82,6 +85,7 @@ __getattr__ = door(
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Heard", "Watermark"),
     intents=("Intent", "Intents", "Rewrite"),
+    judged=("Judged", "Judgement"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),

@@ -29,6 +29,8 @@ from forged.state.foreign import foreign
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
 from forged.state.intents import Intent, Intents, all_intents
+from forged.state.judged import Judged, all_judged
+from forged.state.judged import Row as JudgedRow
 from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
@@ -68,6 +70,7 @@ class _Contents(msgspec.Struct, frozen=True):
     told: tuple[ToldRow, ...]
     uses: tuple[Count, ...]
     to_review: tuple[Document, ...]
+    judged: tuple[JudgedRow, ...]
     doubt: str
 
 
@@ -100,6 +103,7 @@ class State:
         self.parts = Parts(self._database)
         self.told = Told(self._database)
         self.to_review = ToReview(self._database)
+        self.judged = Judged(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -131,6 +135,7 @@ class State:
         await self.spending.save()
         await self.outbound.save()
         await self.told.save()
+        await self.judged.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -165,6 +170,7 @@ class State:
             self.intents.restore(found.intents)
             self.told.restore(found.told, found.uses)
             self.to_review.restore(found.to_review)
+            self.judged.restore(found.judged)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -235,5 +241,6 @@ def _read(connection: Connection) -> _Contents:
         told=all_told(connection),
         uses=all_uses(connection),
         to_review=all_to_review(connection),
+        judged=all_judged(connection),
         doubt=value_of(connection, damage.NOTE),
     )

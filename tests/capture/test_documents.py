@@ -49,7 +49,7 @@ def decided(
         event, Classified(proposals), existing or {}, forgotten_for_ever(forgotten), NOW
     )
     assert all(document.root.scope == document.memory.scope for document in documents)
-    return [document.memory for document in documents], tally
+    return [document.memory for document in documents], msgspec.structs.replace(tally, refused=())
 
 
 def contents(memories: list[Memory]) -> list[str]:

@@ -59,7 +59,7 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_some
     asked = "must agents restart the broker after each edit?"
     told = stage.ask(repo, asked, session_id="s9", mode="append")
     assert "restart the broker" not in told.text
-    assert any("waits for you" in each and "forgectl review" in each for each in told.captured)
+    assert any("it waits for you" in each and "forgectl review" in each for each in told.captured)
     assert "to review: 2 proposals" in shell(stage, repo).run("status").out
 
     shown = shell(stage, repo).run("review").out
@@ -97,7 +97,7 @@ def test_what_waits_outlives_the_daemon_and_is_told_once(alone, repo):
     obeyed(alone, repo, MIXED)
     obeyed(alone, repo, MIXED, kind="compaction")
     told = alone.ask(repo, "hello again", session_id="s", mode="append").captured
-    assert len([each for each in told if "waits for you" in each]) == 1
+    assert len([each for each in told if "it waits for you" in each]) == 1
     alone.daemon.stop()
     alone.daemon.start()
     eventually(lambda: waiting(alone, repo) == [MIXED])

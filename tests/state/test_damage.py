@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from forged.state import (
     Document,
     HeardList,
     Intent,
+    Judgement,
     Known,
     OwnFile,
     Part,
@@ -74,6 +76,7 @@ async def filled(directory: Path) -> None:
         state.told.put(Place("agent", "told-session", (TOP,)), HeardList("0123abcd", 1.0))
         state.told.used(TOP, "mem_used7")
         await state.to_review.add(proposals())
+        state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
     async with opened(directory) as state:
         await state._keep_copy()
@@ -114,6 +117,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "told": b"told-session",
         "uses": b"mem_used7",
         "to_review": b"mem_waits7",
+        "judged": b"mem_judged7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3

@@ -51,6 +51,7 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         parts=request.parts,
         begun=request.begun,
         goes_on=request.goes_on,
+        agent=request.agent[:_MOST_NAME],
     )
     if kind in ("compaction", "session_end"):
         context.daemon.sessions.end(context.daemon.state, request.session_id, compacts=kind == "compaction")

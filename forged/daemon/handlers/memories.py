@@ -82,6 +82,7 @@ async def put_away(
     generation = index.mark()
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents)
+        await daemon.state.judged.forget(gone.ids, gone.contents)
         if purge:
             texts = [words for words in map(words_of, gone.contents) if words]
             cut = await daemon.capture.purge(texts)

@@ -120,6 +120,7 @@ def _proposed(document: Document) -> wire.Proposed:
         category=memory.category,
         root=document.root.top,
         session_id=memory.session_id,
+        agent=document.agent,
         created_at=memory.created_at,
         supersedes=memory.supersedes or "",
     )
