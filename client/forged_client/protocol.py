@@ -24,6 +24,7 @@ from forged_client.envelope import Request as Request
 from forged_client.judged import Judged as Judged
 from forged_client.judged import JudgedPage as JudgedPage
 from forged_client.judged import ListJudged as ListJudged
+from forged_client.proposed import Proposed as Proposed
 
 PROTOCOL_VERSION = 1
 
@@ -223,6 +224,7 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `turns` events of turns wait; of any kind `spooled` are on disk (`spool_bytes`) and `dead` were given up.
     Counts are since the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight UTC.
+    `to_review` is how many proposals wait for a person, of every root.
     `last_success` is a UTC time; ages are seconds. `finished` counts events that were classified, `memories`
     files written, `said_again` those of them that were forgotten once and kept because they were said since.
     """
@@ -255,6 +257,7 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
     token_limit: int = 0
     paused: tuple[str, ...] = ()
     said_again: int = 0
+    to_review: int = 0
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -579,11 +582,19 @@ class Trusted(Reply, frozen=True, tag="trusted"):
 
 
 class Reviewed(Reply, frozen=True, tag="reviewed"):
-    """What is withheld of a root (still, after something was accepted), and the ids that were accepted."""
+    """What is withheld of a root (still, after something was accepted), and the ids that were accepted.
+
+    `waiting` is what capture proposes and a person has to decide about, of the repository and of the user;
+    `elsewhere` names the roots in which more of it waits. `kept` and `dropped` are ids of what was asked for.
+    """
 
     root: RootTrust | None = None
     files: tuple[WithheldFile, ...] = ()
     accepted: tuple[str, ...] = ()
+    waiting: tuple[Proposed, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -866,13 +877,19 @@ class Review(Request[Reviewed], frozen=True, tag="review"):
     """List what is withheld of the workspace's root, and accept some of it.
 
     `accept` are ids, or beginnings (from eight characters) of SHA-256 sums; `everything` accepts all that is
-    there now, with `shown` only if it is just that.
+    there now, with `shown` only if it is just that. `keep` and `drop` are ids of what waits for a person, or
+    beginnings of them; what is kept becomes a typed memory, one of them in the words of `text` if that is
+    given. A text with a secret is refused with the code `secret`, unless `allow_secret`.
     """
 
     workspace: str
     accept: tuple[str, ...] = ()
     everything: bool = False
     shown: str = ""
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    text: str = ""
+    allow_secret: bool = False
 
 
 class Try(Request[Tried], frozen=True, tag="try"):

@@ -272,10 +272,26 @@ class Verbs(ChainVerbs):
         return self.ask(Trust(workspace=workspace, action=action, mode=mode, shown=shown))
 
     def review(
-        self, workspace: str, accept: Iterable[str] = (), *, everything: bool = False, shown: str = ""
+        self,
+        workspace: str,
+        accept: Iterable[str] = (),
+        *,
+        everything: bool = False,
+        shown: str = "",
+        keep: Iterable[str] = (),
+        drop: Iterable[str] = (),
+        text: str = "",
     ) -> Reviewed:
-        """What is withheld of a repository; accept some of it."""
-        request = Review(workspace=workspace, accept=tuple(accept), everything=everything, shown=shown)
+        """What is withheld of a repository and what waits for a person; accept, keep or drop some of it."""
+        request = Review(
+            workspace=workspace,
+            accept=tuple(accept),
+            everything=everything,
+            shown=shown,
+            keep=tuple(keep),
+            drop=tuple(drop),
+            text=text,
+        )
         return self.ask(request)
 
     def try_endpoints(self, *, timeout_s: float = 60.0) -> Tried:

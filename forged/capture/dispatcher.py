@@ -273,8 +273,9 @@ class Dispatcher:
         """Take note that all is in place; None if the event is done with that, else a delay."""
         self._metrics.captured += put.written
         documents = self._events.documents(waiting.event.id) or ()
-        if put.written:
-            self.news.kept(waiting.event, [each for each in documents if each.memory.id not in put.failed])
+        told = [each for each in documents if _is_told(each, put)]
+        if put.written or put.waiting:
+            self.news.kept(waiting.event, told)
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut
@@ -317,3 +318,9 @@ class Dispatcher:
                 return _GIVE_UP_RETRY_S
             logger.warning("event given up event=%s reason=%s", waiting.event.id, waiting.given_up)
         return None
+
+
+def _is_told(document: Document, put: Put) -> bool:
+    """Whether a person hears of it: it is on disk, or waits since now."""
+    memory_id = document.memory.id
+    return memory_id in put.waiting if document.waits else memory_id not in put.failed

@@ -32,13 +32,14 @@ class News:
         self._keeps = keeps
 
     def kept(self, event: Event, documents: Iterable[Document]) -> None:
-        """These are on disk now."""
+        """These are on disk now, or wait for a person."""
         for document in documents:
             memory, why = document.memory, _why(document)
             judgement = Judgement(
                 at=time_ns(memory.created_at) / 1e9,
                 text=memory.content,
-                memory_id=memory.id,
+                memory_id="" if document.waits else memory.id,
+                reason=f"it waits for you in `forgectl review`: {document.waits}" if document.waits else "",
                 session_id=event.session_id,
                 agent=event.agent,
                 kind=event.kind,

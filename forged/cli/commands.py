@@ -41,7 +41,7 @@ VERBS = {
     "show": ("memories", "Print memories whole."),
     "history": ("memories", "Show the versions of a memory, oldest first."),
     "trust": ("trusting", "Let the memories that lie in a repository be used."),
-    "review": ("trusting", "Print what is withheld of a repository, and accept it."),
+    "review": ("reviewing", "Decide about what is withheld or waits for you."),
     "captured": ("captured", "Show what was kept of conversations and what was refused."),
     "undo": ("capturing", "Take back what was captured last."),
     "pause": ("capturing", "Stop capture and injection, here or everywhere."),

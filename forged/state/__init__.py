@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
+    from forged.state.to_review import ToReview
     from forged.state.told import Entry, HeardList, Place, Told
     from forged.state.trust import OwnFile, RootRecord, TrustRecords
 
@@ -67,6 +68,7 @@ __all__ = [
     "Rewrite",
     "RootRecord",
     "State",
+    "ToReview",
     "Told",
     "TrustRecords",
     "Watermark",
@@ -88,6 +90,7 @@ __getattr__ = door(
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),
     state=("State",),
+    to_review=("ToReview",),
     told=("Entry", "HeardList", "Place", "Told"),
     trust=("OwnFile", "RootRecord", "TrustRecords"),
 )

@@ -89,12 +89,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class Document(msgspec.Struct, frozen=True):
     """A memory that is decided upon, with its id, and the root that it will be written to.
 
-    `why` it was taken up: request, rule, head, model.
+    `why` it was taken up: request, rule, head, model. One that `waits` is not written until a person says so:
+    the sentence says why, `beside` is what was pasted next to it, and `agent` whose session it was.
     """
 
     root: Root
     memory: Memory
     why: str = ""
+    waits: str = ""
+    beside: str = ""
+    agent: str = ""
 
 
 def encoded(value: Event | tuple[Document, ...]) -> bytes:

@@ -213,4 +213,5 @@ def report(context: Context) -> wire.CaptureReport:
         token_limit=daemon.config.memory.daily_token_limit,
         paused=daemon.state.pauses.listed(),
         said_again=metrics.captures_said_again,
+        to_review=len(daemon.state.to_review.of()),
     )

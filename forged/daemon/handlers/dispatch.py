@@ -27,6 +27,7 @@ from forged.daemon.handlers import (
     moving,
     restoring,
     retrieve,
+    reviewing,
     trust,
     writing,
 )
@@ -77,7 +78,7 @@ OF_DAEMON: Mapping[type, Handler] = {
     wire.Outbound: capture.outbound,
     wire.ListJudged: judged.list_judged,
     wire.Trust: trust.trust,
-    wire.Review: trust.review,
+    wire.Review: reviewing.review,
     wire.Try: endpoints.try_all,
 }
 
