@@ -42,6 +42,7 @@ VERBS = {
     "history": ("memories", "Show the versions of a memory, oldest first."),
     "trust": ("trusting", "Let the memories that lie in a repository be used."),
     "review": ("reviewing", "Decide about what is withheld or waits for you."),
+    "captured": ("captured", "Show what was kept of conversations and what was refused."),
     "undo": ("capturing", "Take back what was captured last."),
     "pause": ("capturing", "Stop capture and injection, here or everywhere."),
     "resume": ("capturing", "End a pause."),

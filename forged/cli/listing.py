@@ -5,28 +5,63 @@ All text of a memory is escaped here, on its way into a line; a table cell never
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from forged.cli.tables import columns, cut
+from forged.cli.tables import columns, cut, folded, short_ids
 from forged.cli.terminal import Painter, counted, escape, escape_line, listed, shown_fields
 from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed
 
 _CELLS = 80
+_INDENT = "    "
+_REPO, _YOU = "repo", "you"
 
 
-def memory_table(memories: Iterable[MemoryRecord], width: int = 0) -> list[str]:
-    """One line a memory: id, scope/category, version, day, first line."""
+def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False) -> list[str]:
+    """One line a memory: id, scope/category, version, day, its repository if that is wanted, first line."""
+    known = tuple(memories)
+    places = _places(known)
     rows = [
         (
             escape_line(memory.id),
             escape_line(f"{memory.scope}/{memory.category}"),
             f"v{memory.version}",
             _day(memory.created_at),
+            *((places[memory.root] if memory.scope == _REPO else _YOU,) if with_root else ()),
             _gist(memory.content) + _beside(memory),
         )
-        for memory in memories
+        for memory in known
     ]
     return columns(rows, width=width, cuts=True)
+
+
+def memory_list(
+    memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False
+) -> Iterator[str]:
+    """Some lines a memory: also when it was made, its session and its origin."""
+    known = tuple(memories)
+    names = short_ids(memory.id for memory in known) if width else {}
+    for memory in known:
+        about = f"{escape_line(memory.scope)}/{escape_line(memory.category)}"
+        name = escape_line(names.get(memory.id, memory.id))
+        yield from folded(f"{name}  {about}  v{memory.version}", width, _INDENT)
+        yield from folded(_INDENT + _gist(memory.content) + _beside(memory), width, _INDENT)
+        session = f"session {escape_line(memory.session_id)}"
+        made = f"{escape_line(memory.created_at[:19])}, {escape_line(memory.origin)}, {session}"
+        yield from folded(_INDENT + made, width, _INDENT * 2)
+        if with_root and memory.scope == _REPO:
+            yield from folded(_INDENT + escape_line(memory.root), width, _INDENT * 2)
+
+
+def _places(memories: Iterable[MemoryRecord]) -> dict[str, str]:
+    """Roots by their last name, or whole where two have the same."""
+    roots = {memory.root for memory in memories}
+    names = Counter(map(os.path.basename, roots))
+    return {
+        root: escape_line(os.path.basename(root) if names[os.path.basename(root)] == 1 else root)
+        for root in roots
+    }
 
 
 def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:

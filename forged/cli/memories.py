@@ -11,26 +11,39 @@ import click
 from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found, tell_notice
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.confirm import confirm, require_answer, yes_option
-from forged.cli.listing import chain_table, memory_page, memory_table
+from forged.cli.listing import chain_table, memory_list, memory_page, memory_table
+from forged.cli.since import since_option
 from forged.cli.terminal import counted, escape_line, listed, tell
+from forged.memory import Category, Origin, Scope
 from forged_client import protocol as wire
 from forged_client.client import Client
 
 
+def _categories(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
+    return [each for each in Category if each.startswith(begun)]
+
+
 @click.command("list")
-@click.option("--scope", default="", help="Only this scope: repo or user.")
-@click.option("--category", default="", help="Only this category.")
+@click.option("--scope", type=click.Choice([each.value for each in Scope]), help="Only this scope.")
+@click.option("--category", default="", shell_complete=_categories, help="Only this category.")
+@since_option
+@click.option("--session", "session_id", default="", metavar="ID", help="Only of sessions that begin so.")
+@click.option("--origin", type=click.Choice([each.value for each in Origin]), help="Only of this origin.")
 @click.option("--stale", is_flag=True, help="Only those that stand on a file which changed.")
+@click.option("--all-repos", is_flag=True, help="Of every repository that was seen, not only of this one.")
+@click.option("-l", "--long", "long", is_flag=True, help="Also when, from which session, and their origin.")
 @click.option("--all-versions", is_flag=True, help="Superseded memories too.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many of the newest.")
 @min_generation_option
 @asks
-def list_command(call: Invocation, **fields: Any) -> None:
-    """List the memories of this workspace, newest first."""
-    request = wire.ListMemories(workspace=call.workspace, **fields)
+def list_command(call: Invocation, *, long: bool, **fields: Any) -> None:
+    """List the memories of this workspace, newest first; of several filters all hold."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    request = wire.ListMemories(workspace=call.workspace, **given)
     found = ask(call, request)
-    show(call, found, memory_table(found.memories, call.width))
+    shown = memory_list if long else memory_table
+    show(call, found, shown(found.memories, call.width, with_root=request.all_repos))
     tell_notice(call, found)
     if call.as_json or found.status == "disabled":
         return
@@ -45,9 +58,10 @@ def list_command(call: Invocation, **fields: Any) -> None:
 
 def _nothing(request: wire.ListMemories) -> str:
     """What is said where no memory is listed."""
-    if request.stale:
+    filters = (request.scope, request.category, request.since, request.session_id, request.origin)
+    if request.stale and not any(filters):
         return "no memory stands on a file that changed"
-    return "no memory of this scope and category" if request.scope or request.category else "no memories"
+    return "no memory is of all that you ask for" if any(filters) else "no memories"
 
 
 scope_option = click.option(

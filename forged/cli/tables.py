@@ -121,7 +121,8 @@ def _first(text: str, room: int) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differing, min(len(one), len(other)))
 
 
 def _total(table: Sequence[Sequence[str]], numbers_from: int | None) -> int:

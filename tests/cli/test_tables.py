@@ -116,4 +116,5 @@ def test_figures_that_do_not_fit_have_a_head_of_several_lines_and_then_their_nam
 def test_an_id_is_as_long_as_it_takes_to_tell_it_from_the_others():
     assert short_ids([ID, OTHER]) == {ID: ID[:12], OTHER: OTHER[:12]}
     assert short_ids([ID, LIKE]) == {ID: ID[:14], LIKE: LIKE[:14]}
+    assert short_ids(["", ID]) == {"": "", ID: ID[:12]}
     assert short_ids(["mem_of_another_program"]) == {"mem_of_another_program": "mem_of_another_program"}
