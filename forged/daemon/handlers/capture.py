@@ -52,7 +52,7 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         begun=request.begun,
         goes_on=request.goes_on,
     )
-    if kind in ("compaction", "session_end"):
+    if kind in ("compaction", "session_end") and request.part == 0:
         context.daemon.sessions.end(context.daemon.state, request.session_id, compacts=kind == "compaction")
     outcome = await context.daemon.capture.hear(spoken)
     metrics.echoes_removed += echoes
