@@ -156,6 +156,56 @@ def test_while_paused_nothing_comes(client, repo):
     assert (paused.status, paused.text, paused.memories) == ("disabled", "", ())
 
 
+def test_where_memory_is_off_nothing_stands_and_nothing_that_was_heard(client, repo):
+    ask(client, repo, WALRUS)
+    (repo / ".forge/config.toml").write_text("[memory]\nenabled = false\n")
+
+    off = eventually(lambda: reply if (reply := ask(client, repo, TUSKS)).status == "disabled" else None)
+
+    assert (off.text, off.memories) == ("", ())
+
+
+@pytest.mark.parametrize("mode", ["append", "block"])
+def test_two_turns_of_a_session_at_once_have_each_memory_once_and_their_own(daemon, client, repo, mode):
+    """Of several processes of one agent, each with a connection of its own, and two in the same turn."""
+    put(repo, *(memory(f"n{number}", f"The zebra{number} eats grass. {'x' * 400}") for number in range(8)))
+    client.rebuild(str(repo), wait=True, timeout_s=20)
+    texts = [f"What does the zebra{number // 2} eat?" for number in range(16)]
+
+    def call(text: str):
+        with daemon.client() as client:
+            return ask(client, repo, text, mode=mode)
+
+    with ThreadPoolExecutor(8) as threads:
+        replies = list(threads.map(call, texts))
+    new = [hit.id for reply in replies[::2] for hit in reply.memories[reply.heard :]]
+
+    if mode == "append":
+        assert len(new) <= len(set(new)) + 8  # a turn that is asked again after the next may find less
+    everything = [set(ids(reply)) for reply in replies]
+    for number in range(8):
+        first, again = everything[2 * number : 2 * number + 2]
+        assert f"n{number}" in first | again
+    later = ask(client, repo, "And what of zebra0 and zebra7?", mode=mode)
+    assert {f"n{number}" for number in range(8)} & set(ids(later)[later.heard :]) == set()
+
+
+def test_a_daemon_that_is_killed_has_a_list_that_is_whole(home, repo):
+    """As it was written last: what came since comes again, and no turn fails."""
+    put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
+    with running(home) as daemon, daemon.client() as client:
+        client.rebuild(str(repo), wait=True, timeout_s=20)
+        first = ask(client, repo, WALRUS, mode="append")
+        daemon.kill()
+        daemon.start()
+        again = ask(client, repo, TUSKS, mode="append")
+        third = ask(client, repo, ICE, mode="append")
+
+        assert sorted(ids(first)) == ["m0", "m1"]
+        assert sorted({*ids(again), *ids(third)}) in ([], ["m0", "m1"])
+        assert ask(client, repo, WALRUS, mode="append", turn="later").text == ""
+
+
 def test_what_was_heard_outlives_the_daemon(home, repo):
     put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
     with running(home) as daemon, daemon.client() as client:

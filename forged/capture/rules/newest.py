@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from forged.capture.rules.slots import Signs, says_something, signs, weights
 
@@ -18,6 +19,7 @@ from forged.capture.rules.slots import Signs, says_something, signs, weights
 _ENOUGH, _PROPOSED, _AMONG_MANY = 0.5, 0.0, 1.0
 _FEW = 12
 _ENDS = re.compile(r"(?<=[.!?;:])\s+|\n|\bbtw\b")
+_WORDS = re.compile(r"\w[\w.-]*\w|\w")
 _SENTENCE = 3  # words of one that says something by itself
 # Among many: how much of the older text's subject the newer one names, with and without another value.
 _SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
@@ -35,7 +37,16 @@ def replaced_by(newer: str, older: Sequence[str]) -> int | None:
 
 def may_replace(newer: str, older: str) -> bool:
     """Whether a replacement that a model proposes is borne out by the texts, or nothing can be said."""
-    return not says_something(older) or _weighed(newer, older)[0] > _PROPOSED
+    if not says_something(older) or _ends_otherwise(newer, older):
+        return True
+    return _weighed(newer, older)[0] > _PROPOSED
+
+
+def _ends_otherwise(newer: str, older: str) -> bool:
+    """Whether one sentence is said of both but for its last words: "builds run on" one thing or another."""
+    new, old = (_WORDS.findall(text.casefold()) for text in (newer, older))
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(new, old, strict=False)))
+    return same >= _SENTENCE and max(len(new), len(old)) - same <= same
 
 
 def _weighed(newer: str, older: str) -> tuple[float, Signs]:
