@@ -134,12 +134,12 @@ def test_hyde_has_no_sessions_and_nothing_that_stands(hyde, repo, mode):
     hyde.load(repo)
 
     plain = hyde.ask(repo, "the walrus", mode="plain")
-    replies = [hyde.ask(repo, "the walrus", turn, mode=mode, token_budget=60) for turn in ("t1", "t2", "t1")]
+    replies = [hyde.ask(repo, "the walrus", turn, mode=mode) for turn in ("t1", "t2", "t1")]
     hyde.provider.chat = REFUSED
     failed = hyde.ask(repo, "the walrus", mode=mode)
 
     assert "## 1. [" in plain.text
-    assert {(reply.text, reply.heard, len(ids(reply))) for reply in replies} == {(replies[0].text, 0, 1)}
+    assert {(reply.text, reply.heard) for reply in replies} == {(plain.text, 0)}
     assert {hit.via for reply in replies for hit in reply.memories} == {"search"}
     assert (failed.status, failed.text, failed.memories) == ("error", "", ())
 
