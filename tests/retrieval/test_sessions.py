@@ -15,6 +15,7 @@ from forged.scopes import Ranked
 from forged.state import HeardList
 from tests.data.maps import vector_map
 from tests.data.memories import memory
+from tests.faults.amount import times
 
 NEW = HeardList("0123abcd", 1.0)
 _TAIL = re.compile(r"\d+ notes(?:, \d+ left out)?\n</forged-memories 0123abcd>\n\Z")
@@ -153,7 +154,7 @@ _TURNS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(60, 10))
 @given(_TURNS, st.integers(20, 400))
 def test_of_twenty_turns_nineteen_blocks_in_twenty_go_on_from_the_one_before(turns, length):
     """With corrections, and with a cut of the usual 4,000 tokens where the memories are long."""
