@@ -62,7 +62,8 @@ def liked(monkeypatch):
 def test_what_the_head_likes_is_kept_in_the_words_that_were_typed(liked):
     liked("Staging", personal=["Staging"])
     (proposal,) = answered("auf Staging läuft noch Postgres 13", "bau das um").proposals
-    assert proposal == Proposal("Auf Staging läuft noch Postgres 13.", Scope.USER, Category.PATTERNS)
+    said = "Auf Staging läuft noch Postgres 13."
+    assert proposal == Proposal(said, Scope.USER, Category.PATTERNS, why="head")
 
 
 def test_without_vectors_only_requests_are_kept(liked):
