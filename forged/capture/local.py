@@ -8,7 +8,7 @@ asking for the vectors raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -64,7 +64,8 @@ class LocalAnswers:
             if not _is_kept(unit, kept)
         )
         stays = tuple(_known_why(each, asked) for each in kept if not _is_unlikely(each, found, judged))
-        return More(stays, tuple(each for each in proposals if each.content), refused)
+        sure = tuple(each for each in proposals if each.content)
+        return More(stays, (*sure, *_likely(found, judged, (*stays, *sure))), refused)
 
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
@@ -132,6 +133,21 @@ def _asked(found: Sequence[Unit], judged: dict[str, Leanings]) -> tuple[list[Uni
         else:
             refused.append(Refused(best.text, "it reads like something for this moment only"))
     return taken, tuple(refused)
+
+
+def _likely(
+    found: Sequence[Unit], judged: dict[str, Leanings], sure: Sequence[Proposal]
+) -> Iterator[Proposal]:
+    """What is more likely than not to be worth keeping, for the case that it replaces something."""
+    likely = chosen(found, lambda text: judged[text].keep, 0.0) if judged else []
+    for unit in likely:
+        proposal = _proposal(unit, judged, "head")
+        if proposal.content and not any(_is_of(each, unit) or _is_in(proposal, each) for each in sure):
+            yield msgspec.structs.replace(proposal, only_replaces=True)
+
+
+def _is_in(one: Proposal, other: Proposal) -> bool:
+    return one.content.rstrip(".。").lower() in other.content.lower()
 
 
 def _is_asked(unit: Unit, judged: dict[str, Leanings]) -> bool:
