@@ -9,12 +9,13 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from forged.cli.tables import columns, cut, folded, short_ids
+from forged.cli.tables import cells, columns, cut, folded, short_ids
 from forged.cli.terminal import Painter, counted, escape, escape_line, listed, shown_fields
 from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed
 
 _CELLS = 80
 _INDENT = "    "
+_FORKED = "{} versions stand beside each other, until one replaces the other:"
 _REPO, _YOU = "repo", "you"
 
 
@@ -123,12 +124,15 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
     ]
     yield from columns(rows, width=width, cuts=True)
     if chain.flags:
-        yield f"odd about this chain: {listed(chain.flags)}"
+        yield from folded(f"odd about this chain: {listed(chain.flags)}", width, _INDENT)
     heads = [memory for memory in chain.memories if memory.is_head]
     if len(heads) > 1:
-        one, other = (escape_line(memory.id) for memory in heads[-2:])
-        yield f"{len(heads)} versions stand beside each other, until one replaces the other:"
-        yield f"  forgectl relate {other} {one}:supersedes   or   forgectl forget --version {one}"
+        yield from folded(_FORKED.format(len(heads)), width, _INDENT)
+        names = short_ids(memory.id for memory in chain.memories) if width else {}
+        one, other = (escape_line(names.get(memory.id, memory.id)) for memory in heads[-2:])
+        ways = (f"forgectl relate {other} {one}:supersedes", f"forgectl forget --version {one}")
+        whole = f"  {'   or   '.join(ways)}"
+        yield from (whole,) if not width or cells(whole) <= width else (f"  {way}" for way in ways)
 
 
 _CAME = {

@@ -14,21 +14,28 @@ from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.listing import chain_table, memory_list, memory_page, memory_table
 from forged.cli.since import since_option
 from forged.cli.terminal import counted, escape_line, listed, tell
-from forged.memory import Category, Origin, Scope
 from forged_client import protocol as wire
 from forged_client.client import Client
 
+# What the daemon knows; a file may hold other categories.
+SCOPES = ("repo", "user")
+ORIGINS = ("typed", "explicit", "model", "agent", "import", "file")
+CATEGORIES = (
+    *("coding-preferences", "project-conventions", "architectural-decisions"),
+    *("user-facts", "corrections", "patterns"),
+)
+
 
 def _categories(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
-    return [each for each in Category if each.startswith(begun)]
+    return [each for each in CATEGORIES if each.startswith(begun)]
 
 
 @click.command("list")
-@click.option("--scope", type=click.Choice([each.value for each in Scope]), help="Only this scope.")
+@click.option("--scope", type=click.Choice(SCOPES), help="Only this scope.")
 @click.option("--category", default="", shell_complete=_categories, help="Only this category.")
 @since_option
 @click.option("--session", "session_id", default="", metavar="ID", help="Only of sessions that begin so.")
-@click.option("--origin", type=click.Choice([each.value for each in Origin]), help="Only of this origin.")
+@click.option("--origin", type=click.Choice(ORIGINS), help="Only of this origin.")
 @click.option("--stale", is_flag=True, help="Only those that stand on a file which changed.")
 @click.option("--all-repos", is_flag=True, help="Of every repository that was seen, not only of this one.")
 @click.option("-l", "--long", "long", is_flag=True, help="Also when, from which session, and their origin.")
