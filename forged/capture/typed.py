@@ -131,7 +131,9 @@ def _weighed(blocks: Sequence[tuple[str, ...]]) -> list[int]:
     for place in _letters(blocks):
         points[place] = _FOREIGN
     for place, block in enumerate(blocks[:-1]):
-        if _COLON.search(block[-1]) and points[place] < _FOREIGN:
+        if _is_head(block):  # what stands below the head of a mail or ticket
+            points[place + 1] = _FOREIGN
+        elif _COLON.search(block[-1]) and points[place] < _FOREIGN:
             points[place + 1] = _introduced(block[-1], blocks[place + 1], points[place + 1])
     asks = [points[at] < _FOREIGN and _asks(block) for at, block in enumerate(blocks)]
     tells = [points[at] < _FOREIGN and _tells_source(block) for at, block in enumerate(blocks)]
@@ -170,13 +172,17 @@ def _by_itself(block: tuple[str, ...]) -> int:
         return _of_list(block, text)
     if any(is_formed(line) for line in block) or is_table(block) or is_chat(block) or _QUOTED.match(text):
         return _FOREIGN
-    if words().prefixes.match(text.lstrip()) or sum(bool(words().headers.match(line)) for line in block) > 1:
+    if words().prefixes.match(text.lstrip()) or _is_head(block):
         return _FOREIGN
     if len(block) > 1 and any(_QUOTED.match(line) for line in block):
         return _FOREIGN
     if _introduces(block):
         return _FOREIGN if words().sources.search(block[0]) else _UNSURE
     return _UNSURE + _is_document(text) if words().agents.search(text) else 0
+
+
+def _is_head(block: tuple[str, ...]) -> bool:
+    return sum(words().headers.match(line) is not None for line in block) > 1
 
 
 def _of_list(block: tuple[str, ...], text: str) -> int:
