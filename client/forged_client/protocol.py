@@ -666,7 +666,10 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
 
 
 class Search(Request[Found], frozen=True, tag="search"):
-    """Ranked memories for a query text, without injection and without the turn cache."""
+    """Ranked memories for a query text, without injection and without the turn cache.
+
+    `rated`: a hit's `came` says what speaks for it: strong, near or weak; nothing where that is not known.
+    """
 
     bypassable: ClassVar[bool] = True
 
@@ -674,6 +677,7 @@ class Search(Request[Found], frozen=True, tag="search"):
     query: str
     limit: int = 10
     min_generation: str = ""
+    rated: bool = False
 
 
 class Why(Request[Explained], frozen=True, tag="why"):
