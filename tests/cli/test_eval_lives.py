@@ -146,10 +146,6 @@ def test_a_question_that_begins_a_session_is_given_what_stands_there_too(forgect
     assert came["tokens"]["value"] == pytest.approx(
         came["tokens_standing"]["value"] + came["tokens_frame"]["value"], abs=0.01
     )
-    shown = forgectl("eval", SMALL, *LEXICAL, "--in-session", "--store-size", "5")
-    assert shown.out.startswith(
-        "eval_small, builtin:lexical, direct, lexical, stores of 5, each begins a session"
-    )
 
 
 def test_tables_of_sessions_stand_below_one_another_where_they_are_wider_than_a_terminal():
