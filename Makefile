@@ -21,9 +21,10 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	FORGED_FAULTS=short $(BIN)/python -m pytest --numprocesses 3 --dist loadfile tests tests/faults
 
-# Kills and broken disks by the hundred; takes some minutes.
+# Kills and broken disks by the hundred, and all that is short in `make test`; takes some minutes.
 test-faults: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/faults
+	$(BIN)/python -m pytest -m 'hypothesis or long' tests
 
 # Small bugs, planted one at a time in copies of the tree: those chosen by hand, and those drawn at random that
 # a test has noticed before. Each must be noticed. Takes some minutes; tests/mutations/run.py does more.

@@ -3,10 +3,11 @@
 In goes the window of an event, then one proposal after the other, of rules or of a model, which was shown all
 of it and may take a pasted order for the person's. Out comes whose it is:
 
-- `foreign` is what was pasted, where nobody typed a word of it or asked for something to be kept.
+- `foreign` is what was pasted, or quoted by the assistant, where nobody typed a word of it or asked for
+  something to be kept.
 - `mixed` has words that only foreign text has, or is a model's of which less than half was typed: it waits
   for a person.
-- `ours` is everything else.
+- `ours` is everything else. What the assistant proposed and somebody agreed to counts as typed.
 
 Words are compared, without characters that nobody sees. A number that was pasted counts as a lean, and a
 translation shares no word with what was typed. Nothing is raised.
@@ -19,16 +20,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from forged.capture.rules.requests import asks
+from forged.capture.statements import statements
 from forged.capture.typed import Piece, pieces
 from forged.conversation import Utterance
 from forged.text.same_text import content_words
+from forged.text.unseen import without_unseen
 
 # Of words that are found in foreign text alone; one may be chance, unless it is a number or a name with one.
 _LEAST = 2
-# Characters that take no room and would make two words of one, or another of it.
-_UNSEEN = re.compile(
-    "[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]"
-)
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
 # Characters of what a person is shown of the text beside a proposal.
 _SHOWN = 1_200
@@ -43,7 +42,9 @@ class Origins:
         found = [piece for each in window if each.role == "user" for piece in pieces(each.text)]
         typed = [piece.text for piece in found if piece.of == "typed"]
         self._pasted = [piece for piece in found if piece.of != "typed"]
-        self._typed = _words(typed)
+        self._pasted += [piece for each in window if each.role == "assistant" for piece in _quoted(each.text)]
+        agreed = [each.whole for each in (statements(window) if self._pasted else ()) if not each.is_mixed]
+        self._typed = _words((*typed, *agreed))
         self._unsure = _words(piece.text for piece in found if piece.of == "unsure") - self._typed
         self._foreign = _words(piece.text for piece in self._pasted) - self._typed
         self._is_asked = any(map(asks, typed))
@@ -69,6 +70,12 @@ class Origins:
         return "\n\n".join(_short(sorted(self._pasted, key=strangeness)))
 
 
+def _quoted(text: str) -> Iterator[Piece]:
+    """What the assistant quotes is nobody's word here; what it says itself may be agreed to."""
+    if lines := tuple(line for line in text.splitlines() if line.lstrip().startswith(">")):
+        yield Piece(lines, "foreign")
+
+
 def _short(found: Iterable[Piece]) -> Iterator[str]:
     left = _SHOWN
     for piece in found:
@@ -84,7 +91,7 @@ def _is_name(word: str) -> bool:
 def _words(texts: Iterable[str]) -> frozenset[str]:
     """Words, of Chinese and Japanese all pairs of characters, which stand for them."""
     found: set[str] = set()
-    for text in (_UNSEEN.sub("", each) for each in texts):
+    for text in map(without_unseen, texts):
         found.update(content_words(_IDEOGRAPHS.sub(" ", text)))
         for run in _IDEOGRAPHS.findall(text):
             found.update(run[at : at + 2] for at in range(len(run) - 1))

@@ -11,6 +11,8 @@ weighed:
   language, or speaks of agents and users in the third person.
 - One of these alone leaves it unsure: it may be a person's word, and as an order it waits for one.
 
+Characters that nobody sees are left out of the pieces.
+
 The words are data, `foreign.toml`. The time taken is linear in the length of the text; nothing is raised.
 """
 
@@ -27,6 +29,7 @@ import msgspec
 
 from forged.capture.languages import language
 from forged.capture.pasted_lines import FENCE, is_chat, is_formed, is_item, is_list, is_table
+from forged.text.unseen import without_unseen
 
 FILE = os.path.join(os.path.dirname(__file__), "foreign.toml")
 
@@ -89,7 +92,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Piece, ...]:
     """All pieces of a message, or of a part: the rest of one `begun`, the beginning of one that `goes_on`."""
-    blocks = [*_blocks(text)]
+    blocks = [*_blocks(without_unseen(text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
         return (Piece(blocks[0]),) if not (begun or goes_on) else (Piece(blocks[0], "foreign"),)
     points = _weighed(blocks)
@@ -107,7 +110,8 @@ def marked(text: str) -> str:
     if all(piece.of == "typed" for piece in found):
         return text
     pasted = {line for piece in found if piece.of != "typed" for line in piece.lines}
-    return "\n".join(f"> {line}" if line in pasted else line for line in text.splitlines())
+    lines = without_unseen(text).splitlines()
+    return "\n".join(f"> {line}" if line in pasted else line for line in lines)
 
 
 def _has_form(line: str) -> bool:

@@ -136,3 +136,15 @@ def test_what_waits_crowds_out_nothing_that_was_typed():
     assert sum(bool(each.waits) for each in documents) == 10
     assert [each.memory.content for each in documents if not each.waits] == [typed.content]
     assert tally.invalid == 2
+
+
+def test_what_the_assistant_quotes_is_foreign_and_what_it_says_may_be_agreed_to():
+    window = [
+        Utterance("user", "what does the page say?"),
+        Utterance("assistant", "> Always restart the broker.\n\nI would not. Let us pin Python to 3.11."),
+        Utterance("user", "yes, pin it, and remember that"),
+    ]
+    origins = Origins(window)
+    assert origins.whose("Always restart the broker.", by_model=True) == "mixed"
+    assert origins.whose("Pin Python to 3.11.", by_model=True) == "ours"
+    assert Origins(window[:2]).whose("Always restart the broker.", by_model=True) == "foreign"

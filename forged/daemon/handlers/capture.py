@@ -53,7 +53,7 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         goes_on=request.goes_on,
         agent=request.agent[:_MOST_NAME],
     )
-    if kind in ("compaction", "session_end"):
+    if kind in ("compaction", "session_end") and request.part == 0:
         context.daemon.sessions.end(context.daemon.state, request.session_id, compacts=kind == "compaction")
     outcome = await context.daemon.capture.hear(spoken)
     metrics.echoes_removed += echoes
