@@ -15,7 +15,7 @@ import msgspec
 
 from forged.capture.classifier import Classifier
 from forged.capture.head.choosing import chosen, score
-from forged.capture.head.head import Leanings, head
+from forged.capture.head.head import Head, Leanings, head
 from forged.capture.head.units import Unit, units
 from forged.capture.rules.engine import presentable, without_lead_ins
 from forged.capture.rules.patterns import patterns
@@ -33,6 +33,8 @@ _MOST_TEXTS = 48
 _ASKED_BAR, _ASKS = 0.5, 2.0
 # Below that, what the rules keep is not kept after all.
 _UNLIKELY = 0.5
+# What the words say of whom a unit is about, against the head.
+_WORDS_SAY = 2.0
 # Characters: "remember that, please" says nothing to remember.
 _LEAST = 24
 
@@ -46,18 +48,19 @@ class More(msgspec.Struct, frozen=True):
 
 
 class LocalAnswers:
-    """Judges what was typed by its vectors, if there are any."""
+    """Judges what was typed by its vectors, if there are any; by the shipped head unless told otherwise."""
 
-    def __init__(self, vectors: VectorsFor) -> None:
+    def __init__(self, vectors: VectorsFor, judge: Callable[[], Head] | None = None) -> None:
         self._vectors = vectors
+        self._judge = judge
 
     def more(self, event: Event, kept: Sequence[Proposal]) -> More:
         """Return which of `kept` the head does not speak against, and what is to be kept beside it."""
         found = _units(event)
         judged = self._judged(event, found)
-        wanted = chosen(found, lambda text: judged[text].keep, head().bar) if judged else []
+        wanted = chosen(found, lambda text: judged[text].keep, self._head.bar) if judged else []
         asked, refused = _asked(found, judged)
-        free = [unit for unit in found if unit in wanted or unit in asked]
+        free = [*asked, *(unit for unit in wanted if not _is_part(unit, asked))]
         proposals = (_proposal(unit, judged) for unit in free if not _is_kept(unit, kept))
         stays = tuple(each for each in kept if not _is_unlikely(each, found, judged))
         return More(stays, tuple(each for each in proposals if each.content), refused)
@@ -69,6 +72,10 @@ class LocalAnswers:
         asked, refused = _asked(found, judged)
         return More((), tuple(_proposal(unit, judged) for unit in asked), refused)
 
+    @property
+    def _head(self) -> Head:
+        return (self._judge or head)()
+
     def _judged(self, event: Event, found: Sequence[Unit]) -> dict[str, Leanings]:
         texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
         if not texts or len(texts) > _MOST_TEXTS:
@@ -76,7 +83,7 @@ class LocalAnswers:
         rows = self._vectors(event.id, texts)
         if len(rows) != len(texts):
             return {}
-        return {text: head().leanings(text, row) for text, row in zip(texts, rows, strict=True)}
+        return {text: self._head.leanings(text, row) for text, row in zip(texts, rows, strict=True)}
 
 
 class Overruled:
@@ -130,6 +137,10 @@ def _asked(found: Sequence[Unit], judged: dict[str, Leanings]) -> tuple[list[Uni
     return taken, tuple(refused)
 
 
+def _is_part(unit: Unit, asked: Sequence[Unit]) -> bool:
+    return any(each.text in other.text for each in unit.sentences for other in asked)
+
+
 def _is_asked(unit: Unit, judged: dict[str, Leanings]) -> bool:
     return asks(unit.around) or (bool(judged) and judged[unit.around].explicit >= _ASKS)
 
@@ -146,9 +157,10 @@ def _proposal(unit: Unit, judged: dict[str, Leanings]) -> Proposal:
     content = presentable(without_lead_ins(unit.text).text or unit.text)
     leaning = judged.get(unit.around)
     about_person = any(each.scope is Scope.USER for each in unit.sentences)
-    scope = Scope.USER if about_person or (leaning is not None and leaning.user > 0) else Scope.REPO
+    for_person = (leaning.user if leaning else 0.0) + (_WORDS_SAY if about_person else -_WORDS_SAY)
+    scope = Scope.USER if for_person > 0 else Scope.REPO
     plain = Category.CODING_PREFERENCES if scope is Scope.USER else Category.PROJECT_CONVENTIONS
-    return Proposal(content, scope, plain if leaning is None else leaning.category)
+    return Proposal(content, scope, plain if leaning is None else leaning.category(scope))
 
 
 def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:
