@@ -61,8 +61,12 @@ class LocalAnswers:
         wanted = chosen(found, lambda text: judged[text].keep, self._head.bar) if judged else []
         asked, refused = _asked(found, judged)
         free = [*asked, *(unit for unit in wanted if not _is_part(unit, asked))]
-        proposals = (_proposal(unit, judged) for unit in free if not _is_kept(unit, kept))
-        stays = tuple(each for each in kept if not _is_unlikely(each, found, judged))
+        proposals = (
+            _proposal(unit, judged, "request" if unit in asked else "head")
+            for unit in free
+            if not _is_kept(unit, kept)
+        )
+        stays = tuple(_known_why(each, asked) for each in kept if not _is_unlikely(each, found, judged))
         return More(stays, tuple(each for each in proposals if each.content), refused)
 
     def asked(self, event: Event) -> More:
@@ -70,7 +74,7 @@ class LocalAnswers:
         found = [unit for unit in _units(event) if asks(unit.around)]
         judged = self._judged(event, found)
         asked, refused = _asked(found, judged)
-        return More((), tuple(_proposal(unit, judged) for unit in asked), refused)
+        return More((), tuple(_proposal(unit, judged, "request") for unit in asked), refused)
 
     @property
     def _head(self) -> Head:
@@ -153,14 +157,20 @@ def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
     )
 
 
-def _proposal(unit: Unit, judged: dict[str, Leanings]) -> Proposal:
+def _proposal(unit: Unit, judged: dict[str, Leanings], why: str) -> Proposal:
     content = presentable(without_lead_ins(unit.text).text or unit.text)
     leaning = judged.get(unit.around)
     about_person = any(each.scope is Scope.USER for each in unit.sentences)
     for_person = (leaning.user if leaning else 0.0) + (_WORDS_SAY if about_person else -_WORDS_SAY)
     scope = Scope.USER if for_person > 0 else Scope.REPO
     plain = Category.CODING_PREFERENCES if scope is Scope.USER else Category.PROJECT_CONVENTIONS
-    return Proposal(content, scope, plain if leaning is None else leaning.category(scope))
+    return Proposal(content, scope, plain if leaning is None else leaning.category(scope), why=why)
+
+
+def _known_why(kept: Proposal, asked: Sequence[Unit]) -> Proposal:
+    """What the rules keep, and whether somebody asked for it."""
+    is_asked = any(_is_of(kept, unit) for unit in asked)
+    return msgspec.structs.replace(kept, why="request" if is_asked else "rule")
 
 
 def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:
