@@ -17,10 +17,11 @@ from forged.capture.classifier import Classifier
 from forged.capture.head.choosing import chosen, score
 from forged.capture.head.head import Leanings, head
 from forged.capture.head.units import Unit, units
+from forged.capture.rules.asked import request_in, scope_of_all
 from forged.capture.rules.engine import presentable, without_lead_ins
 from forged.capture.rules.patterns import patterns
 from forged.capture.rules.requests import asks
-from forged.capture.statements import statements
+from forged.capture.statements import Statement, statements
 from forged.capture.values import Classified, KnownMemory, Proposal, Refused
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
@@ -53,21 +54,26 @@ class LocalAnswers:
 
     def more(self, event: Event, kept: Sequence[Proposal]) -> More:
         """Return which of `kept` the head does not speak against, and what is to be kept beside it."""
-        found = _units(event)
+        said = _said(event)
+        found = units(said, event.window)
         judged = self._judged(event, found)
         wanted = chosen(found, lambda text: judged[text].keep, head().bar) if judged else []
-        asked, refused = _asked(found, judged)
-        free = [unit for unit in found if unit in wanted or unit in asked]
-        proposals = (_proposal(unit, judged) for unit in free if not _is_kept(unit, kept))
-        stays = tuple(each for each in kept if not _is_unlikely(each, found, judged))
+        asked, refused = _asked(said, found, judged)
+        free = [*asked, *(unit for unit in wanted if not _is_part(unit, asked))]
+        stays = tuple(
+            each
+            for each in kept
+            if not _is_unlikely(each, found, judged) and not any(_is_of(each, unit) for unit in asked)
+        )
+        proposals = (_proposal(unit, judged) for unit in free if unit in asked or not _is_kept(unit, kept))
         return More(stays, tuple(each for each in proposals if each.content), refused)
 
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
-        found = [unit for unit in _units(event) if asks(unit.around)]
-        judged = self._judged(event, found)
-        asked, refused = _asked(found, judged)
-        return More((), tuple(_proposal(unit, judged) for unit in asked), refused)
+        said = _said(event)
+        found = units(said, event.window)
+        asked, refused = _asked(said, found, self._judged(event, found))
+        return More((), tuple(_proposal(unit, {}) for unit in asked), refused)
 
     def _judged(self, event: Event, found: Sequence[Unit]) -> dict[str, Leanings]:
         texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
@@ -100,7 +106,7 @@ class Overruled:
         )
 
 
-def _units(event: Event) -> tuple[Unit, ...]:
+def _said(event: Event) -> tuple[Statement, ...]:
     """What was said and not taken back; what may be somebody else's words is not judged."""
     said = statements(event.window, begun=event.begun, goes_on=event.goes_on)
     places = sorted({each.message for each in said})
@@ -109,29 +115,37 @@ def _units(event: Event) -> tuple[Unit, ...]:
         for place, after in pairwise(places)
         if patterns().takes_back.match(event.window[after].text.lstrip())
     }
-    return units([each for each in said if not each.is_mixed and each.message not in gone], event.window)
+    return tuple(each for each in said if not each.is_mixed and each.message not in gone)
 
 
-def _asked(found: Sequence[Unit], judged: dict[str, Leanings]) -> tuple[list[Unit], tuple[Refused, ...]]:
+def _asked(
+    said: Sequence[Statement], found: Sequence[Unit], judged: dict[str, Leanings]
+) -> tuple[list[Unit], tuple[Refused, ...]]:
     """Return the unit to keep of each message that asks, and the messages that do not say what."""
     taken: list[Unit] = []
     refused: list[Refused] = []
+    before = ""
     for place in dict.fromkeys(unit.message for unit in found):
         here = [unit for unit in found if unit.message == place]
-        if not _is_asked(here[0], judged):
+        mine = [each for each in said if each.message == place]
+        request = request_in(mine, before)
+        before = mine[-1].text
+        if request is None and (not judged or judged[here[0].around].explicit < _ASKS):
             continue
         best = max(here, key=lambda unit: _fitness(unit, judged))
-        if len(best.text.encode()) < _LEAST:
-            refused.append(Refused(best.text, "it does not say what is to be remembered"))
+        unit = best if request is None else Unit(request.text, request.sentences, best.around)
+        if len(unit.text.encode()) < _LEAST:
+            said_so = " ".join(each.text for each in unit.sentences)
+            refused.append(Refused(said_so, "it does not say what is to be remembered"))
         elif not judged or score(best, lambda text: judged[text].keep) >= _ASKED_BAR:
-            taken.append(best)
+            taken.append(unit)
         else:
-            refused.append(Refused(best.text, "it reads like something for this moment only"))
+            refused.append(Refused(unit.text, "it reads like something for this moment only"))
     return taken, tuple(refused)
 
 
-def _is_asked(unit: Unit, judged: dict[str, Leanings]) -> bool:
-    return asks(unit.around) or (bool(judged) and judged[unit.around].explicit >= _ASKS)
+def _is_part(unit: Unit, asked: Sequence[Unit]) -> bool:
+    return any(each.text in other.text for each in unit.sentences for other in asked)
 
 
 def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
@@ -145,7 +159,7 @@ def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
 def _proposal(unit: Unit, judged: dict[str, Leanings]) -> Proposal:
     content = presentable(without_lead_ins(unit.text).text or unit.text)
     leaning = judged.get(unit.around)
-    about_person = any(each.scope is Scope.USER for each in unit.sentences)
+    about_person = scope_of_all(unit.sentences) is Scope.USER
     scope = Scope.USER if about_person or (leaning is not None and leaning.user > 0) else Scope.REPO
     plain = Category.CODING_PREFERENCES if scope is Scope.USER else Category.PROJECT_CONVENTIONS
     return Proposal(content, scope, plain if leaning is None else leaning.category)
