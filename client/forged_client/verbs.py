@@ -113,9 +113,17 @@ class Verbs(ChainVerbs):
         )
         return self.ask(request)
 
-    def search(self, workspace: str, query: str, *, limit: int = 10, min_generation: str = "") -> Found:
-        """Ranked memories for a query text."""
-        request = Search(workspace=workspace, query=public(query), limit=limit, min_generation=min_generation)
+    def search(
+        self, workspace: str, query: str, *, limit: int = 10, min_generation: str = "", rated: bool = False
+    ) -> Found:
+        """Ranked memories for a query text; with `rated` each says in a word what speaks for it."""
+        request = Search(
+            workspace=workspace,
+            query=public(query),
+            limit=limit,
+            min_generation=min_generation,
+            rated=rated,
+        )
         return self.ask(request)
 
     def why(self, workspace: str = "", *, session_id: str = "", query: str = "") -> Explained:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from forged.cli.tables import cells, columns, cut, folded, short_ids
 from forged.cli.terminal import Painter, counted, escape, escape_line, listed, shown_fields
-from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed
+from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed, Version
 
 _CELLS = 80
-_INDENT = "    "
+_INDENT, _BELOW = "    ", " " * 8
 _FORKED = "{} versions stand beside each other, until one replaces the other:"
 _REPO, _YOU = "repo", "you"
 
@@ -138,8 +138,7 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
 _CAME = {
     "strong": "much speaks for it",
     "near": "near the best",
-    "word": "it has words of the message that few have",
-    "weak": "the best of a weak request",
+    "weak": "little speaks for it, and for others less",
     "search": "it was found, and nothing is held back",
     "hop": "one that came is linked to it",
     "standing": "it stands in every session",
@@ -148,29 +147,56 @@ _CAME = {
 }
 
 
-def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
-    """Each hit: score, id and scores by leg; below it what it says and its older versions."""
-    for hit in hits:
+_STAYED = {
+    "faint": "too little speaks for it",
+    "far": "too little speaks for it beside the best",
+    "full": "enough came before it",
+}
+
+
+_RATED = {"strong": "good", "near": "strong", "weak": "warn"}
+
+
+def hit_lines(hits: Iterable[Hit], paint: Painter, width: int = 0, *, figures: bool = False) -> Iterator[str]:
+    """Each hit: what speaks for it in a word, and its id; below it what it says and its older versions."""
+    found = tuple(hits)
+    others = (version.id for hit in found for version in (*hit.rivals, *hit.older))
+    names = short_ids((*(hit.id for hit in found), *others)) if width else {}
+    for hit in found:
+        word = hit.came if hit.came in _RATED else "linked" if hit.via == "hop" else "found"
         facts = (
-            f"{hit.score:.3f}",
-            paint("strong", escape_line(hit.id)),
+            f"{word:<6}",
+            escape_line(names.get(hit.id, hit.id)),
             escape_line(f"{hit.scope}/{hit.category}"),
             f"v{hit.version}",
             _day(hit.created_at),
-            "" if hit.cosine is None else f"cosine {hit.cosine:.3f}",
-            "" if hit.lexical is None else f"lexical {hit.lexical:.3f}",
-            "" if hit.via == "search" else f"via {escape_line(hit.via)}",
+            *(_figures(hit) if figures else ()),
             f"may be outdated: {listed(hit.stale)} changed" if hit.stale else "",
         )
-        yield "  ".join(filter(None, facts))
-        yield f"       {_gist(hit.content)}"
-        for rival in hit.rivals:
-            gist = _shortened(escape_line(rival.first_line))
-            named = f"v{rival.version} {_day(rival.created_at)} {escape_line(rival.id)}"
-            yield f"       beside it: {named}  {gist}"
+        head, *more = folded("  ".join(filter(None, facts)), width, _BELOW)
+        yield paint(_RATED.get(word, "strong"), word) + head.removeprefix(word)
+        yield from more
+        yield from folded(_BELOW + _gist(hit.content), width, _BELOW)
+        for beside in hit.rivals:
+            yield from folded(f"{_BELOW}beside it: {_version(beside, names)}", width, _BELOW)
         for older in hit.older:
-            gist = _shortened(escape_line(older.first_line))
-            yield f"       older: v{older.version} {_day(older.created_at)} {escape_line(older.id)}  {gist}"
+            yield from folded(f"{_BELOW}older: {_version(older, names)}", width, _BELOW)
+
+
+def _figures(hit: Hit) -> tuple[str, ...]:
+    """What the order comes of."""
+    return (
+        f"score {hit.score:.3f}",
+        "" if hit.cosine is None else f"cosine {hit.cosine:.3f}",
+        "" if hit.lexical is None else f"lexical {hit.lexical:.3f}",
+    )
+
+
+def _version(version: Version, names: Mapping[str, str]) -> str:
+    name = escape_line(names.get(version.id, version.id))
+    return (
+        f"v{version.version} {_day(version.created_at)} {name}  {_shortened(escape_line(version.first_line))}"
+    )
 
 
 def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
@@ -194,8 +220,9 @@ def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
     if found.memories:
         yield ""
         yield from _ranking(found)
-    if found.far_ids:
-        yield f"stayed out, as too little speaks for them beside the best: {listed(found.far_ids)}"
+    if found.stayed:
+        yield ""
+        yield from _left_out(found)
 
 
 def _occasion(found: Explained, query: str) -> str:
@@ -218,6 +245,20 @@ def _ranking(found: Explained) -> list[str]:
         why = _CAME.get(hit.came or hit.via, escape_line(hit.came or hit.via))
         budget = "fits" if place < found.included else "cut"
         rows.append((escape_line(hit.id), _gist(hit.content), why, budget))
+    return [line.rstrip() for line in columns(rows)]
+
+
+def _left_out(found: Explained) -> list[str]:
+    """The same of what was near the top and stayed out."""
+    rows = [("memory", "", "why it stayed out")]
+    rows += [
+        (
+            escape_line(each.id),
+            _shortened(escape_line(each.first_line)),
+            _STAYED.get(each.why, escape_line(each.why)),
+        )
+        for each in found.stayed
+    ]
     return [line.rstrip() for line in columns(rows)]
 
 

@@ -251,6 +251,7 @@ LATER: dict[str, p.Request | p.Reply] = {
         origin="typed",
         all_repos=True,
     ),
+    "request-search+rated": p.Search(id=5, workspace="/w", query="q", rated=True),
     "request-capture+agent": p.Capture(id=8, workspace="/w", session_id="s", agent="claude"),
     "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),
     "request-history+scope": p.History(id=11, workspace="/w", memory_id="mem_a", scope="user"),
