@@ -74,13 +74,8 @@ class LocalAnswers:
             for unit in free
             if unit in asked or not _is_kept(unit, kept)
         )
-<<<<<<< HEAD
-        stays = tuple(_known_why(each, asked) for each in kept if not _is_unlikely(each, found, judged))
         sure = tuple(each for each in proposals if each.content)
         return More(stays, (*sure, *_likely(found, judged, (*stays, *sure))), refused)
-=======
-        return More(stays, tuple(each for each in proposals if each.content), refused)
->>>>>>> integ
 
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
@@ -166,7 +161,6 @@ def _asked(
     return taken, tuple(refused)
 
 
-<<<<<<< HEAD
 def _likely(
     found: Sequence[Unit], judged: dict[str, Leanings], sure: Sequence[Proposal]
 ) -> Iterator[Proposal]:
@@ -182,12 +176,8 @@ def _is_in(one: Proposal, other: Proposal) -> bool:
     return one.content.rstrip(".。").lower() in other.content.lower()
 
 
-def _is_asked(unit: Unit, judged: dict[str, Leanings]) -> bool:
-    return asks(unit.around) or (bool(judged) and judged[unit.around].explicit >= _ASKS)
-=======
 def _is_part(unit: Unit, asked: Sequence[Unit]) -> bool:
     return any(each.text in other.text for each in unit.sentences for other in asked)
->>>>>>> integ
 
 
 def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
