@@ -134,7 +134,7 @@ def _new(
 ) -> tuple[_Row, ...]:
     """What comes behind `kept`, nothing twice: corrections, what stands, and what was found."""
     rows: dict[Key, _Row] = {}
-    there = {_key(row.entry) for row in kept}
+    there = {_key(row.entry): row for row in kept}
     corrections = _corrections(before.entries, there, homes)
     stands = (_Row(_entry(each, standing=True), each) for each in turn.stands)
     found = (row for each in turn.found for row in _with_rivals(each))
@@ -144,20 +144,25 @@ def _new(
     return tuple(rows.values())
 
 
-def _corrections(entries: Sequence[Entry], there: set[Key], homes: Mapping[str, VectorMap]) -> Iterator[_Row]:
+def _corrections(
+    entries: Sequence[Entry], there: Mapping[Key, _Row], homes: Mapping[str, VectorMap]
+) -> Iterator[_Row]:
     """Heads of what was heard, where they are others by now, texts changed in place, and warnings."""
     for each in reversed(entries):  # of two versions that were heard the newer is what is replaced
-        home = homes.get(each.root)
-        if home is None or (memory := home.find(home.chains.head(each.id))) is None or each.mark == OUTDATED:
+        home, row = homes.get(each.root), there.get(_key(each))
+        if home is None or each.mark == OUTDATED:
+            continue
+        memory = home.find(head) if (head := home.chains.head(each.id)) != each.id or row is None else None
+        if memory is None:  # it stands as it was heard
+            if row is not None and row.ranked.memory.stale and not each.stale:
+                yield _Row(_entry(row.ranked, OUTDATED), row.ranked)
             continue
         ranked = Ranked(memory, 0.0, via="correction", root=each.root)
-        if memory.id != each.id:
-            if _key(each) in there:
-                yield _Row(_entry(ranked, "replaces", each.id), ranked)
-        elif digest_of(memory) != each.digest:
-            yield _Row(_entry(ranked), ranked)
-        elif memory.stale and not each.stale:
-            yield _Row(_entry(ranked, OUTDATED), ranked)
+        if head == each.id:
+            if digest_of(memory) != each.digest:
+                yield _Row(_entry(ranked), ranked)
+        elif row is not None:
+            yield _Row(_entry(ranked, "replaces", each.id), ranked)
 
 
 def _with_rivals(ranked: Ranked) -> Iterator[_Row]:
@@ -207,8 +212,9 @@ class _Block(msgspec.Struct, frozen=True):
 
 def _block(before: HeardList, kept: Sequence[_Row], new: Sequence[_Row], turn: Turn) -> _Block:
     names = Names()
-    for row in kept:  # they have their names, also where they are not shown again
-        names.of(row.ranked.memory.id)
+    if new:  # what was said before has its names, also where it is not shown again
+        for row in kept:
+            names.of(row.ranked.memory.id)
     head = opening(before.token, first=turn.whole or not before.entries)
     notes = [head, *(entry(_note(row), names) for row in kept if turn.whole)]
     room = turn.limit - _TAIL - sum(len(note.encode()) for note in notes)

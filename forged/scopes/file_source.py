@@ -262,10 +262,11 @@ class FileSource:
         What lies far below the best is left out later, or the look would go on to the last row for it.
         """
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
-        k = question.top_k + len(question.heard) + min(superseded, 3 * question.top_k)
+        wanted = question.top_k + min(superseded, 3 * question.top_k)
+        k = wanted + min(len(question.heard), question.top_k)
         while True:
             best = found.best(k)
-            candidates = self._first_of_chains(best, question)
+            candidates = self._first_of_chains(best, question)[:wanted]
             ranked = rank(self._view, candidates, top_k=question.top_k, hop_depth=question.hop_depth)
             if len(best) < k or sum(each.via == "search" for each in ranked) == question.top_k:
                 return candidates, _unheard(ranked, question)
