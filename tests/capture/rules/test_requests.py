@@ -44,8 +44,8 @@ def test_a_request_is_seen_at_both_ends_of_a_long_message():
 
 
 def test_accents_make_no_difference():
-    assert asks("nao esquecas: so REST")
-    assert asks("apuntate esto: los tests con pytest")
+    assert asks("ajoute a ta memoire : pnpm partout")
+    assert asks("coloca na tua memoria que uso fish")
 
 
 def test_a_polite_question_asks_and_a_question_about_memory_does_not():
