@@ -19,9 +19,18 @@ from typing import Protocol
 from forged.capture.asking import Asking, LastWord, MakeSupervisor, VectorsOf
 from forged.capture.gate import Gate
 from forged.capture.keeper import Put
-from forged.capture.news import News
+from forged.capture.news import News, unanswered
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
-from forged.capture.values import Classified, Classify, Decided, Failed, KnownMemory, Tally, WorkerSettings
+from forged.capture.values import (
+    Classified,
+    Classify,
+    Decided,
+    Failed,
+    KnownMemory,
+    Refused,
+    Tally,
+    WorkerSettings,
+)
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.memory import utc_now
@@ -79,7 +88,8 @@ class Dispatcher:
         self._keeper = keeper
         self._keeps = keeps
         self._clock = clock
-        self.news = News()
+        self._judged = state.judged
+        self.news = News(state.judged, classifier=settings.classifier, keeps=keeps)
         self._changed = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
         self._asking = Asking(
@@ -164,6 +174,7 @@ class Dispatcher:
         if waiting.given_up and not waiting.is_cancelled:
             delay_s = await self._bury(waiting)
         if delay_s is None or waiting.is_cancelled:
+            await self._judged.save()  # before the event goes, which would bring it again
             await self._events.remove(waiting.event.id)
             self._queue.finish()
         else:
@@ -180,9 +191,10 @@ class Dispatcher:
             answer = await self._asking.ask(Classify(event, known, attempts))
             if not isinstance(answer, Decided):
                 return self._failed(waiting, answer)
-            documents = await self._decided(event, answer.classified)
+            documents, refused = await self._decided(event, answer.classified)
             if waiting.event is not event or waiting.is_cancelled:  # something was forgotten meanwhile
                 return 0.0
+            self.news.refused(event, refused)
             waiting.cut = answer.classified.cut
             if not documents:
                 return self._done(waiting, Put())
@@ -190,6 +202,7 @@ class Dispatcher:
         # What is not all that there was is not what a later daemon should leave it at.
         if not (waiting.cut or self._events.is_journalled(event.id)):
             try:
+                await self._judged.save()
                 await self._events.journal(event.id)
             except StoreError as error:
                 return self._unwritten(error)
@@ -244,25 +257,25 @@ class Dispatcher:
 
     # --- what comes of it -----------------------------------------------------------------------------
 
-    async def _decided(self, event: Event, classified: Classified) -> _Documents:
+    async def _decided(self, event: Event, classified: Classified) -> tuple[_Documents, tuple[Refused, ...]]:
+        """What to write of an answer, and what of it is refused."""
         if self._gate is not None:
             self._gate.answered(event, classified.usage)
         documents, tally = await self._keeper.decide(event, classified)
-        self.news.refused(event.session_id, classified.refused)
         self._metrics.capture_invalid += tally.invalid
         self._metrics.capture_duplicates += tally.duplicates
         self._metrics.secrets_redacted += tally.secrets
         self._metrics.captures_said_again += tally.said_again
-        return documents
+        refused = (*classified.refused, *tally.refused)
+        return documents, (*refused, *unanswered(event, documents, refused))
 
     def _done(self, waiting: Waiting, put: Put) -> float | None:
         """Take note that all is in place; None if the event is done with that, else a delay."""
         self._metrics.captured += put.written
         documents = self._events.documents(waiting.event.id) or ()
-        if put.written:
-            self.news.kept(
-                waiting.event.session_id, [each for each in documents if each.memory.id not in put.failed]
-            )
+        told = [each for each in documents if _is_told(each, put)]
+        if put.written or put.waiting:
+            self.news.kept(waiting.event, told)
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut
@@ -305,3 +318,9 @@ class Dispatcher:
                 return _GIVE_UP_RETRY_S
             logger.warning("event given up event=%s reason=%s", waiting.event.id, waiting.given_up)
         return None
+
+
+def _is_told(document: Document, put: Put) -> bool:
+    """Whether a person hears of it: it is on disk, or waits since now."""
+    memory_id = document.memory.id
+    return memory_id in put.waiting if document.waits else memory_id not in put.failed

@@ -60,12 +60,16 @@ class LocalAnswers:
         wanted = chosen(found, lambda text: judged[text].keep, head().bar) if judged else []
         asked, refused = _asked(said, found, judged)
         free = [*asked, *(unit for unit in wanted if not _is_part(unit, asked))]
+        proposals = (
+            _proposal(unit, judged, "request" if unit in asked else "head")
+            for unit in free
+            if unit in asked or not _is_kept(unit, kept)
+        )
         stays = tuple(
-            each
+            msgspec.structs.replace(each, why="rule")
             for each in kept
             if not _is_unlikely(each, found, judged) and not any(_is_of(each, unit) for unit in asked)
         )
-        proposals = (_proposal(unit, judged) for unit in free if unit in asked or not _is_kept(unit, kept))
         return More(stays, tuple(each for each in proposals if each.content), refused)
 
     def asked(self, event: Event) -> More:
@@ -73,7 +77,7 @@ class LocalAnswers:
         said = _said(event)
         found = units(said, event.window)
         asked, refused = _asked(said, found, self._judged(event, found))
-        return More((), tuple(_proposal(unit, {}) for unit in asked), refused)
+        return More((), tuple(_proposal(unit, {}, "request") for unit in asked), refused)
 
     def _judged(self, event: Event, found: Sequence[Unit]) -> dict[str, Leanings]:
         texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
@@ -156,13 +160,13 @@ def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
     )
 
 
-def _proposal(unit: Unit, judged: dict[str, Leanings]) -> Proposal:
+def _proposal(unit: Unit, judged: dict[str, Leanings], why: str) -> Proposal:
     content = presentable(without_lead_ins(unit.text).text or unit.text)
     leaning = judged.get(unit.around)
     about_person = scope_of_all(unit.sentences) is Scope.USER
     scope = Scope.USER if about_person or (leaning is not None and leaning.user > 0) else Scope.REPO
     plain = Category.CODING_PREFERENCES if scope is Scope.USER else Category.PROJECT_CONVENTIONS
-    return Proposal(content, scope, plain if leaning is None else leaning.category)
+    return Proposal(content, scope, plain if leaning is None else leaning.category, why=why)
 
 
 def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:

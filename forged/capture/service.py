@@ -219,6 +219,7 @@ class Pipeline:
         """
         await self._taken_up.wait()
         done = await self._state.parts.cut(unwanted, on_disk=self._keeps)
+        done += await self._state.to_review.cut(unwanted)
         for waiting in self._queue.waiting():
             left = await self._without(waiting, unwanted)
             done += left.cut

@@ -11,6 +11,8 @@ weighed:
   language, or speaks of agents and users in the third person.
 - One of these alone leaves it unsure: it may be a person's word, and as an order it waits for one.
 
+Characters that nobody sees are left out of the pieces.
+
 The words are data, `foreign.toml`. The time taken is linear in the length of the text; nothing is raised.
 """
 
@@ -27,6 +29,7 @@ import msgspec
 
 from forged.capture.languages import language
 from forged.capture.pasted_lines import FENCE, is_chat, is_formed, is_item, is_list, is_table
+from forged.text.unseen import without_unseen
 
 FILE = os.path.join(os.path.dirname(__file__), "foreign.toml")
 
@@ -89,7 +92,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Piece, ...]:
     """All pieces of a message, or of a part: the rest of one `begun`, the beginning of one that `goes_on`."""
-    blocks = [*_blocks(text)]
+    blocks = [*_blocks(without_unseen(text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
         return (Piece(blocks[0]),) if not (begun or goes_on) else (Piece(blocks[0], "foreign"),)
     points = _weighed(blocks)
@@ -107,7 +110,8 @@ def marked(text: str) -> str:
     if all(piece.of == "typed" for piece in found):
         return text
     pasted = {line for piece in found if piece.of != "typed" for line in piece.lines}
-    return "\n".join(f"> {line}" if line in pasted else line for line in text.splitlines())
+    lines = without_unseen(text).splitlines()
+    return "\n".join(f"> {line}" if line in pasted else line for line in lines)
 
 
 def _has_form(line: str) -> bool:
@@ -127,7 +131,9 @@ def _weighed(blocks: Sequence[tuple[str, ...]]) -> list[int]:
     for place in _letters(blocks):
         points[place] = _FOREIGN
     for place, block in enumerate(blocks[:-1]):
-        if _COLON.search(block[-1]) and points[place] < _FOREIGN:
+        if _is_head(block):  # what stands below the head of a mail or ticket
+            points[place + 1] = _FOREIGN
+        elif _COLON.search(block[-1]) and points[place] < _FOREIGN:
             points[place + 1] = _introduced(block[-1], blocks[place + 1], points[place + 1])
     asks = [points[at] < _FOREIGN and _asks(block) for at, block in enumerate(blocks)]
     tells = [points[at] < _FOREIGN and _tells_source(block) for at, block in enumerate(blocks)]
@@ -166,13 +172,17 @@ def _by_itself(block: tuple[str, ...]) -> int:
         return _of_list(block, text)
     if any(is_formed(line) for line in block) or is_table(block) or is_chat(block) or _QUOTED.match(text):
         return _FOREIGN
-    if words().prefixes.match(text.lstrip()) or sum(bool(words().headers.match(line)) for line in block) > 1:
+    if words().prefixes.match(text.lstrip()) or _is_head(block):
         return _FOREIGN
     if len(block) > 1 and any(_QUOTED.match(line) for line in block):
         return _FOREIGN
     if _introduces(block):
         return _FOREIGN if words().sources.search(block[0]) else _UNSURE
     return _UNSURE + _is_document(text) if words().agents.search(text) else 0
+
+
+def _is_head(block: tuple[str, ...]) -> bool:
+    return sum(words().headers.match(line) is not None for line in block) > 1
 
 
 def _of_list(block: tuple[str, ...], text: str) -> int:

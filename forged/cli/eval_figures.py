@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from forged import evaluation
-from forged.cli.terminal import columns, escape_line
+from forged.cli.tables import columns
+from forged.cli.terminal import escape_line
 
 _NONE = "-"
 _WIDE = 80
@@ -134,6 +135,8 @@ def session_table(done: SessionMeasurement) -> list[str]:
     rows = [
         ("stores", *(each.group for each in groups)),
         ("sessions", *(str(each.sessions) for each in groups)),
+        ("turns off topic", *(f"{each.beside_memories.of:,.0f}" for each in groups)),
+        ("chat turns", *(f"{each.chat_memories.of:,.0f}" for each in groups)),
         *_rows(groups, _SESSION_ROWS),
     ]
     kinds = dict.fromkeys(kind.kind for each in groups for kind in each.kinds)

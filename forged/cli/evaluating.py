@@ -23,7 +23,8 @@ from forged.cli.commands import reads
 from forged.cli.eval_figures import SessionMeasurement, capture_table, injected_table, session_table
 from forged.cli.eval_lives import Lived, draw
 from forged.cli.exits import Stop
-from forged.cli.terminal import Bar, columns, escape_line, tell
+from forged.cli.tables import columns
+from forged.cli.terminal import Bar, escape_line, tell
 from forged.errors import ConfigError, ForgedError
 from forged_client.errors import ClientError
 

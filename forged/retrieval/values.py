@@ -29,6 +29,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     min_generation: the number that the maps must have reached, 0 for any.
     before: what the message goes on from, as one text; "" for a message that stands alone.
     goes_on: whether something was said in the conversation before.
+    rated: in a list of which nothing is held back a word says what speaks for each memory.
     heard: keys (root, id) of memories that the session has in context; they are not found again.
     """
 
@@ -42,6 +43,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     before: str = ""
     goes_on: bool = False
     heard: frozenset[tuple[str, str]] = frozenset()
+    rated: bool = False
 
 
 class Sources(msgspec.Struct, frozen=True, eq=False):

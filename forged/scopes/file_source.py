@@ -33,6 +33,7 @@ from forged.map import (
 from forged.maps import Indexer, RootIndex
 from forged.memory import Memory
 from forged.scopes.source import Question, Ranked, Rows
+from forged.scopes.tiers import rated
 from forged.scopes.together import Waiting, joined
 
 # Multiply-adds that are searched on the event loop, some milliseconds; more goes to the thread.
@@ -212,7 +213,10 @@ class FileSource:
     def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
         found = self._found(question, cosines)
         if question.least_evidence == _NOTHING or not len(self._view):
-            return Rows(self._widened(found, question)[1])
+            candidates, ranked = self._widened(found, question)
+            if question.strong is not None:
+                ranked = rated(found, self._view.baseline, candidates, ranked, question.strong)
+            return Rows(ranked)
         reading = weigh(found, self._view.baseline)
         if is_hopeless(reading, question.least_evidence, goes_on=question.goes_on):
             return Rows(evidence=reading.evidence)
@@ -258,10 +262,11 @@ class FileSource:
         What lies far below the best is left out later, or the look would go on to the last row for it.
         """
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
-        k = question.top_k + len(question.heard) + min(superseded, 3 * question.top_k)
+        wanted = question.top_k + min(superseded, 3 * question.top_k)
+        k = wanted + min(len(question.heard), question.top_k)
         while True:
             best = found.best(k)
-            candidates = self._first_of_chains(best, question)
+            candidates = self._first_of_chains(best, question)[:wanted]
             ranked = rank(self._view, candidates, top_k=question.top_k, hop_depth=question.hop_depth)
             if len(best) < k or sum(each.via == "search" for each in ranked) == question.top_k:
                 return candidates, _unheard(ranked, question)

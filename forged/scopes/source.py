@@ -30,6 +30,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     continued: index of the query that says what the message goes on from, None if it stands alone.
     goes_on: whether something was said in the conversation before.
     heard: keys of memories that the session has in context already; they are left out and take no place.
+    strong: where nothing is held back, the evidence that is called strong; None if no word is wanted of it.
 
     `least_evidence` is what makes a request strong; with `near_best` a source gives what has evidence of its
     own, the more the stronger the request is; without the first there is no yardstick for that.
@@ -46,6 +47,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     continued: int | None = None
     goes_on: bool = False
     heard: frozenset[tuple[str, str]] = frozenset()
+    strong: float | None = None
 
 
 class Ranked(msgspec.Struct, frozen=True):

@@ -63,6 +63,7 @@ def test_sessions_are_a_table_of_figures_with_intervals_and_json_has_each_turn(f
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith("lives/dev, builtin:lexical, direct, append, lexical, ")
     assert rows(shown.out)["recall in context"] == ["1.000", "(1.000-1.000)"]
+    assert [rows(shown.out)[name] for name in ("turns off topic", "chat turns")] == [["0", "0"]] * 2
     assert rows(shown.out)["recall, plain"] == ["1.000", "(1.000-1.000)"]
     assert [each["mode"] for each in report["sessions"]] == ["append", "block"]
     assert [turn["new"] for turn in report["sessions"][0]["turns"]] == [["m_1"]]
@@ -145,10 +146,6 @@ def test_a_question_that_begins_a_session_is_given_what_stands_there_too(forgect
     assert came["tokens"]["value"] == pytest.approx(
         came["tokens_standing"]["value"] + came["tokens_frame"]["value"], abs=0.01
     )
-    shown = forgectl("eval", SMALL, *LEXICAL, "--in-session", "--store-size", "5")
-    assert shown.out.startswith(
-        "eval_small, builtin:lexical, direct, lexical, stores of 5, each begins a session"
-    )
 
 
 def test_tables_of_sessions_stand_below_one_another_where_they_are_wider_than_a_terminal():
@@ -185,3 +182,23 @@ def test_off_topic_messages_may_stand_in_plain_text_one_a_line(forgectl, tmp_pat
 
     (measured,) = report.json["measurements"]
     assert measured["outcome"]["off_topic"]["messages"] == 4
+
+
+def test_what_single_messages_brought_is_as_many_as_are_shipped(forgectl, tmp_path):
+    """Twelve memories say the word; without `--injected` all may come."""
+    lines = [
+        {"id": f"mem_{n:02d}", "root": "mill", "category": "patterns",
+         "created_at": "2026-01-01T00:00:00Z", "content": f"Hopper number {n} grinds rye."}
+        for n in range(12)
+    ]  # fmt: skip
+    query = {"id": "q", "root": "mill", "text": "hopper", "kind": "direct", "evidence": ["mem_00"]}
+    (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query))
+
+    asked = (str(tmp_path), *LEXICAL, "--min-score", "0", "--json")
+    came = [
+        forgectl("eval", *asked, *more).json["measurements"][0]["outcome"]["injected"]["memories"]["value"]
+        for more in ((), ("--injected",))
+    ]
+
+    assert came == [12.0, 10.0]

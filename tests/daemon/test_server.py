@@ -22,6 +22,7 @@ from forged.errors import StoreError
 from forged_client import protocol as wire
 from forged_client.framing import FrameCutter, decode_request, encode
 from tests.daemon.served import ScriptedService, serving
+from tests.faults.amount import times
 from tests.support.clock import run, turns, until
 from tests.support.daemon import cut
 
@@ -214,7 +215,7 @@ async def test_a_frame_around_or_above_the_size_of_the_buffer_arrives_whole(size
     st.lists(st.integers(0, 200) | st.integers(BUFFER - 60, BUFFER) | st.just(200_000), max_size=4),
     st.lists(st.sampled_from([1, 2, 3, 5, 700, BUFFER - 1, BUFFER]), min_size=1, max_size=40),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60, 15), deadline=None)
 def test_a_connection_hears_what_the_cutter_cuts_under_any_chunking(sizes, chunks):
     """As the loop drives it: `get_buffer`, bytes into it, `buffer_updated`; a cutter beside it."""
     requests = [wire.Search(id=number, workspace="/", query="x" * n) for number, n in enumerate(sizes, 2)]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from forged.capture.statements import Statement
+from forged.capture.typed import pieces
 from forged.conversation import Utterance
 
 # Characters: of a message that is kept whole, of a sentence with its neighbour, and of the message that says
@@ -41,8 +42,13 @@ def units(said: Sequence[Statement], window: Sequence[Utterance]) -> tuple[Unit,
     return tuple(
         unit
         for place in places
-        for unit in _of_message([each for each in said if each.message == place], window[place].text)
+        for unit in _of_message([each for each in said if each.message == place], _typed(window[place].text))
     )
+
+
+def _typed(message: str) -> str:
+    """A message without what was pasted into it, which asks for nothing and speaks for nothing."""
+    return "\n\n".join(piece.text for piece in pieces(message) if piece.of != "foreign")
 
 
 def _of_message(said: Sequence[Statement], message: str) -> Iterator[Unit]:

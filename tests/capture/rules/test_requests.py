@@ -28,9 +28,9 @@ LANGUAGES = ("de", "en", "es", "fr", "ja", "pt", "zh")
 
 
 def test_requests_are_told_from_what_only_reads_like_one():
-    """Of the sentences to learn from, in seven languages: nine of ten requests, and 1 % of the others."""
+    """Of every fourth sentence to learn from, in seven languages: nine of ten requests, and 1 % of the others."""
     counts = Counter[tuple[bool | None, bool]]()
-    for each in data.sentences():
+    for each in data.sentences()[::4]:
         counts[each.explicit, asks(each.text)] += 1
     asked, others = counts[True, True] + counts[True, False], counts[False, True] + counts[False, False]
     assert counts[True, True] / asked >= 0.92
