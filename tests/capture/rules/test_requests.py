@@ -28,7 +28,7 @@ LANGUAGES = ("de", "en", "es", "fr", "ja", "pt", "zh")
 
 
 def test_requests_are_told_from_what_only_reads_like_one():
-    """Of every fourth sentence to learn from, in seven languages: nine of ten requests, and 1 % of the others."""
+    """Of every fourth sentence in seven languages: nine of ten requests, and 1 % of the others."""
     counts = Counter[tuple[bool | None, bool]]()
     for each in data.sentences()[::4]:
         counts[each.explicit, asks(each.text)] += 1
