@@ -135,7 +135,7 @@ def _weighed(blocks: Sequence[tuple[str, ...]]) -> list[int]:
             points[place + 1] = _FOREIGN
         elif _COLON.search(block[-1]) and points[place] < _FOREIGN:
             points[place + 1] = _introduced(block[-1], blocks[place + 1], points[place + 1])
-    asks = [points[at] < _FOREIGN and _asks(block) for at, block in enumerate(blocks)]
+    asks = _asking(blocks, points)
     tells = [points[at] < _FOREIGN and _tells_source(block) for at, block in enumerate(blocks)]
     mother = next((language("\n".join(each)) for at, each in enumerate(blocks) if asks[at] or tells[at]), "")
     if not (has_asks := any(asks)) and not any(tells):
@@ -146,6 +146,15 @@ def _weighed(blocks: Sequence[tuple[str, ...]]) -> list[int]:
             continue
         points[place] += _beside(block, mother, asks=has_asks, tells=has_source)
     return points
+
+
+def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bool]:
+    """Which blocks are a request; one that only points at something is one where no other is."""
+    own = [found < _FOREIGN for found in points]
+    plainly = [mine and _asks(block, pointing=False) for mine, block in zip(own, blocks, strict=True)]
+    if any(plainly):
+        return plainly
+    return [mine and _asks(block, pointing=True) for mine, block in zip(own, blocks, strict=True)]
 
 
 def _introduced(line: str, block: tuple[str, ...], points: int) -> int:
@@ -215,7 +224,7 @@ def _letters(blocks: Sequence[tuple[str, ...]]) -> Iterator[int]:
         yield begins
 
 
-def _asks(block: tuple[str, ...]) -> bool:
+def _asks(block: tuple[str, ...], *, pointing: bool) -> bool:
     """Whether a block is a short request that may be about a text beside it."""
     text = "\n".join(block)
     if len(text) > _ASKS or _is_own(block):
@@ -223,7 +232,9 @@ def _asks(block: tuple[str, ...]) -> bool:
     if _QUESTION.search(text) and words().points.search(text):
         return True
     # Who tells something ends it with a stop; who asks in passing does not.
-    points = len(text) <= _BARE and text[-1] not in ".。" and words().points.search(text) is not None
+    points = (
+        pointing and len(text) <= _BARE and text[-1] not in ".。" and words().points.search(text) is not None
+    )
     return points or words().handles.search(text) is not None
 
 

@@ -116,3 +116,15 @@ def test_a_secret_waits_nowhere(stage, repo, key):
     assert key.encode() not in b"".join(
         each.read_bytes() for each in (stage.daemon.home / ".local/state/forged").glob("state.db*")
     )
+
+
+def test_what_the_rules_make_of_a_paste_without_marks_waits_as_well(rules, repo):
+    """Nothing tells it from the person's own words for certain."""
+    rules.capture(repo, "what do you think of this?\n\nWe always use pnpm in this repo, never npm.")
+    rules.settle()
+    assert on_disk(repo) == []
+    (one,) = proposals(rules, repo)
+    assert (one.content, one.session_id) == ("We always use pnpm in this repo, never npm.", "s")
+    assert one.beside == "We always use pnpm in this repo, never npm."
+    rules.client.review(str(repo), keep=[one.id])
+    assert contents(on_disk(repo)) == ["We always use pnpm in this repo, never npm."]
