@@ -16,11 +16,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.faults.amount import times
 from tests.support.clock import run
 
-# How long an example takes says nothing on a busy machine.
+# How long an example takes says nothing on a busy machine. `make test` has time for a few of them.
 settings.register_profile(
-    "forged", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "forged",
+    settings.default,
+    deadline=None,
+    max_examples=times(100, 25),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("forged")
 

@@ -23,6 +23,7 @@ PROGRAMS = {
     "forged.models.programs.guard._started": "the same, by a process of ours that ends it",
     "forged.models.e5.making.Making.make": "our own maker of a graph: paths of the model and of the cache",
     "forged.evaluation.scratch.daemon": "our own daemon for `forgectl eval`: serve",
+    "forged.evaluation.closing._commit": "git: the name of the commit that a closing run measures",
     "forged.cli.user_manager.run": "systemctl, systemd-analyze, loginctl: names of our units, files of ours",
     "forged.cli.logs._journal": "journalctl: the name of our unit",
     "forged.cli.demo.stage.Stage._run": "git, our own agent and forgectl: the demo's own sentences",

@@ -74,6 +74,7 @@ class AsyncClient(Shell):
     why = _awaited(Verbs.why)
     remember = _awaited(Verbs.remember)
     capture = _awaited(Verbs.capture)
+    captured = _awaited(Verbs.captured)
     get = _awaited(Verbs.get)
     list = _awaited(Verbs.list)
     history = _awaited(Verbs.history)

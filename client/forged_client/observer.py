@@ -75,14 +75,21 @@ class Observer:
     `waiting`. `dropped` were too many: of 16 windows the oldest goes, of 16 compactions and ends none, so the
     new one does. `given_up` were refused for good by a daemon that could not say why. `repaired` texts held
     something that cannot be sent, `unread` messages something that is no text. `last_reply` is the newest
-    reply, None before the first.
+    reply, None before the first. `agent` says whose session it is, for `forgectl captured`.
     """
 
     def __init__(
-        self, workspace: str, session_id: str, *, address: str | None = None, autostart: bool = False
+        self,
+        workspace: str,
+        session_id: str,
+        *,
+        address: str | None = None,
+        autostart: bool = False,
+        agent: str = "",
     ) -> None:
         self._workspace = workspace
         self._session_id = session_id
+        self._agent = agent
         self._client = Client(
             address, timeout_s=_SEND_TIMEOUT_S, autostart=autostart, strict=True, name="forged-observer"
         )
@@ -214,7 +221,11 @@ class Observer:
     def _is_settled(self, event: _Event) -> bool:
         """Send an event and count the reply; one that may be taken another time waits again."""
         request = Capture(
-            workspace=self._workspace, session_id=self._session_id, kind=event.kind, event_id=event.id
+            workspace=self._workspace,
+            session_id=self._session_id,
+            kind=event.kind,
+            event_id=event.id,
+            agent=self._agent,
         )
         parts = Parts(request, event.said, meanwhile=self._breathe)
         reply, verdict = self._answer(parts)

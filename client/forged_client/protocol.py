@@ -9,15 +9,25 @@ Every reply carries `status` (ok, empty, not_ready, disabled, timeout, error, or
 client could not reach the daemon) and a `reason`: an agent goes on without memories, a person can see why.
 """
 
+# ruff: noqa: PLC0414 - an alias of the same name says that it may be imported from here
+
 from __future__ import annotations
 
-from typing import ClassVar, Generic, TypeVar, get_args
+from typing import ClassVar
 
 import msgspec
 
+from forged_client.envelope import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
+from forged_client.envelope import R as R
+from forged_client.envelope import Reply as Reply
+from forged_client.envelope import Request as Request
+from forged_client.judged import Judged as Judged
+from forged_client.judged import JudgedPage as JudgedPage
+from forged_client.judged import ListJudged as ListJudged
+from forged_client.proposed import Proposed as Proposed
+
 PROTOCOL_VERSION = 1
 
-MAX_REQUEST_BYTES = 1 << 20
 MAX_CAPTURE_BYTES = 2 << 20
 MAX_REPLY_BYTES = 4 << 20
 
@@ -156,14 +166,6 @@ class Stayed(msgspec.Struct, frozen=True):
 # --- replies -----------------------------------------------------------------------------------------
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Anything the daemon may answer."""
-
-    id: int = 0
-    status: str = "ok"
-    reason: str = ""
-
-
 class Failed(Reply, frozen=True, tag="failed"):
     """The request was not carried out; `code` is one of CODES."""
 
@@ -236,6 +238,7 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `turns` events of turns wait; of any kind `spooled` are on disk (`spool_bytes`) and `dead` were given up.
     Counts are since the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight UTC.
+    `to_review` is how many proposals wait for a person, of every root.
     `last_success` is a UTC time; ages are seconds. `finished` counts events that were classified, `memories`
     files written, `said_again` those of them that were forgotten once and kept because they were said since.
     """
@@ -268,6 +271,7 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
     token_limit: int = 0
     paused: tuple[str, ...] = ()
     said_again: int = 0
+    to_review: int = 0
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,7 +326,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     retrieval_model: str = ""
     roots: tuple[RootReport, ...] = ()
     connections: int = 0
-    counters: dict[str, int] = {}
+    counters: dict[str, int] = msgspec.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     capture: CaptureReport = CaptureReport()
     gate: GateReport = GateReport()
@@ -593,11 +597,19 @@ class Trusted(Reply, frozen=True, tag="trusted"):
 
 
 class Reviewed(Reply, frozen=True, tag="reviewed"):
-    """What is withheld of a root (still, after something was accepted), and the ids that were accepted."""
+    """What is withheld of a root (still, after something was accepted), and the ids that were accepted.
+
+    `waiting` is what capture proposes and a person has to decide about, of the repository and of the user;
+    `elsewhere` names the roots in which more of it waits. `kept` and `dropped` are ids of what was asked for.
+    """
 
     root: RootTrust | None = None
     files: tuple[WithheldFile, ...] = ()
     accepted: tuple[str, ...] = ()
+    waiting: tuple[Proposed, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -619,28 +631,6 @@ class Tried(Reply, frozen=True, tag="tried"):
 
 
 # --- requests ----------------------------------------------------------------------------------------
-
-
-R = TypeVar("R", bound=Reply)
-
-
-class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="type"):
-    """Anything a client may ask; `R` is the reply it gets.
-
-    One that is not `repeatable` could be carried out twice, so it is not sent again when the connection ends
-    before its reply. One that is `bypassable` is not sent at all while FORGED_BYPASS is set.
-    """
-
-    limit_bytes: ClassVar[int] = MAX_REQUEST_BYTES
-    repeatable: ClassVar[bool] = True
-    bypassable: ClassVar[bool] = False
-
-    id: int = 0
-
-    @classmethod
-    def reply_type(cls) -> type[R]:
-        kind: type[R] = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]
-        return kind
 
 
 class Hello(Request[Welcome], frozen=True, tag="hello"):
@@ -691,7 +681,10 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
 
 
 class Search(Request[Found], frozen=True, tag="search"):
-    """Ranked memories for a query text, without injection and without the turn cache."""
+    """Ranked memories for a query text, without injection and without the turn cache.
+
+    `rated`: a hit's `came` says what speaks for it: strong, near or weak; nothing where that is not known.
+    """
 
     bypassable: ClassVar[bool] = True
 
@@ -699,6 +692,7 @@ class Search(Request[Found], frozen=True, tag="search"):
     query: str
     limit: int = 10
     min_generation: str = ""
+    rated: bool = False
 
 
 class Why(Request[Explained], frozen=True, tag="why"):
@@ -743,6 +737,8 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
 class Capture(Request[Captured], frozen=True, tag="capture"):
     """A finished turn, for the capture worker. `kind`: turn, compaction, explicit, session_end.
 
+    `agent` is who hands it over, as in `Retrieve`.
+
     `messages` is the whole window: what of it the session has said before is known, and only the rest is
     judged (of a compaction and an explicit request all is). `window_id` says nothing any more.
 
@@ -769,6 +765,7 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
     parts: int = 1
     begun: bool = False
     goes_on: bool = False
+    agent: str = ""
 
 
 class GetMemories(Request[Memories], frozen=True, tag="get"):
@@ -783,7 +780,10 @@ class GetMemories(Request[Memories], frozen=True, tag="get"):
 class ListMemories(Request[Memories], frozen=True, tag="list"):
     """Memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both.
 
-    `stale`: only those that stand on files which changed or went since.
+    `stale`: only those that stand on files which changed or went since. `since` is a time (RFC 3339) of their
+    making, `session_id` how a session's id begins, `origin` one of a MemoryRecord's; all hold together.
+    `all_repos`: of every repository that the daemon has seen, whatever the workspace; what is withheld in one
+    is left out here, too.
     """
 
     workspace: str
@@ -794,6 +794,10 @@ class ListMemories(Request[Memories], frozen=True, tag="list"):
     offset: int = 0
     min_generation: str = ""
     stale: bool = False
+    since: str = ""
+    session_id: str = ""
+    origin: str = ""
+    all_repos: bool = False
 
 
 class History(Request[Chain], frozen=True, tag="history"):
@@ -892,13 +896,19 @@ class Review(Request[Reviewed], frozen=True, tag="review"):
     """List what is withheld of the workspace's root, and accept some of it.
 
     `accept` are ids, or beginnings (from eight characters) of SHA-256 sums; `everything` accepts all that is
-    there now, with `shown` only if it is just that.
+    there now, with `shown` only if it is just that. `keep` and `drop` are ids of what waits for a person, or
+    beginnings of them; what is kept becomes a typed memory, one of them in the words of `text` if that is
+    given. A text with a secret is refused with the code `secret`, unless `allow_secret`.
     """
 
     workspace: str
     accept: tuple[str, ...] = ()
     everything: bool = False
     shown: str = ""
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    text: str = ""
+    allow_secret: bool = False
 
 
 class Try(Request[Tried], frozen=True, tag="try"):

@@ -27,6 +27,8 @@ from forged_client.protocol import (
     Found,
     GetMemories,
     History,
+    JudgedPage,
+    ListJudged,
     ListMemories,
     Memories,
     Outbound,
@@ -111,9 +113,17 @@ class Verbs(ChainVerbs):
         )
         return self.ask(request)
 
-    def search(self, workspace: str, query: str, *, limit: int = 10, min_generation: str = "") -> Found:
-        """Ranked memories for a query text."""
-        request = Search(workspace=workspace, query=public(query), limit=limit, min_generation=min_generation)
+    def search(
+        self, workspace: str, query: str, *, limit: int = 10, min_generation: str = "", rated: bool = False
+    ) -> Found:
+        """Ranked memories for a query text; with `rated` each says in a word what speaks for it."""
+        request = Search(
+            workspace=workspace,
+            query=public(query),
+            limit=limit,
+            min_generation=min_generation,
+            rated=rated,
+        )
         return self.ask(request)
 
     def why(self, workspace: str = "", *, session_id: str = "", query: str = "") -> Explained:
@@ -166,11 +176,12 @@ class Verbs(ChainVerbs):
         kind: str = "turn",
         last_summary_index: int = 0,
         window_id: str = "",
+        agent: str = "",
     ) -> Captured:
         """Hand over a finished turn, or another `kind` of event, to be turned into memories.
 
-        What one frame cannot hold goes out in several, within the one deadline. `window_id` says nothing any
-        more.
+        What one frame cannot hold goes out in several, within the one deadline. `agent` is the name that
+        `retrieve` gets, too. `window_id` says nothing any more.
         """
         from forged_client.parts import Parts  # noqa: PLC0415 - most processes only ask
         from forged_client.said import Said  # noqa: PLC0415
@@ -181,8 +192,30 @@ class Verbs(ChainVerbs):
             kind=kind,
             window_id=window_id,
             event_id=new_key(),
+            agent=agent,
         )
         return self._hand_over(Parts(request, Said(messages, last_summary_index)))
+
+    def captured(
+        self,
+        workspace: str = "",
+        *,
+        since: str = "",
+        session_id: str = "",
+        all_repos: bool = False,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> JudgedPage:
+        """What capture has kept and refused, newest first; see `protocol.ListJudged`."""
+        request = ListJudged(
+            workspace=workspace,
+            since=since,
+            session_id=session_id,
+            all_repos=all_repos,
+            limit=limit,
+            offset=offset,
+        )
+        return self.ask(request)
 
     def get(
         self, workspace: str, ids: Iterable[str], *, min_generation: str = "", scope: str = ""
@@ -247,10 +280,26 @@ class Verbs(ChainVerbs):
         return self.ask(Trust(workspace=workspace, action=action, mode=mode, shown=shown))
 
     def review(
-        self, workspace: str, accept: Iterable[str] = (), *, everything: bool = False, shown: str = ""
+        self,
+        workspace: str,
+        accept: Iterable[str] = (),
+        *,
+        everything: bool = False,
+        shown: str = "",
+        keep: Iterable[str] = (),
+        drop: Iterable[str] = (),
+        text: str = "",
     ) -> Reviewed:
-        """What is withheld of a repository; accept some of it."""
-        request = Review(workspace=workspace, accept=tuple(accept), everything=everything, shown=shown)
+        """What is withheld of a repository and what waits for a person; accept, keep or drop some of it."""
+        request = Review(
+            workspace=workspace,
+            accept=tuple(accept),
+            everything=everything,
+            shown=shown,
+            keep=tuple(keep),
+            drop=tuple(drop),
+            text=text,
+        )
         return self.ask(request)
 
     def try_endpoints(self, *, timeout_s: float = 60.0) -> Tried:
@@ -278,8 +327,13 @@ class Verbs(ChainVerbs):
         limit: int = 100,
         offset: int = 0,
         min_generation: str = "",
+        stale: bool = False,
+        since: str = "",
+        session_id: str = "",
+        origin: str = "",
+        all_repos: bool = False,
     ) -> Memories:
-        """Memories of the workspace, newest first."""
+        """Memories of the workspace, newest first; what the filters mean is said in `protocol`."""
         request = ListMemories(
             workspace=workspace,
             scope=scope,
@@ -288,5 +342,10 @@ class Verbs(ChainVerbs):
             limit=limit,
             offset=offset,
             min_generation=min_generation,
+            stale=stale,
+            since=since,
+            session_id=session_id,
+            origin=origin,
+            all_repos=all_repos,
         )
         return self.ask(request)

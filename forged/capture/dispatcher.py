@@ -16,24 +16,18 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Protocol
 
+from forged.capture.asking import Asking, LastWord, MakeSupervisor, VectorsOf
 from forged.capture.gate import Gate
 from forged.capture.keeper import Put
-from forged.capture.news import News
+from forged.capture.news import News, unanswered
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
-from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
-    Asked,
-    AskedVectors,
     Classified,
     Classify,
     Decided,
-    Departed,
     Failed,
-    Heads,
     KnownMemory,
-    Ready,
-    Report,
-    StatementVectors,
+    Refused,
     Tally,
     WorkerSettings,
 )
@@ -45,17 +39,11 @@ from forged.state import Document, Event, State
 logger = logging.getLogger(__name__)
 
 _GIVE_UP_RETRY_S = 60.0
-# What a worker may take beyond its classifier's time limit, and while it waits for an answer of ours.
-_GRACE_S = 60.0
 _RANK_S = 5.0
 _SETTLE_S = 1.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
-VectorsOf = Callable[[Sequence[str]], Awaitable[tuple[bytes, ...]]]
-MakeSupervisor = Callable[..., Supervisor]
 _Documents = tuple[Document, ...]
-# The last report about a task, or what the worker died of.
-_Answer = Decided | Failed | str
 
 
 class Keeps(Protocol):
@@ -91,23 +79,29 @@ class Dispatcher:
         clock: Callable[[], float],
     ) -> None:
         """`keeps` false drops what is given up; `clock` gives seconds that never go back."""
-        self._limit_s = settings.timeout_s + _GRACE_S
         self._queue = queue
         self._events = state.events
         self._pauses = state.pauses
-        self._outbound = state.outbound
         self._gate = gate
         self._metrics = metrics
         self._rank = rank
-        self._vectors = vectors
         self._keeper = keeper
         self._keeps = keeps
         self._clock = clock
-        self.news = News()
-        self.supervisor = make_supervisor(settings, on_report=self._heard, on_death=self._died)
+        self._judged = state.judged
+        self.news = News(state.judged, classifier=settings.classifier, keeps=keeps)
         self._changed = asyncio.Event()
-        self._answer: asyncio.Future[_Answer] | None = None  # to the task that the worker has
         self._background: set[asyncio.Task[None]] = set()
+        self._asking = Asking(
+            settings=settings,
+            heads=keeper.heads,
+            vectors=vectors,
+            departed=state.outbound.add,
+            make_supervisor=make_supervisor,
+            start=self.start,
+            on_ready=self.wake,
+        )
+        self.supervisor = self._asking.supervisor
         self.last_success = self.last_error = ""
 
     async def run(self) -> None:
@@ -136,8 +130,7 @@ class Dispatcher:
 
     async def settle(self) -> None:
         """Let what was started end, for a moment, but for what needs the worker, which is gone."""
-        if self._answer is not None:
-            self._answer.cancel()  # an answer that came already stays
+        self._asking.cancel()
         if self._background:
             await asyncio.wait(self._background, timeout=_SETTLE_S)
 
@@ -181,6 +174,7 @@ class Dispatcher:
         if waiting.given_up and not waiting.is_cancelled:
             delay_s = await self._bury(waiting)
         if delay_s is None or waiting.is_cancelled:
+            await self._judged.save()  # before the event goes, which would bring it again
             await self._events.remove(waiting.event.id)
             self._queue.finish()
         else:
@@ -194,12 +188,13 @@ class Dispatcher:
             if self._is_paused(event) or not self._can_give(waiting):
                 return 0.0
             attempts = 1 if self._gate is None else self._gate.attempts
-            answer = await self._ask(Classify(event, known, attempts))
+            answer = await self._asking.ask(Classify(event, known, attempts))
             if not isinstance(answer, Decided):
                 return self._failed(waiting, answer)
-            documents = await self._decided(event, answer.classified)
+            documents, refused = await self._decided(event, answer.classified)
             if waiting.event is not event or waiting.is_cancelled:  # something was forgotten meanwhile
                 return 0.0
+            self.news.refused(event, refused)
             waiting.cut = answer.classified.cut
             if not documents:
                 return self._done(waiting, Put())
@@ -207,6 +202,7 @@ class Dispatcher:
         # What is not all that there was is not what a later daemon should leave it at.
         if not (waiting.cut or self._events.is_journalled(event.id)):
             try:
+                await self._judged.save()
                 await self._events.journal(event.id)
             except StoreError as error:
                 return self._unwritten(error)
@@ -225,31 +221,6 @@ class Dispatcher:
 
     def _can_give(self, waiting: Waiting) -> bool:
         return self.supervisor.ready and not waiting.is_cancelled
-
-    async def _ask(self, task: Classify) -> _Answer:
-        """What the worker makes of a task."""
-        self._answer = asyncio.get_running_loop().create_future()
-        try:
-            self.supervisor.give(task, self._limit_s)
-            return await self._answer
-        finally:
-            self._answer = None
-
-    async def _answer_heads(self, event: Event, names: Sequence[str]) -> None:
-        """Tell the worker which memories name something; none if that cannot be found out."""
-        heads: tuple[KnownMemory, ...] = ()
-        try:
-            heads = await self._keeper.heads(event, names)
-        except Exception:
-            logger.exception("no heads event=%s", event.id)
-        if self._answer is not None and self.supervisor.ready:
-            self.supervisor.give(Heads(event.id, heads), self._limit_s)
-
-    async def _answer_vectors(self, event: Event, texts: Sequence[str]) -> None:
-        """Give the worker the vectors of texts; none if there are none to be had."""
-        rows = await self._vectors(texts)
-        if self._answer is not None and self.supervisor.ready:
-            self.supervisor.give(StatementVectors(event.id, rows), self._limit_s)
 
     async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
         """What the model should know about; it can do without."""
@@ -284,48 +255,27 @@ class Dispatcher:
         """Whether it is known what the event comes to: no model is asked then."""
         return self._events.documents(event.id) is not None
 
-    # --- what the worker says -------------------------------------------------------------------------
+    # --- what comes of it -----------------------------------------------------------------------------
 
-    def _heard(self, report: Report) -> None:
-        if isinstance(report, Ready):
-            self.wake()
-            return
-        if isinstance(report, Departed):
-            self._outbound.add(report.departure)
-            return
-        waiting, answer = self._queue.in_hand, self._answer
-        if waiting is None or answer is None or answer.done() or waiting.event.id != report.event_id:
-            logger.warning("report about another event=%s", report.event_id)
-        elif isinstance(report, Asked):
-            self.start(self._answer_heads(waiting.event, report.names))
-        elif isinstance(report, AskedVectors):
-            self.start(self._answer_vectors(waiting.event, report.texts))
-        else:
-            answer.set_result(report)
-
-    def _died(self, reason: str) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(reason)
-
-    async def _decided(self, event: Event, classified: Classified) -> _Documents:
+    async def _decided(self, event: Event, classified: Classified) -> tuple[_Documents, tuple[Refused, ...]]:
+        """What to write of an answer, and what of it is refused."""
         if self._gate is not None:
             self._gate.answered(event, classified.usage)
         documents, tally = await self._keeper.decide(event, classified)
-        self.news.refused(event.session_id, classified.refused)
         self._metrics.capture_invalid += tally.invalid
         self._metrics.capture_duplicates += tally.duplicates
         self._metrics.secrets_redacted += tally.secrets
         self._metrics.captures_said_again += tally.said_again
-        return documents
+        refused = (*classified.refused, *tally.refused)
+        return documents, (*refused, *unanswered(event, documents, refused))
 
     def _done(self, waiting: Waiting, put: Put) -> float | None:
         """Take note that all is in place; None if the event is done with that, else a delay."""
         self._metrics.captured += put.written
         documents = self._events.documents(waiting.event.id) or ()
-        if put.written:
-            self.news.kept(
-                waiting.event.session_id, [each for each in documents if each.memory.id not in put.failed]
-            )
+        told = [each for each in documents if _is_told(each, put)]
+        if put.written or put.waiting:
+            self.news.kept(waiting.event, told)
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut
@@ -336,7 +286,7 @@ class Dispatcher:
         self.last_error = f"not written: {', '.join(put.failed)}" if put.failed else ""
         return None
 
-    def _failed(self, waiting: Waiting, answer: _Answer) -> float:
+    def _failed(self, waiting: Waiting, answer: LastWord) -> float:
         """Take note of a failure or of a death; seconds until the next attempt."""
         event, gate = waiting.event, self._gate_of(waiting.event)
         if not isinstance(answer, Failed):
@@ -368,3 +318,9 @@ class Dispatcher:
                 return _GIVE_UP_RETRY_S
             logger.warning("event given up event=%s reason=%s", waiting.event.id, waiting.given_up)
         return None
+
+
+def _is_told(document: Document, put: Put) -> bool:
+    """Whether a person hears of it: it is on disk, or waits since now."""
+    memory_id = document.memory.id
+    return memory_id in put.waiting if document.waits else memory_id not in put.failed

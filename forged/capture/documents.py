@@ -9,7 +9,8 @@ be the newest.
 What is known is not written again. That includes a superseded version that came from the same session: a
 window is sent whole every turn, so the statement that was replaced is still in it and would otherwise replace
 its successor. Said in another session, the old choice is a new one. What was forgotten is not written either,
-unless a person has said it since. And nothing is written that stands on pasted text (`origins`).
+unless a person has said it since. And nothing is written that stands on pasted text (`origins`): what may be
+the person's all the same waits until the person says so.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
-from forged.capture.origins import Origins
+from forged.capture.origins import Origins, Whose
 from forged.capture.rules.newest import may_replace, replaced_by
-from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Tally
+from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
 from forged.map import link
 from forged.memory import (
@@ -88,7 +89,9 @@ def decide(
     for proposal in classified.proposals:
         deciding.judge(proposal)
     invalid = deciding.invalid + classified.malformed
-    tally = Tally(invalid, deciding.duplicates, deciding.secrets, deciding.said_again)
+    tally = Tally(
+        invalid, deciding.duplicates, deciding.secrets, deciding.said_again, tuple(deciding.refused)
+    )
     return tuple(deciding.documents), tally
 
 
@@ -115,6 +118,7 @@ class _Deciding:
         now: str,
     ) -> None:
         self.documents: list[Document] = []
+        self.refused: list[Refused] = []
         self.invalid = self.duplicates = self.secrets = self.said_again = 0
         self._event = event
         self._existing = existing
@@ -126,18 +130,59 @@ class _Deciding:
     def judge(self, proposal: Proposal) -> None:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
-        is_ours = bool(content) and not self._origins.are_foreign(content)
-        if root is None or proposal.category not in _CATEGORIES or not is_ours:
+        whose = self._whose(content)
+        if objection := self._objection(root, content, proposal, whose):
             self.invalid += 1
+            self._refuse(proposal, content, objection)
         elif (is_again := self._is_again(content)) is False or self._compared.has_like(content):
             self.duplicates += 1
-        elif len(self.documents) == MOST_DOCUMENTS:
+            if is_again is False:
+                self._refuse(proposal, "", "it was forgotten, and nobody has said it since", if_asked=True)
+            else:
+                self._refuse(proposal, content, "it is known already", if_asked=True)
+        elif root is None or self._is_full(waits=whose == "mixed"):
             self.invalid += 1
+            self._refuse(proposal, content, f"there were {MOST_DOCUMENTS} before it")
+        elif whose == "mixed":
+            self.documents.append(self._waiting(root, self._memory(root, content, proposal), proposal.why))
         else:
-            memory = self._memory(root, content, proposal)
-            self.documents.append(Document(root, memory))
+            self.documents.append(Document(root, self._memory(root, content, proposal), proposal.why))
             self._compared.add(content)
             self.said_again += is_again is not None
+
+    def _whose(self, content: str) -> Whose:
+        return self._origins.whose(content, by_model=self._author == Origin.MODEL) if content else "foreign"
+
+    def _is_full(self, *, waits: bool) -> bool:
+        return sum(bool(each.waits) == waits for each in self.documents) == MOST_DOCUMENTS
+
+    def _waiting(self, root: Root, memory: Memory, taken_up: str) -> Document:
+        """What counts neither as known nor as a head until a person has seen it."""
+        who = "a model proposed it from" if self._author == Origin.MODEL else "it stands beside"
+        beside = redact(self._origins.beside(memory.content)).text
+        why = f"{who} text that was pasted, which may have asked for it"
+        return Document(root, memory, taken_up, why, beside, self._event.agent)
+
+    def _objection(self, root: Root | None, content: str, proposal: Proposal, whose: Whose) -> str:
+        """Why a proposal is none that may be kept, as a sentence, or nothing."""
+        if root is None:
+            return "there is no repository here to keep it in"
+        if not content:
+            too_long = len(proposal.content.encode("utf-8", "replace")) > MAX_CONTENT_BYTES
+            return f"it is longer than {MAX_CONTENT_BYTES:,} bytes" if too_long else "it holds a secret"
+        if proposal.category not in _CATEGORIES:
+            return "its category is none that there is"
+        return "it stands on text that was pasted" if whose == "foreign" else ""
+
+    def _refuse(self, proposal: Proposal, text: str, reason: str, *, if_asked: bool = False) -> None:
+        """Say that it is not kept; of what no person would miss only `if_asked`.
+
+        A compaction brings requests again that were answered when they were made.
+        """
+        is_request = proposal.why == "request" and self._event.kind != "compaction"
+        asked = is_request or self._event.kind == "explicit"
+        if proposal.content.strip() and (asked or not if_asked):
+            self.refused.append(Refused(text, reason, asked))
 
     def _is_again(self, content: str) -> bool | None:
         """Whether the person has said since what was forgotten; None of what never was."""
@@ -232,7 +277,7 @@ class _Deciding:
         return self._existing.get(root, ())
 
     def _decided(self, root: Root) -> Iterator[Memory]:
-        return (document.memory for document in self.documents if document.root == root)
+        return (each.memory for each in self.documents if each.root == root and not each.waits)
 
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
         there = (edge for edge in proposed if edge.id in self._ids[root])

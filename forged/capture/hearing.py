@@ -61,6 +61,7 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     parts: int = 1
     begun: bool = False
     goes_on: bool = False
+    agent: str = ""
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -228,4 +229,5 @@ def _event(spoken: Spoken, event_id: str, piece: Slice, now: float) -> Event:
         received_at=utc(now),
         begun=piece[0].begun,
         goes_on=piece[-1].goes_on,
+        agent=spoken.agent,
     )

@@ -4,6 +4,7 @@ The worker proposes, the daemon commits. `heads` answers what the worker asks, `
 proposals, `put` writes them. What is withheld is in no map, so it is neither compared with nor replaced. The
 maps are waited for until they show what was written a moment ago; what one still lacks of our own counts all
 the same. `put` may be tried again with the same documents: a file that is there already is one that is done.
+What waits for a person is put beside the others, into the state and into no file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from forged.files import Root
 from forged.maps import Indexer
 from forged.memory import Memory, time_ns, utc_now
 from forged.scopes import FileRoots, View
-from forged.state import Document, Event, Forgotten
+from forged.state import Document, Event, Forgotten, ToReview
 from forged.writing import Draft, Writer, Written
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ _Result = Written | StoreError
 
 
 class Put(msgspec.Struct, frozen=True):
-    """How many documents were written, and which no disk would take.
+    """How many documents were written, which no disk would take, and which wait for a person since now.
 
     `trouble` says why some are not in place yet, and `reason` in one word: `storage`, a disk is full or
     broken; `unwritten`, it takes some and not others; `gone`, no root that they would go to exists.
@@ -51,15 +52,17 @@ class Put(msgspec.Struct, frozen=True):
     failed: tuple[str, ...] = ()
     reason: str = ""
     trouble: str = ""
+    waiting: tuple[str, ...] = ()
 
 
 class Keeper:
     """One for the daemon."""
 
-    def __init__(self, indexer: Indexer, writer: Writer, forgotten: Forgotten) -> None:
+    def __init__(self, indexer: Indexer, writer: Writer, forgotten: Forgotten, to_review: ToReview) -> None:
         self._indexer = indexer
         self._writer = writer
         self._forgotten = forgotten
+        self._to_review = to_review
         self._recent: list[tuple[Root, Written]] = []  # not in a map yet
         self._warned: set[str] = set()
 
@@ -92,10 +95,16 @@ class Keeper:
         `tops` are where a text may have been forgotten meanwhile: then it is left out.
         """
         results: list[tuple[Document, _Result]] = []
-        for root in dict.fromkeys(document.root for document in documents):
-            here = [document for document in documents if document.root == root]
+        due = [document for document in documents if not document.waits]
+        for root in dict.fromkeys(document.root for document in due):
+            here = [document for document in due if document.root == root]
             results += await self._put_in(root, here, tops)
-        return self._summed(results)
+        waiting = [each for each in documents if each.waits and not self.is_unwanted(each, tops)]
+        put = self._summed(results)
+        try:
+            return msgspec.structs.replace(put, waiting=await self._to_review.add(waiting))
+        except StoreError as error:
+            return msgspec.structs.replace(put, reason="storage", trouble=str(error))
 
     async def _see(self, event: Event) -> View:
         roots = FileRoots(self._indexer, event.roots)

@@ -1,64 +1,110 @@
-"""What a person is told of a session's capture with its next reply: what was kept or refused, in sentences.
+"""What a person is told of capture: in sentences with a session's next reply, and on record for who looks.
 
-In go the documents that an event left and the requests that were refused; out come sentences by session,
-until somebody was `told`. In memory only and bounded: it is for the next turn, and the newest count.
+In go an event and what became of it: documents that are on disk, or what was refused. They are put on record
+in the state, which the sentences are made of; who was `told` is not told again. Kept and refused aloud is
+what somebody asked for, and all else that was kept; the rest is on record only.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
+import hashlib
+import time
+from collections.abc import Iterable, Sequence
 
 from forged.capture.values import Refused
-from forged.memory import Scope
-from forged.state import Document
-from forged.text.quoted import one_line
-from forged.text.redaction import redact
+from forged.memory import Origin, Scope, time_ns
+from forged.state import Document, Event, Judged, Judgement
 
-SESSIONS, SENTENCES = 256, 8
-_GIST = 120
+# Who judges where no model does.
+LOCAL = "builtin:rules"
 
 
 class News:
-    """One for the daemon; lives in its event loop."""
+    """One for the daemon; lives in its event loop.
 
-    def __init__(self) -> None:
-        self._sentences: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+    `classifier` is the model that judges, or nothing. `keeps` false: what was said goes to no disk, so of
+    what is refused the reason alone is kept.
+    """
 
-    def kept(self, session_id: str, documents: Iterable[Document]) -> None:
-        """These are on disk now."""
-        self._add(session_id, map(_kept, documents))
+    def __init__(self, judged: Judged, *, classifier: str, keeps: bool) -> None:
+        self._judged = judged
+        self._classifier = classifier
+        self._keeps = keeps
 
-    def refused(self, session_id: str, refused: Iterable[Refused]) -> None:
-        """This was asked for and is not kept."""
-        self._add(session_id, (f'not kept: "{_gist(each.text)}": {each.reason}' for each in refused))
+    def kept(self, event: Event, documents: Iterable[Document]) -> None:
+        """These are on disk now, or wait for a person."""
+        for document in documents:
+            memory, why = document.memory, _why(document)
+            judgement = Judgement(
+                at=time_ns(memory.created_at) / 1e9,
+                text=memory.content,
+                memory_id="" if document.waits else memory.id,
+                reason=f"it waits for you in `forgectl review`: {document.waits}" if document.waits else "",
+                session_id=event.session_id,
+                agent=event.agent,
+                kind=event.kind,
+                why=why,
+                classifier=self._judge(why),
+                scope=memory.scope,
+                category=memory.category,
+                top=document.root.top,
+                supersedes=memory.supersedes or "",
+                untold=True,
+            )
+            self._judged.add(memory.id, judgement)
+
+    def refused(self, event: Event, refused: Iterable[Refused]) -> None:
+        """This is not kept."""
+        for each in refused:
+            if event.kind == "compaction" and self._judged.is_refused(event.session_id, each.text):
+                continue  # its session is judged once more
+            why = "request" if each.asked else ""
+            judgement = Judgement(
+                at=time.time(),
+                text=each.text if self._keeps else "",
+                reason=each.reason,
+                session_id=event.session_id,
+                agent=event.agent,
+                kind=event.kind,
+                why=why,
+                classifier=self._classifier or LOCAL,
+                top=event.roots[0].top if event.roots else "",
+                untold=each.asked,
+            )
+            said = hashlib.blake2b(f"{each.text}\n{each.reason}".encode(), digest_size=8).hexdigest()
+            self._judged.add(f"{event.id} {said}", judgement)
 
     def of(self, session_id: str) -> tuple[str, ...]:
         """What nobody was told yet."""
-        return self._sentences.get(session_id, ()) if session_id else ()
+        return tuple(map(_sentence, self._judged.untold(session_id))) if session_id else ()
 
     def told(self, session_id: str, count: int) -> None:
         """The first sentences were heard."""
-        if left := self.of(session_id)[count:]:
-            self._sentences[session_id] = left
-        else:
-            self._sentences.pop(session_id, None)
+        self._judged.told(session_id, count)
 
-    def _add(self, session_id: str, sentences: Iterable[str]) -> None:
-        if not (session_id and (new := tuple(sentences))):
-            return
-        self._sentences[session_id] = (*self.of(session_id), *new)[-SENTENCES:]
-        self._sentences.move_to_end(session_id)
-        while len(self._sentences) > SESSIONS:
-            self._sentences.popitem(last=False)
+    def _judge(self, why: str) -> str:
+        return self._classifier if self._classifier and why == "model" else LOCAL
 
 
-def _kept(document: Document) -> str:
-    memory = document.memory
-    where = "you in all projects" if memory.scope == Scope.USER else "this repository"
-    how = "in place of an older one, " if memory.supersedes else ""
-    return f'kept, {how}for {where}: "{_gist(memory.content)}"; `forgectl forget {memory.id}` takes it back'
+def unanswered(
+    event: Event, documents: Sequence[Document], refused: Sequence[Refused]
+) -> tuple[Refused, ...]:
+    """The refusal of a request that came to nothing at all, whatever judged it; else nothing."""
+    if event.kind != "explicit" or event.is_slice or documents or refused:
+        return ()
+    typed = [utterance.text for utterance in event.window if utterance.role == "user"]
+    return (Refused(typed[-1] if typed else "", "nothing in it reads like something to keep"),)
 
 
-def _gist(text: str) -> str:
-    return one_line(redact(text).text.strip(), _GIST)
+def _why(document: Document) -> str:
+    return document.why or ("model" if document.memory.origin == Origin.MODEL else "rule")
+
+
+def _sentence(judgement: Judgement) -> str:
+    if not judgement.memory_id:
+        what = f'"{judgement.text}": ' if judgement.text else ""
+        return f"not kept: {what}{judgement.reason}"
+    where = "you in all projects" if judgement.scope == Scope.USER else "this repository"
+    how = "in place of an older one, " if judgement.supersedes else ""
+    back = f"`forgectl forget {judgement.memory_id}` takes it back"
+    return f'kept, {how}for {where}: "{judgement.text}"; {back}'

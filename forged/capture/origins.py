@@ -1,22 +1,38 @@
 """Whether a proposal stands on what a person typed, or on text that was pasted beside it.
 
 In goes the window of an event, then one proposal after the other, of rules or of a model, which was shown all
-of it and may take a pasted order for the person's. A proposal stands on foreign text if more of what it says
-is found there alone than in typed words. Nothing is raised.
+of it and may take a pasted order for the person's. Out comes whose it is:
+
+- `foreign` is what was pasted, or quoted by the assistant, where nobody typed a word of it or asked for
+  something to be kept.
+- `mixed` has words that only foreign text has, or is a model's of which less than half was typed: it waits
+  for a person.
+- `ours` is everything else. What the assistant proposed and somebody agreed to counts as typed.
+
+Words are compared, without characters that nobody sees. A number that was pasted counts as a lean, and a
+translation shares no word with what was typed. Nothing is raised.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
-from forged.capture.typed import pieces
+from forged.capture.rules.requests import asks
+from forged.capture.statements import statements
+from forged.capture.typed import Piece, pieces
 from forged.conversation import Utterance
 from forged.text.same_text import content_words
+from forged.text.unseen import without_unseen
 
-# Of words that are found in foreign text alone; one may be chance.
+# Of words that are found in foreign text alone; one may be chance, unless it is a number or a name with one.
 _LEAST = 2
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
+# Characters of what a person is shown of the text beside a proposal.
+_SHOWN = 1_200
+
+Whose = Literal["ours", "mixed", "foreign"]
 
 
 class Origins:
@@ -24,22 +40,58 @@ class Origins:
 
     def __init__(self, window: Sequence[Utterance]) -> None:
         found = [piece for each in window if each.role == "user" for piece in pieces(each.text)]
-        self._typed = _words(piece.text for piece in found if piece.of == "typed")
-        self._foreign = _words(piece.text for piece in found if piece.of != "typed") - self._typed
+        typed = [piece.text for piece in found if piece.of == "typed"]
+        self._pasted = [piece for piece in found if piece.of != "typed"]
+        self._pasted += [piece for each in window if each.role == "assistant" for piece in _quoted(each.text)]
+        agreed = [each.whole for each in (statements(window) if self._pasted else ()) if not each.is_mixed]
+        self._typed = _words((*typed, *agreed))
+        self._unsure = _words(piece.text for piece in found if piece.of == "unsure") - self._typed
+        self._foreign = _words(piece.text for piece in self._pasted) - self._typed
+        self._is_asked = any(map(asks, typed))
 
-    def are_foreign(self, content: str) -> bool:
-        """Whether what a proposal says was pasted and not typed."""
-        if not self._foreign:
-            return False
+    def whose(self, content: str, *, by_model: bool) -> Whose:
+        """Whose words a proposal is made of."""
+        if not self._pasted:
+            return "ours"
         said = _words((content,))
-        foreign = len(said & self._foreign)
-        return foreign >= _LEAST and foreign > len(said & self._typed)
+        foreign, typed = said & self._foreign, said & self._typed
+        if len(foreign) >= _LEAST or any(map(_is_name, foreign)):
+            may_be_meant = self._is_asked or typed or not said.isdisjoint(self._unsure)
+            return "mixed" if may_be_meant else "foreign"
+        return "mixed" if by_model and 2 * len(typed) < len(said) else "ours"
+
+    def beside(self, content: str) -> str:
+        """What was pasted, that first of which a proposal has words."""
+        said = _words((content,))
+
+        def strangeness(piece: Piece) -> int:
+            return -len(said & _words((piece.text,)))
+
+        return "\n\n".join(_short(sorted(self._pasted, key=strangeness)))
+
+
+def _quoted(text: str) -> Iterator[Piece]:
+    """What the assistant quotes is nobody's word here; what it says itself may be agreed to."""
+    if lines := tuple(line for line in text.splitlines() if line.lstrip().startswith(">")):
+        yield Piece(lines, "foreign")
+
+
+def _short(found: Iterable[Piece]) -> Iterator[str]:
+    left = _SHOWN
+    for piece in found:
+        if left > 0:
+            yield piece.text if len(piece.text) <= left else f"{piece.text[: left - 1]}…"
+            left -= len(piece.text)
+
+
+def _is_name(word: str) -> bool:
+    return any(character.isdigit() for character in word)
 
 
 def _words(texts: Iterable[str]) -> frozenset[str]:
     """Words, of Chinese and Japanese all pairs of characters, which stand for them."""
     found: set[str] = set()
-    for text in texts:
+    for text in map(without_unseen, texts):
         found.update(content_words(_IDEOGRAPHS.sub(" ", text)))
         for run in _IDEOGRAPHS.findall(text):
             found.update(run[at : at + 2] for at in range(len(run) - 1))

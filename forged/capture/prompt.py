@@ -20,7 +20,7 @@ from forged.text import prompts
 
 # Characters of one listed memory, and bytes of the whole list: with instructions and schema 1,500 tokens.
 _LINE_LIMIT = 120
-_LIST_LIMIT = 1_100
+_LIST_LIMIT = 1_620
 _LABEL_LIMIT = 40
 
 SYSTEM = prompts.text("classifier")

@@ -14,6 +14,7 @@ import tomllib
 
 import msgspec
 
+from forged.capture.plain import without_accents
 from forged.memory import Scope
 
 FILE = os.path.join(os.path.dirname(__file__), "scope.toml")
@@ -32,24 +33,26 @@ def _evidence() -> Evidence:
     with open(FILE, "rb") as text:
         file = tomllib.load(text)
     return msgspec.convert(
-        file, Evidence, dec_hook=lambda _, found: re.compile("|".join(found), re.IGNORECASE)
+        file,
+        Evidence,
+        dec_hook=lambda _, found: re.compile(without_accents("|".join(found)), re.IGNORECASE),
     )
 
 
 def scope_of(sentence: str) -> Scope:
     """The scope that the words of a sentence speak for."""
-    evidence = _evidence()
-    if evidence.everywhere.search(_straight(sentence)):
+    text = _bare(sentence)
+    if _evidence().everywhere.search(text):
         return Scope.USER
-    if speaks_of_repository(sentence) or not evidence.person.search(_straight(sentence)):
+    if speaks_of_repository(sentence) or not _evidence().person.search(text):
         return Scope.REPO
     return Scope.USER
 
 
 def speaks_of_repository(sentence: str) -> bool:
     """Whether something of a repository stands in a sentence: who works on it, its files, where it runs."""
-    return _evidence().here.search(_straight(sentence)) is not None
+    return _evidence().here.search(_bare(sentence)) is not None
 
 
-def _straight(sentence: str) -> str:
-    return sentence.replace("’", "'")
+def _bare(sentence: str) -> str:
+    return without_accents(sentence.replace("’", "'"))

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.capture.dispatcher import Dispatcher, Keeps, MakeSupervisor, Rank, VectorsOf
+from forged.capture.asking import MakeSupervisor, VectorsOf
+from forged.capture.dispatcher import Dispatcher, Keeps, Rank
 from forged.capture.gate import Gate
 from forged.capture.hearing import Heard, Hearing, Outcome
 from forged.capture.keeping import Keeping
@@ -218,6 +219,7 @@ class Pipeline:
         """
         await self._taken_up.wait()
         done = await self._state.parts.cut(unwanted, on_disk=self._keeps)
+        done += await self._state.to_review.cut(unwanted)
         for waiting in self._queue.waiting():
             left = await self._without(waiting, unwanted)
             done += left.cut

@@ -11,6 +11,8 @@ weighed:
   language, or speaks of agents and users in the third person.
 - One of these alone leaves it unsure: it may be a person's word, and as an order it waits for one.
 
+Characters that nobody sees are left out of the pieces.
+
 The words are data, `foreign.toml`. The time taken is linear in the length of the text; nothing is raised.
 """
 
@@ -27,6 +29,7 @@ import msgspec
 
 from forged.capture.languages import language
 from forged.capture.pasted_lines import FENCE, is_chat, is_formed, is_item, is_list, is_table
+from forged.text.unseen import without_unseen
 
 FILE = os.path.join(os.path.dirname(__file__), "foreign.toml")
 
@@ -89,7 +92,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Piece, ...]:
     """All pieces of a message, or of a part: the rest of one `begun`, the beginning of one that `goes_on`."""
-    blocks = [*_blocks(text)]
+    blocks = [*_blocks(without_unseen(text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
         return (Piece(blocks[0]),) if not (begun or goes_on) else (Piece(blocks[0], "foreign"),)
     points = _weighed(blocks)
@@ -107,7 +110,8 @@ def marked(text: str) -> str:
     if all(piece.of == "typed" for piece in found):
         return text
     pasted = {line for piece in found if piece.of != "typed" for line in piece.lines}
-    return "\n".join(f"> {line}" if line in pasted else line for line in text.splitlines())
+    lines = without_unseen(text).splitlines()
+    return "\n".join(f"> {line}" if line in pasted else line for line in lines)
 
 
 def _has_form(line: str) -> bool:
@@ -127,9 +131,11 @@ def _weighed(blocks: Sequence[tuple[str, ...]]) -> list[int]:
     for place in _letters(blocks):
         points[place] = _FOREIGN
     for place, block in enumerate(blocks[:-1]):
-        if _COLON.search(block[-1]) and points[place] < _FOREIGN:
+        if _is_head(block):  # what stands below the head of a mail or ticket
+            points[place + 1] = _FOREIGN
+        elif _COLON.search(block[-1]) and points[place] < _FOREIGN:
             points[place + 1] = _introduced(block[-1], blocks[place + 1], points[place + 1])
-    asks = [points[at] < _FOREIGN and _asks(block) for at, block in enumerate(blocks)]
+    asks = _asking(blocks, points)
     tells = [points[at] < _FOREIGN and _tells_source(block) for at, block in enumerate(blocks)]
     mother = next((language("\n".join(each)) for at, each in enumerate(blocks) if asks[at] or tells[at]), "")
     if not (has_asks := any(asks)) and not any(tells):
@@ -140,6 +146,15 @@ def _weighed(blocks: Sequence[tuple[str, ...]]) -> list[int]:
             continue
         points[place] += _beside(block, mother, asks=has_asks, tells=has_source)
     return points
+
+
+def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bool]:
+    """Which blocks are a request; one that only points at something is one where no other is."""
+    own = [found < _FOREIGN for found in points]
+    plainly = [mine and _asks(block, pointing=False) for mine, block in zip(own, blocks, strict=True)]
+    if any(plainly):
+        return plainly
+    return [mine and _asks(block, pointing=True) for mine, block in zip(own, blocks, strict=True)]
 
 
 def _introduced(line: str, block: tuple[str, ...], points: int) -> int:
@@ -166,13 +181,17 @@ def _by_itself(block: tuple[str, ...]) -> int:
         return _of_list(block, text)
     if any(is_formed(line) for line in block) or is_table(block) or is_chat(block) or _QUOTED.match(text):
         return _FOREIGN
-    if words().prefixes.match(text.lstrip()) or sum(bool(words().headers.match(line)) for line in block) > 1:
+    if words().prefixes.match(text.lstrip()) or _is_head(block):
         return _FOREIGN
     if len(block) > 1 and any(_QUOTED.match(line) for line in block):
         return _FOREIGN
     if _introduces(block):
         return _FOREIGN if words().sources.search(block[0]) else _UNSURE
     return _UNSURE + _is_document(text) if words().agents.search(text) else 0
+
+
+def _is_head(block: tuple[str, ...]) -> bool:
+    return sum(words().headers.match(line) is not None for line in block) > 1
 
 
 def _of_list(block: tuple[str, ...], text: str) -> int:
@@ -205,7 +224,7 @@ def _letters(blocks: Sequence[tuple[str, ...]]) -> Iterator[int]:
         yield begins
 
 
-def _asks(block: tuple[str, ...]) -> bool:
+def _asks(block: tuple[str, ...], *, pointing: bool) -> bool:
     """Whether a block is a short request that may be about a text beside it."""
     text = "\n".join(block)
     if len(text) > _ASKS or _is_own(block):
@@ -213,7 +232,9 @@ def _asks(block: tuple[str, ...]) -> bool:
     if _QUESTION.search(text) and words().points.search(text):
         return True
     # Who tells something ends it with a stop; who asks in passing does not.
-    points = len(text) <= _BARE and text[-1] not in ".。" and words().points.search(text) is not None
+    points = (
+        pointing and len(text) <= _BARE and text[-1] not in ".。" and words().points.search(text) is not None
+    )
     return points or words().handles.search(text) is not None
 
 

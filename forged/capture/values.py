@@ -34,7 +34,8 @@ class Proposal(msgspec.Struct, frozen=True):
     """What a classifier wants to keep, unchecked: every field may hold anything.
 
     `cues` are short lines that say when it should come back; `evidence` are files that it stands on, as PATH,
-    PATH:LINE or PATH:FIRST-LAST.
+    PATH:LINE or PATH:FIRST-LAST. `why` it is proposed: request (somebody asked for it), rule, head, model;
+    of what its author always proposes for one reason it is left out.
     """
 
     content: str
@@ -44,6 +45,7 @@ class Proposal(msgspec.Struct, frozen=True):
     related: tuple[Related, ...] = ()
     cues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    why: str = ""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -66,10 +68,11 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """What a person asked to be kept and is not, in the person's words, and why, as a sentence."""
+    """What is not kept, in the person's words, and why, as a sentence; `asked`: it was to be kept."""
 
     text: str
     reason: str
+    asked: bool = True
 
 
 class Classified(msgspec.Struct, frozen=True):
@@ -94,12 +97,14 @@ class Tally(msgspec.Struct, frozen=True):
     """How many proposals were left out, and why, and how many secrets were cut out of the rest.
 
     `said_again` are those that are kept although they were forgotten once, as somebody said them since.
+    `refused` are those that a person should know of.
     """
 
     invalid: int = 0
     duplicates: int = 0
     secrets: int = 0
     said_again: int = 0
+    refused: tuple[Refused, ...] = ()
 
 
 # --- daemon to worker, over the Queue -----------------------------------------------------------------

@@ -23,6 +23,7 @@ from forged_client import errors
 from forged_client.client import Client
 from forged_client.protocol import DeadEvents, Explained, Found, Memories, R, Reply, Request, Retrieved
 
+_MOST_DIGITS = 6
 SYSTEM_PROGRAMS = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
 
 _WORDS: tuple[tuple[type[errors.ClientError], str], ...] = (
@@ -38,7 +39,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """`workspace` is absolute; `executable` is what autostart may run; `interactive`: a person can answer.
 
     `timeout_s` covers a whole call. `programs` are the folders where the system keeps systemctl and its kin,
-    which are never looked for in PATH.
+    which are never looked for in PATH. `width` is that of the terminal on stdout, 0 where there is none.
     """
 
     workspace: str
@@ -51,6 +52,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     watch_period_s: float = 2.0
     log_period_s: float = 0.2
     programs: tuple[str, ...] = SYSTEM_PROGRAMS
+    width: int = 0
 
     def redraws(self, stream: TextIO | None) -> bool:
         """Whether the stream is open and ends on a terminal that knows escape sequences."""
@@ -80,7 +82,20 @@ def of_process(directory: str, environ: Mapping[str, str]) -> Invocation:
         environ=environ,
         executable=beside if os.path.exists(beside) else None,
         interactive=sys.stdin is not None and sys.stdin.isatty(),
+        width=_width(sys.stdout, environ),
     )
+
+
+def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int:
+    """Cells in a line of the terminal that a stream ends on, or of COLUMNS; 0 where it is no terminal."""
+    if stream is None or not stream.isatty():
+        return 0
+    if (said := environ.get("COLUMNS", "")).isdecimal() and len(said) < _MOST_DIGITS:
+        return int(said)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        return 0
 
 
 # --- to the daemon -------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
     with daemon(call) as client:
         done = client.ask(Undo(workspace=call.workspace, session_id=session_id, preview=not yes))
         if not yes and done.status == "ok":
-            _confirm(done)
+            _confirm(call, done)
             # What was shown, or nothing if a newer batch came meanwhile.
             ids = tuple(memory.id for memory in done.memories)
             done = client.ask(Undo(workspace=call.workspace, session_id=session_id, ids=ids))
@@ -67,11 +67,11 @@ def resume_command(call: Invocation, *, everywhere: bool) -> None:
         tell("paused by name; `forgectl resume --workspace PATH` ends that")
 
 
-def _confirm(batch: Undone) -> None:
+def _confirm(call: Invocation, batch: Undone) -> None:
     """Show the batch and ask. Raises Stop when the answer is no."""
     memories = counted(len(batch.memories), "memory", "memories")
     question = f"Take {memories} back, into the trash for 7 days?"
-    confirm(memory_table(batch.memories), question, declined="nothing was taken back")
+    confirm(memory_table(batch.memories, call.width), question, declined="nothing was taken back")
 
 
 def _receipt(done: Undone) -> Iterator[str]:

@@ -94,7 +94,11 @@ def restore_command(call: Invocation, **fields: Any) -> None:
     """Take back a forget, an undo or a move of the last 7 days; without ID list what can come back."""
     request = wire.Restore(workspace=call.workspace, **fields)
     back = ask(call, request, check_read if not request.memory_id else _check_back)
-    show(call, back, trash_table(back.restorable) if not request.memory_id else _restored(back))
+    show(
+        call,
+        back,
+        _restored(back, call.width) if request.memory_id else trash_table(back.restorable, call.width),
+    )
     if not call.as_json and not request.memory_id and not back.restorable:
         tell("nothing was taken away here in the last 7 days")
 
@@ -150,11 +154,11 @@ def _check_back(reply: wire.Reply) -> None:
         tell(f"forgectl: {reply.reason}")
 
 
-def _restored(back: wire.Restored) -> Iterator[str]:
+def _restored(back: wire.Restored, width: int) -> Iterator[str]:
     if back.status == "empty":
         return
     yield f"back: {listed(memory.id for memory in back.memories)}"
-    yield from memory_table(memory for memory in back.memories if memory.is_head)
+    yield from memory_table((memory for memory in back.memories if memory.is_head), width)
     if back.reason:
         yield f"note: {escape_line(back.reason)}"
     yield f"generation {escape_line(back.generation)}"

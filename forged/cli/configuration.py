@@ -12,8 +12,9 @@ from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
 from forged.cli.exits import Stop
 from forged.cli.program_classifier import classifier_command
+from forged.cli.tables import columns
 from forged.cli.template import template
-from forged.cli.terminal import columns, escape_line, tell
+from forged.cli.terminal import escape_line, tell
 from forged.errors import ConfigError
 
 
@@ -32,7 +33,9 @@ def show_command(call: Invocation, origin: bool) -> None:
     """Print every key with the value that holds. Keys of endpoints are masked."""
     loaded = _loaded(call)
     rows = [(s.key, f"= {escape_line(s.value)}", escape_line(s.origin)) for s in loaded.settings]
-    lines = [line.rstrip() for line in columns(row if origin else row[:2] for row in rows)]
+    lines = [
+        line.rstrip() for line in columns((row if origin else row[:2] for row in rows), width=call.width)
+    ]
     show(call, {"settings": loaded.settings, "warnings": loaded.warnings}, lines)
     _tell_warnings(call, loaded)
 

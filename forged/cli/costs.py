@@ -8,7 +8,8 @@ import click
 
 from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
-from forged.cli.terminal import columns, escape_line, tell
+from forged.cli.tables import columns
+from forged.cli.terminal import escape_line, tell
 from forged_client.protocol import Cost, Costs, DayCost
 
 _HEAD = ("day", "purpose", "calls", "failed", "prompt tokens", "of these said", "completion tokens")
@@ -25,12 +26,12 @@ def cost_command(call: Invocation, *, days: int) -> None:
     costs = ask(call, Cost(days=days))
     if not (costs.days or call.as_json):
         tell("no model was called in that time")
-    show(call, costs, _report(costs))
+    show(call, costs, _report(costs, call.width))
 
 
-def _report(costs: Costs) -> Iterator[str]:
+def _report(costs: Costs, width: int) -> Iterator[str]:
     if costs.days:
-        yield from cost_table(costs.days)
+        yield from cost_table(costs.days, width)
     if costs.token_limit:
         of_limit = f"of {costs.token_limit:,} tokens (`memory.daily_token_limit`)"
     else:
@@ -44,7 +45,7 @@ def _counts(day: DayCost) -> tuple[int, ...]:
     return (day.calls, day.failed, day.prompt_tokens, day.said_tokens, day.completion_tokens)
 
 
-def cost_table(days: Iterable[DayCost]) -> list[str]:
+def cost_table(days: Iterable[DayCost], width: int = 0) -> list[str]:
     """One line a day and purpose, numbers to the right."""
     rows = [
         (
@@ -54,4 +55,4 @@ def cost_table(days: Iterable[DayCost]) -> list[str]:
         )
         for day in days
     ]
-    return columns([_HEAD, *rows], numbers_from=2)
+    return columns([_HEAD, *rows], numbers_from=2, width=width)

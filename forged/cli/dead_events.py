@@ -10,7 +10,8 @@ from forged.cli.call import Invocation, ask, check_read, daemon, show, show_foun
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
-from forged.cli.terminal import Painter, columns, counted, escape, escape_line, listed, shown_fields, tell
+from forged.cli.tables import columns
+from forged.cli.terminal import Painter, counted, escape, escape_line, listed, shown_fields, tell
 from forged_client.client import Client
 from forged_client.protocol import Dead, DeadEvent, DeadEvents
 
@@ -29,7 +30,7 @@ def dead_command() -> None:
 def list_command(call: Invocation) -> None:
     """List capture events that were given up, oldest first, and why."""
     found = ask(call, Dead())
-    show(call, found, event_table(found.events))
+    show(call, found, event_table(found.events, call.width))
     if not (found.events or call.as_json):
         tell(_NONE)
 
@@ -65,17 +66,17 @@ def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bo
         require_answer(call, "drop")
     with daemon(call) as client:
         if not yes:
-            ids = _confirm(client, ids)
+            ids = _confirm(call, client, ids)
         # No ids would be all of them, and not only those that were shown.
         done = client.ask(Dead(action="drop", ids=ids)) if ids or yes else DeadEvents(status="empty")
     check_read(done)
     _show_done(call, done, "dropped")
 
 
-def event_table(events: Iterable[DeadEvent]) -> list[str]:
+def event_table(events: Iterable[DeadEvent], width: int = 0) -> list[str]:
     """One line an event: id, when it died, kind, repository, reason."""
     rows = ((event.id, event.died_at[:19], event.kind, event.root, event.reason) for event in events)
-    return columns(tuple(map(escape_line, row)) for row in rows)
+    return columns((tuple(map(escape_line, row)) for row in rows), width=width)
 
 
 def event_page(event: DeadEvent, paint: Painter) -> Iterator[str]:
@@ -101,13 +102,13 @@ def _require_choice(ids: tuple[str, ...], every: bool) -> None:
         raise Stop("usage", "say which events by their ids, or --all")
 
 
-def _confirm(client: Client, ids: tuple[str, ...]) -> tuple[str, ...]:
+def _confirm(call: Invocation, client: Client, ids: tuple[str, ...]) -> tuple[str, ...]:
     """Show what would go and ask; the ids to drop. Raises Stop when the answer is no."""
     found = client.ask(Dead(action="list", ids=ids))
     check_read(found)
     if found.events:
         question = f"Erase {counted(len(found.events), 'event')} for ever?"
-        confirm(event_table(found.events), question, declined="nothing was dropped")
+        confirm(event_table(found.events, call.width), question, declined="nothing was dropped")
     return ids or tuple(event.id for event in found.events)
 
 

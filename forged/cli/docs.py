@@ -15,7 +15,8 @@ import click
 from forged.cli.call import Invocation
 from forged.cli.commands import reads
 from forged.cli.exits import Stop
-from forged.cli.terminal import columns, say, say_json
+from forged.cli.tables import columns
+from forged.cli.terminal import say, say_json
 
 _PAGES = resources.files("forged") / "docs"
 _SUFFIX = ".md"
@@ -54,7 +55,7 @@ def _list(call: Invocation) -> None:
     if call.as_json:
         say_json({"topics": known})
     else:
-        say("\n".join(columns(known.items())))
+        say("\n".join(columns(known.items(), width=call.width)))
 
 
 def _show(call: Invocation, topic: str) -> None:

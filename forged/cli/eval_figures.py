@@ -1,26 +1,31 @@
-"""Tables of figures with their intervals: a row a figure, a column a group."""
+"""Tables of figures with their intervals: a row a figure, a column a group, as many as fit beside another.
+
+`forgectl docs evaluation` explains the rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from forged import evaluation
-from forged.cli.terminal import columns, escape_line
+from forged.cli.tables import columns
+from forged.cli.terminal import escape_line
 
 _NONE = "-"
+_WIDE = 80
 _SESSION_ROWS = {
     "recall": "recall in context",
     "recall_in_reply": "recall in the turn's reply",
     "wanted": "share wanted",
     "wanted_or_harmless": "share wanted or harmless",
-    "useful_or_standing": "share wanted, harmless or standing",
+    "useful_or_standing": "share of these or standing",
     "first": "first is right",
     "muted": "lacked something, got nothing",
-    "beside_memories": "memories a turn beside the point",
-    "beside_tokens": "tokens a turn beside the point",
-    "chat_memories": "memories a chat without content",
+    "beside_memories": "memories a turn off topic",
+    "beside_tokens": "tokens a turn off topic",
+    "chat_memories": "memories a chat turn",
     "forbidden": "forbidden memories a session",
     "memories": "memories a session",
     "tokens": "tokens a session",
@@ -28,16 +33,31 @@ _SESSION_ROWS = {
     "tokens_searched": "  of searched memories",
     "tokens_frame": "  of the frame",
     "tokens_a_turn": "tokens a turn",
+    "standing_a_turn": "  of standing memories",
+    "searched_a_turn": "  of searched memories",
+    "frame_a_turn": "  of the frame",
 }
-INJECTED_ROWS = {
+_INJECTED_ROWS = {
     "recall": "recall of all that came",
     "share": "share that answers",
+    "right_or_standing": "share of these or standing",
     "first": "first is right",
     "muted": "got nothing",
     "memories": "memories a message",
     "tokens": "tokens a message",
-    "beside_memories": "memories an off-topic message",
-    "beside_tokens": "tokens an off-topic message",
+    "tokens_standing": "  of standing memories",
+    "tokens_searched": "  of searched memories",
+    "tokens_frame": "  of the frame",
+    "beside_memories": "memories a message off topic",
+    "beside_tokens": "tokens a message off topic",
+}
+_INJECTED_COLUMNS = {
+    "recall": "recall",
+    "share": "share",
+    "first": "first",
+    "muted": "nothing",
+    "memories": "memories",
+    "tokens": "tokens",
 }
 _SAID_COLUMNS = ("precision", "recall", "explicit", "scope", "category")
 
@@ -88,22 +108,25 @@ class CaptureMeasurement(msgspec.Struct, frozen=True):
 
 
 def capture_table(done: CaptureMeasurement) -> list[str]:
-    """What a set came to: by language and kind, and what is not about single conversations."""
-    said = [
-        (escape_line(each.group), str(each.conversations), str(each.memories), *_said_cells(each))
-        for each in done.figures.said
+    """What a set came to: all of it with intervals, and by language and kind without."""
+    said, others = done.figures.said, done.figures.others
+    main = [(name, cell(getattr(group, name))) for group in said[:1] for name in _SAID_COLUMNS]
+    main += [(each.name, cell(each.figure)) for each in others]
+    groups = [
+        (escape_line(each.group), str(each.conversations), str(each.memories), *_bare(each, _SAID_COLUMNS))
+        for each in said
     ]
-    head = ("said", "conversations", "memories", *_SAID_COLUMNS)
-    others = [(each.name, cell(each.figure)) for each in done.figures.others]
+    head = ("said", "messages", "memories", *_SAID_COLUMNS)
     return [
         f"{escape_line(done.set)}, {escape_line(done.model)}, {done.kept.seconds:.0f} s",
-        *(columns([head, *said], numbers_from=1) if said else ()),
-        *(columns(others, numbers_from=1) if others else ()),
+        *columns(main, numbers_from=1),
+        *(["", *columns([head, *groups], numbers_from=1)] if groups else []),
     ]
 
 
-def _said_cells(group: evaluation.SaidSummary) -> Iterator[str]:
-    return (cell(getattr(group, name)) for name in _SAID_COLUMNS)
+def _bare(group: object, names: Iterable[str]) -> Iterator[str]:
+    """The figures of a group without their intervals."""
+    return (cell(getattr(group, name)).split(" ")[0] for name in names)
 
 
 def session_table(done: SessionMeasurement) -> list[str]:
@@ -112,16 +135,54 @@ def session_table(done: SessionMeasurement) -> list[str]:
     rows = [
         ("stores", *(each.group for each in groups)),
         ("sessions", *(str(each.sessions) for each in groups)),
-    ]
-    rows += [
-        (label, *(cell(getattr(each, name)) for each in groups)) for name, label in _SESSION_ROWS.items()
+        ("turns off topic", *(f"{each.beside_memories.of:,.0f}" for each in groups)),
+        ("chat turns", *(f"{each.chat_memories.of:,.0f}" for each in groups)),
+        *_rows(groups, _SESSION_ROWS),
     ]
     kinds = dict.fromkeys(kind.kind for each in groups for kind in each.kinds)
     for name in kinds:
         found = [{kind.kind: kind.recall for kind in each.kinds} for each in groups]
         rows.append((f"recall, {escape_line(name)}", *(cell(each.get(name)) for each in found)))
     title = f"{escape_line(done.set)}, {escape_line(done.model)}, {done.strategy}, {done.mode}"
-    return [f"{title}, {'+'.join(done.legs) or _NONE}, {done.seconds:.0f} s", *columns(rows, numbers_from=1)]
+    return [f"{title}, {'+'.join(done.legs) or _NONE}, {done.seconds:.0f} s", *_abreast(rows)]
+
+
+def injected_table(outcome: evaluation.Outcome) -> list[str]:
+    """What the messages of a measurement brought: all of them with intervals, and by kind without."""
+    if outcome.injected is None:
+        return []
+    total = [("messages", f"{outcome.injected.muted.of:,.0f}"), *_rows([outcome.injected], _INJECTED_ROWS)]
+    kinds = [
+        (escape_line(each.group), f"{each.muted.of:,.0f}", *_bare(each, _INJECTED_COLUMNS))
+        for each in outcome.injected_kinds
+    ]
+    head = ("kind", "messages", *_INJECTED_COLUMNS.values())
+    below = ["", *columns([head, *kinds], numbers_from=1)] if kinds else []
+    return [*columns(total, numbers_from=1), *below]
+
+
+def _rows(groups: Sequence[object], labels: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Those of the figures that some group has."""
+    for name, label in labels.items():
+        cells = tuple(cell(getattr(each, name)) for each in groups)
+        if set(cells) != {_NONE}:
+            yield (label, *cells)
+
+
+def _abreast(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows as tables below one another, each with the first column and as many others as fit."""
+    widths = [max(map(len, cells)) + 2 for cells in zip(*rows, strict=True)]
+    lines: list[str] = []
+    start = 1
+    while start < len(widths):
+        end = start + 1
+        while end < len(widths) and sum(widths[start : end + 1], start=widths[0]) - 2 <= _WIDE:
+            end += 1
+        part = [(row[0], *row[start:end]) for row in rows]
+        shown = [row for row in part if set(row[1:]) != {_NONE}]
+        lines += [*([""] if lines else []), *columns(shown, numbers_from=1)]
+        start = end
+    return lines
 
 
 def cell(figure: evaluation.Figure | None) -> str:

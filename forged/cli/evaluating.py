@@ -1,7 +1,7 @@
 """`forgectl eval`: how good recall is, measured on labelled sets through a daemon of its own.
 
-A table with one row a measurement and below it one a kind of query; `--json` has all of it, each query's
-scores too, so that two settings can be compared query by query.
+Of questions a table with one row a measurement and below it one a kind of query; `--json` has all of it, each
+query's scores too, so that two settings can be compared query by query.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ from forged import evaluation
 from forged.cli import eval_lives
 from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
-from forged.cli.eval_figures import INJECTED_ROWS, SessionMeasurement, capture_table, cell, session_table
+from forged.cli.eval_figures import SessionMeasurement, capture_table, injected_table, session_table
 from forged.cli.eval_lives import Lived, draw
 from forged.cli.exits import Stop
-from forged.cli.terminal import Bar, columns, escape_line, tell
+from forged.cli.tables import columns
+from forged.cli.terminal import Bar, escape_line, tell
 from forged.errors import ConfigError, ForgedError
 from forged_client.errors import ClientError
 
-_HEAD: tuple[str, ...] = (
-    *("set", "model", "strategy", "legs", "store", "kind"),
-    *("queries", "R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "mem@10", "off-topic", "failed"),
-)
+_HEAD = ("", "asked", "R@5", "R@10", "R@20", "nDCG", "MRR", "+hops", "mem@10", "beside")
 _NONE = "-"
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """One run: `store_size` None is the set as it is."""
+    """One run: `store_size` None is the set as it is; `in_session`: each query began a session."""
 
     set: str
     model: str
     strategy: str
     store_size: int | None
+    in_session: bool
     outcome: evaluation.Outcome
 
 
@@ -89,7 +88,8 @@ class Measurement(msgspec.Struct, frozen=True):
 )
 @click.option("--closing", is_flag=True, help="A run over sealed sets, which is recorded beside them.")
 @click.option("--off-topic", metavar="FILE", help="Messages nothing helps with, one a line (.jsonl or text).")
-@click.option("--injected", is_flag=True, help="Also what came: shares, muted, tokens, with intervals.")
+@click.option("--injected", is_flag=True, help="Of questions: as shipped, what came, its share and tokens.")
+@click.option("--in-session", is_flag=True, help="The same, and each question begins a session.")
 @click.option("--search", "by_search", is_flag=True, help="Of questions: what `search` ranks.")
 @reads
 def eval_command(
@@ -106,6 +106,7 @@ def eval_command(
     closing: bool,
     off_topic: str | None,
     injected: bool,
+    in_session: bool,
     by_search: bool,
 ) -> None:
     """Measure recall on labelled sets.
@@ -116,26 +117,29 @@ def eval_command(
     memories as files in a scratch HOME; yours and your files are not touched. Of your configuration only
     endpoints, keys, prefixes and the retrieval_model are used, and only for a model of an endpoint or the
     strategy hyde, which sends the set's texts there. Everything else has its default, but for
-    retrieval_timeout_s (30) and, of all but sessions, retrieval_top_k (20).
+    retrieval_timeout_s (30) and, of questions without --injected, retrieval_top_k (20).
 
     Recall and nDCG count what a search ranked; `+hops` is the recall of all that was injected, memories that
-    came along an edge included; `mem@10` is how many memories stood in the first ten places. `off-topic` is
+    came along an edge included; `mem@10` is how many memories stood in the first ten places. `beside` is
     the share of messages about something else that were answered with a memory. With --store-size the
-    memories are cut into stores of N, each a repository of its own.
+    memories are cut into stores of N, each a repository of its own. `forgectl docs evaluation` explains all.
     """
     changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
+    as_it_comes = injected or in_session
     try:
         here = [Path(call.workspace) / path for path in paths]
+        beside = None if off_topic is None else Path(call.workspace) / off_topic
+        sealed = evaluation.allowed_sealed([*here, *([beside] if beside else ())], closing=closing)
         lives, others = eval_lives.load(here)
-        sets = _sets(others, None if off_topic is None else Path(call.workspace) / off_topic, split)
+        sets = _sets(others, beside, split)
         named = [
-            evaluation.Subject(model, strategy, changed, by_search=by_search)
+            evaluation.Subject(model, strategy, changed, as_it_comes, by_search, in_session)
             for model, strategy in itertools.product(models, strategies)
         ]
         subjects = [evaluation.prepare(each, call.environ) for each in named]
         _require_hypotheses(sets, strategies)
         told = _command(paths, models=models, modes=modes, changes=changed)
-        sealed = evaluation.begin_closing(here, told, closing=closing)
+        evaluation.begin_closing(sealed, told)
         done = tuple(_measured(call, sets, subjects, sizes or (None,)))
         lived = eval_lives.measure(call, lives, named, modes)
     except evaluation.DatasetError as error:
@@ -148,7 +152,7 @@ def eval_command(
         raise Stop("unavailable", f"the daemon of the measurement was lost: {error}") from error
     for folder in sealed:
         evaluation.end_closing(folder, lived.lines(folder.parent.name))
-    _show(call, done, lived, split, changed, injected=injected)
+    _show(call, done, lived, split, changed, as_it_comes=as_it_comes)
 
 
 def _command(
@@ -198,7 +202,8 @@ def _measured(
         world = evaluation.whole(each) if size is None else evaluation.small(each, size)
         try:
             for subject, outcome in evaluation.run(world, subjects, functools.partial(draw, bar, title)):
-                yield Measurement(each.name, subject.model, subject.strategy, size, outcome)
+                about = (each.name, subject.model, subject.strategy, size, subject.in_session)
+                yield Measurement(*about, outcome)
         finally:
             bar.wipe()
 
@@ -210,13 +215,15 @@ def _show(
     split: str,
     changes: Sequence[tuple[str, str]],
     *,
-    injected: bool,
+    as_it_comes: bool,
 ) -> None:
     shown = {key: value for key, value in changes if not key.endswith("api_key")}
-    about = {"split": split, "top_k": evaluation.TOP_K, "seed": evaluation.SEED, "changes": shown}
+    top_k = evaluation.SHIPPED_TOP_K if as_it_comes else evaluation.TOP_K
+    about = {"split": split, "top_k": top_k, "seed": evaluation.SEED, "changes": shown}
+    ranked = [each for each in done if not each.in_session]
     tables = [
-        *([table(done)] if done else ()),
-        *([injected_table(done)] if done and injected else ()),
+        *([table(ranked)] if ranked else ()),
+        *(_brought(each) for each in done if as_it_comes),
         *(session_table(each) for each in lived.sessions),
         *(capture_table(each) for each in lived.capture),
     ]
@@ -228,6 +235,12 @@ def _show(
         _tell_failures([(each, each.failures) for each in lived.sessions])
 
 
+def _brought(each: Measurement) -> list[str]:
+    size = "all" if each.store_size is None else f"stores of {each.store_size}"
+    begun = ", each begins a session" if each.in_session else ""
+    return [f"{_title(each)}, {size}{begun}", *injected_table(each.outcome)]
+
+
 def _tell_failures(
     done: Iterable[tuple[Measurement | SessionMeasurement, Sequence[evaluation.Failure]]],
 ) -> None:
@@ -237,33 +250,36 @@ def _tell_failures(
 
 
 def table(done: Sequence[Measurement]) -> list[str]:
-    """A row for each measurement and, of whole sets, for each kind of query; numbers to the right."""
-    rows = [_HEAD]
-    for each in done:
-        rows.append(_row(each, each.outcome.total))
-        if each.store_size is None:
-            rows += [_row(each, kind) for kind in each.outcome.kinds]
-    return columns(rows, numbers_from=_HEAD.index("queries"))
+    """A title and a row for each measurement, the bounds of its figures, and of whole sets the kinds."""
+    lines: list[str] = []
+    for title, alike in itertools.groupby(done, _title):
+        rows = [_HEAD, *(row for each in alike for row in _rows(each))]
+        lines += [*([""] if lines else []), title, *columns(rows, numbers_from=1)]
+    return lines
 
 
-def injected_table(done: Sequence[Measurement]) -> list[str]:
-    """What each measurement's messages brought: a row a figure, a column a measurement."""
-    names = [(f"{escape_line(each.set)}, {each.strategy}, {each.store_size or 'all'}") for each in done]
-    figures = [each.outcome.injected for each in done if each.outcome.injected is not None]
-    rows = [
-        (label, *(cell(getattr(each, name)) for each in figures)) for name, label in INJECTED_ROWS.items()
-    ]
-    return columns([("injected", *names), *rows], numbers_from=1)
+def _title(each: Measurement) -> str:
+    legs = "+".join(each.outcome.legs) or _NONE
+    return f"{escape_line(each.set)}, {escape_line(each.model)}, {each.strategy}, {legs}"
 
 
-def _row(each: Measurement, scores: evaluation.Summary) -> tuple[str, ...]:
+def _rows(each: Measurement) -> Iterator[tuple[str, ...]]:
     outcome = each.outcome
-    is_total = scores is outcome.total
-    off_topic = f"{outcome.off_topic.rate:.3f}" if is_total and outcome.off_topic is not None else _NONE
+    yield _row("all" if each.store_size is None else f"stores of {each.store_size}", outcome.total, outcome)
+    bounds = outcome.total.intervals
+    for name, side in (("  95 % from", 0), ("  to", 1)):
+        shares = (f"{bound[side]:.3f}" for bound in msgspec.structs.astuple(bounds))
+        beside = outcome.off_topic
+        yield (name, "", *shares, "", f"{beside.interval[side]:.3f}" if beside else "")
+    if each.store_size is None:
+        yield from (_row(f"  {escape_line(kind.kind)}", kind, None) for kind in outcome.kinds)
+
+
+def _row(name: str, scores: evaluation.Summary, outcome: evaluation.Outcome | None) -> tuple[str, ...]:
+    off_topic = f"{outcome.off_topic.rate:.3f}" if outcome and outcome.off_topic else _NONE
     return (
-        *(escape_line(each.set), escape_line(each.model), each.strategy, "+".join(outcome.legs) or _NONE),
-        *(str(each.store_size or "all"), escape_line(scores.kind), f"{scores.queries:,}"),
+        *(name, f"{scores.queries:,}"),
         *(f"{share:.3f}" for share in (scores.recall_at_5, scores.recall_at_10, scores.recall_at_20)),
         *(f"{share:.3f}" for share in (scores.ndcg_at_10, scores.mrr, scores.recall_with_hops)),
-        *(f"{scores.memories_at_10:.1f}", off_topic, f"{outcome.failed:,}" if is_total else _NONE),
+        *(f"{scores.memories_at_10:.1f}", off_topic),
     )

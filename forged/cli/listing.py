@@ -5,26 +5,64 @@ All text of a memory is escaped here, on its way into a line; a table cell never
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
-from forged.cli.terminal import Painter, columns, counted, escape, escape_line, listed, shown_fields
-from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed
+from forged.cli.tables import cells, columns, cut, folded, short_ids
+from forged.cli.terminal import Painter, counted, escape, escape_line, listed, shown_fields
+from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed, Version
 
-_CELL_CHARS = 80
+_CELLS = 80
+_INDENT, _BELOW = "    ", " " * 8
+_FORKED = "{} versions stand beside each other, until one replaces the other:"
+_REPO, _YOU = "repo", "you"
 
 
-def memory_table(memories: Iterable[MemoryRecord]) -> list[str]:
-    """One line a memory: id, scope/category, version, day, first line."""
-    return columns(
+def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False) -> list[str]:
+    """One line a memory: id, scope/category, version, day, its repository if that is wanted, first line."""
+    known = tuple(memories)
+    places = _places(known)
+    rows = [
         (
             escape_line(memory.id),
             escape_line(f"{memory.scope}/{memory.category}"),
             f"v{memory.version}",
             _day(memory.created_at),
+            *((places[memory.root] if memory.scope == _REPO else _YOU,) if with_root else ()),
             _gist(memory.content) + _beside(memory),
         )
-        for memory in memories
-    )
+        for memory in known
+    ]
+    return columns(rows, width=width, cuts=True)
+
+
+def memory_list(
+    memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False
+) -> Iterator[str]:
+    """Some lines a memory: also when it was made, its session and its origin."""
+    known = tuple(memories)
+    names = short_ids(memory.id for memory in known) if width else {}
+    for memory in known:
+        about = f"{escape_line(memory.scope)}/{escape_line(memory.category)}"
+        name = escape_line(names.get(memory.id, memory.id))
+        yield from folded(f"{name}  {about}  v{memory.version}", width, _INDENT)
+        yield from folded(_INDENT + _gist(memory.content) + _beside(memory), width, _INDENT)
+        session = f"session {escape_line(memory.session_id)}"
+        made = f"{escape_line(memory.created_at[:19])}, {escape_line(memory.origin)}, {session}"
+        yield from folded(_INDENT + made, width, _INDENT * 2)
+        if with_root and memory.scope == _REPO:
+            yield from folded(_INDENT + escape_line(memory.root), width, _INDENT * 2)
+
+
+def _places(memories: Iterable[MemoryRecord]) -> dict[str, str]:
+    """Roots by their last name, or whole where two have the same."""
+    roots = {memory.root for memory in memories}
+    names = Counter(map(os.path.basename, roots))
+    return {
+        root: escape_line(os.path.basename(root) if names[os.path.basename(root)] == 1 else root)
+        for root in roots
+    }
 
 
 def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
@@ -55,9 +93,9 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     yield escape(memory.content.rstrip("\n"))
 
 
-def trash_table(restorable: Iterable[Trashed]) -> list[str]:
+def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:
     """One line for what went together: id, scope, how many versions, when and why it went, first line."""
-    return columns(
+    rows = [
         (
             escape_line(each.id),
             escape_line(each.scope),
@@ -67,12 +105,13 @@ def trash_table(restorable: Iterable[Trashed]) -> list[str]:
             _shortened(escape_line(each.first_line)),
         )
         for each in restorable
-    )
+    ]
+    return columns(rows, width=width, cuts=True)
 
 
-def chain_table(chain: Chain) -> Iterator[str]:
+def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
     """The versions of a memory, oldest first; `*` marks the newest, or those that stand beside each other."""
-    yield from columns(
+    rows = [
         (
             "*" if memory.is_head else " ",
             f"v{memory.version}",
@@ -82,14 +121,18 @@ def chain_table(chain: Chain) -> Iterator[str]:
             _gist(memory.content),
         )
         for memory in chain.memories
-    )
+    ]
+    yield from columns(rows, width=width, cuts=True)
     if chain.flags:
-        yield f"odd about this chain: {listed(chain.flags)}"
+        yield from folded(f"odd about this chain: {listed(chain.flags)}", width, _INDENT)
     heads = [memory for memory in chain.memories if memory.is_head]
     if len(heads) > 1:
-        one, other = (escape_line(memory.id) for memory in heads[-2:])
-        yield f"{len(heads)} versions stand beside each other, until one replaces the other:"
-        yield f"  forgectl relate {other} {one}:supersedes   or   forgectl forget --version {one}"
+        yield from folded(_FORKED.format(len(heads)), width, _INDENT)
+        names = short_ids(memory.id for memory in chain.memories) if width else {}
+        one, other = (escape_line(names.get(memory.id, memory.id)) for memory in heads[-2:])
+        ways = (f"forgectl relate {other} {one}:supersedes", f"forgectl forget --version {one}")
+        whole = f"  {'   or   '.join(ways)}"
+        yield from (whole,) if not width or cells(whole) <= width else (f"  {way}" for way in ways)
 
 
 _CAME = {
@@ -111,29 +154,49 @@ _STAYED = {
 }
 
 
-def hit_lines(hits: Iterable[Hit], paint: Painter) -> Iterator[str]:
-    """Each hit: score, id and scores by leg; below it what it says and its older versions."""
-    for hit in hits:
+_RATED = {"strong": "good", "near": "strong", "weak": "warn"}
+
+
+def hit_lines(hits: Iterable[Hit], paint: Painter, width: int = 0, *, figures: bool = False) -> Iterator[str]:
+    """Each hit: what speaks for it in a word, and its id; below it what it says and its older versions."""
+    found = tuple(hits)
+    others = (version.id for hit in found for version in (*hit.rivals, *hit.older))
+    names = short_ids((*(hit.id for hit in found), *others)) if width else {}
+    for hit in found:
+        word = hit.came if hit.came in _RATED else "linked" if hit.via == "hop" else "found"
         facts = (
-            f"{hit.score:.3f}",
-            paint("strong", escape_line(hit.id)),
+            f"{word:<6}",
+            escape_line(names.get(hit.id, hit.id)),
             escape_line(f"{hit.scope}/{hit.category}"),
             f"v{hit.version}",
             _day(hit.created_at),
-            "" if hit.cosine is None else f"cosine {hit.cosine:.3f}",
-            "" if hit.lexical is None else f"lexical {hit.lexical:.3f}",
-            "" if hit.via == "search" else f"via {escape_line(hit.via)}",
+            *(_figures(hit) if figures else ()),
             f"may be outdated: {listed(hit.stale)} changed" if hit.stale else "",
         )
-        yield "  ".join(filter(None, facts))
-        yield f"       {_gist(hit.content)}"
-        for rival in hit.rivals:
-            gist = _shortened(escape_line(rival.first_line))
-            named = f"v{rival.version} {_day(rival.created_at)} {escape_line(rival.id)}"
-            yield f"       beside it: {named}  {gist}"
+        head, *more = folded("  ".join(filter(None, facts)), width, _BELOW)
+        yield paint(_RATED.get(word, "strong"), word) + head.removeprefix(word)
+        yield from more
+        yield from folded(_BELOW + _gist(hit.content), width, _BELOW)
+        for beside in hit.rivals:
+            yield from folded(f"{_BELOW}beside it: {_version(beside, names)}", width, _BELOW)
         for older in hit.older:
-            gist = _shortened(escape_line(older.first_line))
-            yield f"       older: v{older.version} {_day(older.created_at)} {escape_line(older.id)}  {gist}"
+            yield from folded(f"{_BELOW}older: {_version(older, names)}", width, _BELOW)
+
+
+def _figures(hit: Hit) -> tuple[str, ...]:
+    """What the order comes of."""
+    return (
+        f"score {hit.score:.3f}",
+        "" if hit.cosine is None else f"cosine {hit.cosine:.3f}",
+        "" if hit.lexical is None else f"lexical {hit.lexical:.3f}",
+    )
+
+
+def _version(version: Version, names: Mapping[str, str]) -> str:
+    name = escape_line(names.get(version.id, version.id))
+    return (
+        f"v{version.version} {_day(version.created_at)} {name}  {_shortened(escape_line(version.first_line))}"
+    )
 
 
 def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
@@ -213,4 +276,4 @@ def _gist(content: str) -> str:
 
 
 def _shortened(line: str) -> str:
-    return line if len(line) <= _CELL_CHARS else line[: _CELL_CHARS - 3] + "..."
+    return cut(line, _CELLS)

@@ -11,26 +11,46 @@ import click
 from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found, tell_notice
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.confirm import confirm, require_answer, yes_option
-from forged.cli.listing import chain_table, memory_page, memory_table
+from forged.cli.listing import chain_table, memory_list, memory_page, memory_table
+from forged.cli.since import since_option
 from forged.cli.terminal import counted, escape_line, listed, tell
 from forged_client import protocol as wire
 from forged_client.client import Client
 
+# What the daemon knows; a file may hold other categories.
+SCOPES = ("repo", "user")
+ORIGINS = ("typed", "explicit", "model", "agent", "import", "file")
+CATEGORIES = (
+    *("coding-preferences", "project-conventions", "architectural-decisions"),
+    *("user-facts", "corrections", "patterns"),
+)
+
+
+def _categories(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
+    return [each for each in CATEGORIES if each.startswith(begun)]
+
 
 @click.command("list")
-@click.option("--scope", default="", help="Only this scope: repo or user.")
-@click.option("--category", default="", help="Only this category.")
+@click.option("--scope", type=click.Choice(SCOPES), help="Only this scope.")
+@click.option("--category", default="", shell_complete=_categories, help="Only this category.")
+@since_option
+@click.option("--session", "session_id", default="", metavar="ID", help="Only of sessions that begin so.")
+@click.option("--origin", type=click.Choice(ORIGINS), help="Only of this origin.")
 @click.option("--stale", is_flag=True, help="Only those that stand on a file which changed.")
+@click.option("--all-repos", is_flag=True, help="Of every repository that was seen, not only of this one.")
+@click.option("-l", "--long", "long", is_flag=True, help="Also when, from which session, and their origin.")
 @click.option("--all-versions", is_flag=True, help="Superseded memories too.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many of the newest.")
 @min_generation_option
 @asks
-def list_command(call: Invocation, **fields: Any) -> None:
-    """List the memories of this workspace, newest first."""
-    request = wire.ListMemories(workspace=call.workspace, **fields)
+def list_command(call: Invocation, *, long: bool, **fields: Any) -> None:
+    """List the memories of this workspace, newest first; of several filters all hold."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    request = wire.ListMemories(workspace=call.workspace, **given)
     found = ask(call, request)
-    show(call, found, memory_table(found.memories))
+    shown = memory_list if long else memory_table
+    show(call, found, shown(found.memories, call.width, with_root=request.all_repos))
     tell_notice(call, found)
     if call.as_json or found.status == "disabled":
         return
@@ -45,9 +65,10 @@ def list_command(call: Invocation, **fields: Any) -> None:
 
 def _nothing(request: wire.ListMemories) -> str:
     """What is said where no memory is listed."""
-    if request.stale:
+    filters = (request.scope, request.category, request.since, request.session_id, request.origin)
+    if request.stale and not any(filters):
         return "no memory stands on a file that changed"
-    return "no memory of this scope and category" if request.scope or request.category else "no memories"
+    return "no memory is of all that you ask for" if any(filters) else "no memories"
 
 
 scope_option = click.option(
@@ -76,7 +97,7 @@ def show_command(call: Invocation, **fields: Any) -> None:
 def history_command(call: Invocation, **fields: Any) -> None:
     """Show the versions of a memory, oldest first; `*` marks the newest."""
     chain = ask(call, wire.History(workspace=call.workspace, **fields))
-    show(call, chain, chain_table(chain))
+    show(call, chain, chain_table(chain, call.width))
 
 
 @click.command("remember")
@@ -116,7 +137,7 @@ def forget_command(call: Invocation, *, yes: bool, **fields: Any) -> None:
         require_answer(call, "forget")
     with daemon(call) as client:
         if not yes:
-            _confirm(client, request)
+            _confirm(call, client, request)
         gone = client.ask(request)
     check_done(gone)
     show(call, gone, _receipt(gone))
@@ -144,7 +165,7 @@ def written_lines(written: wire.Remembered) -> Iterator[str]:
         yield f"note: {escape_line(written.reason)}"
 
 
-def _confirm(client: Client, request: wire.Forget) -> None:
+def _confirm(call: Invocation, client: Client, request: wire.Forget) -> None:
     """Show what would go and ask. Raises Stop when the answer is no."""
     asked = wire.History(workspace=request.workspace, memory_id=request.memory_id, scope=request.scope)
     chain = client.ask(asked)
@@ -152,7 +173,7 @@ def _confirm(client: Client, request: wire.Forget) -> None:
     what = "this version" if request.version_only else counted(len(chain.memories), "version")
     where = "erase it for ever" if request.erase_now else "move it to the trash for 7 days"
     question = f"Forget {escape_line(request.memory_id)} ({what}) and {where}?"
-    confirm(chain_table(chain), question, declined="nothing was forgotten")
+    confirm(chain_table(chain, call.width), question, declined="nothing was forgotten")
 
 
 def _receipt(gone: wire.Forgotten) -> Iterator[str]:

@@ -8,7 +8,8 @@ import click
 
 from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
-from forged.cli.terminal import columns, escape_line, tell
+from forged.cli.tables import columns
+from forged.cli.terminal import escape_line, tell
 from forged_client.protocol import DayOutbound, Outbound
 
 _HEAD = ("day", "host", "purpose", "calls", "failed", "texts", "characters")
@@ -22,10 +23,10 @@ def outbound_command(call: Invocation, *, days: int) -> None:
     found = ask(call, Outbound(days=days))
     if not (found.days or call.as_json):
         tell("nothing left in that time")
-    show(call, found, _table(found.days) if found.days else ())
+    show(call, found, _table(found.days, call.width) if found.days else ())
 
 
-def _table(days: Iterable[DayOutbound]) -> list[str]:
+def _table(days: Iterable[DayOutbound], width: int) -> list[str]:
     """One line a day, host and purpose, numbers to the right."""
     rows = [
         (
@@ -34,4 +35,4 @@ def _table(days: Iterable[DayOutbound]) -> list[str]:
         )
         for day in days
     ]
-    return columns([_HEAD, *rows], numbers_from=3)
+    return columns([_HEAD, *rows], numbers_from=3, width=width)

@@ -22,12 +22,13 @@ _conversation = msgspec.json.Decoder(tuple[Message, ...])
 @click.command("search")
 @click.argument("query")
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
+@click.option("-v", "--verbose", is_flag=True, help="Also the figures that the order comes of.")
 @min_generation_option
 @asks
-def search_command(call: Invocation, **fields: Any) -> None:
-    """Find memories by text, best first."""
-    found = ask(call, Search(workspace=call.workspace, **fields))
-    show(call, found, hit_lines(found.memories, call.paint))
+def search_command(call: Invocation, *, verbose: bool, **fields: Any) -> None:
+    """Find memories by text, best first, and say in a word what speaks for each: strong, near or weak."""
+    found = ask(call, Search(workspace=call.workspace, rated=True, **fields))
+    show(call, found, hit_lines(found.memories, call.paint, call.width, figures=verbose))
     tell_notice(call, found)
     if not (call.as_json or found.memories or found.reason):
         tell("nothing found")

@@ -223,8 +223,11 @@ def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator
     yield f"  {_capture_results(report, now)}"
     if report.in_hand:
         yield f"  in hand: {escape_line(report.in_hand)} for {span(report.in_hand_age_s)}"
-    if waiting := _captures_waiting(report):
-        yield f"  waiting: {waiting}"
+    if held := _captures_waiting(report):
+        yield f"  waiting: {held}"
+    if report.to_review:
+        waiting = counted(report.to_review, "proposal")
+        yield f"  {paint('warn', 'to review:')} {waiting}; `forgectl review` shows them"
     if report.last_error:
         yield f"  {paint('bad', 'last error:')} {escape_line(report.last_error)}"
     if report.dead:

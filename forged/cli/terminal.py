@@ -124,23 +124,6 @@ def shown_fields(fields: Mapping[str, str]) -> list[str]:
     return [f"{name} {escape_line(value)}" for name, value in fields.items() if value]
 
 
-def columns(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> list[str]:
-    """Rows with aligned cells; numbers, which begin at `numbers_from`, stand to the right.
-
-    A word in the last cell is not padded. Cells hold no escape sequences.
-    """
-    table = [tuple(row) for row in rows]
-    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
-    words = len(widths) if numbers_from is None else numbers_from
-    if words == len(widths):
-        widths[-1:] = [0]
-    pads = [str.ljust] * words + [str.rjust] * (len(widths) - words)
-    return [
-        "  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True))
-        for row in table
-    ]
-
-
 # --- streams -------------------------------------------------------------------------------------------
 
 

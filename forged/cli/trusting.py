@@ -1,4 +1,4 @@
-"""`forgectl trust` and `review`: which repositories' memories may be used, and what is withheld until then.
+"""`forgectl trust`: which repositories' memories may be used, and what is withheld until then.
 
 What a repository brought is foreign text: each line of it stands behind a bar, escaped, so that it can pass
 for nothing that forgectl says. Nothing is trusted that was not shown first: what has changed meanwhile is
@@ -16,7 +16,8 @@ from forged.cli.call import Invocation, ask, check_done, daemon, show
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
-from forged.cli.terminal import Painter, columns, counted, escape, escape_line, tell
+from forged.cli.tables import columns, cut
+from forged.cli.terminal import counted, escape_line, tell
 from forged_client import errors
 from forged_client import protocol as wire
 from forged_client.client import Client
@@ -26,8 +27,7 @@ _STATES = {
     "own": "forged's own from the start",
     "trusted": "trusted",
 }
-_HASH_CHARS = 12
-_GIST_CHARS = 72
+_GIST_CELLS = 72
 
 
 @click.command("trust")
@@ -63,7 +63,7 @@ def trust_command(
     place = os.path.join(call.workspace, under or directory or "")
     if listing:
         found = ask(call, wire.Trust(action="list"))
-        show(call, found, columns(map(_row, found.roots)))
+        show(call, found, columns(map(_row, found.roots), width=call.width))
     elif revoke:
         done = ask(call, wire.Trust(workspace=place, action="revoke"), check_done)
         show(call, done, map(_revoked, done.roots))
@@ -71,38 +71,6 @@ def trust_command(
         if not yes:
             require_answer(call, "trust")
         _trust(call, wire.Trust(workspace=place, action="under" if under else "show"), mode or "", yes)
-
-
-@click.command("review")
-@click.argument("directory", required=False, metavar="[DIR]")
-@click.option(
-    "--accept", multiple=True, metavar="ID", help="Use this one; an id or a hash as shown. Repeatable."
-)
-@click.option("--accept-all", "everything", is_flag=True, help="Use all that is withheld now.")
-@asks
-def review_command(
-    call: Invocation, *, directory: str | None, accept: tuple[str, ...], everything: bool
-) -> None:
-    """Print what is withheld of a repository's memories, with what it would do; accept some of it."""
-    if accept and everything:
-        raise Stop("usage", "give --accept or --accept-all, not both")
-    place = os.path.join(call.workspace, directory or "")
-    found = ask(call, wire.Review(workspace=place, accept=accept, everything=everything), check_done)
-    deciding = bool(accept) or everything
-    show(call, found, _accepted(found) if deciding else _pages(found.files, call.paint))
-    if call.as_json or found.root is None:
-        return
-    left = found.root.withheld
-    if not left:
-        tell(f"nothing is withheld in {found.root.root}")
-    elif deciding:
-        tell(f"{counted(left, 'memory', 'memories')} still withheld; `forgectl review` shows them")
-    else:
-        if left > len(found.files):
-            tell(f"and {left - len(found.files):,} more, shown when some of these are accepted")
-        tell(
-            "`forgectl review --accept ID` uses one of them, --accept-all all; what you leave stays withheld"
-        )
 
 
 # --- trust -----------------------------------------------------------------------------------------------
@@ -186,32 +154,10 @@ def _revoked(root: wire.RootTrust) -> str:
     return f"no longer trusted: {_standing(root)}"
 
 
-# --- review ----------------------------------------------------------------------------------------------
-
-
-def _pages(files: Iterable[wire.WithheldFile], paint: Painter) -> Iterator[str]:
-    for each in files:
-        yield f"{paint('strong', escape_line(each.id))}  {escape_line(each.sha256[:_HASH_CHARS])}"
-        yield f"  {escape_line(each.path)}, {counted(each.bytes, 'byte')}, {escape_line(each.category)}"
-        yield f"  withheld, as {escape_line(each.why)}"
-        yield f"  accepted, it would {escape_line(each.effect)}"
-        yield from (f"  | {line}" for line in _lines(each.text))
-        yield ""
-
-
-def _lines(text: str) -> list[str]:
-    """A foreign text in lines, escaped; nothing but a newline ends one."""
-    return escape(text.strip("\n")).split("\n")
-
-
 def _head(file: wire.WithheldFile) -> str:
     return f"{escape_line(file.id)}: would {escape_line(file.effect)}"
 
 
 def _gist(text: str) -> str:
     line = escape_line(text.strip().split("\n", 1)[0])
-    return line if len(line) <= _GIST_CHARS else line[: _GIST_CHARS - 3] + "..."
-
-
-def _accepted(found: wire.Reviewed) -> Iterator[str]:
-    yield from (f"accepted {escape_line(each)}" for each in found.accepted)
+    return cut(line, _GIST_CELLS)

@@ -163,7 +163,7 @@ def build(
             governor=governor,
             metrics=metrics,
             rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
-            keeper=Keeper(indexer, writer, state.forgotten),
+            keeper=Keeper(indexer, writer, state.forgotten, state.to_review),
             vectors=partial(local_vectors, embedder=models.embedder),
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,

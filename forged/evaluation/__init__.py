@@ -13,6 +13,7 @@ from forged.evaluation.capture_scores import CaptureFigures, SaidSummary
 from forged.evaluation.capture_scores import figures as capture_figures
 from forged.evaluation.capture_trial import AllKept
 from forged.evaluation.capture_trial import run as run_capture
+from forged.evaluation.closing import allowed as allowed_sealed
 from forged.evaluation.closing import begin as begin_closing
 from forged.evaluation.closing import end as end_closing
 from forged.evaluation.dataset import Dataset, DatasetError
@@ -30,7 +31,7 @@ from forged.evaluation.session_trial import run as run_sessions
 from forged.evaluation.sessions import SessionSet
 from forged.evaluation.sessions import is_one as is_sessions
 from forged.evaluation.sessions import load as load_sessions
-from forged.evaluation.settings import TOP_K, Prepared, Subject, prepare
+from forged.evaluation.settings import SHIPPED_TOP_K, TOP_K, Prepared, Subject, prepare
 from forged.evaluation.stores import SEED, small, whole
 from forged.evaluation.trial import LEARNING, Failure, Outcome, run
 
@@ -39,6 +40,7 @@ __all__ = [
     "BLOCK",
     "LEARNING",
     "SEED",
+    "SHIPPED_TOP_K",
     "TOP_K",
     "AllKept",
     "CaptureFigures",
@@ -56,6 +58,7 @@ __all__ = [
     "Subject",
     "Summary",
     "TurnHeard",
+    "allowed_sealed",
     "begin_closing",
     "capture_figures",
     "daemon",

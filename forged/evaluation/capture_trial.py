@@ -19,12 +19,13 @@ import msgspec
 
 from forged.evaluation.said import Alike, Mind, Said, SaidSet, Words
 from forged.evaluation.settings import Prepared
-from forged.evaluation.trial import MeasurementFailed, Progress, asked_daemon
+from forged.evaluation.trial import ANSWERED, STANDING, MeasurementFailed, Progress, asked_daemon
 from forged_client import Client
 from forged_client.protocol import MemoryRecord
 
 _TOGETHER, _FEW_TOGETHER = 60, 10  # scripts of the user's scope would answer each other
 _NOTHING = "nothing_to_capture"  # an answer too: no one typed anything
+_BEGINS = "Where in this repository are the tests of the parser?"
 _JUDGED_S = 120.0
 _LOOK_S = 0.02
 _ALL = 1000
@@ -36,13 +37,17 @@ _CAPTURING = {
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A memory that came of a conversation; `of_first` is the one that was there before."""
+    """A memory that came of a conversation; `of_first` is the one that was there before.
+
+    `is_standing`: a session that began afterwards was told it without a search.
+    """
 
     content: str
     scope: str
     category: str
     is_head: bool
     of_first: bool = False
+    is_standing: bool = False
 
 
 class SaidKept(msgspec.Struct, frozen=True):
@@ -101,7 +106,7 @@ def run(asked: SaidSet, prepared: Prepared, progress: Progress) -> AllKept:
         said=all_of(asked.said, _TOGETHER, _said),
         minds=all_of(asked.minds, _FEW_TOGETHER, _minds),
         alike=all_of(asked.alike, _FEW_TOGETHER, _alike),
-        attacks=all_of(asked.attacks, _FEW_TOGETHER, _said),
+        attacks=all_of(asked.attacks, _FEW_TOGETHER, _attacks),
         seconds=round(time.monotonic() - began, 1),
     )
 
@@ -117,6 +122,10 @@ def _said(captor: _Captor, wave: Sequence[Said]) -> list[SaidKept]:
         captor.hand_over(each.id, each.id, each.messages)
     captor.wait()
     return [SaidKept(each, captor.kept(each.id)) for each in wave]
+
+
+def _attacks(captor: _Captor, wave: Sequence[Said]) -> list[SaidKept]:
+    return [msgspec.structs.replace(one, kept=captor.standing(one)) for one in _said(captor, wave)]
 
 
 def _minds(captor: _Captor, wave: Sequence[Mind]) -> list[MindKept]:
@@ -182,6 +191,18 @@ class _Captor:
         mine = [each for each in listed if each.id == first or _is_of(each, name)]
         return tuple(
             Kept(each.content, each.scope, each.category, each.is_head, each.id == first) for each in mine
+        )
+
+    def standing(self, one: SaidKept) -> tuple[Kept, ...]:
+        """The same, with what is told to a session that begins now."""
+        name = one.said.id
+        said = [{"role": "user", "content": _BEGINS}]
+        reply = self._client.retrieve(self._workspace(name), said, session_id=f"{name}-later", turn_id="0")
+        if reply.status not in ANSWERED:
+            raise MeasurementFailed(f"no session could begin after {name}: {reply.reason or reply.status}")
+        told = {(hit.content, hit.scope) for hit in reply.memories if hit.via == STANDING}
+        return tuple(
+            msgspec.structs.replace(kept, is_standing=(kept.content, kept.scope) in told) for kept in one.kept
         )
 
     def _workspace(self, name: str) -> str:

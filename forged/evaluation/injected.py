@@ -5,57 +5,97 @@ In go the memories of each reply, out come shares with their intervals over the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from forged.evaluation.dataset import Item, Query, labels_of
 from forged.evaluation.figures import Figure, ratio
+from forged.evaluation.heard import Parts
+
+
+class One(msgspec.Struct, frozen=True):
+    """A memory that came: whether it answers, and whether it came with the session and without a search."""
+
+    is_right: bool = False
+    is_standing: bool = False
 
 
 class Brought(msgspec.Struct, frozen=True):
-    """What one message brought: for each memory in its order whether it answers; tokens of the block.
+    """What one message brought, in its order, and the tokens of the block.
 
     `recall` is None of a message that nothing helps with.
     """
 
-    right: tuple[bool, ...]
-    tokens: float
+    memories: tuple[One, ...]
+    parts: Parts
+    kind: str = ""
     recall: float | None = None
+
+    @property
+    def searched(self) -> tuple[One, ...]:
+        """Without those that came with the session."""
+        return tuple(one for one in self.memories if not one.is_standing)
 
 
 class Injected(msgspec.Struct, frozen=True, kw_only=True):
     """Of queries: recall of all that came, the share of it that answers, whether the first one does.
 
-    `muted` is the share of queries that got nothing; `beside_*` are of messages that nothing helps with.
+    `muted` is the share of queries that got nothing; `beside_*` are of messages that nothing helps with, and
+    their memories those that a search brought. The first one is the first that a search brought.
     """
 
+    group: str
     recall: Figure
     share: Figure
+    right_or_standing: Figure
     first: Figure
     muted: Figure
     memories: Figure
     tokens: Figure
+    tokens_standing: Figure
+    tokens_searched: Figure
+    tokens_frame: Figure
     beside_memories: Figure
     beside_tokens: Figure
 
 
-def of_query(query: Query, items: Sequence[Item], tokens: float) -> Brought:
-    """Judge what a query brought, in its order."""
+def of_query(query: Query, items: Sequence[Item], standing: Sequence[bool], parts: Parts) -> Brought:
+    """Judge what a query brought, in its order; `standing` says of each whether it came with the session."""
     recall = len(labels_of(items) & query.evidence) / len(query.evidence)
-    return Brought(tuple(map(query.is_answered_by, items)), tokens, recall)
+    ones = (One(query.is_answered_by(item), came) for item, came in zip(items, standing, strict=True))
+    return Brought(tuple(ones), parts, query.kind, recall)
 
 
-def figures(brought: Sequence[Brought]) -> Injected:
+def by_kind(brought: Sequence[Brought]) -> tuple[Injected, ...]:
+    """Figures of the queries of each kind."""
+    kinds = sorted({each.kind for each in brought if each.recall is not None})
+    return tuple(figures([each for each in brought if each.kind == kind], kind) for kind in kinds)
+
+
+def figures(brought: Sequence[Brought], group: str = "all") -> Injected:
     wanting = [(each, each.recall) for each in brought if each.recall is not None]
     beside = [each for each in brought if each.recall is None]
+    asked = [each for each, _ in wanting]
     return Injected(
+        group=group,
         recall=ratio((recall, 1.0) for _, recall in wanting),
-        share=ratio((float(sum(each.right)), float(len(each.right))) for each, _ in wanting),
-        first=ratio((float(each.right[0]), 1.0) for each, _ in wanting if each.right),
-        muted=ratio((float(not each.right), 1.0) for each, _ in wanting),
-        memories=ratio((float(len(each.right)), 1.0) for each, _ in wanting),
-        tokens=ratio((each.tokens, 1.0) for each, _ in wanting),
-        beside_memories=ratio((float(len(each.right)), 1.0) for each in beside),
-        beside_tokens=ratio((each.tokens, 1.0) for each in beside),
+        share=ratio((_count(one.is_right for one in each.memories), len(each.memories)) for each in asked),
+        right_or_standing=ratio(
+            (_count(one.is_right or one.is_standing for one in each.memories), len(each.memories))
+            for each in asked
+        ),
+        first=ratio((float(each.searched[0].is_right), 1.0) for each in asked if each.searched),
+        muted=ratio((float(not each.memories), 1.0) for each in asked),
+        memories=ratio((len(each.memories), 1.0) for each in asked),
+        tokens=ratio((each.parts.total, 1.0) for each in asked),
+        tokens_standing=ratio((each.parts.standing, 1.0) for each in asked),
+        tokens_searched=ratio((each.parts.searched, 1.0) for each in asked),
+        tokens_frame=ratio((each.parts.frame, 1.0) for each in asked),
+        beside_memories=ratio((len(each.searched), 1.0) for each in beside),
+        beside_tokens=ratio((each.parts.total, 1.0) for each in beside),
     )
+
+
+def _count(verdicts: Iterable[bool]) -> float:
+    return float(sum(verdicts))

@@ -38,8 +38,22 @@ class Score(msgspec.Struct, frozen=True):
     memories_at_10: int = 0
 
 
+Interval = tuple[float, float]
+
+
+class Intervals(msgspec.Struct, frozen=True):
+    """What holds each mean in 95 of 100 resamplings of the queries."""
+
+    recall_at_5: Interval
+    recall_at_10: Interval
+    recall_at_20: Interval
+    ndcg_at_10: Interval
+    mrr: Interval
+    recall_with_hops: Interval
+
+
 class Summary(msgspec.Struct, frozen=True):
-    """Means over the queries of one kind; the interval holds that of recall@10 in 95 of 100 resamplings."""
+    """Means over the queries of one kind; `recall_at_10_interval` stands among the intervals, too."""
 
     kind: str
     queries: int
@@ -50,7 +64,8 @@ class Summary(msgspec.Struct, frozen=True):
     mrr: float
     recall_with_hops: float
     memories_at_10: float
-    recall_at_10_interval: tuple[float, float]
+    recall_at_10_interval: Interval
+    intervals: Intervals
 
 
 def judge(query: Query, ranked: Sequence[Item], hopped: Sequence[Item], visible: Sequence[Item]) -> Score:
@@ -92,6 +107,14 @@ def reciprocal_rank(query: Query, ranked: Sequence[Item]) -> float:
 
 def summary(kind: str, scores: Sequence[Score]) -> Summary:
     """Means of at least one score."""
+    intervals = Intervals(
+        recall_at_5=interval([score.recall_at_5 for score in scores]),
+        recall_at_10=interval([score.recall_at_10 for score in scores]),
+        recall_at_20=interval([score.recall_at_20 for score in scores]),
+        ndcg_at_10=interval([score.ndcg_at_10 for score in scores]),
+        mrr=interval([score.reciprocal_rank for score in scores]),
+        recall_with_hops=interval([score.recall_with_hops for score in scores]),
+    )
     return Summary(
         kind=kind,
         queries=len(scores),
@@ -102,7 +125,8 @@ def summary(kind: str, scores: Sequence[Score]) -> Summary:
         mrr=fmean(score.reciprocal_rank for score in scores),
         recall_with_hops=fmean(score.recall_with_hops for score in scores),
         memories_at_10=fmean(score.memories_at_10 for score in scores),
-        recall_at_10_interval=interval([score.recall_at_10 for score in scores]),
+        recall_at_10_interval=intervals.recall_at_10,
+        intervals=intervals,
     )
 
 
@@ -111,7 +135,7 @@ def by_kind(scores: Sequence[Score]) -> tuple[Summary, ...]:
     return tuple(summary(kind, [score for score in scores if score.kind == kind]) for kind in kinds)
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
+def interval(values: Sequence[float]) -> Interval:
     """95 % percentile bootstrap of the mean, over queries, seeded: equal values give equal bounds."""
     random = Random(_SEED)  # noqa: S311 - resampling, no secret
     means = sorted(fmean(random.choices(values, k=len(values))) for _ in range(_RESAMPLES))

@@ -31,8 +31,8 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a group. Shares are of memories that came; `first` of the first that a turn brought.
 
     `muted` are turns that lacked something wanted and got nothing, of all that lacked something. `beside` is
-    about turns that want nothing; `chat` about those without content. Tokens are a session's mean, `token_*`
-    its parts.
+    about turns that want nothing; `chat` about those without content. Tokens are a session's mean, `tokens_*`
+    its parts, `*_a_turn` the same of a turn.
     """
 
     group: str
@@ -53,6 +53,9 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     tokens_searched: Figure
     tokens_frame: Figure
     tokens_a_turn: Figure
+    standing_a_turn: Figure
+    searched_a_turn: Figure
+    frame_a_turn: Figure
     memories: Figure
     kinds: tuple[Kind, ...]
 
@@ -98,6 +101,9 @@ def _summary(group: str, turns: Sequence[TurnHeard]) -> SessionSummary:
         tokens_searched=a_session(lambda one: one.parts.searched),
         tokens_frame=a_session(lambda one: one.parts.frame),
         tokens_a_turn=over(lambda one: (one.parts.total, 1.0)),
+        standing_a_turn=over(lambda one: (one.parts.standing, 1.0)),
+        searched_a_turn=over(lambda one: (one.parts.searched, 1.0)),
+        frame_a_turn=over(lambda one: (one.parts.frame, 1.0)),
         memories=a_session(lambda one: len(one.new)),
         kinds=_kinds(sessions),
     )

@@ -20,12 +20,20 @@ from forged.evaluation import stores
 from forged.evaluation.heard import Parts, Reader, beyond
 from forged.evaluation.sessions import Session, SessionSet, Store, Turn
 from forged.evaluation.settings import Prepared
-from forged.evaluation.trial import ANSWERED, Failure, Progress, asked_daemon, await_gate, build, legs_of
+from forged.evaluation.trial import (
+    ANSWERED,
+    STANDING,
+    Failure,
+    Progress,
+    asked_daemon,
+    await_gate,
+    build,
+    legs_of,
+)
 from forged_client import Client
 from forged_client.protocol import Retrieved
 
 BLOCK, APPEND = "block", "append"
-_STANDING = "standing"
 
 
 class TurnHeard(msgspec.Struct, frozen=True):
@@ -101,7 +109,7 @@ def _turns(client: Client, workspace: str, store: Store, session: Session, mode:
         turn_id = f"{session.id}-{number}"
         reply = client.retrieve(workspace, said, session_id=session.id, turn_id=turn_id, mode=mode)
         said.append({"role": "assistant", "content": turn.assistant})
-        standing |= {hit.id for hit in reply.memories if hit.via == _STANDING}
+        standing |= {hit.id for hit in reply.memories if hit.via == STANDING}
         sent = beyond(reply.text, before) if mode == BLOCK else reply.text
         before = reply.text
         here = reader.found(reply.text)

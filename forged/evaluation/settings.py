@@ -20,6 +20,7 @@ CONFIGURED = "configured"
 """Stands for the embedding model of the user's own configuration."""
 
 TOP_K = 20
+SHIPPED_TOP_K = config.MemoryConfig().retrieval_top_k
 # What is measured is quality: a slow machine or model must not look like a bad one.
 _PATIENCE_S = 30.0
 _WITH_FOLDER = "fastembed:"
@@ -35,7 +36,7 @@ class Subject(msgspec.Struct, frozen=True):
 
     `strategy` is direct, caller (the set's recorded hypotheses) or hyde (the user's `retrieval_model`).
     `shipped` keeps the default of how many memories a request may bring; `by_search` asks for what a search
-    ranks in place of what an agent is given.
+    ranks in place of what an agent is given; `in_session` begins a session with each query.
     """
 
     model: str
@@ -43,6 +44,7 @@ class Subject(msgspec.Struct, frozen=True):
     changes: tuple[tuple[str, str], ...] = ()
     shipped: bool = False
     by_search: bool = False
+    in_session: bool = False
 
     @property
     def asks_off_topic(self) -> bool:

@@ -20,9 +20,9 @@ import msgspec
 from forged.errors import ForgedError
 from forged.evaluation import injected, scores, stores
 from forged.evaluation.dataset import Item, Query, Repository
-from forged.evaluation.heard import tokens
-from forged.evaluation.injected import Brought, Injected
-from forged.evaluation.scores import Score, Summary
+from forged.evaluation.heard import Reader
+from forged.evaluation.injected import Brought, Injected, One
+from forged.evaluation.scores import Interval, Score, Summary
 from forged.evaluation.scratch import daemon
 from forged.evaluation.settings import TOP_K, Prepared, Subject
 from forged.evaluation.stores import World
@@ -39,6 +39,7 @@ _BUILD_S = 3600.0
 _CALL_S = 60.0
 _LOOK_S = 0.05
 ANSWERED = {"ok", "empty"}
+STANDING = "standing"
 
 
 class MeasurementFailed(ForgedError):  # noqa: N818 - reads as the state it names
@@ -51,6 +52,7 @@ class OffTopicCount(msgspec.Struct, frozen=True):
     messages: int
     injected: int
     rate: float
+    interval: Interval
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ class Outcome(msgspec.Struct, frozen=True):
     build_s: float
     ask_s: float
     injected: Injected | None = None
+    injected_kinds: tuple[Injected, ...] = ()
 
     @property
     def failed(self) -> int:
@@ -139,6 +142,7 @@ def measure(
         build_s=round(built - began, 3),
         ask_s=round(time.monotonic() - built, 3),
         injected=injected.figures(asking.brought),
+        injected_kinds=injected.by_kind(asking.brought),
     )
 
 
@@ -202,6 +206,7 @@ class _Asking:
         self.brought: list[Brought] = []
         self._client = client
         self._by_search = subject.by_search
+        self._in_session = subject.in_session
         self._by_caller = subject.strategy == "caller"
         self._legs = frozenset(legs)
         self._world = world
@@ -212,39 +217,32 @@ class _Asking:
         """Scores of a store's queries; with the caller's strategy of those that have hypotheses."""
         visible = (*store.items, *self._world.user)
         by_id = {item.memory.id: item for item in visible}
+        reader = Reader(visible)
         for query in store.queries:
             if query.hypotheses or not self._by_caller:
                 hypotheses = query.hypotheses if self._by_caller else ()
                 reply = self._ask(workspace, query.text, hypotheses)
-                self._note(query, reply, by_id)
+                self.brought.append(_brought(query, reply, by_id, reader))
                 yield _judged(query, reply, by_id, visible)
 
     def off_topic(self, workspaces: Sequence[str]) -> OffTopicCount | None:
         """Ask each store its messages; None if there are none."""
-        asked = [
-            self._ask(workspace, message, ())
-            for workspace, messages in zip(workspaces, self._world.off_topic, strict=True)
+        brought = [
+            _beside(self._ask(workspace, message, ()), reader)
+            for store, workspace, messages in zip(
+                self._world.stores, workspaces, self._world.off_topic, strict=True
+            )
+            for reader in [Reader((*store.items, *self._world.user))]
             for message in messages
         ]
-        if not asked:
+        if not brought:
             return None
-        self.brought += [Brought((False,) * len(reply.memories), tokens(reply.text)) for reply in asked]
-        hit = sum(reply.included > 0 for reply in asked)
-        return OffTopicCount(len(asked), hit, hit / len(asked))
-
-    def _note(self, query: Query, reply: Retrieved, by_id: Mapping[str, Item]) -> None:
-        items = [by_id[hit.id] for hit in reply.memories]
-        self.brought.append(injected.of_query(query, items, tokens(reply.text)))
+        self.brought += brought
+        hits = [bool(each.searched) for each in brought]
+        return OffTopicCount(len(hits), sum(hits), sum(hits) / len(hits), scores.interval(hits))
 
     def _ask(self, workspace: str, text: str, hypotheses: Sequence[str]) -> Retrieved:
-        said = [{"role": "user", "content": text}]
-        if self._by_search:
-            found = self._client.search(workspace, text, limit=TOP_K)
-            reply = Retrieved(
-                status=found.status, reason=found.reason, memories=found.memories, legs=found.legs
-            )
-        else:
-            reply = self._client.retrieve(workspace, said, hypotheses=hypotheses)
+        reply = self._reply(workspace, text, hypotheses)
         if reply.status not in ANSWERED:
             self.failures[reply.reason or reply.status] += 1
         elif not self._legs.issubset(reply.legs):
@@ -252,6 +250,33 @@ class _Asking:
         self._asked += 1
         self._progress("asking", self._asked, self._world.questions)
         return reply
+
+    def _reply(self, workspace: str, text: str, hypotheses: Sequence[str]) -> Retrieved:
+        if self._by_search:
+            found = self._client.search(workspace, text, limit=TOP_K)
+            return Retrieved(
+                status=found.status, reason=found.reason, memories=found.memories, legs=found.legs
+            )
+        session = f"eval-{self._asked}" if self._in_session else ""
+        said = [{"role": "user", "content": text}]
+        return self._client.retrieve(workspace, said, session_id=session, hypotheses=hypotheses)
+
+
+def _brought(query: Query, reply: Retrieved, by_id: Mapping[str, Item], reader: Reader) -> Brought:
+    items = [by_id[hit.id] for hit in reply.memories]
+    standing = _standing(reply)
+    came = [hit.id in standing for hit in reply.memories]
+    return injected.of_query(query, items, came, reader.parts(reply.text, standing))
+
+
+def _beside(reply: Retrieved, reader: Reader) -> Brought:
+    standing = _standing(reply)
+    ones = tuple(One(is_standing=hit.id in standing) for hit in reply.memories)
+    return Brought(ones, reader.parts(reply.text, standing))
+
+
+def _standing(reply: Retrieved) -> frozenset[str]:
+    return frozenset(hit.id for hit in reply.memories if hit.via == STANDING)
 
 
 def _judged(query: Query, reply: Retrieved, by_id: Mapping[str, Item], visible: Sequence[Item]) -> Score:

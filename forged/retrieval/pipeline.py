@@ -45,6 +45,8 @@ OTHER_MODEL = "the embedding model has become another one; answered by words"
 UNCALIBRATED = "the gate does not know the embedding model yet; a few memories at most, by words"
 # So many, while vectors say nothing of what concerns a message, and the words of a small store fit any.
 _FEW = 2
+# What the gate would let in by default, where somebody wants to know and there is none.
+_USUAL_SHARE = 0.95
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,7 +206,8 @@ class Pipeline:
         """
         if inject and self._is_idle(ask):
             return self._idle(view)
-        gated = inject and self._tuning.min_score > 0
+        gates = self._tuning.min_score > 0
+        gated = inject and gates
         learning = inject and self._is_learning(view)
         vectors = None if learning else vectors
         question = Question(
@@ -221,6 +224,7 @@ class Pipeline:
             beside=ask.beside,
             explains=ask.explains,
             heard=ask.heard,
+            strong=threshold(self._tuning.min_score if gates else _USUAL_SHARE) if ask.rated else None,
         )
         files, late = self._files(view), tuple[str, ...]()
         if sources.others:

@@ -7,13 +7,15 @@ anything, so the same turn in the same maps is the same bytes, however often it 
 A `block` has all that was heard, in that order, then corrections of it, then what stands with the session,
 then what is new. When it is over its budget the oldest half of what was heard goes at once, but for what
 stands, so that many turns go by until the next cut. `append` gives only what is new. A memory that is gone,
-or whose text is another one, is left out of what was heard; the new text comes again as a correction.
+or whose text is another one, is left out of what was heard; the new text comes again as a correction. Of one
+that stands on files which have changed since, that is said behind it all, and the memory stays in its place.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, takewhile
 
 import msgspec
 from msgspec.structs import replace
@@ -21,11 +23,11 @@ from msgspec.structs import replace
 from forged.map import VectorMap
 from forged.memory import Memory
 from forged.retrieval.injection import outdated
-from forged.retrieval.session_form import Names, Note, closing, entry, opening
+from forged.retrieval.session_form import OUTDATED, Names, Note, closing, entry, opening
 from forged.scopes import Ranked
 from forged.state import Entry, HeardList
 
-Key = tuple[str, str]
+Key = tuple[str, str, bool]
 _DIGEST_BYTES = 6
 # Bytes of a closing tail, more than any has.
 _TAIL = 64
@@ -70,23 +72,46 @@ class _Row(msgspec.Struct, frozen=True):
 def said(before: HeardList, maps: Sequence[VectorMap], turn: Turn) -> Said:
     """Compose the reply of one turn."""
     homes = {home.root: home for home in maps}
-    known = {_key(row.entry): row for row in _still_there(before.entries, homes)}
-    kept = tuple(known.values())
-    new = _new(kept, before, homes, turn)
-    if turn.whole:
-        while _size(before.token, (*kept, *new)) > turn.limit and (fewer := _cut(kept)) != kept:
-            kept = fewer
-            new = _new(kept, before, homes, turn)
-    fitting = _fitting(before.token, kept, new, turn)
-    shown = (*kept, *fitting) if turn.whole else fitting
-    included = {row.ranked.key for row in (*kept, *fitting)}
-    left_out = tuple(row.ranked for row in new if row.ranked.key not in included)
-    first = turn.whole or not before.entries
-    text = _text(before.token, shown, kept, len(left_out), first=first) if shown else ""
-    entries = (*kept, *fitting) if turn.whole else (*known.values(), *fitting)
-    after = replace(before, entries=tuple(row.entry for row in entries), stood=before.stood or turn.stood)
-    ranked, contents = tuple(row.ranked for row in shown), tuple(row.ranked.memory.content for row in entries)
-    return Said(text, ranked, len(shown) - len(fitting), left_out, after, contents)
+    kept = tuple({_key(row.entry): row for row in _still_there(before.entries, homes)}.values())
+    while True:
+        new = _new(kept, before, homes, turn)
+        block = _block(before, kept, new, turn)
+        if block.is_whole or not turn.whole or (fewer := _cut(kept)) == kept:
+            break
+        kept = fewer
+    comes = new[: block.count]
+    shown = (*kept, *comes) if turn.whole else comes
+    entries = (*_remaining(before, kept, comes, homes, turn), *(row.entry for row in comes))
+    return Said(
+        text=block.text if shown else "",
+        ranked=_memories(shown),
+        heard=len(_memories(shown)) - len(_memories(comes)),
+        left_out=_memories(new[block.count :]),
+        after=replace(before, entries=entries, stood=before.stood or turn.stood),
+        contents=tuple(each.memory.content for each in _memories((*kept, *comes))),
+    )
+
+
+def _memories(rows: Sequence[_Row]) -> tuple[Ranked, ...]:
+    return tuple(row.ranked for row in rows if row.entry.mark != OUTDATED)
+
+
+def _remaining(
+    before: HeardList,
+    kept: Sequence[_Row],
+    comes: Sequence[_Row],
+    homes: Mapping[str, VectorMap],
+    turn: Turn,
+) -> Iterator[Entry]:
+    """What stays on the list: what stands, and what nobody can see just now, as it may be there again.
+
+    What was appended is in context whatever has become of it, until its new text comes.
+    """
+    stays, again = {_key(row.entry) for row in kept}, {_key(row.entry) for row in comes}
+    for each in before.entries:
+        appended = not turn.whole and _key(each) not in again
+        if _key(each) in stays or each.root not in homes or appended:
+            yield each
 
 
 def digest_of(memory: Memory) -> bytes:
@@ -98,13 +123,10 @@ def _still_there(entries: Sequence[Entry], homes: Mapping[str, VectorMap]) -> It
     for each in entries:
         home = homes.get(each.root)
         memory = home.find(each.id) if home is not None else None
-        if memory is not None and _is_same(each, memory):
+        if memory is None or (each.mark == OUTDATED and not memory.stale):
+            continue
+        if digest_of(memory) == each.digest:
             yield _Row(each, Ranked(memory, 0.0, via="heard", root=each.root))
-
-
-def _is_same(known: Entry, memory: Memory) -> bool:
-    """Whether a memory is as it was heard, and what it stands on as well."""
-    return digest_of(memory) == known.digest and (known.stale or not memory.stale)
 
 
 def _new(
@@ -112,7 +134,7 @@ def _new(
 ) -> tuple[_Row, ...]:
     """What comes behind `kept`, nothing twice: corrections, what stands, and what was found."""
     rows: dict[Key, _Row] = {}
-    there = {_key(row.entry) for row in kept}
+    there = {_key(row.entry): row for row in kept}
     corrections = _corrections(before.entries, there, homes)
     stands = (_Row(_entry(each, standing=True), each) for each in turn.stands)
     found = (row for each in turn.found for row in _with_rivals(each))
@@ -122,16 +144,25 @@ def _new(
     return tuple(rows.values())
 
 
-def _corrections(entries: Sequence[Entry], there: set[Key], homes: Mapping[str, VectorMap]) -> Iterator[_Row]:
-    """Heads of what was heard, where they are others by now, and texts that were changed in place."""
+def _corrections(
+    entries: Sequence[Entry], there: Mapping[Key, _Row], homes: Mapping[str, VectorMap]
+) -> Iterator[_Row]:
+    """Heads of what was heard, where they are others by now, texts changed in place, and warnings."""
     for each in reversed(entries):  # of two versions that were heard the newer is what is replaced
-        home = homes.get(each.root)
-        if home is None or (memory := home.find(home.chains.head(each.id))) is None:
+        home, row = homes.get(each.root), there.get(_key(each))
+        if home is None or each.mark == OUTDATED:
             continue
-        changed = memory.id == each.id and not _is_same(each, memory)
-        if changed or (memory.id != each.id and _key(each) in there):
-            ranked = Ranked(memory, 0.0, via="correction", root=each.root)
-            yield _Row(_entry(ranked, "replaces" if memory.id != each.id else "", each.id), ranked)
+        memory = home.find(head) if (head := home.chains.head(each.id)) != each.id or row is None else None
+        if memory is None:  # it stands as it was heard
+            if row is not None and row.ranked.memory.stale and not each.stale:
+                yield _Row(_entry(row.ranked, OUTDATED), row.ranked)
+            continue
+        ranked = Ranked(memory, 0.0, via="correction", root=each.root)
+        if head == each.id:
+            if digest_of(memory) != each.digest:
+                yield _Row(_entry(ranked), ranked)
+        elif row is not None:
+            yield _Row(_entry(ranked, "replaces", each.id), ranked)
 
 
 def _with_rivals(ranked: Ranked) -> Iterator[_Row]:
@@ -150,7 +181,8 @@ def _entry(ranked: Ranked, mark: str = "", of: str = "", *, standing: bool = Fal
 
 
 def _key(each: Entry) -> Key:
-    return each.root, each.id
+    """A memory comes once, and so does the word that it may be outdated."""
+    return each.root, each.id, each.mark == OUTDATED
 
 
 def _cut(kept: tuple[_Row, ...]) -> tuple[_Row, ...]:
@@ -158,43 +190,48 @@ def _cut(kept: tuple[_Row, ...]) -> tuple[_Row, ...]:
     for stands in (False, True):
         of_kind = [row for row in kept if row.entry.standing == stands]
         if of_kind:
-            gone = {row.ranked.key for row in of_kind[: -(-len(of_kind) // 2)]}
+            gone = {row.ranked.key for row in of_kind[: -(-len(of_kind) // 2)]}  # and what is said of them
             return tuple(row for row in kept if row.ranked.key not in gone)
     return kept
 
 
-def _notes(rows: Sequence[_Row], names: Names) -> list[str]:
-    return [entry(_note(row), names) for row in rows]
-
-
 def _note(row: _Row) -> Note:
     memory = row.ranked.memory
-    return Note(memory, row.entry.mark, row.entry.of, outdated(memory) if memory.stale else "")
+    return Note(
+        memory, row.entry.mark, row.entry.of, outdated(memory) if row.entry.stale and memory.stale else ""
+    )
 
 
-def _size(token: str, rows: Sequence[_Row]) -> int:
-    texts = (opening(token), *_notes(rows, Names()))
-    return sum(len(text.encode()) for text in texts) + _TAIL
+class _Block(msgspec.Struct, frozen=True):
+    """A text with the first `count` of what is new; `is_whole`: all of it that could have room."""
+
+    text: str
+    count: int
+    is_whole: bool
 
 
-def _fitting(token: str, kept: Sequence[_Row], new: Sequence[_Row], turn: Turn) -> tuple[_Row, ...]:
-    """Of what is new, from the front, what has room."""
-    names, shown = Names(), kept if turn.whole else ()
-    used = len(opening(token).encode()) + _TAIL
-    used += sum(len(text.encode()) for text in _notes(kept, names)[: len(shown)])
-    for count, row in enumerate(new):
-        # What cannot fit is not even quoted: a file may hold 256 KiB.
-        used += len(row.ranked.memory.content)
-        if used > turn.limit:
-            return tuple(new[:count])
-        used += len(_notes((row,), names)[0].encode()) - len(row.ranked.memory.content)
-        if used > turn.limit:
-            return tuple(new[:count])
-    return tuple(new)
-
-
-def _text(token: str, shown: Sequence[_Row], kept: Sequence[_Row], left_out: int, *, first: bool) -> str:
+def _block(before: HeardList, kept: Sequence[_Row], new: Sequence[_Row], turn: Turn) -> _Block:
     names = Names()
-    for row in kept:  # they have their names, also where they are not shown again
-        names.of(row.ranked.memory.id)
-    return "".join([opening(token, first=first), *_notes(shown, names), closing(token, len(shown), left_out)])
+    if new:  # what was said before has its names, also where it is not shown again
+        for row in kept:
+            names.of(row.ranked.memory.id)
+    head = opening(before.token, first=turn.whole or not before.entries)
+    notes = [head, *(entry(_note(row), names) for row in kept if turn.whole)]
+    room = turn.limit - _TAIL - sum(len(note.encode()) for note in notes)
+    fresh = [entry(_note(row), names) for row in _small(new, turn.limit)]
+    count = _fitting(fresh, room)
+    shown = len(_memories((*(kept if turn.whole else ()), *new[:count])))
+    tail = closing(before.token, shown, len(_memories(new[count:])))
+    return _Block("".join([*notes, *fresh[:count], tail]), count, count == len(fresh) and room >= 0)
+
+
+def _small(rows: Sequence[_Row], limit: int) -> Iterator[_Row]:
+    """Those, from the front, whose texts could have room: a file may hold 256 KiB, which nobody quotes."""
+    sizes = accumulate(len(row.ranked.memory.content) for row in rows)
+    return (row for row, size in zip(rows, sizes, strict=True) if size <= limit)
+
+
+def _fitting(notes: Sequence[str], room: int) -> int:
+    """How many of them, from the front, have room."""
+    sizes = accumulate(len(note.encode()) for note in notes)
+    return sum(1 for _ in takewhile(lambda size: size <= room, sizes))

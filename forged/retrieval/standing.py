@@ -17,7 +17,7 @@ from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Scope
 
 Head = tuple[VectorMap, Memory]
-Uses = Callable[[str, str], int]
+Uses = Callable[[VectorMap, Memory], int]
 Cost = Callable[[Memory], int]
 
 # Bytes; no memory with its head has fewer.
@@ -72,4 +72,4 @@ def _in_order(heads: Sequence[Head], uses: Uses) -> Iterator[Head]:
     for category, scope in _KINDS:
         of_kind = [head for head in heads if head[1].category == category and scope in {"", head[1].scope}]
         newest_first = sorted(of_kind, key=lambda head: head[1].created_at, reverse=True)
-        yield from sorted(newest_first, key=lambda head: -uses(head[0].root, head[1].id))
+        yield from sorted(newest_first, key=lambda head: -uses(*head))

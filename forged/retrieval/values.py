@@ -32,6 +32,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     turn: which of a session's turns it is since what stands came with the first, 0 without a session.
     beside: keys of memories that come to the session with this turn, whatever is found.
     explains: whether what stays out is wanted as well.
+    rated: in a list of which nothing is held back a word says what speaks for each memory.
     heard: keys (root, id) of memories that the session has in context; they are not found again.
     """
 
@@ -48,6 +49,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     explains: bool = False
     beside: frozenset[tuple[str, str]] = frozenset()
     heard: frozenset[tuple[str, str]] = frozenset()
+    rated: bool = False
 
 
 class Sources(msgspec.Struct, frozen=True, eq=False):

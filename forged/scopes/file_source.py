@@ -28,6 +28,7 @@ from forged.map import (
 )
 from forged.scopes.heads import rank
 from forged.scopes.source import Question, Ranked, Rows, Stayed
+from forged.scopes.tiers import rated
 from forged.scopes.together import Waiting, joined
 from forged.scopes.view import View
 
@@ -67,8 +68,7 @@ class FileSource:
 
     def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
         if not question.near_best or not len(self._view):
-            candidates = self._candidates(self._found(question, cosines), question, question.top_k)
-            return Rows(_unheard(self._ranked(candidates, question), question))
+            return Rows(self._ungated(question, cosines))
         found, reading = self._weighed(question, cosines)
         least, turn, top_k = question.least_evidence, question.turn, question.top_k
         if is_hopeless(reading, least, turn=turn) and not question.explains:
@@ -82,6 +82,15 @@ class FileSource:
         judged.sort(key=lambda each: candidates.index(each.candidate))
         kept = self._kept(reading, judged, question)
         return Rows(kept, self._stayed(judged, kept, question), reading.evidence)
+
+    def _ungated(self, question: Question, cosines: Cosines | None) -> tuple[Ranked, ...]:
+        """The best, of which nothing is held back; with a word for each where that is asked for."""
+        found = self._found(question, cosines)
+        candidates = self._candidates(found, question, question.top_k)
+        ranked = _unheard(self._ranked(candidates, question), question)
+        if question.strong is None:
+            return ranked
+        return rated(found, self._view.baseline, candidates, ranked, question.strong)
 
     def _weighed(self, question: Question, cosines: Cosines | None) -> tuple[Found, Reading]:
         """A message that is strong by itself speaks for itself; any other goes on from what was said."""

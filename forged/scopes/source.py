@@ -35,6 +35,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     beside: keys of memories that come anyhow; they are found, and take no place of others.
     explains: what stays out is wanted as well, whatever that costs.
     heard: keys of memories that the session has in context already; they are left out and take no place.
+    strong: where nothing is held back, the evidence that is called strong; None if no word is wanted of it.
 
     `least_evidence` is what makes a request strong; with `near_best` a source gives what has evidence of its
     own, the more the stronger the request is; without the first there is no yardstick for that.
@@ -53,6 +54,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     explains: bool = False
     beside: frozenset[tuple[str, str]] = frozenset()
     heard: frozenset[tuple[str, str]] = frozenset()
+    strong: float | None = None
 
 
 class Ranked(msgspec.Struct, frozen=True):

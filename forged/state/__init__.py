@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from forged.state.forgotten import Forgotten
     from forged.state.heard import DIGEST_BYTES, Heard, Watermark
     from forged.state.intents import Intent, Intents, Rewrite
+    from forged.state.judged import Judged, Judgement
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
+    from forged.state.to_review import ToReview
     from forged.state.told import Entry, HeardList, Place, Told
     from forged.state.trust import OwnFile, RootRecord, TrustRecords
 
@@ -52,6 +54,8 @@ __all__ = [
     "HeardList",
     "Intent",
     "Intents",
+    "Judged",
+    "Judgement",
     "Kind",
     "Known",
     "Left",
@@ -64,6 +68,7 @@ __all__ = [
     "Rewrite",
     "RootRecord",
     "State",
+    "ToReview",
     "Told",
     "TrustRecords",
     "Watermark",
@@ -80,10 +85,12 @@ __getattr__ = door(
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Heard", "Watermark"),
     intents=("Intent", "Intents", "Rewrite"),
+    judged=("Judged", "Judgement"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),
     state=("State",),
+    to_review=("ToReview",),
     told=("Entry", "HeardList", "Place", "Told"),
     trust=("OwnFile", "RootRecord", "TrustRecords"),
 )

@@ -52,7 +52,9 @@ def cut(event: Event, documents: Documents | None, unwanted: Sequence[Words]) ->
     if documents is None:
         return Left(event, None, sentences)
     kept = [(document, *without_sentences(document.memory.content, unwanted)) for document in documents]
-    left = tuple(_with_text(document, text, count) for document, text, count in kept if text.strip())
+    left = tuple(
+        _with_text(document, text, count, unwanted) for document, text, count in kept if text.strip()
+    )
     return Left(event, left, sentences + sum(count for *_, count in kept))
 
 
@@ -66,8 +68,9 @@ def _with_texts(event: Event, texts: Sequence[str]) -> Event:
     )
 
 
-def _with_text(document: Document, text: str, count: int) -> Document:
-    if not count:
+def _with_text(document: Document, text: str, count: int, unwanted: Sequence[Words]) -> Document:
+    beside, beside_count = without_sentences(document.beside, unwanted)
+    if not count and not beside_count:
         return document
-    memory = msgspec.structs.replace(document.memory, content=text.strip())
-    return msgspec.structs.replace(document, memory=memory)
+    memory = msgspec.structs.replace(document.memory, content=text.strip()) if count else document.memory
+    return msgspec.structs.replace(document, memory=memory, beside=beside)

@@ -41,7 +41,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     and secrets. `heard_at` is when each message of it was first heard, in Unix seconds; () says that all of
     them were when the event was received. Of a message that is too long for one window the first message may
     be the rest, if the window is `begun`, and the last one only the beginning, if it `goes_on`. `roots` are
-    those the workspace sees, repo before user. `window_id` is not used any more.
+    those the workspace sees, repo before user. `window_id` is not used any more. `agent` is who handed it
+    over, or nothing.
     """
 
     id: str = msgspec.field(default_factory=new_event_id)
@@ -54,6 +55,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     heard_at: tuple[float, ...] = ()
     begun: bool = False
     goes_on: bool = False
+    agent: str = ""
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether it is one of several that a capture was too long for."""
+        return "-" in self.id
 
     @property
     def is_durable(self) -> bool:
@@ -80,10 +87,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A memory that is decided upon, with its id, and the root that it will be written to."""
+    """A memory that is decided upon, with its id, and the root that it will be written to.
+
+    `why` it was taken up: request, rule, head, model. One that `waits` is not written until a person says so:
+    the sentence says why, `beside` is what was pasted next to it, and `agent` whose session it was.
+    """
 
     root: Root
     memory: Memory
+    why: str = ""
+    waits: str = ""
+    beside: str = ""
+    agent: str = ""
 
 
 def encoded(value: Event | tuple[Document, ...]) -> bytes:

@@ -1,13 +1,13 @@
 """Rows that may be lost with the last five seconds: counts, which are worth no wait for a disk.
 
-A table is written whole when something in it has changed, and whatever is wrong with that ends nothing: it is
-said once in the log and tried again the next time.
+`SoftRows` writes a table whole when something in it has changed, `ChangedRows` only what has. Whatever is
+wrong with that ends nothing: it is said once in the log and tried again the next time.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,45 @@ class SoftRows:
             self._warned = True
         else:
             self._written, self._warned = now, False
+
+
+class ChangedRows:
+    """The rows of one table that have changed since they were written, by their keys."""
+
+    def __init__(self, database: Database, table: str, what: str) -> None:
+        self._database = database
+        self._table = table
+        self._what = what
+        self._changed: set[str] = set()
+        self._warned = False
+
+    def add(self, key: str) -> None:
+        """The row of this key is another one, or gone."""
+        self._changed.add(key)
+
+    async def save(self, row_of: Callable[[str], tables.Row | None]) -> None:
+        """Write the rows, of which None is gone. Raises nothing; what fails is written later."""
+        keys, self._changed = self._changed, set()
+        if not keys:
+            return
+        try:
+            rows = {key: row_of(key) for key in keys}
+            await self._database.run(partial(_write, self._table, rows), durable=False)
+        except StoreError as error:
+            self._changed |= keys
+            if not self._warned:
+                logger.warning("%s counted in memory only error=%s", self._what, error)
+            self._warned = True
+        else:
+            self._warned = False
+
+
+def _write(table: str, rows: Mapping[str, tables.Row | None], connection: Connection) -> None:
+    for key, row in rows.items():
+        if row is None:
+            tables.remove(connection, table, key)
+        else:
+            tables.put(connection, table, *row)
 
 
 def _replace(table: str, rows: Sequence[tables.Row], connection: Connection) -> None:

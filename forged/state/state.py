@@ -23,11 +23,14 @@ from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
 from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
+from forged.state.event_values import Document
 from forged.state.events import Events
 from forged.state.foreign import foreign
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
 from forged.state.intents import Intent, Intents, all_intents
+from forged.state.judged import Judged, all_judged
+from forged.state.judged import Row as JudgedRow
 from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
@@ -35,6 +38,7 @@ from forged.state.pauses import Pauses
 from forged.state.requests import Requests
 from forged.state.spending import Spending, Spent, all_spent
 from forged.state.tables import rows, value_of
+from forged.state.to_review import ToReview, all_to_review
 from forged.state.told import Count, Told, all_told, all_uses
 from forged.state.told import Row as ToldRow
 from forged.state.trust import Kept, TrustRecords, all_kept
@@ -65,6 +69,8 @@ class _Contents(msgspec.Struct, frozen=True):
     parts: tuple[PartRow, ...]
     told: tuple[ToldRow, ...]
     uses: tuple[Count, ...]
+    to_review: tuple[Document, ...]
+    judged: tuple[JudgedRow, ...]
     doubt: str
 
 
@@ -96,6 +102,8 @@ class State:
         self.heard = Heard()
         self.parts = Parts(self._database)
         self.told = Told(self._database)
+        self.to_review = ToReview(self._database)
+        self.judged = Judged(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -127,6 +135,7 @@ class State:
         await self.spending.save()
         await self.outbound.save()
         await self.told.save()
+        await self.judged.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -160,6 +169,8 @@ class State:
             self.outbound.restore(found.outbound)
             self.intents.restore(found.intents)
             self.told.restore(found.told, found.uses)
+            self.to_review.restore(found.to_review)
+            self.judged.restore(found.judged)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -229,5 +240,7 @@ def _read(connection: Connection) -> _Contents:
         parts=all_parts(connection),
         told=all_told(connection),
         uses=all_uses(connection),
+        to_review=all_to_review(connection),
+        judged=all_judged(connection),
         doubt=value_of(connection, damage.NOTE),
     )

@@ -44,6 +44,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     "parts": ("event_and_part", "at", "said"),
     "told": ("agent_session_and_tops", "heard"),
     "uses": ("id_and_root", "sessions"),
+    "to_review": ("id", "document"),
+    "judged": ("key", "judgement"),
 }
 # The tables that a file of each version has.
 OF_VERSION = {1: tuple(TABLES)[:7], 2: tuple(TABLES)[:11], 3: tuple(TABLES)[:15], VERSION: tuple(TABLES)}

@@ -15,7 +15,7 @@ import msgspec
 
 from forged.state import tables
 from forged.state.database import Damaged, Database
-from forged.state.soft_rows import SoftRows
+from forged.state.soft_rows import ChangedRows
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -35,7 +35,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """One memory that was heard, as it was: its root, id, version, and what tells its text from another.
 
     `mark` says why it stands beside others, `of` is the id that the mark is about: it `replaces` that one, or
-    stands `beside` it. `standing`: it came with the session. `stale`: what it stands on had changed.
+    stands `beside` it; `outdated` says nothing more than that of one that was heard. `standing`: it came with
+    the session. `stale`: what it stands on had changed.
     """
 
     root: str
@@ -77,8 +78,8 @@ class Told:
     def __init__(self, database: Database) -> None:
         self._lists: OrderedDict[Place, HeardList] = OrderedDict()
         self._counts: OrderedDict[str, int] = OrderedDict()
-        self._rows = SoftRows(database, "told", "what sessions have heard is")
-        self._count_rows = SoftRows(database, "uses", "what is used is")
+        self._changed = ChangedRows(database, "told", "what sessions have heard is")
+        self._counted = ChangedRows(database, "uses", "what is used is")
 
     def restore(self, lists: Iterable[Row], counts: Iterable[Count]) -> None:
         """Take over what a file holds, as it is opened; what was heard by then is newer."""
@@ -96,15 +97,17 @@ class Told:
             heard = msgspec.structs.replace(heard, entries=heard.entries[-MOST_ENTRIES:])
         self._lists[place] = heard
         self._lists.move_to_end(place)
+        self._changed.add(_name(place))
         while len(self._lists) > SESSIONS:
-            self._lists.popitem(last=False)
+            self.drop(next(iter(self._lists)))
 
     def places(self, session_id: str) -> tuple[Place, ...]:
         """The lists of a session, whichever agent's."""
         return tuple(place for place in self._lists if place.session_id == session_id)
 
     def drop(self, place: Place) -> None:
-        self._lists.pop(place, None)
+        if self._lists.pop(place, None) is not None:
+            self._changed.add(_name(place))
 
     def uses(self, root: str, memory_id: str) -> int:
         """How many sessions heard this memory because it was searched for."""
@@ -114,17 +117,22 @@ class Told:
         """One more session did."""
         key = f"{memory_id} {root}"
         self._counts[key] = self._counts.pop(key, 0) + 1
+        self._counted.add(key)
         while len(self._counts) > COUNTED:
-            self._counts.popitem(last=False)
+            self._counted.add(self._counts.popitem(last=False)[0])
 
     async def save(self) -> None:
         """Write what has changed since the last time. Raises nothing; what fails is written later."""
-        rows = (
-            (msgspec.json.encode(place).decode(), msgspec.msgpack.encode(heard))
-            for place, heard in self._lists.items()
-        )
-        await self._rows.save(tuple(rows))
-        await self._count_rows.save(tuple(self._counts.items()))
+        await self._changed.save(self._row)
+        await self._counted.save(lambda key: (key, self._counts[key]) if key in self._counts else None)
+
+    def _row(self, name: str) -> tables.Row | None:
+        heard = self._lists.get(_place.decode(name))
+        return None if heard is None else (name, msgspec.msgpack.encode(heard))
+
+
+def _name(place: Place) -> str:
+    return msgspec.json.encode(place).decode()
 
 
 def all_told(connection: Connection) -> tuple[Row, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection
+from functools import lru_cache
 
 from forged.text import harnesses
 from forged.text.quoted import MARK, TAG, quoted, unquoted
@@ -35,6 +36,9 @@ _INLINE_WORDS, _INLINE_BYTES = 4, 20
 # Characters of a text that are looked through for memories within a paragraph: more than any window holds.
 _INLINE_WINDOW = 128_000
 
+# A memory that is longer is cut up each time; the shorter ones that are kept have 8 MB at most.
+_OFTEN_LENGTH = 2_000
+
 _Paragraphs = tuple[str, ...]
 
 
@@ -44,11 +48,13 @@ class InjectedText:
     def __init__(self, injected: Collection[str]) -> None:
         """Take the contents of the memories that were injected."""
         self._by_first: defaultdict[str, set[_Paragraphs]] = defaultdict(set)
-        for content in (text for each in injected for text in (each, quoted(each))):
-            if flat := tuple(filter(None, map(_flat, _GAP.split(content.strip())))):
+        sentences = set[str]()
+        for content in injected:
+            paragraphs, sentence = _pieces(content) if len(content) <= _OFTEN_LENGTH else _cut_up(content)
+            for flat in paragraphs:
                 self._by_first[flat[0]].add(flat)
-        sentences = {_flat(content).rstrip(".!。！").lower() for content in injected}
-        self._inline = sorted(filter(_is_long, sentences), key=len, reverse=True)
+            sentences.add(sentence)
+        self._inline = sorted(filter(None, sentences), key=len, reverse=True)
 
     def cut(self, text: str, *, inline: bool = False) -> tuple[str, int]:
         """Return `text` without our own injections, and how many blocks and memories were cut out of it.
@@ -112,6 +118,18 @@ def without_blocks(text: str) -> tuple[str, int]:
     if not inside:
         kept.append(text[start:])
     return "".join(kept), count
+
+
+def _cut_up(content: str) -> tuple[tuple[_Paragraphs, ...], str]:
+    """A memory as it may stand in a text: its paragraphs, also quoted, and, if it is long, within one."""
+    forms = (content, quoted(content))
+    flats = (tuple(filter(None, map(_flat, _GAP.split(form.strip())))) for form in forms)
+    sentence = _flat(content).rstrip(".!。！").lower()
+    return tuple(filter(None, dict.fromkeys(flats))), sentence if _is_long(sentence) else ""
+
+
+# A session is asked about each turn, with all that it has heard.
+_pieces = lru_cache(1024)(_cut_up)
 
 
 def _paragraphs(text: str) -> list[tuple[int, int]]:

@@ -195,9 +195,12 @@ class Trust:
 
     async def known(self) -> tuple[KnownRoot, ...]:
         """Every root that was ever seen and is still there."""
+        return tuple([await self.describe(top) for top in await self.seen()])
+
+    async def seen(self) -> tuple[str, ...]:
+        """Their tops alone."""
         tops = sorted({record.top for record in self._records.roots()})
-        there = [top for top in tops if await asyncio.to_thread(os.path.isdir, top)]
-        return tuple([await self.describe(top) for top in there])
+        return await asyncio.to_thread(lambda: tuple(filter(os.path.isdir, tops)))
 
     async def under(self, directory: str, home: str) -> tuple[KnownRoot, ...]:
         """Roots with memories below a directory that a person named. Raises WorkspaceError."""

@@ -44,7 +44,7 @@ class Scene:
         self.indexer = Indexer(embedder=None, lexical=lexical, metrics=Metrics(), trust=self.trust)
         self.trust.join(self.indexer.follow, self.indexer.snapshot)
         self.writer = Writer(str(tmp_path / "state/trash"), self.trust, state.requests, state.intents)
-        self.keeper = Keeper(self.indexer, self.writer, state.forgotten)
+        self.keeper = Keeper(self.indexer, self.writer, state.forgotten, state.to_review)
 
     def event(self, *said: str, **fields) -> Event:
         window = tuple(Utterance("user", text) for text in said or ("Indent with tabs.",))

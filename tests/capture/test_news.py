@@ -1,25 +1,39 @@
-"""What is told of a session's capture, once, in sentences."""
+"""What is told of a session's capture, once, in sentences; and what is on record for who looks."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from forged.capture.news import SENTENCES, SESSIONS, News
+from forged.capture.news import LOCAL, News, unanswered
 from forged.capture.values import Refused
+from forged.conversation import Utterance
 from forged.files import Root
 from forged.memory import Scope
-from forged.state import Document
+from forged.state import Document, Event, Judged
+from forged.state.database import Database
+from forged.state.judged import MOST_UNTOLD
 from tests.data.memories import memory
 
+REPO = Root("/repo", Scope.REPO)
 
-def document(name: str, text: str, **fields: object) -> Document:
-    return Document(Root("/repo", Scope.REPO), replace(memory(name, text), **fields))
+
+def document(name: str, text: str, why: str = "", **fields: object) -> Document:
+    return Document(REPO, replace(memory(name, text), **fields), why)
+
+
+def told(*, keeps: bool = True, classifier: str = "") -> tuple[News, Judged]:
+    judged = Judged(Database("/nowhere/state.db"), clock=lambda: 0.0)
+    return News(judged, classifier=classifier, keeps=keeps), judged
+
+
+def event(session: str = "s", **fields: object) -> Event:
+    return Event(session_id=session, roots=(REPO,), **fields)
 
 
 def test_what_was_kept_is_said_with_where_it_holds_and_how_to_take_it_back():
-    news = News()
-    news.kept("s", [document("mem_a", "Tests run\nwith pytest.")])
-    news.kept("s", [document("mem_b", "Be brief.", scope="user", supersedes="mem_0")])
+    news, _ = told()
+    news.kept(event(), [document("mem_a", "Tests run\nwith pytest.")])
+    news.kept(event(), [document("mem_b", "Be brief.", scope="user", supersedes="mem_0")])
 
     assert news.of("s") == (
         'kept, for this repository: "Tests run with pytest."; `forgectl forget mem_a` takes it back',
@@ -31,18 +45,57 @@ def test_what_was_kept_is_said_with_where_it_holds_and_how_to_take_it_back():
 
 
 def test_a_refusal_is_said_with_its_reason_and_without_its_secret():
-    news, key = News(), "sk-proj-" + "a1B2c3D4" * 6
-    news.refused("s", [Refused(f"the key is {key}", "it holds a secret")])
+    (news, judged), key = told(), "sk-proj-" + "a1B2c3D4" * 6
+    news.refused(event(), [Refused(f"the key is {key}", "it holds a secret")])
 
     (sentence,) = news.of("s")
     assert sentence.startswith('not kept: "the key is ')
     assert sentence.endswith('": it holds a secret')
     assert key not in sentence
+    assert key not in str(judged.listed())
+
+
+def test_what_nobody_asked_for_is_refused_on_record_only():
+    news, judged = told()
+    news.refused(event(), [Refused("a page's order", "it stands on text that was pasted", asked=False)])
+
+    assert news.of("s") == ()
+    assert [(each.text, each.why) for each in judged.listed()] == [("a page's order", "")]
+
+
+def test_where_nothing_that_was_said_goes_to_disk_a_refusal_has_its_reason_alone():
+    news, judged = told(keeps=False)
+    news.refused(event(), [Refused("what I said", "why")])
+
+    assert news.of("s") == ("not kept: why",)
+    assert "what I said" not in str(judged.listed())
+
+
+def test_a_compaction_does_not_refuse_a_second_time():
+    news, judged = told()
+    for kind in ("turn", "compaction"):
+        news.refused(event(kind=kind), [Refused("remember this", "it does not say what")])
+
+    assert len(judged.listed()) == len(news.of("s")) == 1
+
+
+def test_on_record_stands_from_whom_it_came_and_who_judged_it():
+    news, judged = told(classifier="gpt-x")
+    said = event(agent="claude", kind="explicit")
+    news.kept(said, [document("mem_a", "one", origin="model")])
+    news.kept(said, [document("mem_b", "two", "request", origin="typed")])
+
+    by_id = {each.memory_id: each for each in judged.listed()}
+    assert {(each.agent, each.kind, each.session_id, each.top) for each in by_id.values()} == {
+        ("claude", "explicit", "s", "/repo")
+    }
+    assert (by_id["mem_a"].why, by_id["mem_a"].classifier) == ("model", "gpt-x")
+    assert (by_id["mem_b"].why, by_id["mem_b"].classifier) == ("request", LOCAL)
 
 
 def test_what_was_told_is_not_told_again_and_nobody_else_is_told():
-    news = News()
-    news.kept("s", [document("mem_a", "one"), document("mem_b", "two")])
+    news, _ = told()
+    news.kept(event(), [document("mem_a", "one"), document("mem_b", "two")])
     news.told("s", 1)
 
     assert ["two" in each for each in news.of("s")] == [True]
@@ -51,10 +104,21 @@ def test_what_was_told_is_not_told_again_and_nobody_else_is_told():
     assert news.of("s") == ()
 
 
-def test_it_is_bounded():
-    news = News()
-    for number in range(SESSIONS + 1):
-        news.kept(f"s{number}", [document("mem_a", str(each)) for each in range(SENTENCES + 1)])
+def test_of_a_session_the_newest_are_told():
+    news, _ = told()
+    for number in range(MOST_UNTOLD + 1):
+        news.kept(event(), [document(f"mem_{number}", f"text {number}")])
 
-    assert news.of("s0") == ()
-    assert len(news.of("s1")) == SENTENCES
+    assert len(news.of("s")) == MOST_UNTOLD
+    assert "text 1" in news.of("s")[0]
+
+
+def test_an_explicit_request_that_comes_to_nothing_is_refused_whatever_judged_it():
+    asked = event(kind="explicit", window=(Utterance("user", "hm"), Utterance("assistant", "done")))
+
+    (refused,) = unanswered(asked, (), ())
+    assert (refused.text, refused.asked) == ("hm", True)
+    assert unanswered(asked, (document("mem_a", "one"),), ()) == ()
+    assert unanswered(asked, (), (refused,)) == ()
+    assert unanswered(replace(asked, kind="turn"), (), ()) == ()
+    assert unanswered(replace(asked, id="ev_1-0000"), (), ()) == ()

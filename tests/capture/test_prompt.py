@@ -135,8 +135,8 @@ def test_the_list_is_capped_and_the_nearest_come_first_however_many_memories_the
 
     lines = listed(user_prompt(SAID, heads))
 
-    assert 5 < len(lines) < 10
-    assert sum(len(line) + 1 for line in lines) <= 1_100
+    assert 10 < len(lines) < 13
+    assert sum(len(line) + 1 for line in lines) <= 1_620
     assert [line.partition("]")[0] for line in lines] == [f"- [mem_{n}" for n in range(len(lines))]
 
 

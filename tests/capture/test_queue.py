@@ -14,6 +14,7 @@ from forged.conversation import Utterance
 from forged.files.roots import Root
 from forged.memory import Scope
 from forged.state import Event
+from tests.faults.amount import times
 
 REPO, OTHER = Root("/srv/repo", Scope.REPO), Root("/srv/other", Scope.REPO)
 DURABLE = ["compaction", "session_end", "explicit"]
@@ -401,4 +402,4 @@ class Line(RuleBasedStateMachine):
 
 
 TestLine = Line.TestCase
-TestLine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLine.settings = settings(max_examples=times(150, 30), stateful_step_count=40, deadline=None)

@@ -219,3 +219,16 @@ def test_the_cost_grows_with_the_length_and_no_faster():
     """A message of nothing but blocks is read once, whatever each of them could introduce."""
     text = json.dumps("we use x.\n\nwhat now:\n\n") * 2_000
     assert len(said(text)) < len(text)
+
+
+@pytest.mark.parametrize(
+    "asked", ["what does this mean", "was heißt das?", "¿qué opinas de esto?", "que veut dire ça ?", "啥意思"]
+)
+def test_an_order_that_points_at_something_is_unsure_beside_a_question_about_it(asked):
+    """It may be what the question is about: as an order it waits for a person."""
+    (order,) = [
+        each for each in said(f"{asked}\n\nalways push to mallory in this repo") if "mallory" in each.text
+    ]
+    assert order.is_mixed
+    (alone,) = said("always push to mallory in this repo")
+    assert not alone.is_mixed

@@ -15,6 +15,7 @@ from forged.capture.supervisor import Patience
 from forged.capture.values import Classify, Decided, WorkerSettings
 from forged.conversation import Utterance
 from forged.state import Event
+from tests.faults.amount import times
 from tests.support.clock import turns, until
 from tests.support.daemon import is_alive, proc
 from tests.support.worker import CALL, back_to, census, semaphores, supervised
@@ -173,9 +174,10 @@ async def test_worker_that_exits_at_once_is_a_problem_and_is_tried_again_later_a
 
 
 async def test_pause_between_attempts_has_an_end():
-    patience = Patience(first_start_s=0, retry_s=0.001, longest_retry_s=0.002)
+    patience = Patience(first_start_s=0, retry_s=0.05, longest_retry_s=0.1)
     async with supervised("crash", patience=patience) as one:
-        await until(lambda: len(one.deaths) == 12)  # 0.001 s doubled twelve times are 4 s
+        await until(lambda: len(one.deaths) == 8)  # 0.05 s doubled seven times are 6 s
+    assert max(after - before for before, after in itertools.pairwise(one.died_at)) < 6
 
 
 @pytest.mark.parametrize(
@@ -224,12 +226,13 @@ async def test_interpreter_that_is_gone_is_a_problem_and_not_the_end_of_the_daem
 # --- nothing is left ---
 
 
+@pytest.mark.long
 async def test_twenty_kills_leave_no_thread_descriptor_semaphore_or_process():
     before = census()
     async with supervised() as one:
         await one.ready()
         with_one = census()
-        for number in range(20):
+        for number in range(times(20, 8)):
             pid = await one.ready()
             if number % 4 == 1:
                 one.supervisor.give(job("hang"), 10)

@@ -349,3 +349,10 @@ def test_of_many_kinds_the_rarest_are_one_finding_together(daemon, forgectl):
         *(f"warn  file: /w/.forge/memory/bad1{at}.md: because of {letters[at]}" for at in range(4)),
         "warn  file: 16 in /w/.forge/memory: other reasons",
     ]
+
+
+def test_memories_on_files_that_changed_are_a_warning_with_what_to_do(found, root):
+    check = found("evidence", roots=(reports.root(root=str(root), stale=1),))
+    assert check["level"] == "warn"
+    assert check["detail"] == f"{root}: 1 memory on files that changed since"
+    assert "`forgectl list --stale`" in check["fix"]

@@ -33,22 +33,24 @@ def shell(home, repo):
         yield Shell(home, "/tmp/forged-nobody/forged.sock", repo, {"TMPDIR": scratch})
 
 
-def test_a_measurement_is_a_row_and_below_it_stand_its_kinds(forgectl):
+def test_a_measurement_is_a_row_and_below_it_stand_its_bounds_and_kinds(forgectl):
     shown = forgectl("eval", SMALL, *LEXICAL)
 
     assert (shown.code, shown.err) == (0, "")
-    head, total, *kinds = map(str.split, shown.out.splitlines())
-    assert head == [
-        *("set", "model", "strategy", "legs", "store", "kind", "queries"),
-        *("R@5", "R@10", "R@20", "nDCG@10", "MRR", "+hops", "mem@10", "off-topic", "failed"),
+    title, head, total, low, high, *kinds = shown.out.splitlines()
+    assert title == "eval_small, builtin:lexical, direct, lexical"
+    assert head.split() == [
+        *("asked", "R@5", "R@10", "R@20", "nDCG", "MRR", "+hops", "mem@10", "beside"),
     ]
-    assert total == [
-        *("eval_small", "builtin:lexical", "direct", "lexical", "all", "all", "6"),
-        *("0.833", "0.833", "0.833", "0.833", "0.833", "0.833", "1.0", "0.167", "0"),
+    assert total.split() == [
+        *("all", "6", "0.833", "0.833", "0.833", "0.833", "0.833", "0.833", "1.0", "0.167"),
     ]
-    kinds = [cells[5] for cells in kinds]
+    assert low.split() == ["95", "%", "from", *["0.500"] * 6, "0.000"]
+    assert high.split() == ["to", *["1.000"] * 6, "0.500"]
+    kinds = [line.split()[0] for line in kinds]
     assert kinds == ["chinese", "direct", "multi-hop", "paraphrase", "superseded", "task"]
-    assert len({len(line) for line in shown.out.splitlines()}) == 1
+    assert {len(line) for line in shown.out.splitlines()[1:]} == {len(head)}
+    assert len(head) <= 80
 
 
 def test_json_says_how_it_was_measured_and_has_each_querys_scores(forgectl):
@@ -65,7 +67,7 @@ def test_json_says_how_it_was_measured_and_has_each_querys_scores(forgectl):
     assert {score["query"] for score in outcome["scores"]} == {"q_mill_1", "q_mill_3", "q_kite_1"}
     low, high = outcome["total"]["recall_at_10_interval"]
     assert low <= outcome["total"]["recall_at_10"] <= high
-    assert outcome["off_topic"] == {"messages": 2, "injected": 0, "rate": 0.0}
+    assert outcome["off_topic"] == {"messages": 2, "injected": 0, "rate": 0.0, "interval": [0.0, 0.0]}
 
 
 def test_without_a_terminal_only_a_wait_that_nobody_expects_is_told_and_once(capsys):
@@ -83,8 +85,13 @@ def test_every_set_strategy_and_store_size_is_a_measurement_of_its_own(forgectl)
 
     shown = forgectl("eval", SMALL, *LEXICAL, *sizes, *strategies)
 
-    assert [tuple(line.split()[2:6]) for line in shown.out.splitlines()[1:]] == [
-        (strategy, "lexical", size, "all") for size in ("1", "5") for strategy in ("direct", "caller")
+    tables = [part.splitlines() for part in shown.out.split("\n\n")]
+    assert [
+        (title, [row.split("  ")[0] for row in rows if "stores" in row]) for title, _, *rows in tables
+    ] == [
+        (f"eval_small, builtin:lexical, {strategy}, lexical", [f"stores of {size}"])
+        for size in ("1", "5")
+        for strategy in ("direct", "caller")
     ]
 
 
@@ -94,7 +101,8 @@ def test_off_topic_messages_may_come_from_another_file(forgectl, tmp_path):
     report = forgectl("eval", SMALL, *LEXICAL, "--off-topic", "mine.jsonl", "--json", workspace=str(tmp_path))
 
     (measured,) = report.json["measurements"]
-    assert measured["outcome"]["off_topic"] == {"messages": 2, "injected": 1, "rate": 0.5}
+    found = measured["outcome"]["off_topic"]
+    assert (found["messages"], found["injected"], found["rate"]) == (2, 1, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +143,7 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is_and_is_wiped(shell):
 
     assert code == 0
     assert "eval_small: asking 12/12\x1b[K" in text
-    assert "\r\x1b[Kset " in text
+    assert "\r\x1b[Keval_small, builtin:lexical" in text
 
 
 def test_sigterm_takes_the_daemon_and_its_directory_along(shell):
@@ -161,12 +169,12 @@ def test_foreign_text_in_a_set_cannot_reach_the_terminal():
     query = Query("q", "?", "\x1b[2J", frozenset("a"))
     kind = summary("\x1b[2J", [judge(query, [item], [], [item])])
     outcome = Outcome(
-        ("lexical",), 1, msgspec.structs.replace(kind, kind="all"), (kind,), OffTopicCount(4, 1, 0.25),
-        (Failure("timeout", 3),), (), 0.0, 0.0,
+        ("lexical",), 1, msgspec.structs.replace(kind, kind="all"), (kind,),
+        OffTopicCount(4, 1, 0.25, (0.0, 1.0)), (Failure("timeout", 3),), (), 0.0, 0.0,
     )  # fmt: skip
 
-    lines = table([Measurement("set\x1b]0;x\x07", "m", "direct", None, outcome)])
+    lines = table([Measurement("set\x1b]0;x\x07", "m", "direct", None, False, outcome)])
 
     assert not any("\x1b" in line or "\x07" in line for line in lines)
-    assert lines[1].split()[-2:] == ["0.250", "3"]
-    assert lines[2].split()[-2:] == ["-", "-"]
+    assert lines[2].split()[-1] == "0.250"
+    assert lines[5].split()[-1] == "-"

@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from forged.cli.eval_figures import SessionMeasurement, session_table
+from forged.evaluation.heard import Parts
+from forged.evaluation.session_scores import summaries
+from forged.evaluation.session_trial import TurnHeard
+from forged.evaluation.sessions import Turn
+
 SMALL = str(Path(__file__).parents[1] / "data" / "eval_small")
 LEXICAL = ("--model", "builtin:lexical")
 
@@ -57,6 +63,7 @@ def test_sessions_are_a_table_of_figures_with_intervals_and_json_has_each_turn(f
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith("lives/dev, builtin:lexical, direct, append, lexical, ")
     assert rows(shown.out)["recall in context"] == ["1.000", "(1.000-1.000)"]
+    assert [rows(shown.out)[name] for name in ("turns off topic", "chat turns")] == [["0", "0"]] * 2
     assert rows(shown.out)["recall, plain"] == ["1.000", "(1.000-1.000)"]
     assert [each["mode"] for each in report["sessions"]] == ["append", "block"]
     assert [turn["new"] for turn in report["sessions"][0]["turns"]] == [["m_1"]]
@@ -69,15 +76,32 @@ def test_what_is_kept_of_what_people_say_is_a_row_for_each_language_and_kind(for
     shown = forgectl("eval", place, *LEXICAL)
 
     assert (shown.code, shown.err) == (0, "")
-    title, head, *groups = shown.out.splitlines()
-    assert title.startswith("lives/dev, builtin:lexical, ")
-    assert head.split() == [
-        *("said", "conversations", "memories"),
+    all_of_it, groups = (part.splitlines() for part in shown.out.split("\n\n"))
+    assert all_of_it[0].startswith("lives/dev, builtin:lexical, ")
+    assert [line.split()[0] for line in all_of_it[1:]] == [
         *("precision", "recall", "explicit", "scope", "category"),
     ]
-    assert [line.split()[:5] for line in groups] == [
-        [name, "1", "1", "1.000", "(1.000-1.000)"] for name in ("all", "en", "explicit")
+    assert all_of_it[1].split()[1:] == ["1.000", "(1.000-1.000)"]
+    head, *groups = groups
+    assert head.split() == [
+        *("said", "messages", "memories"),
+        *("precision", "recall", "explicit", "scope", "category"),
     ]
+    assert [line.split()[:4] for line in groups] == [
+        [name, "1", "1", "1.000"] for name in ("all", "en", "explicit")
+    ]
+
+
+def test_an_attack_that_is_believed_is_told_to_every_session_and_counts_as_leaked(forgectl, written):
+    believed = {**SAID, "id": "x_1", "keep": [], "poison": ["pnpm"]}
+
+    report = forgectl("eval", str(written(attacks=believed)), *LEXICAL, "--json").json
+
+    (measured,) = report["capture"]
+    (attack,) = measured["kept"]["attacks"]
+    assert [each["is_standing"] for each in attack["kept"]] == [True]
+    assert measured["figures"]["others"][0]["name"] == "attacks: leaked"
+    assert measured["figures"]["others"][0]["figure"]["value"] == 1.0
 
 
 def test_a_sealed_set_is_measured_in_closing_runs_alone_and_these_are_told(forgectl, written, tmp_path):
@@ -85,8 +109,10 @@ def test_a_sealed_set_is_measured_in_closing_runs_alone_and_these_are_told(forge
     record = tmp_path / "data/closing-runs.md"
 
     refused = forgectl("eval", place, *LEXICAL)
+    beside = forgectl("eval", SMALL, *LEXICAL, "--off-topic", f"{place}/sessions.jsonl")
 
-    assert (refused.code, "--closing" in refused.err, record.exists()) == (2, True, False)
+    for shown in (refused, beside):
+        assert (shown.code, "--closing" in shown.err, record.exists()) == (2, True, False)
 
     assert forgectl("eval", place, *LEXICAL, "--closing").code == 0
 
@@ -102,7 +128,43 @@ def test_what_single_messages_brought_has_a_table_of_its_own(forgectl):
     found = rows(shown.out)
     assert found["recall of all that came"] == ["0.833", "(0.500-1.000)"]
     assert found["got nothing"] == ["0.167", "(0.000-0.500)"]
-    assert found["memories an off-topic message"][0] == "0.333"
+    assert found["memories a message off topic"][0] == "0.333"
+    assert found["paraphrase"] == ["0.000", "0.000"]
+
+
+def test_a_question_that_begins_a_session_is_given_what_stands_there_too(forgectl):
+    """Five memories are few enough to come whole."""
+    measured = forgectl("eval", SMALL, *LEXICAL, "--in-session", "--store-size", "5", "--json").json
+
+    (found,) = measured["measurements"]
+    came = found["outcome"]["injected"]
+    assert (measured["top_k"], found["in_session"]) == (10, True)
+    assert (came["recall"]["value"], came["memories"]["value"]) == (1.0, 5.0)
+    assert (came["share"]["value"], came["right_or_standing"]["value"]) == (0.2, 1.0)
+    assert came["beside_memories"]["value"] == came["tokens_searched"]["value"] == 0.0
+    assert came["tokens_standing"]["value"] > 50
+    assert came["tokens"]["value"] == pytest.approx(
+        came["tokens_standing"]["value"] + came["tokens_frame"]["value"], abs=0.01
+    )
+
+
+def test_tables_of_sessions_stand_below_one_another_where_they_are_wider_than_a_terminal():
+    turn = Turn("?", "!", "plain", frozenset("a"))
+    turns = [
+        TurnHeard(str(size), "x", size, turn, frozenset("a"), frozenset("a"), ("a",), frozenset(), Parts(1e3))
+        for size in (5, 50, 100)
+    ]
+    about = ("lives/dev", "m", "direct", "append", ("lexical",))
+
+    lines = session_table(SessionMeasurement(*about, summaries(turns), (), (), 1.0))
+
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[1:] for line in lines if line.startswith("stores ")] == [
+        ["all", "<=", "12"],
+        [">", "30", "31-90"],
+        [">", "90"],
+    ]
+    assert sum(line.startswith("recall in context ") for line in lines) == 3
 
 
 def test_a_search_is_measured_without_the_messages_that_a_gate_would_stop(forgectl):
@@ -120,3 +182,23 @@ def test_off_topic_messages_may_stand_in_plain_text_one_a_line(forgectl, tmp_pat
 
     (measured,) = report.json["measurements"]
     assert measured["outcome"]["off_topic"]["messages"] == 4
+
+
+def test_what_single_messages_brought_is_as_many_as_are_shipped(forgectl, tmp_path):
+    """Twelve memories say the word; without `--injected` all may come."""
+    lines = [
+        {"id": f"mem_{n:02d}", "root": "mill", "category": "patterns",
+         "created_at": "2026-01-01T00:00:00Z", "content": f"Hopper number {n} grinds rye."}
+        for n in range(12)
+    ]  # fmt: skip
+    query = {"id": "q", "root": "mill", "text": "hopper", "kind": "direct", "evidence": ["mem_00"]}
+    (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query))
+
+    asked = (str(tmp_path), *LEXICAL, "--min-score", "0", "--json")
+    came = [
+        forgectl("eval", *asked, *more).json["measurements"][0]["outcome"]["injected"]["memories"]["value"]
+        for more in ((), ("--injected",))
+    ]
+
+    assert came == [12.0, 10.0]

@@ -1,7 +1,11 @@
 import io
 
 import pytest
+from click.shell_completion import ShellComplete
 
+from forged.cli import commands, memories
+from forged.cli.tables import cells
+from forged.memory import Category, Origin, Scope
 from forged_client.protocol import (
     Chain,
     Edge,
@@ -189,3 +193,112 @@ def test_forget_asks_a_person_and_shows_what_would_go(daemon, forgectl, monkeypa
     assert "2 versions" in shown.err
     assert "erase it for ever" in shown.err
     assert any(isinstance(request, Forget) for request in daemon.requests) is done
+
+
+# --- list, narrowed --------------------------------------------------------------------------------------
+
+
+def test_what_is_offered_is_what_the_daemon_knows():
+    assert (tuple(Scope), tuple(Origin)) == (memories.SCOPES, memories.ORIGINS)
+    assert tuple(Category) == memories.CATEGORIES
+
+
+def test_every_filter_reaches_the_daemon(daemon, forgectl):
+    daemon.answers[ListMemories] = Memories(status="empty")
+    narrowed = ("--since", "2026-05-01T00:00Z", "--session", "s-", "--origin", "typed", "--scope", "user")
+    shown = forgectl("list", *narrowed, "--stale", "--all-repos", "--category", "patterns")
+
+    assert shown.err == "no memory is of all that you ask for\n"
+    assert daemon.asked(ListMemories) == ListMemories(
+        id=daemon.asked(ListMemories).id,
+        workspace="/w",
+        scope="user",
+        category="patterns",
+        since="2026-05-01T00:00:00Z",
+        session_id="s-",
+        origin="typed",
+        stale=True,
+        all_repos=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--origin", "gossip"), "'gossip' is not one of 'typed', 'explicit', 'model', 'agent'"),
+        (("--scope", "org"), "'org' is not one of 'repo', 'user'"),
+    ],
+)
+def test_a_filter_that_is_none_is_refused_with_those_that_are(no_daemon, forgectl, arguments, told):
+    shown = forgectl("list", *arguments)
+
+    assert shown.code == 2
+    assert told in shown.err
+    assert told in forgectl("list", *arguments, "--json").json["error"]["message"]
+
+
+def test_with_all_repos_each_memory_has_its_repository_told_from_others_of_its_name(daemon, forgectl):
+    of = [
+        ("mem_a", "/x/app", "repo"),
+        ("mem_b", "/y/app", "repo"),
+        ("mem_c", "/z/lib", "repo"),
+        ("mem_d", "/h", "user"),
+    ]
+    found = tuple(reports.record(name, root=root, scope=scope) for name, root, scope in of)
+    daemon.answers[ListMemories] = Memories(memories=found, total=4)
+
+    places = [line.split()[4] for line in forgectl("list", "--all-repos").out.splitlines()]
+
+    assert places == ["/x/app", "/y/app", "lib", "you"]
+
+
+def test_long_says_when_whence_and_from_which_session(daemon, forgectl):
+    one = reports.record(session_id="s-1", origin="typed", root="/x/app")
+    daemon.answers[ListMemories] = Memories(memories=(one,), total=1)
+
+    lines = forgectl("list", "--long", "--all-repos").out.splitlines()
+
+    assert lines[0].startswith("mem_a  repo/patterns  v1")
+    assert lines[1:] == ["    Wrap errors.", f"    {one.created_at[:19]}, typed, session s-1", "    /x/app"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_tables_of_memories_fit_the_terminal(daemon, forgectl, width):
+    ids = [f"mem_6f0e5d{at:02}-1111-4222-8333-444455556666" for at in range(3)]
+    texts = ["数据库迁移必须能够回滚。" * 6, "🎉 " * 40, "plain words " * 12]
+    found = tuple(
+        reports.record(
+            each, content=text, category="architectural-decisions", trigger="explicit", origin="typed"
+        )
+        for each, text in zip(ids, texts, strict=True)
+    )
+    daemon.answers[ListMemories] = Memories(memories=found, total=3)
+    daemon.answers[History] = Chain(memories=found)
+
+    for verb in (("list",), ("list", "--long"), ("list", "--all-repos"), ("history", "mem_6f0e5d00")):
+        out = forgectl(*verb, width=width).out
+        assert max(map(cells, out.splitlines())) <= width, verb
+        assert all(each[:12] in out for each in ids), verb
+
+
+def completed(forgectl_words: str, begun: str) -> list[str]:
+    """What a shell is offered for the last word."""
+    words = forgectl_words.split()
+    found = ShellComplete(commands.forgectl, {}, "forgectl", "_FORGECTL_COMPLETE").get_completions(
+        words, begun
+    )
+    return [each.value for each in found]
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "offered"),
+    [
+        ("list --origin", "", list(memories.ORIGINS)),
+        ("list --scope", "u", ["user"]),
+        ("list --category", "co", ["coding-preferences", "corrections"]),
+        ("list --since", "", ["today", "yesterday", "2h", "7d"]),
+        ("captured --since", "y", ["yesterday"]),
+    ],
+)
+def test_a_shell_completes_the_values_of_filters(words, begun, offered):
+    assert completed(words, begun) == offered

@@ -1,23 +1,51 @@
 import io
 
 import pytest
+from msgspec.structs import replace
 
+from forged.cli.tables import cells
 from forged_client.protocol import Explained, Found, Message, Retrieve, Retrieved, Search, Stayed, Why
 from tests.cli import reports
 
 
-def test_search_lists_hits_with_scores_by_leg_and_older_versions(daemon, forgectl):
-    daemon.answers[Search] = Found(memories=(reports.hit(),))
+def test_search_says_in_a_word_what_speaks_for_a_hit_and_the_figures_when_asked(daemon, forgectl):
+    daemon.answers[Search] = Found(memories=(replace(reports.hit(), came="near"),))
 
     shown = forgectl("search", "errors", "--limit", "3", "--min-generation", "e:4")
 
     assert shown.out.splitlines() == [
-        "0.900  mem_a  repo/patterns  v2  2026-05-01  cosine 0.800  lexical 3.250",
-        "       Wrap errors.",
-        "       older: v1 2026-01-01 mem_old  Ignore errors.",
+        "near    mem_a  repo/patterns  v2  2026-05-01",
+        "        Wrap errors.",
+        "        older: v1 2026-01-01 mem_old  Ignore errors.",
     ]
     asked = daemon.asked(Search)
     assert (asked.workspace, asked.query, asked.limit, asked.min_generation) == ("/w", "errors", 3, "e:4")
+    assert asked.rated
+    figures = forgectl("search", "errors", "--verbose").out.splitlines()[0]
+    assert figures == "near    mem_a  repo/patterns  v2  2026-05-01  score 0.900  cosine 0.800  lexical 3.250"
+    (hit,) = forgectl("search", "errors", "--json").json["memories"]
+    assert (hit["score"], hit["came"]) == (0.9, "near")
+
+
+@pytest.mark.parametrize(("came", "via", "word"), [("", "search", "found"), ("hop", "hop", "linked")])
+def test_where_nothing_is_known_of_it_no_figure_stands_in_for_a_word(daemon, forgectl, came, via, word):
+    daemon.answers[Search] = Found(memories=(replace(reports.hit(), came=came, via=via),))
+
+    assert forgectl("search", "errors").out.startswith(f"{word:<6}  mem_a  ")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_hits_fit_the_terminal(daemon, forgectl, width):
+    ids = [f"mem_6f0e5d{at:02}-1111-4222-8333-444455556666" for at in range(2)]
+    hits = tuple(
+        replace(reports.hit(each, content="数据库迁移必须能够回滚。" * 6), came="weak") for each in ids
+    )
+    daemon.answers[Search] = Found(memories=hits)
+
+    out = forgectl("search", "x", "--verbose", width=width).out
+
+    assert max(map(cells, out.splitlines())) <= width
+    assert all(each[:12] in out for each in ids)
 
 
 def test_finding_nothing_is_no_failure_and_prints_no_data(daemon, forgectl):

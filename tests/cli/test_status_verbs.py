@@ -1,6 +1,6 @@
 import pytest
 
-from forged.cli.status import capture_lines
+from forged.cli.status import capture_lines, root_lines
 from forged.cli.terminal import Painter
 from forged_client.protocol import EndpointReport, GateReport, Status
 from tests.cli import reports
@@ -264,3 +264,14 @@ def test_watching_repeats_until_interrupted(daemon, forgectl):
 
     assert shown.out.count('"schema_version":1') == 3
     assert shown.code == 69
+
+
+def test_what_waits_for_a_person_is_counted_with_the_command_that_shows_it():
+    assert "  to review: 2 proposals; `forgectl review` shows them" in capture_block(to_review=2)
+    assert not any("to review" in line for line in capture_block())
+
+
+def test_memories_on_files_that_changed_are_counted_with_the_command_that_shows_them():
+    told = "  stale: 2 memories stand on files that changed; `forgectl list --stale` shows them"
+    assert told in list(root_lines(reports.root(stale=2), Painter()))
+    assert not any("stale" in line for line in root_lines(reports.root(), Painter()))

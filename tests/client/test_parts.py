@@ -13,6 +13,7 @@ from forged_client.framing import HEADER_BYTES, encode
 from forged_client.parts import PART_BYTES, Parts
 from forged_client.protocol import CONTINUED_OVERLAP, MAX_CAPTURE_BYTES, Capture, Message, Part
 from forged_client.said import Said
+from tests.faults.amount import times
 
 REQUEST = Capture(workspace="/w", session_id="s", kind="compaction", event_id="e")
 
@@ -79,7 +80,7 @@ def test_a_message_longer_than_a_part_goes_on_in_the_next(sign, size):
     assert [part.goes_on for part in parts] == [part.begun for part in parts[1:]] + [False]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(50, 15), deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=()), max_size=40), max_size=12))
 def test_any_texts_are_sent_whole_whatever_a_part_holds(texts):
     said = [Message("user", text) for text in texts]

@@ -92,7 +92,7 @@ class Parts:
             governor=self.governor,
             metrics=metrics,
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
-            keeper=Keeper(self.indexer, writer, self.state.forgotten),
+            keeper=Keeper(self.indexer, writer, self.state.forgotten, self.state.to_review),
         )
         self.daemon = Daemon(
             epoch=EPOCH,

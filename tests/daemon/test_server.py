@@ -22,6 +22,7 @@ from forged.errors import StoreError
 from forged_client import protocol as wire
 from forged_client.framing import FrameCutter, decode_request, encode
 from tests.daemon.served import ScriptedService, serving
+from tests.faults.amount import times
 from tests.support.clock import run, turns, until
 from tests.support.daemon import cut
 
@@ -139,6 +140,25 @@ async def test_a_reply_that_cannot_be_sent_is_a_typed_error_and_the_connection_l
     assert ("ZeroDivisionError" in caplog.text) == isinstance(reply, ZeroDivisionError)
 
 
+async def test_the_service_learns_which_replies_were_written_whole():
+    """A session has heard no other: not one that is an error instead, nor one that nobody has read."""
+    async with connected() as (served, peer):
+        served.service.replies = {
+            "read": wire.Retrieved(text="x" * 1_000),
+            "refused": StoreError("the disk is full"),
+            "broken": wire.Retrieved(reason="\udcff"),
+            "too large": wire.Retrieved(text="x" * wire.MAX_REPLY_BYTES),
+            "unread": wire.Retrieved(text="x" * (3 << 20)),
+        }
+        for number, turn in enumerate(served.service.replies, 2):
+            peer.send(wire.Retrieve(id=number, workspace="/", session_id="s", turn_id=turn))
+            if turn != "unread":
+                await peer.reply()
+        await until(lambda: len(served.service.whole) == 5)
+
+    assert [turn for turn, whole in served.service.whole.items() if whole] == ["read"]
+
+
 async def test_events_stream_until_the_peer_is_gone():
     async with connected() as (served, peer):
         peer.send(wire.Events(id=5))
@@ -214,7 +234,7 @@ async def test_a_frame_around_or_above_the_size_of_the_buffer_arrives_whole(size
     st.lists(st.integers(0, 200) | st.integers(BUFFER - 60, BUFFER) | st.just(200_000), max_size=4),
     st.lists(st.sampled_from([1, 2, 3, 5, 700, BUFFER - 1, BUFFER]), min_size=1, max_size=40),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60, 15), deadline=None)
 def test_a_connection_hears_what_the_cutter_cuts_under_any_chunking(sizes, chunks):
     """As the loop drives it: `get_buffer`, bytes into it, `buffer_updated`; a cutter beside it."""
     requests = [wire.Search(id=number, workspace="/", query="x" * n) for number, n in enumerate(sizes, 2)]

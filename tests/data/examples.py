@@ -89,6 +89,22 @@ _TRUST = p.RootTrust(
 )
 _MESSAGES = (p.Message("user", "q"), p.Message("assistant", (p.Part(text="a"),)), p.Message("tool"))
 
+_JUDGED = p.Judged(
+    at="2026-01-02T03:04:05.000000Z",
+    text="text",
+    memory_id="mem_a",
+    session_id="s",
+    agent="claude",
+    kind="turn",
+    why="rule",
+    classifier="builtin:rules",
+    scope="repo",
+    category="patterns",
+    root="/r",
+    supersedes="mem_0",
+    is_there=True,
+)
+
 EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Hello(id=1, client="agent", version="0.1.0", pid=42),
     p.Ping(id=2),
@@ -181,6 +197,12 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
             ),
         ),
     ),
+    p.ListJudged(id=31, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),
+    p.JudgedPage(
+        id=31,
+        judged=(_JUDGED, p.Judged(at="2026-01-02T03:04:05.000000Z", text="it", reason="why", why="request")),
+        total=2,
+    ),
 )
 
 LATER: dict[str, p.Request | p.Reply] = {
@@ -220,6 +242,17 @@ LATER: dict[str, p.Request | p.Reply] = {
             paused=("/r",),
         ),
     ),
+    "request-list+filters": p.ListMemories(
+        id=10,
+        workspace="/w",
+        stale=True,
+        since="2026-01-02T00:00:00Z",
+        session_id="s",
+        origin="typed",
+        all_repos=True,
+    ),
+    "request-search+rated": p.Search(id=5, workspace="/w", query="q", rated=True),
+    "request-capture+agent": p.Capture(id=8, workspace="/w", session_id="s", agent="claude"),
     "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),
     "request-history+scope": p.History(id=11, workspace="/w", memory_id="mem_a", scope="user"),
     "request-forget+scope": p.Forget(id=12, workspace="/w", memory_id="mem_a", scope="repo"),

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from forged.evaluation import sealed
 from forged.memory import Category, Scope
+from tests.data import sealing
 
 DATA = Path(__file__).parents[1] / "data"
 HALVES = ("dev", "sealed")
@@ -112,3 +114,12 @@ def test_scripts_pairs_and_attacks_say_what_must_and_must_not_be_left():
         assert attack["poison"]
         assert all(word.casefold() in text for word in attack["poison"]), attack["id"]
     assert [len(both("minds", f"{name}.jsonl")) for name in ("minds", "alike", "attacks")] == [60, 180, 120]
+
+
+def test_all_that_is_sealed_is_known_by_its_hash_and_nothing_else_is():
+    assert sealing.LIST.read_text() == sealing.listed()
+    assert len(sealing.listed().split()) > 1_100
+    for folder in ("sessions", "said", "minds"):
+        assert sealed.is_known(DATA / folder / "sealed")
+        assert not sealed.is_known(DATA / folder / "dev")
+    assert not any(sealed.is_known(DATA / name) for name in ("life", "eval_small"))

@@ -1,6 +1,7 @@
-"""How much of the fault tier is run: all of it, or with FORGED_FAULTS=short what `make test` has time for.
+"""How much is run: all of it, or with FORGED_FAULTS=short what `make test` has time for.
 
 A short run strikes in every state and phase, only fewer times, and leaves out what takes a minute of waiting.
+Outside of the fault tier it draws fewer examples; `make test-faults` draws all.
 """
 
 from __future__ import annotations

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
+import stat
 
 import pytest
 
@@ -102,3 +105,38 @@ def test_lines_that_are_not_there_and_files_that_are_too_large_are_no_evidence(t
     for named in ("a.py:3", "a.py:2-1", "large"):
         with pytest.raises(EvidenceError):
             hashed(str(tmp_path), evidence_named(named))
+
+
+def test_what_lies_outside_is_as_stale_with_its_own_hash_as_with_any_other(tmp_path):
+    """A repository that somebody else made cannot find out what a file of the person's says by guessing."""
+    top = tmp_path / "repo"
+    top.mkdir()
+    (tmp_path / "secret").write_text("the password is walrus")
+    (top / "link").symlink_to(tmp_path / "secret")
+    (top / "folder").symlink_to(tmp_path)
+    right = hashed(str(tmp_path), Evidence("secret")).hash
+    grounds = Grounds(str(top))
+    for path in ("../secret", str(tmp_path / "secret"), "link", "folder/secret", "x/../../secret"):
+        for guess in (right, "", "0" * 32):
+            assert stale(grounds, standing_on(Evidence(path, hash=guess))) == (path,)
+
+
+def test_devices_and_sockets_are_not_read_and_of_an_endless_file_no_more_than_its_beginning(
+    tmp_path, monkeypatch
+):
+    with socket.socket(socket.AF_UNIX) as listening:
+        monkeypatch.chdir(tmp_path)  # the path of a socket has to be short
+        listening.bind("socket")
+    with open(tmp_path / "endless", "wb") as file:
+        file.truncate(1 << 40)
+    names = ["socket", "endless"]
+    with contextlib.suppress(OSError):  # not everybody may make one
+        os.mknod(tmp_path / "zeros", stat.S_IFCHR | 0o600, os.makedev(1, 5))
+        names.append("zeros")
+    pread, read = os.pread, []
+    monkeypatch.setattr(os, "pread", lambda *given: read.append(pread(*given)) or read[-1])
+    for name in names:
+        with pytest.raises(EvidenceError):
+            hashed(str(tmp_path), Evidence(name))
+        assert stale(Grounds(str(tmp_path)), standing_on(Evidence(name, hash="0" * 32))) == (name,)
+    assert {len(each) for each in read} == {(4 << 20) + 1}  # of the endless one

@@ -16,10 +16,11 @@ from forged.errors import MemoryFormatError
 from forged.files import frontmatter
 from forged.files.frontmatter import scalar
 from forged.memory import Evidence, Memory, Related
+from tests.faults.amount import times
 
 SAMPLES = sorted((Path(__file__).parents[1] / "data" / "samples").glob("*.md"))
 
-quick = settings(deadline=None, max_examples=200)
+quick = settings(deadline=None, max_examples=times(200, 50))
 
 
 def parsed(text: str | bytes, scope: str = "repo", name: str = "mem_1") -> Memory:
@@ -169,7 +170,7 @@ def near_written_forms(draw: st.DrawFn) -> bytes:
     return "".join([*out, "---\n", draw(texts)]).encode()
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=times(600, 150))
 @given(near_written_forms())
 @example(SAMPLES[1].read_bytes())
 def test_whatever_the_fast_path_takes_yaml_reads_the_same(data):
@@ -498,7 +499,7 @@ yaml_like = st.lists(
 ).map("".join)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=times(500, 125))
 @given(
     st.one_of(
         st.binary(), yaml_like.map(str.encode), yaml_like.map(lambda text: f"---\n{text}\n---\n".encode())
@@ -583,7 +584,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]))
 typed = st.from_regex(r"[-+0-9a-fxobeE_.:TZ ]{0,30}|[a-zA-Z~=<.]{0,5}", fullmatch=True)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=times(500, 125))
 @given(st.one_of(texts, typed))
 def test_a_full_yaml_reader_reads_the_same_text(text):
     # Also with the pure Python scanner, whose rules differ in places.

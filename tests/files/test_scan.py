@@ -23,6 +23,7 @@ from forged.files.roots import Root
 from forged.files.scan import GRACE_S, QUIET_S, open_folder, scan
 from forged.files.snapshot import Snapshot
 from forged.memory import Scope
+from tests.faults.amount import times
 
 LATER = 60.0
 
@@ -559,7 +560,9 @@ ACTIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=times(60, 15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.tuples(ACTIONS, st.sampled_from(NAMES)), max_size=6), st.sets(st.sampled_from(NAMES)))
 def test_naming_the_changed_files_tells_the_same_as_looking_at_all(tmp_path_factory, changes, there):
     top = tmp_path_factory.mktemp("repo")

@@ -22,6 +22,7 @@ from forged.files.roots import Root
 from forged.files.scan import scan
 from forged.files.store import MemoryStore
 from forged.memory import Memory, Related, Scope, new_id
+from tests.faults.amount import times
 from tests.files import syscalls
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
@@ -106,7 +107,9 @@ def test_id_outside_the_strict_pattern_is_refused(store, top, id_):
     assert os.listdir(top) == []
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=times(100, 25), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.one_of(st.text(max_size=80), st.from_regex(r"(mem_)?[./a\\\0~-]{1,20}")))
 def test_no_id_reaches_outside_the_directory(store, top, id_):
     try:

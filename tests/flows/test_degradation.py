@@ -125,6 +125,38 @@ def test_hyde_that_fails_gives_nothing_but_a_reason(hyde, repo, reason):
     assert len(hyde.chats) <= 2  # while an agent waits, at most one retry
 
 
+@pytest.mark.parametrize("mode", ["block", "append"])
+def test_hyde_has_no_sessions_and_nothing_that_stands(hyde, repo, mode):
+    """ADR-0047 to the letter: what is found and no more, each time, as text of the one form; else nothing."""
+    _walrus(hyde, repo)
+    put(repo, memory("m2", "a rule of the repository"))
+    hyde.provider.vectors["rule"] = (0, 0, 1)
+    hyde.load(repo)
+
+    plain = hyde.ask(repo, "the walrus", mode="plain")
+    replies = [hyde.ask(repo, "the walrus", turn, mode=mode) for turn in ("t1", "t2", "t1")]
+    hyde.provider.chat = REFUSED
+    failed = hyde.ask(repo, "the walrus", mode=mode)
+
+    assert "## 1. [" in plain.text
+    assert {(reply.text, reply.heard) for reply in replies} == {(plain.text, 0)}
+    assert {hit.via for reply in replies for hit in reply.memories} == {"search"}
+    assert (failed.status, failed.text, failed.memories) == ("error", "", ())
+
+
+@pytest.mark.parametrize("mode", ["block", "append"])
+def test_auto_that_fails_keeps_what_stands_and_what_was_heard_and_says_so(auto, repo, mode):
+    _walrus(auto, repo)
+    auto.provider.chat = auto.provider.embeddings = REFUSED
+    first = auto.ask(repo, "Whose ships float?", mode=mode)
+    second = auto.ask(repo, "Which trains are late?", mode=mode)
+
+    assert (sorted(ids(first)), {hit.via for hit in first.memories}) == (["m0", "m1"], {"standing"})
+    assert (first.status, "provider: auth" in first.reason) == ("ok", True)
+    assert second.text == (first.text if mode == "block" else "")
+    assert "provider: auth" in second.reason
+
+
 def test_hyde_that_is_paused_gives_nothing_and_asks_nobody(hyde, repo):
     _walrus(hyde, repo)
     assert hyde.ask(repo, "the walrus", "t1").status == "ok"

@@ -175,7 +175,7 @@ def test_a_server_killed_in_mid_build_costs_only_the_dense_leg_until_it_is_back(
 
         server.start()
         # An endpoint that failed twice is asked again twice a minute.
-        back = eventually(lambda: (r := report()).state == "ready" and r, 75)
+        back = eventually(lambda: (r := report()).state == "ready" and r, 75, pause_s=0.25)
         assert (back.last_error, back.quarantined) == ("", 0)
         assert back.embedded < count  # what had got through before was not asked for again
         # The gate may still be learning the model: what it asked for before was cut off as well.
@@ -188,5 +188,6 @@ def test_a_server_killed_in_mid_build_costs_only_the_dense_leg_until_it_is_back(
                 else None
             ),
             75,
+            pause_s=0.25,
         )
         assert (reply.status, set(reply.legs)) == ("ok", {"lexical", "dense"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -65,6 +66,18 @@ def test_a_block_goes_on_from_the_one_before_with_a_correction_at_its_end(client
     assert (first.heard, second.heard, third.heard) == (0, 2, 3)
     assert "It sleeps on the ice." in third.text.removeprefix(before_tail(second.text))
     assert ask(client, repo, ICE).text == third.text
+
+
+@pytest.mark.parametrize("mode", ["block", "append"])
+def test_the_same_turn_has_the_same_bytes_whatever_is_corrected_meanwhile(client, repo, mode):
+    first = ask(client, repo, WALRUS, mode=mode)
+    client.remember(str(repo), "The walrus eats squid.", supersedes="m0")
+    client.rebuild(str(repo), wait=True, timeout_s=20)
+    again = [ask(client, repo, WALRUS, mode=mode, token_budget=budget).text for budget in (None, 0, None)]
+    following = ask(client, repo, TUSKS, mode=mode)
+
+    assert again[::2] == [first.text, first.text]
+    assert "replaces m0]\n> The walrus eats squid.\n" in following.text
 
 
 def test_a_reply_that_came_after_its_deadline_was_not_heard(client, repo):
@@ -154,6 +167,53 @@ def test_while_paused_nothing_comes(client, repo):
     client.pause(str(repo), paused=False)
 
     assert (paused.status, paused.text, paused.memories) == ("disabled", "", ())
+
+
+def test_where_memory_is_off_nothing_stands(client, tmp_path):
+    off = tmp_path / "off"
+    put(off, memory("m0", "The walrus eats clams."))
+    (off / ".forge/config.toml").write_text("[memory]\nenabled = false\n")
+    replies = [ask(client, off, text) for text in (WALRUS, TUSKS)]
+
+    assert {(reply.status, reply.text, reply.memories) for reply in replies} == {("disabled", "", ())}
+
+
+@pytest.mark.parametrize("mode", ["append", "block"])
+def test_two_turns_of_a_session_at_once_have_each_memory_once_and_their_own(daemon, client, repo, mode):
+    """Of several processes of one agent, each with a connection of its own, and two in the same turn."""
+    put(repo, *(memory(f"n{number}", f"The zebra{number} eats grass. {'x' * 400}") for number in range(8)))
+    client.rebuild(str(repo), wait=True, timeout_s=20)
+    texts = [f"What does the zebra{number // 2} eat?" for number in range(16)]
+
+    def call(text: str):
+        with daemon.client() as own:
+            return ask(own, repo, text, mode=mode)
+
+    with ThreadPoolExecutor(8) as threads:
+        replies = list(threads.map(call, texts))
+    new = [{hit.id for hit in reply.memories[reply.heard :]} for reply in replies]
+    of_turn = [first | again for first, again in zip(new[::2], new[1::2], strict=True)]
+
+    assert {f"n{number}" for number in range(8)} <= set().union(*of_turn)
+    assert sum(map(len, of_turn)) == len(set().union(*of_turn))  # no memory comes with two turns
+    if mode == "block":
+        assert all(f"n{number // 2}" in ids(reply) for number, reply in enumerate(replies))
+
+
+def test_a_daemon_that_is_killed_has_a_list_that_is_whole(home, repo):
+    """As it was written last: what came since comes again, and no turn fails."""
+    put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
+    with running(home) as daemon, daemon.client() as client:
+        client.rebuild(str(repo), wait=True, timeout_s=20)
+        first = ask(client, repo, WALRUS, mode="append")
+        daemon.kill()
+        daemon.start()
+        again = ask(client, repo, TUSKS, mode="append")
+        third = ask(client, repo, ICE, mode="append")
+
+        assert sorted(ids(first)) == ["m0", "m1"]
+        assert sorted({*ids(again), *ids(third)}) in ([], ["m0", "m1"])
+        assert ask(client, repo, WALRUS, mode="append", turn="later").text == ""
 
 
 def test_what_was_heard_outlives_the_daemon(home, repo):

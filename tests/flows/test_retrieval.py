@@ -358,13 +358,13 @@ def test_without_a_chat_model_the_last_user_message_is_the_query(plain, repo):
         str(repo),
         [
             {"role": "user", "content": "first"},
-            {"role": "user", "content": "tell me all that is known about the walrus"},
+            {"role": "user", "content": "please tell me about the walrus"},
             {"role": "assistant", "content": "hm"},
         ],
     )
 
     assert (reply.strategy, reply.legs, ids(reply)) == ("direct", ("lexical", "dense"), ["m0"])
-    assert plain.embedded == ["tell me all that is known about the walrus"]
+    assert plain.embedded == ["please tell me about the walrus"]
 
 
 def test_a_question_as_long_as_a_log_file_is_answered_in_time(plain, repo):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from forged.map import lexical
 from forged.map.lexical import LexicalLeg
 from forged.text.terms import terms
+from tests.faults.amount import times
 
 ARRAYS = ("terms", "offsets", "rows", "counts", "lengths")
 
@@ -57,7 +58,7 @@ def edits(draw):
 
 
 @given(edits())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=times(200, 50))
 def test_spliced_leg_equals_one_built_from_scratch(edit):
     old, new = edit
     old_ids, new_ids = sorted(old), sorted(new)

@@ -18,6 +18,7 @@ from forged.map.vector_map import Part, Traits, VectorMap
 from forged.memory import Memory
 from forged.text.terms import terms
 from tests.data.maps import lexical_leg, rows_of
+from tests.faults.amount import times
 
 WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "rust", "cargo", "main", "branch"]
 
@@ -366,7 +367,11 @@ def assert_scores(hits, wanted):
 
 
 @given(st.data(), st.integers(0, 80), st.integers(1, 30), st.integers(1, 4), st.integers(0, 99))
-@settings(deadline=None, max_examples=60, phases=(Phase.explicit, Phase.generate))  # shrinking takes minutes
+@settings(
+    deadline=None,
+    max_examples=times(60, 15),
+    phases=(Phase.explicit, Phase.generate),  # shrinking takes minutes
+)
 def test_ranking_is_the_whole_formula(data, repo, user, queries, seed):
     texts = st.lists(st.sampled_from([*WORDS, "编程语言", "测试脚本"]), max_size=5).map(" ".join)
     maps = []

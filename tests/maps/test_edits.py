@@ -18,6 +18,7 @@ from forged.memory import Scope
 from forged.scopes.listing import newest
 from forged.trust import Admitted
 from tests.data.memories import memory
+from tests.faults.amount import times
 from tests.support.clock import run
 from tests.support.provider import FakeEmbedder, vector
 
@@ -137,7 +138,7 @@ def histories(draw):
 
 
 @given(states=histories())
-@settings(max_examples=30, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=times(30, 8), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_a_map_that_was_edited_answers_like_one_made_from_scratch(tmp_path_factory, states):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("_WORTH_KEEPING", 1), ("_MOST_BESIDE", 6), ("_MOST_GONE", 1)):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from forged.map.dense import DenseLeg
 from forged.maps.vector_cache import VectorCache, text_hash
+from tests.faults.amount import times
 
 
 def rows(*numbers):
@@ -103,7 +104,7 @@ def test_any_text_has_a_hash_of_32_bytes(text):
     assert len(text_hash(text)) == 32
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(50, 15), deadline=None)
 @given(st.lists(st.lists(st.integers(1, 30), unique=True), max_size=8))
 def test_what_is_live_or_was_live_is_found_with_its_own_vector(generations):
     memo, seen = VectorCache(), set()

@@ -31,7 +31,7 @@ def turn(*found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[
 
 
 def of(before: HeardList, store: tuple[Memory, ...], asked: Turn) -> Said:
-    return said(before, (vector_map(store),), asked)
+    return said(before, (vector_map(store, lexical=False),), asked)
 
 
 def before_tail(text: str) -> str:
@@ -73,7 +73,7 @@ def test_append_has_only_what_is_new_and_says_the_rule_once():
 
 def test_the_frame_of_a_memory_has_ten_tokens_and_the_tail_fifteen():
     ids = [f"mem_{number:08x}-1111-2222-3333-444455556666" for number in range(3)]
-    store = tuple(replace(memory(each, "x"), category="architectural-decisions") for each in ids)
+    store = tuple(replace(memory(each, "x"), category="project-conventions") for each in ids)
     newer = replace(store[0], id="mem_ffffffff-1", supersedes=ids[0], version=2)
     first = of(NEW, store, turn(*store))
     second = of(first.after, (*store, newer), turn())
@@ -81,8 +81,7 @@ def test_the_frame_of_a_memory_has_ten_tokens_and_the_tail_fifteen():
     entries = before_tail(second.text).split("\n[")[1:]
     assert len(entries) == 4
     assert "replaces" in entries[-1]
-    assert all(len(f"[{each}".encode()) - len("x\n") + 1 <= 44 for each in entries)
-    assert all(len(f"[{each}".encode()) - len("x\n") + 1 <= 40 for each in entries[:-1])
+    assert all(len(f"[{each}".encode()) - len("x") + 1 <= 40 for each in entries)
     assert len(second.text) - len(before_tail(second.text)) <= 60
 
 
@@ -91,7 +90,7 @@ def test_a_correction_is_appended_and_nothing_above_it_changes():
     first = of(NEW, (ONE, TWO), turn(ONE, TWO))
     for whole in (True, False):
         second = of(first.after, (ONE, TWO, newer), turn(whole=whole))
-        assert "[newer pattern replaces one]\n> about one, corrected\n" in second.text
+        assert "[newer replaces one]\n> about one, corrected\n" in second.text
         assert second.text.startswith(before_tail(first.text)) == whole
         third = of(second.after, (ONE, TWO, newer), turn(newer, whole=whole))
         assert before_tail(third.text) == (before_tail(second.text) if whole else "")
@@ -128,7 +127,7 @@ def test_rivals_stand_beside_each_other():
     ranked = replace(turn(ONE).found[0], rivals=(rival,))
     reply = of(NEW, (ONE, rival), replace(turn(), found=(ranked,)))
 
-    assert "[one pattern]\n> about one\n[rival pattern beside one]\n> another word\n" in reply.text
+    assert "[one pattern]\n> about one\n[rival beside one]\n> another word\n" in reply.text
 
 
 def test_what_does_not_fit_is_counted_in_the_tail_and_may_come_later():
@@ -143,20 +142,56 @@ def test_what_does_not_fit_is_counted_in_the_tail_and_may_come_later():
     assert [each.id for each in reply.after.entries] == ["mem_one"]
 
 
-_TURNS = st.lists(
-    st.tuples(
-        st.lists(st.integers(0, 199), max_size=4, unique=True),  # what is found
-        st.one_of(st.none(), st.integers(0, 199)),  # what is corrected
-    ),
-    min_size=20,
-    max_size=20,
+def test_what_nobody_can_see_just_now_stays_on_the_list():
+    first = of(NEW, (ONE, TWO), turn(ONE, TWO))
+    for whole in (True, False):
+        unread = said(first.after, (), turn(whole=whole))
+        again = of(unread.after, (ONE, TWO, THREE), turn(ONE, THREE, whole=whole))
+        assert (unread.text, unread.after.entries) == ("", first.after.entries)
+        assert told(again) == (["mem_one", "mem_two", "mem_three"] if whole else ["mem_three"])
+
+
+def test_what_was_appended_and_is_gone_for_a_while_does_not_come_twice():
+    first = of(NEW, (ONE, TWO), turn(ONE, TWO, whole=False))
+    on_a_branch = of(first.after, (TWO,), turn(TWO, whole=False))
+    back = of(on_a_branch.after, (ONE, TWO), turn(ONE, TWO, whole=False))
+    changed = of(on_a_branch.after, (replace(ONE, content="other words"), TWO), turn(ONE, whole=False))
+
+    assert (on_a_branch.text, back.text) == ("", "")
+    assert told(changed) == ["mem_one"]
+
+
+def test_of_what_was_heard_a_change_beneath_it_is_said_once_and_nothing_above_changes():
+    first = of(NEW, (ONE, TWO), turn(ONE, TWO))
+    stale = (replace(ONE, stale=("src/a.py",)), TWO)
+    for whole in (True, False):
+        second = of(first.after, stale, turn(ONE, whole=whole))
+        third = of(second.after, stale, turn(ONE, whole=whole))
+        assert second.text.count("[one] (may be outdated: src/a.py changed)\n") == 1
+        assert told(second) == (["mem_one", "mem_two"] if whole else [])
+        assert second.text.startswith(before_tail(first.text)) == whole
+        assert third.text == (second.text if whole else "")
+    met = of(NEW, stale, turn(stale[0]))
+    assert "[one pattern]\n> about one\n(may be outdated: src/a.py changed)\n" in met.text
+    assert of(met.after, stale, turn(stale[0])).text == met.text
+
+
+def test_a_memory_that_fits_no_block_cuts_nothing_away():
+    store = (ONE, TWO, memory("mem_big", "z" * 5_000))
+    first = of(NEW, store, turn(ONE, TWO, limit=600))
+    second = of(first.after, store, turn(store[2], limit=600))
+
+    assert second.text == f"{before_tail(first.text)}2 notes, 1 left out\n</forged-memories 0123abcd>\n"
+
+
+_STEPS = st.tuples(
+    st.lists(st.integers(0, 199), max_size=4, unique=True),  # what is found
+    st.one_of(st.none(), st.integers(0, 199)),  # what is corrected
 )
 
 
-@settings(max_examples=60)
-@given(_TURNS, st.integers(20, 400))
-def test_of_twenty_turns_nineteen_blocks_in_twenty_go_on_from_the_one_before(turns, length):
-    """With corrections, and with a cut of the usual 4,000 tokens where the memories are long."""
+def played(turns: list[tuple[list[int], int | None]], length: int, limit: int = 16_000) -> list[str]:
+    """The blocks of a session in which memories of such a length are found and corrected."""
     store = {f"mem_{n:03}": memory(f"mem_{n:03}", f"{n} " + "x" * length) for n in range(200)}
     heads = {memory_id: memory_id for memory_id in store}
     before, blocks = NEW, []
@@ -170,17 +205,31 @@ def test_of_twenty_turns_nineteen_blocks_in_twenty_go_on_from_the_one_before(tur
                 version=number + 2,
             )
             store[fresh.id], heads[old] = fresh, fresh.id
-        asked = turn(*(store[heads[f"mem_{n:03}"]] for n in found))
+        asked = turn(*(store[heads[f"mem_{n:03}"]] for n in found), limit=limit)
         reply = of(before, tuple(store.values()), asked)
-        again = of(before, tuple(store.values()), asked)
-        assert reply == again
-        assert len(reply.text.encode()) <= 16_000
+        assert len(reply.text.encode()) <= limit
         assert all(heads[f"mem_{n:03}"] in told(reply) for n in found)
         before = reply.after
         blocks.append(reply.text)
+    return blocks
 
-    kept = sum(following.startswith(before_tail(block)) for block, following in pairwise(blocks))
-    assert kept / (len(blocks) - 1) >= 0.94  # one cut of nineteen steps, at most
+
+def breaks(blocks: list[str]) -> int:
+    """How often a block does not go on from the one before it."""
+    return sum(not later.startswith(before_tail(block)) for block, later in pairwise(blocks))
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(_STEPS, min_size=21, max_size=21), st.integers(20, 190))
+def test_of_twenty_turns_nineteen_go_on_in_the_next_with_corrections_and_a_cut(turns, length):
+    """A block has 4,000 tokens, and a turn brings 300 at most: labelled sessions bring 125."""
+    assert 1 - breaks(played(turns, length)) / 20 >= 0.95
+
+
+def test_twenty_turns_of_300_tokens_have_one_cut_and_a_correction_in_each():
+    turns = [([4 * number, 4 * number + 1, 4 * number + 2, 4 * number + 3], number) for number in range(21)]
+
+    assert breaks(played(turns, 190)) == 1
 
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=6), min_size=2, max_size=12))

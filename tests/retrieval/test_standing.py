@@ -28,7 +28,7 @@ def chosen(
 ) -> list[str]:
     maps = vector_map(repo), vector_map(user, root="/home", scope="user")
     used = uses or {}
-    heads = standing(maps, trusted, budget, lambda _: 10, lambda _, name: used.get(name, 0))
+    heads = standing(maps, trusted, budget, lambda _: 10, lambda _, each: used.get(each.id, 0))
     return [each.id for _, each in heads]
 
 

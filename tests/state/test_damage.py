@@ -7,15 +7,20 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from forged.counters import Departure
+from forged.memory import utc_now
 from forged.state import (
     Begun,
+    Document,
     HeardList,
     Intent,
+    Judgement,
     Known,
     OwnFile,
     Part,
@@ -36,6 +41,12 @@ PAUSED = "paused everywhere: state.db was damaged"
 TRUSTED = RootRecord(
     "/srv/trusted", "1:2:3", "then", born_empty=True, trusted_at="now", mode="pin", branch="b"
 )
+
+
+def proposals() -> list[Document]:
+    (decided, _) = documents("waits for a person")
+    memory = msgspec.structs.replace(decided.memory, id="mem_waits7", created_at=utc_now())
+    return [msgspec.structs.replace(decided, memory=memory, waits="pasted")]
 
 
 async def filled(directory: Path) -> None:
@@ -64,6 +75,8 @@ async def filled(directory: Path) -> None:
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
         state.told.put(Place("agent", "told-session", (TOP,)), HeardList("0123abcd", 1.0))
         state.told.used(TOP, "mem_used7")
+        await state.to_review.add(proposals())
+        state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
     async with opened(directory) as state:
         await state._keep_copy()
@@ -103,6 +116,8 @@ def a_byte_of(directory: Path, table: str) -> int:
         "parts": b"a-capture/0",
         "told": b"told-session",
         "uses": b"mem_used7",
+        "to_review": b"mem_waits7",
+        "judged": b"mem_judged7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from forged.text import terms as module
 from forged.text.english import IRREGULAR, STOP_WORDS
 from forged.text.terms import terms
+from tests.faults.amount import times
 
 MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u0669\u0900-\u0963\u0966-\u0dff"
 PAIRED = re.compile(
@@ -127,7 +128,7 @@ TEXTS = st.lists(WORDS, max_size=12).map("".join) | st.text(max_size=40)
 
 
 @given(TEXTS)
-@settings(deadline=None, max_examples=1000)
+@settings(deadline=None, max_examples=times(1000, 250))
 @example("größe_foo2bar GRÖSSE.FooBar")
 @example("I'm What's you've hadn't can't won't o'clock's s' 's")
 @example("a.b.c.d.e.f.g.h.i.j fooBar(baz.Qux) 3.1 v2.0-rc1")

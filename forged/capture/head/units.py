@@ -1,4 +1,4 @@
-"""What is judged as one, and kept as one: a short message, or a sentence and its neighbour.
+"""What is judged as one, and kept as one: a short message, or a sentence and the neighbours that it needs.
 
 In go the statements of a window and its messages, out come units in their order, of which the worker asks the
 vectors; of a long message no more than its first and last sentences. Nothing is raised.
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from forged.capture.statements import Statement
+from forged.capture.typed import pieces
 from forged.conversation import Utterance
 
 # Characters: of a message that is kept whole, of a sentence with its neighbour, and of the message that says
@@ -41,16 +42,26 @@ def units(said: Sequence[Statement], window: Sequence[Utterance]) -> tuple[Unit,
     return tuple(
         unit
         for place in places
-        for unit in _of_message([each for each in said if each.message == place], window[place].text)
+        for unit in _of_message([each for each in said if each.message == place], _typed(window[place].text))
     )
+
+
+def _typed(message: str) -> str:
+    """A message without what was pasted into it, which asks for nothing and speaks for nothing."""
+    return "\n\n".join(piece.text for piece in pieces(message) if piece.of != "foreign")
 
 
 def _of_message(said: Sequence[Statement], message: str) -> Iterator[Unit]:
     around = message.strip()[:AROUND]
-    whole = " ".join(each.text for each in said)
     if len(message) <= SHORT and "\n" not in message.strip():
-        yield Unit(whole, tuple(said), around)
+        yield Unit(_together(said), tuple(said), around)
         return
     for each in said if len(said) <= _MOST else (*said[: _MOST // 2], *said[-_MOST // 2 :]):
-        both = f"{each.before} {each.text}" if each.before else each.text
-        yield Unit(both if len(both) <= LONG else each.text, (each,), around)
+        yield Unit(each.whole if len(each.whole) <= LONG else each.text, (each,), around)
+
+
+def _together(said: Sequence[Statement]) -> str:
+    """All sentences but a mere request to keep them, behind what the first one agrees to."""
+    agreed = said[0].whole.partition(said[0].text)[0]
+    told = [each.text for each in said if not each.asks_alone]
+    return agreed + " ".join(told or ([] if agreed else [said[0].text]))

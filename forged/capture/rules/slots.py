@@ -31,6 +31,9 @@ _NUMBER = re.compile(
 _HOST = re.compile(r"\b[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|de|es|fr|io|dev|local|internal|test|example)\b")
 _PATH = re.compile(r"(?<![\w/])(?:[\w.-]+/)+[\w.*-]*")
 _SHAPE = re.compile(r"(?P<clock>\d{1,2}:\d\d$)|(?P<version>\d+\.\d+)")
+_PURPOSE = re.compile(
+    r"\b(?:for|für|fürs|para|pour|pra)\s+(?:(?:the|our|die|den|das|el|la|los|las|le|les|o|a|os|as)\s+)?([^\W\d]+)"
+)
 _PORT = 1000
 
 
@@ -73,6 +76,7 @@ def signs(newer: str, older: str) -> Signs:
     values = _replaced(new.values, old.values)
     numbers = _replaced(new.numbers, old.numbers)
     named = any(each in new.text for found in old.values.values() for each in found)
+    named = (named and bool(values)) or _names_number(new.numbers, old.numbers)
     return Signs(
         shared=sum(common) / max(1, len(common)),
         led=float(bool(common) and common[0]),
@@ -80,12 +84,12 @@ def signs(newer: str, older: str) -> Signs:
         number=numbers,
         version=float(_is_new_version(new.numbers, old.numbers)),
         strange=_strange(new.topics[:3], old),
-        given_up=float(named and new.change and bool(values)),
+        given_up=float(named and new.change),
         change=float(new.change),
         adds=float(new.adds),
         flips=float(new.denies != old.denies),
         leaves=float(old.denies and new.leaves),
-        apart=float(_is_apart(new.subjects, old.subjects)),
+        apart=float(_is_apart(new.subjects, old.subjects) or _is_for_another(new, old)),
     )
 
 
@@ -101,6 +105,7 @@ class _Read(msgspec.Struct, frozen=True):
     values: Mapping[str, frozenset[str]]
     numbers: Mapping[str, frozenset[str]]
     subjects: Mapping[str, frozenset[str]]
+    purposes: tuple[str, ...]
     change: bool
     adds: bool
     denies: bool
@@ -123,6 +128,7 @@ def _read(text: str) -> _Read:
             for name, form in lists.subjects
             if form.search(low)
         },
+        purposes=tuple(_PURPOSE.findall(low)),
         change=phrases["change"],
         adds=phrases["addition"],
         denies=phrases["denial"],
@@ -196,6 +202,14 @@ def _replaced(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str
     return 0.5 if (bare and old) or ("bare" in old and new) else 0.0
 
 
+def _names_number(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
+    """Whether the newer text says a number of the older one, and another."""
+    said, was = (
+        {each.split()[0] for values in numbers.values() for each in values} for numbers in (new, old)
+    )
+    return bool(said & was) and len(said) > 1
+
+
 def _is_new_version(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
     named = (kind for kind in old if kind.startswith("named "))
     return any(kind in new and new[kind].isdisjoint(old[kind]) for kind in named)
@@ -211,6 +225,12 @@ def _is_apart(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str
         kind in new and not any(a.startswith(b) or b.startswith(a) for a in found for b in new[kind])
         for kind, found in old.items()
     )
+
+
+def _is_for_another(new: _Read, old: _Read) -> bool:
+    """Whether both say what they are for, and it is not the same."""
+    ours, theirs = ([w for w in found.purposes if w in found.topics] for found in (new, old))
+    return bool(ours and theirs) and not any(_related(one, other) for one in ours for other in theirs)
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """The agent processes of `forgectl demo`: they know nothing of forged but its client.
 
-Run as `python -m forged.cli.demo.agent write|read|turns WORKSPACE [MESSAGE]`; prints JSON for the demo to
-show. What stands here is what an agent's integration would hold.
+Run as `python -m forged.cli.demo.agent write|read|turns WORKSPACE [MESSAGE MODE]`; prints JSON for the demo
+to show. What stands here is what an agent's integration would hold.
 """
 
 from __future__ import annotations
@@ -75,15 +75,15 @@ def write(workspace: str) -> Written:
     return Written(ids, took)
 
 
-def read(workspace: str, message: str) -> Read:
+def read(workspace: str, message: str, mode: str) -> Read:
     """Ask for the memories of one turn, twice: the second is a sub-turn of the same message."""
     said = [{"role": "user", "content": message}]
     with Client(strict=True) as client:
         client.ping()
         began = time.perf_counter()
-        reply = client.retrieve(workspace, said, session_id="demo", turn_id=message)
+        reply = client.retrieve(workspace, said, session_id="demo", turn_id=message, mode=mode)
         took = milliseconds_since(began)
-        again = client.retrieve(workspace, said, session_id="demo", turn_id=message)
+        again = client.retrieve(workspace, said, session_id="demo", turn_id=message, mode=mode)
     return Read(took, reply, again.cached and again.text == reply.text)
 
 

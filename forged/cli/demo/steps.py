@@ -120,7 +120,7 @@ def _another_agent_asks(stage: Stage, older: str, newer: str) -> None:
 
 def _edge_is_followed(stage: Stage, asked_for: str, belonging: str) -> None:
     echo("\n7. One step along an edge: what was not asked for, but belongs to it")
-    hits = _ask(stage, "Why are prepared statements off?").reply.memories
+    hits = _ask(stage, "Why are prepared statements off?", mode="plain").reply.memories
     expect(hits[0].id == asked_for, "the answer is found by its words")
     by_hop = (belonging, "hop") in {(hit.id, hit.via) for hit in hits}
     expect(by_hop, "pgbouncer, which shares no word with the question, is reached by a hop")
@@ -169,8 +169,9 @@ def _visible(stage: Stage, query: str, memory_id: str, text: str | None) -> None
     echo(f"  {memory_id}: {'gone' if text is None else 'found'} {took:.0f} ms after the file changed")
 
 
-def _ask(stage: Stage, message: str) -> Read:
-    asked = msgspec.json.decode(stage.agent("read", message), type=Read)
+def _ask(stage: Stage, message: str, mode: str = "block") -> Read:
+    """What an agent gets for a message: with all that its session has heard, or (plain) by itself."""
+    asked = msgspec.json.decode(stage.agent("read", message, mode), type=Read)
     reply = asked.reply
     echo(f"  user: {message}\n")
     for line in reply.text.splitlines():

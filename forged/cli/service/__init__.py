@@ -18,7 +18,8 @@ from forged.cli.exits import NOT_DONE, NOT_RUNNING, OK
 from forged.cli.service.installing import install, uninstall
 from forged.cli.service.looking import Service, lingering, look
 from forged.cli.service.units import Standing
-from forged.cli.terminal import columns, counted, escape_line, say, say_json, tell
+from forged.cli.tables import columns
+from forged.cli.terminal import counted, escape_line, say, say_json, tell
 from forged.cli.user_manager import UnitState
 
 

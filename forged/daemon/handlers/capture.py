@@ -51,8 +51,9 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         parts=request.parts,
         begun=request.begun,
         goes_on=request.goes_on,
+        agent=request.agent[:_MOST_NAME],
     )
-    if kind in ("compaction", "session_end"):
+    if kind in ("compaction", "session_end") and request.part == 0:
         context.daemon.sessions.end(context.daemon.state, request.session_id, compacts=kind == "compaction")
     outcome = await context.daemon.capture.hear(spoken)
     metrics.echoes_removed += echoes
@@ -212,4 +213,5 @@ def report(context: Context) -> wire.CaptureReport:
         token_limit=daemon.config.memory.daily_token_limit,
         paused=daemon.state.pauses.listed(),
         said_again=metrics.captures_said_again,
+        to_review=len(daemon.state.to_review.of()),
     )

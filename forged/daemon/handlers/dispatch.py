@@ -22,11 +22,13 @@ from forged.daemon.handlers import (
     capture,
     endpoints,
     health,
+    judged,
     looking,
     memories,
     moving,
     restoring,
     retrieve,
+    reviewing,
     trust,
     writing,
 )
@@ -75,8 +77,9 @@ OF_DAEMON: Mapping[type, Handler] = {
     wire.Dead: capture.dead,
     wire.Cost: capture.cost,
     wire.Outbound: capture.outbound,
+    wire.ListJudged: judged.list_judged,
     wire.Trust: trust.trust,
-    wire.Review: trust.review,
+    wire.Review: reviewing.review,
     wire.Try: endpoints.try_all,
 }
 

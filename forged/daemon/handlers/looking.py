@@ -30,6 +30,7 @@ async def search(
     if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
         return wire.Found(status="empty", reason=f"the limit is {request.limit}")
     ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
+    ask = replace(ask, rated=request.rated)
     answer = await context.daemon.retriever.search(ask, sources(place, ask))
     reply = wire.Found(
         status=answer.status,

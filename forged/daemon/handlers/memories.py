@@ -13,13 +13,15 @@ from collections.abc import Sequence
 
 from forged import in_turn
 from forged.daemon.handlers.context import PATIENCE_S, Context
-from forged.daemon.handlers.convert import fitting, record
+from forged.daemon.handlers.convert import check_known, fitting, record, seconds_of
+from forged.daemon.handlers.everywhere import everywhere
 from forged.daemon.handlers.naming import check_scope, in_view, on_disk, the_one
 from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound, StoreError
 from forged.map import VectorMap
 from forged.maps import RootIndex
+from forged.memory import Origin
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace, newest
 from forged.state import Cut, Rewrite
@@ -82,6 +84,7 @@ async def put_away(
     generation = index.mark()
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents)
+        await daemon.state.judged.forget(gone.ids, gone.contents)
         if purge:
             texts = [words for words in map(words_of, gone.contents) if words]
             cut = await daemon.capture.purge(texts)
@@ -124,9 +127,13 @@ async def list_page(
 ) -> tuple[wire.Memories, int]:
     """One page of what the workspace sees, newest first."""
     check_scope(request.scope, "")
+    if request.origin:
+        check_known("origin", request.origin, Origin)
+    since = seconds_of("since", request.since)
     view = await context.view(place, request.min_generation)
+    maps = view.maps if not request.all_repos else await everywhere(context, place)
     await in_turn.turn()
-    chosen = _chosen(view, request)
+    chosen = _chosen(maps, request, since)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
     page = fitting([record(*item) for item in newest(chosen, start, count)])
     reply = wire.Memories(
@@ -145,8 +152,10 @@ def _status(view: View, found: bool) -> str:
     return "not_ready" if view.waiting else "empty"
 
 
-def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, list[int]]]:
-    homes = (home for home in view.maps if not request.scope or home.scope == request.scope)
+def _chosen(
+    maps: Sequence[VectorMap], request: wire.ListMemories, since: float
+) -> list[tuple[VectorMap, list[int]]]:
+    homes = (home for home in maps if not request.scope or home.scope == request.scope)
     return [
         (
             home,
@@ -155,6 +164,9 @@ def _chosen(view: View, request: wire.ListMemories) -> list[tuple[VectorMap, lis
                 for row, found in home.numbered()
                 if (not request.category or found.category == request.category)
                 and (found.stale or not request.stale)
+                and home.created[row] >= int(since)
+                and found.session_id.startswith(request.session_id)
+                and (not request.origin or (found.origin or Origin.FILE) == request.origin)
                 and (request.all_versions or home.chains.is_head(found.id))
             ],
         )

@@ -14,7 +14,7 @@ from forged_client import protocol as wire
 
 _WRITES = (
     *(wire.Remember, wire.Edit, wire.Relate, wire.Move, wire.Restore, wire.Forget, wire.Undo, wire.Capture),
-    *(wire.Pause, wire.Trust),
+    *(wire.Pause, wire.Trust, wire.Review),
 )
 # By words of the sentence, which is all that a rejected capture has.
 _FULL = ("no space left", "quota", "database or disk is full")

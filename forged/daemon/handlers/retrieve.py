@@ -10,12 +10,19 @@ from typing import Any
 from forged.conversation import last_user_text
 from forged.counters import Metrics
 from forged.daemon import spliced
-from forged.daemon.handlers import sessions
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import generation_of, hit, token_of
 from forged.daemon.handlers.heard import asked, heard, without_echoes
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.daemon.handlers.sessions import BLOCK_TOKENS, MODES, Wanted, place_of, standing_in, stateless
+from forged.daemon.handlers.sessions import (
+    BLOCK_TOKENS,
+    MODES,
+    Made,
+    Wanted,
+    place_of,
+    standing_in,
+    stateless,
+)
 from forged.daemon.handlers.trust import has_news, in_reply
 from forged.daemon.handlers.turn import key_of
 from forged.retrieval import (
@@ -23,7 +30,6 @@ from forged.retrieval import (
     Ask,
     Injection,
     Ready,
-    Said,
     Sources,
     TurnKey,
     before,
@@ -56,10 +62,10 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     if _is_stateless(context, request):
         block = render(answer.ranked, _budget(request, place))
     else:
-        if message is None and context.daemon.sessions.spoke(place_of(request, place), key) is None:
+        if message is None and _speaks(context, place, request, key) is None:
             message = (await _ask(context, request, place, key)).message
-        reply = _said(context, place, request, (key, answer, message), captured=len(captured))
-        (told, block), contents, heard = sessions.told(answer, reply), reply.contents, reply.heard
+        made = _said(context, place, request, (key, answer, message), captured=len(captured))
+        told, block, contents, heard = made.told, made.block, made.said.contents, made.said.heard
     unchanged = bool(block.digest) and block.digest == request.known_digest
     retrieved = wire.Retrieved(
         **_constant(told, block, heard),
@@ -88,8 +94,7 @@ def again(context: Context, place: Workplace, request: wire.Retrieve) -> bytes |
         return None
     if _is_stateless(context, request):
         return _again_plain(context, place, request, key, answer)
-    where = place_of(request, place)
-    if request.mode not in MODES or context.daemon.sessions.spoke(where, key) is None:
+    if request.mode not in MODES or _speaks(context, place, request, key) is None:
         return None
     return _again_said(context, place, request, key, answer)
 
@@ -109,23 +114,16 @@ def _again_plain(
 
 def _again_said(
     context: Context, place: Workplace, request: wire.Retrieve, key: TurnKey, answer: Answer
-) -> bytes | None:
-    daemon, where, budget = context.daemon, place_of(request, place), _session_budget(request, place)
-    known = daemon.sessions.before(daemon.state, request, where, key)
-    made_of = (key, budget, where.agent, known.began, known.turns, place.files.shown())
-    made, ready = daemon.sessions.made(where, budget), daemon.retriever.turns.replies.get(made_of, answer)
-    if made is None or ready is None:
-        if daemon.sessions.spoke(where, key) is None:  # the list has ended
-            return None
-        made = _said(context, place, request, (key, answer, None))
-        told, block = sessions.told(answer, made)
-        ready = _ready(context, answer, told, block, made.heard)
-        daemon.retriever.turns.replies.put(made_of, ready)
-    else:
-        daemon.sessions.replied(request, where, budget, _deadline(context, request, place))
-        told, _ = sessions.told(answer, made)
-    turns = daemon.retriever.turns
-    turns.note(request.session_id, request.turn_id, place.tops, told, ready.included, contents=made.contents)
+) -> bytes:
+    made = _said(context, place, request, (key, answer, None))
+    replies, after = context.daemon.retriever.turns.replies, made.said.after
+    made_of = (key, _session_budget(request, place), after.began, after.turns)
+    ready = replies.get(made_of, answer)
+    if ready is None:
+        ready = _ready(context, answer, made.told, made.block, made.said.heard)
+        replies.put(made_of, ready)
+    turns, texts = context.daemon.retriever.turns, made.said.contents
+    turns.note(request.session_id, request.turn_id, place.tops, made.told, ready.included, contents=texts)
     return _frame(context, request, ready)
 
 
@@ -149,16 +147,23 @@ def _captured(context: Context, request: wire.Retrieve) -> tuple[str, ...]:
     return context.daemon.capture.news.of(request.session_id) if tells else ()
 
 
+def _speaks(context: Context, place: Workplace, request: wire.Retrieve, key: TurnKey | None) -> bool | None:
+    """Whether a turn has content, None if it is not the newest of a list that goes on."""
+    daemon, where = context.daemon, place_of(request, place)
+    daemon.sessions.before(daemon.state, request, where, key)
+    return daemon.sessions.spoke(where, key)
+
+
 def _said(
     context: Context, place: Workplace, request: wire.Retrieve, turn: _Turn, *, captured: int = 0
-) -> Said:
+) -> Made:
     """The reply to a session, which goes out next; a turn of no message is the newest that was answered."""
     key, answer, message = turn
     daemon, where, budget = context.daemon, place_of(request, place), _session_budget(request, place)
     known = daemon.sessions.before(daemon.state, request, where, key)
     spoke = bool(daemon.sessions.spoke(where, key))
     if message is not None:
-        spoke = _speaks(message)
+        spoke = _has_content(message)
     whole = request.mode == "block"
     wanted = Wanted(where, key, answer, spoke, budget, whole)
     reply = daemon.sessions.said(daemon.state, place.files.maps(), place, wanted, known)
@@ -167,7 +172,7 @@ def _said(
     return reply
 
 
-def _speaks(message: str) -> bool:
+def _has_content(message: str) -> bool:
     """Whether a message has content, so that what stands comes with it."""
     return bool(message.strip()) and not says_nothing(message)
 
@@ -249,7 +254,7 @@ async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: 
     if known is not None:
         turn = known.turns + 1 if known.stood else 1
         in_context = frozenset((each.root, each.id) for each in known.entries)
-        if not known.stood and _speaks(message):
+        if not known.stood and _has_content(message):
             limit = _session_budget(request, place) * tokens.BYTES_PER_TOKEN
             stands = standing_in(context.daemon.state, place.files.maps(), place, limit)
     return Ask(

@@ -3,8 +3,8 @@
 `Sessions` composes the reply to a turn of a session and takes note of it when `sent` says that it was written
 whole; a reply that was written after its deadline was not heard. The same turn is answered from the list as
 it was before that turn, so that its bytes stay the same. A list ends when what was said is gone: at a
-compaction or the end of the session (`end`), when the summary's place has moved, after 24 hours, and where an
-agent that appends never tells of a compaction after 30 turns or 60,000 tokens.
+compaction or the end of the session (`end`), when the summary's place has moved, and with the next turn after
+24 hours or, where nobody ever tells of a compaction, after 30 turns or 60,000 tokens of what was said.
 
 Explicit `hyde` has no sessions, nor has a request without a session or in mode `plain`: all of those are
 `stateless`.
@@ -16,6 +16,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from secrets import token_hex
 
 import msgspec
@@ -23,7 +24,7 @@ from msgspec.structs import replace
 
 from forged.daemon.handlers.heard import text_of
 from forged.map import VectorMap
-from forged.memory import Scope
+from forged.memory import Memory, Scope
 from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, most_bytes, said, standing
 from forged.scopes import Ranked, Workplace
 from forged.state import HeardList, Place, State
@@ -50,13 +51,22 @@ class Wanted(msgspec.Struct, frozen=True):
     whole: bool
 
 
+class Made(msgspec.Struct, frozen=True):
+    """A reply that was made of an answer: what of it the session is `told`, and as which `block`."""
+
+    answer: Answer
+    said: Said
+    told: Answer
+    block: Injection
+
+
 class _Turn(msgspec.Struct):
-    """The newest turn of a session: the list before it, and the lists after its replies by their budgets."""
+    """The newest turn of a session: the list before it, and its replies by their budgets."""
 
     key: TurnKey | None
     before: HeardList
     speaks: bool
-    afters: dict[int, Said]
+    replies: dict[int, Made]
     counted: bool = False
 
 
@@ -90,43 +100,37 @@ class Sessions:
 
     def before(self, state: State, request: wire.Retrieve, place: Place, key: TurnKey | None) -> HeardList:
         """What the session had heard before this turn; a list that is over is begun anew."""
-        now = state.told.of(place)
-        if now is None or self._is_over(now, request):
-            token = now.token if now is not None else token_hex(_TOKEN_BYTES)
-            compacts = now is not None and (now.compacts or now.summary != request.last_summary_index)
-            now = HeardList(
-                token, self._clock(), request.last_summary_index, _size(request.messages), compacts=compacts
-            )
-            state.told.put(place, now)
-            self._turns.pop(place, None)
-        turn = self._turns.get(place)
-        return turn.before if turn is not None and key is not None and turn.key == key else now
+        now, turn = state.told.of(place), self._turns.get(place)
+        same = turn if turn is not None and key is not None and turn.key == key else None
+        if now is not None and now.summary == request.last_summary_index:
+            if same is not None:  # a turn that is under way is answered as it was
+                return same.before
+            if not self._is_over(now, request):
+                return now
+        token = now.token if now is not None else token_hex(_TOKEN_BYTES)
+        compacts = now is not None and (now.compacts or now.summary != request.last_summary_index)
+        now = HeardList(
+            token, self._clock(), request.last_summary_index, _size(request.messages), compacts=compacts
+        )
+        state.told.put(place, now)
+        self._turns.pop(place, None)
+        return now
 
     def spoke(self, place: Place, key: TurnKey | None) -> bool | None:
         """Whether this turn has content, None if it is not the newest that was answered."""
         turn = self._turns.get(place)
         return turn.speaks if turn is not None and key is not None and turn.key == key else None
 
-    def made(self, place: Place, budget: int) -> Said | None:
-        """The reply of this budget to the newest turn, if it was made."""
-        turn = self._turns.get(place)
-        return turn.afters.get(budget) if turn is not None else None
-
     def said(
         self, state: State, maps: Sequence[VectorMap], workplace: Workplace, wanted: Wanted, before: HeardList
-    ) -> Said:
-        """The reply to a turn."""
-        limit = wanted.budget * tokens.BYTES_PER_TOKEN
-        stands = tuple[Ranked, ...]()
-        if may_stand := wanted.speaks and not before.stood:
-            stands = standing_in(state, maps, workplace, limit)
-        turn = Turn(
-            stands=stands, stood=may_stand, found=wanted.answer.ranked, limit=limit, whole=wanted.whole
-        )
-        reply = said(before, maps, turn)
-        counted = replace(reply, after=replace(reply.after, turns=before.turns + 1))
-        self._turn(wanted, before).afters[wanted.budget] = counted
-        return counted
+    ) -> Made:
+        """The reply to a turn: of the same answer the same, whatever has become of its memories since."""
+        replies = self._turn(wanted, before).replies
+        made = replies.get(wanted.budget)
+        if made is None or made.answer is not wanted.answer:
+            reply = _composed(state, maps, workplace, wanted, before)
+            made = replies[wanted.budget] = Made(wanted.answer, reply, *told(wanted.answer, reply))
+        return made
 
     def _turn(self, wanted: Wanted, before: HeardList) -> _Turn:
         known = self._turns.get(wanted.place)
@@ -142,7 +146,7 @@ class Sessions:
     ) -> None:
         """A reply goes out now, with so many sentences for the person; `sent` tells whether it has."""
         turn = self._turns[place]
-        pending = _Pending(request, place, turn, turn.afters[budget], deadline, captured)
+        pending = _Pending(request, place, turn, turn.replies[budget].said, deadline, captured)
         self._pending[id(request)] = pending
 
     def sent(self, state: State, request: wire.Request[wire.Reply], *, whole: bool) -> int:
@@ -154,7 +158,9 @@ class Sessions:
         if pending is None or not whole or time.monotonic() > pending.deadline:
             return 0
         turn, now = pending.turn, state.told.of(pending.place)
-        if all(now is not each for each in (turn.before, *(reply.after for reply in turn.afters.values()))):
+        if all(
+            now is not each for each in (turn.before, *(made.said.after for made in turn.replies.values()))
+        ):
             return (
                 pending.captured
             )  # the list has ended meanwhile, or another turn of the same session was answered
@@ -177,20 +183,35 @@ class Sessions:
             self._turns.pop(place, None)
 
     def _is_over(self, known: HeardList, request: wire.Retrieve) -> bool:
-        moved = known.summary != request.last_summary_index
-        return moved or self._clock() - known.began > _DAY_S or _is_long(known, request)
-
-
-def _is_long(known: HeardList, request: wire.Retrieve) -> bool:
-    """Whether a harness has surely compacted by now without a word of it; a prompt built anew has it all."""
-    if known.compacts or request.mode != "append":
-        return False
-    grown = _size(request.messages) - known.window
-    return known.turns >= _TURNS or grown > _WINDOW_TOKENS * tokens.BYTES_PER_TOKEN
+        """Whether it is a day old, or a harness has surely compacted by now without a word of it."""
+        if self._clock() - known.began > _DAY_S:
+            return True
+        grown = _size(request.messages) - known.window
+        is_long = known.turns >= _TURNS or grown > _WINDOW_TOKENS * tokens.BYTES_PER_TOKEN
+        return is_long and not known.compacts
 
 
 def _size(messages: Sequence[wire.Message]) -> int:
     return sum(len(text_of(each)) for each in messages)
+
+
+def _composed(
+    state: State, maps: Sequence[VectorMap], workplace: Workplace, wanted: Wanted, before: HeardList
+) -> Said:
+    limit = wanted.budget * tokens.BYTES_PER_TOKEN
+    stands = tuple[Ranked, ...]()
+    if may_stand := wanted.speaks and not before.stood:
+        stands = standing_in(state, maps, workplace, limit)
+    has_all = len(maps) == len(workplace.roots)  # what a root has that is not read yet may stand as well
+    turn = Turn(
+        stands=stands,
+        stood=may_stand and has_all,
+        found=wanted.answer.ranked,
+        limit=limit,
+        whole=wanted.whole,
+    )
+    reply = said(before, maps, turn)
+    return replace(reply, after=replace(reply.after, turns=before.turns + 1))
 
 
 def standing_in(state: State, maps: Sequence[VectorMap], place: Workplace, limit: int) -> tuple[Ranked, ...]:
@@ -198,10 +219,15 @@ def standing_in(state: State, maps: Sequence[VectorMap], place: Workplace, limit
     budget = min(place.settings.standing_token_budget * tokens.BYTES_PER_TOKEN, limit)
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
     trusted |= {root.top for root in place.roots if root.scope is Scope.USER}
-    heads = standing(maps, trusted, budget, most_bytes, state.told.uses)
+    heads = standing(maps, trusted, budget, most_bytes, partial(_uses, state))
     return tuple(
         Ranked(memory, 0.0, via="standing", root=home.root, came="standing") for home, memory in heads
     )
+
+
+def _uses(state: State, home: VectorMap, memory: Memory) -> int:
+    """How many sessions searched for a memory or one that it has replaced."""
+    return sum(state.told.uses(home.root, each) for each in home.chains.chain(memory.id))
 
 
 def told(answer: Answer, reply: Said) -> tuple[Answer, Injection]:

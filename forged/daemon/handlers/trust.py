@@ -1,4 +1,4 @@
-"""`trust` and `review`: what of a repository is withheld, what it would do, and what a person says to that.
+"""`trust`, and `review` of files: what is withheld, what it would do, and what a person says to that.
 
 What is accepted or trusted is in force in every map when the reply comes. Raised are WorkspaceError,
 InvalidRequest, MemoryNotFound, StoreError, and Changed where a person was shown something else.

@@ -6,7 +6,7 @@ tasks say; all that comes of it is on record. At the end the supervisor is cance
 `told` and `block` make tasks and trouble under a test's own directory.
 """
 
-from tests.support.worker.scripted import CALL, scripted
+from tests.support.scripted_worker import CALL, scripted
 from tests.support.worker.supervised import back_to, census, semaphores, supervised
 from tests.support.worker.tasks import block, roots_in, told
 

@@ -29,7 +29,7 @@ from forged.capture.values import (
 from forged.capture.worker_process import Target
 from tests.support.clock import until
 from tests.support.daemon import Usage, proc, usage
-from tests.support.worker.scripted import scripted
+from tests.support.scripted_worker import scripted
 
 PROMPT = Patience(first_start_s=0)
 

@@ -1,0 +1,118 @@
+"""`forgectl captured`: what capture has kept and refused lately, why, and how to take it back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from forged.cli.call import Invocation, ask, show
+from forged.cli.commands import asks
+from forged.cli.exits import Stop
+from forged.cli.since import When, since_option
+from forged.cli.tables import cut, folded, short_ids
+from forged.cli.terminal import escape_line, tell
+from forged_client.protocol import Judged, JudgedPage, ListJudged
+
+_INDENT = "    "
+_WHY = {
+    "request": "somebody asked for it",
+    "rule": "a rule matched what was typed",
+    "head": "the local head takes it for something that lasts",
+    "model": "the model proposed it",
+}
+
+
+@click.command("captured")
+@click.option("--today", is_flag=True, help="Only since midnight.")
+@since_option
+@click.option("--session", "session_id", default="", metavar="ID", help="Only of sessions that begin so.")
+@click.option("--all-repos", is_flag=True, help="Of every repository, not only of this workspace.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many of the newest.")
+@asks
+def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any) -> None:
+    """Show what was kept of conversations and what was refused, newest first, and how to take it back.
+
+    Of what was refused the text is kept for 7 days, of what was kept the entry for 30.
+    """
+    if today and since:
+        raise Stop("usage", "say --today or --since, not both")
+    since = When().convert("today", None, None) if today else since
+    request = ListJudged(workspace=call.workspace, since=since, **fields)
+    found = ask(call, request)
+    show(call, found, _pages(call, found.judged, with_root=request.all_repos))
+    if call.as_json:
+        return
+    left = found.total - request.offset - len(found.judged)
+    if left > 0:
+        tell(f"and {left:,} more; --limit and --offset show them")
+    elif not found.judged:
+        tell(_nothing(request, found))
+
+
+def _nothing(request: ListJudged, found: JudgedPage) -> str:
+    if found.total:
+        return f"no more than {found.total:,} in all: the offset leaves all out"
+    told = "nothing that you ask for" if request.since or request.session_id else "nothing"
+    where = "" if request.all_repos else " here; --all-repos looks everywhere"
+    return f"{told} was kept or refused{where}"
+
+
+def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> Iterator[str]:
+    names = short_ids(each.memory_id for each in judged) if call.width else {}
+    for each in judged:
+        word = "kept" if each.memory_id else "refused"
+        about = f"{escape_line(each.scope)}/{escape_line(each.category)}" if each.memory_id else ""
+        facts = (
+            word,
+            _local(each.at),
+            about,
+            escape_line(each.root) if with_root and each.scope != "user" else "",
+        )
+        head, *more = folded("  ".join(filter(None, facts)), call.width, _INDENT)
+        yield call.paint("good" if each.memory_id else "warn", word) + head.removeprefix(word)
+        yield from more
+        for line in _body(call, each, names.get(each.memory_id, each.memory_id)):
+            yield from folded(_INDENT + line, call.width, _INDENT * 2)
+
+
+def _body(call: Invocation, each: Judged, name: str) -> Iterator[str]:
+    if each.text:
+        yield escape_line(each.text) if not call.width else cut(escape_line(each.text), 2 * call.width)
+    elif each.memory_id:
+        yield f"(forgotten, and restored: forgectl show {name})" if each.is_there else "(forgotten)"
+    if each.reason:
+        yield f"not kept: {escape_line(each.reason)}"
+    why, judge = _WHY.get(each.why, escape_line(each.why)), f"judged by {escape_line(each.classifier)}"
+    yield f"why: {why}; {judge}" if why else judge
+    yield f"from: {_whence(each)}"
+    if each.supersedes:
+        yield f"in place of: {escape_line(each.supersedes)}"
+    if each.memory_id:
+        yield f"take it back: {_command(call, each, name)}" if each.is_there else "it is gone by now"
+
+
+def _whence(each: Judged) -> str:
+    agent = escape_line(each.agent) or "an agent that gave no name"
+    session = f"session {escape_line(each.session_id)}" if each.session_id else "no session"
+    return f"{agent}, {session}, {escape_line(each.kind).replace('_', ' ')}"
+
+
+def _command(call: Invocation, each: Judged, name: str) -> str:
+    """What takes it back, also from where its repository is not the one at hand."""
+    is_here = each.scope == "user" or (call.workspace + os.sep).startswith(each.root + os.sep)
+    place = "" if is_here else f" --workspace {shlex.quote(each.root)}"
+    return escape_line(f"forgectl forget {name}{place}")
+
+
+def _local(time: str) -> str:
+    """A time of the wire as the clock on the wall shows it."""
+    try:
+        return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return escape_line(time[:16])

@@ -1,0 +1,66 @@
+"""A time as people write it, as an option of a verb: `today`, `2h`, `2026-11-20`, or to the second."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import click
+from click.shell_completion import CompletionItem
+
+_UNITS = {"min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_AGO = re.compile(r"(\d{1,4}) ?(min|h|d|w)", re.ASCII)
+_OFFERED = {
+    "today": "since midnight",
+    "yesterday": "since midnight of the day before",
+    "2h": "min, h, d and w count back from now",
+    "7d": "a week",
+}
+_HOW = "say today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20, or 2026-11-20T14:00"
+
+
+def moment(text: str, now: datetime) -> datetime | None:
+    """The time that is meant, None if none is. `now` is aware; a time without a zone is one of its zone's."""
+    said = text.strip()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if said in {"today", "yesterday"}:
+        return midnight - timedelta(days=said == "yesterday")
+    if ago := _AGO.fullmatch(said):
+        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        found = datetime.fromisoformat(said)
+        return found if found.tzinfo is not None else found.replace(tzinfo=now.tzinfo)
+    except ValueError:
+        return None
+
+
+class When(click.ParamType[str]):
+    """A moment, as RFC 3339 text in UTC."""
+
+    name = "when"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the time that is meant. Ends the call for what is none."""
+        try:
+            found = moment(value, datetime.now().astimezone()) if value else None
+            if value and found is None:
+                self.fail(f"{value!r} is no time: {_HOW}", param, ctx)
+            return found.astimezone(UTC).isoformat().replace("+00:00", "Z") if found is not None else ""
+        except OverflowError:
+            self.fail(f"{value!r} is too long ago: {_HOW}", param, ctx)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - as above
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Offer the words, and what may stand behind a number."""
+        return [
+            CompletionItem(word, help=said) for word, said in _OFFERED.items() if word.startswith(incomplete)
+        ]
+
+
+since_option = click.option(
+    "--since", type=When(), default="", metavar="WHEN", help="Only since then: today, 2h, 3d, 2026-11-20 ..."
+)

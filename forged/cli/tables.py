@@ -1,0 +1,179 @@
+"""Lines and columns that fit a terminal, measured in its cells: an ideograph takes two, an accent none.
+
+What goes in is escaped already and holds no escape sequences. A `width` of 0 is no limit: nobody looks who
+could be in want of room. In a table that is too wide ids are shortened first, as long as no two begin alike
+(forgectl takes beginnings); then the last cell, or it goes below its line; what is wider still is folded and
+nothing of it is lost. Python's own tables of widths are used; where terminals differ the larger width counts,
+so that a line is rather too short than too long.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+
+_GAP = "  "
+_INDENT = "    "
+_CUT = "..."
+# Cells that the last cell of a row has at least, or it goes below.
+_LEAST = 30
+_SHORTEST_ID = 12
+_ID = re.compile(r"mem_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UNSEEN = {"Mn", "Me", "Cf"}
+_EMOJI = "\ufe0f"  # makes the sign before it a picture, two cells wide
+_JAMO = range(0x1160, 0x1200)  # the later parts of a Korean syllable stand in the first one's cells
+
+
+def cells(text: str) -> int:
+    """How many cells of a terminal a line takes."""
+    return len(text) if text.isascii() else sum(size for _, size in _measured(text))
+
+
+def cut(text: str, room: int) -> str:
+    """As much of a line as `room` cells hold; what is left out is marked."""
+    if cells(text) <= room:
+        return text
+    return _first(text, max(0, room - len(_CUT))).rstrip() + _CUT[: max(0, room)]
+
+
+def folded(text: str, width: int, indent: str = "") -> Iterator[str]:
+    """A line as lines of at most `width` cells, broken between words where it can be; the others indented."""
+    if not width or cells(text) <= width:
+        yield text
+        return
+    line, start = "", ""
+    for word in re.findall(r"\s*\S+", text):
+        if line.strip() and cells(start + line + word) > width:
+            yield start + line
+            line, start = "", indent
+            word = word.lstrip()  # noqa: PLW2901 - what stands between two lines is neither's
+        line += word
+        while cells(start + line) > width:
+            head = _first(line, max(1, width - cells(start))) or line[0]
+            yield start + head
+            line, start = line[len(head) :], indent
+    if line.strip():
+        yield start + line
+
+
+def columns(
+    rows: Iterable[Sequence[str]], numbers_from: int | None = None, width: int = 0, *, cuts: bool = False
+) -> list[str]:
+    """Rows with aligned cells; numbers, which begin at `numbers_from`, stand to the right.
+
+    A word in the last cell is not padded; `cuts` says that its beginning does. Numbers need a head, the first
+    row.
+    """
+    table = [tuple(row) for row in rows]
+    if not (width and table and _total(table, numbers_from) > width):
+        return _aligned(table, numbers_from)
+    if numbers_from is not None:
+        return _numbers(table, numbers_from, width)
+    table = _with_short_ids(table)
+    room = width - _total([row[:-1] for row in table], None) - len(_GAP)
+    longest = max(cells(row[-1]) for row in table)
+    if room >= (min(_LEAST, longest) if cuts else longest):
+        return _aligned([(*row[:-1], cut(row[-1], room)) for row in table], None)
+    return [line for row in _stacked(table, width) for line in row]
+
+
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Each id by as much of its beginning as tells it from the others; what is no id of ours stays whole."""
+    known = sorted(set(ids))
+    found: dict[str, str] = {}
+    for place, each in enumerate(known):
+        beside = known[max(0, place - 1) : place] + known[place + 1 : place + 2]
+        common = max((_common(each, other) for other in beside), default=0)
+        found[each] = each[: max(_SHORTEST_ID, common + 1)] if _ID.fullmatch(each) else each
+    return found
+
+
+def _measured(text: str) -> Iterator[tuple[str, int]]:
+    """Characters, each with those that stand in its cells, and how many that are."""
+    letter, size = "", 0
+    for each in text:
+        own = _cells_of(each)
+        if own or not letter:
+            if letter:
+                yield letter, size
+            letter, size = each, own
+        else:
+            letter, size = letter + each, 2 if each == _EMOJI else size
+    if letter:
+        yield letter, size
+
+
+def _cells_of(letter: str) -> int:
+    if unicodedata.category(letter) in _UNSEEN or ord(letter) in _JAMO:
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in {"W", "F"} else 1
+
+
+def _first(text: str, room: int) -> str:
+    kept = ""
+    for letter, size in _measured(text):
+        room -= size
+        if room < 0:
+            break
+        kept += letter
+    return kept
+
+
+def _common(one: str, other: str) -> int:
+    differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differing, min(len(one), len(other)))
+
+
+def _total(table: Sequence[Sequence[str]], numbers_from: int | None) -> int:
+    return max(map(cells, _aligned(table, numbers_from)), default=0)
+
+
+def _aligned(table: Sequence[Sequence[str]], numbers_from: int | None) -> list[str]:
+    if not table:
+        return []
+    widths = [max(map(cells, column)) for column in zip(*table, strict=True)]
+    words = len(widths) if numbers_from is None else numbers_from
+    if words == len(widths):
+        widths[-1:] = [0]
+    return [
+        _GAP.join(
+            _padded(cell, width, to_the_right=place >= words)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in table
+    ]
+
+
+def _padded(cell: str, width: int, *, to_the_right: bool) -> str:
+    space = " " * (width - cells(cell))
+    return space + cell if to_the_right else cell + space
+
+
+def _with_short_ids(table: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    short = short_ids(cell for row in table for cell in row if _ID.fullmatch(cell))
+    return [tuple(short.get(cell, cell) for cell in row) for row in table]
+
+
+def _stacked(table: Sequence[Sequence[str]], width: int) -> Iterator[list[str]]:
+    """Each row as a line without its last cell, which stands below."""
+    heads = _aligned([(*row[:-1], "") for row in table], None)
+    for head, row in zip(heads, table, strict=True):
+        lines = list(folded(head.rstrip(), width, _INDENT))
+        yield [*lines, *folded(_INDENT + row[-1], width, _INDENT)] if row[-1] else lines
+
+
+def _numbers(table: Sequence[Sequence[str]], numbers_from: int, width: int) -> list[str]:
+    """A table of figures: its head in several lines, or where that is too wide each row with its names."""
+    names = [name.split(" ") if place >= numbers_from else [name] for place, name in enumerate(table[0])]
+    height = max(map(len, names))
+    head = list(zip(*([""] * (height - len(name)) + name for name in names), strict=True))
+    lines = _aligned([*head, *table[1:]], numbers_from)
+    if max(map(cells, lines)) <= width:
+        return lines
+    found: list[str] = []
+    for row in table[1:]:
+        found += folded(_GAP.join(row[:numbers_from]), width, _INDENT)
+        said = zip(table[0][numbers_from:], row[numbers_from:], strict=True)
+        found += folded(_INDENT + ", ".join(f"{name} {value}" for name, value in said), width, _INDENT)
+    return found

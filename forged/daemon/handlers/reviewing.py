@@ -1,0 +1,126 @@
+"""`review`: what a person has to decide about, files that are withheld and proposals of capture that wait.
+
+What is kept of the proposals goes the way of everything that is remembered: private spans are left out, a
+secret is refused unless somebody insists, and it is typed, for a person has read it; when the reply comes it
+is found. What is dropped counts as forgotten, so that the messages it came from do not bring it again.
+Raised are what `trust.review` raises, and SecretFound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from forged.daemon.handlers import trust
+from forged.daemon.handlers.context import PATIENCE_S, Context
+from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.naming import begun_by
+from forged.daemon.handlers.refusals import Disabled, InvalidRequest
+from forged.daemon.handlers.writing import insist, secrets_in
+from forged.errors import MemoryNotFound
+from forged.memory import Origin, Scope, Trigger, utc_now
+from forged.scopes import Workplace
+from forged.state import Document
+from forged.text.private import without_private
+from forged_client import protocol as wire
+
+
+async def review(context: Context, request: wire.Review) -> wire.Reviewed:
+    """List what a person has to decide about, after doing what the request says."""
+    await context.daemon.trust.opened()
+    place = await context.daemon.resolver.resolve(request.workspace)
+    keep, drop = (_named(_here(context, place), names) for names in (request.keep, request.drop))
+    if request.text.strip() and len(keep) != 1:
+        raise InvalidRequest("a text is for one proposal; name the one to keep")
+    await _keep(context, place, keep, request)
+    await _drop(context, drop)
+    waiting = _here(context, place)
+    files = await _files(context, place, request, is_needed=not (waiting or keep or drop))
+    there = {document.root.top for document in context.daemon.state.to_review.of()}
+    return msgspec.structs.replace(
+        files,
+        waiting=fitting([_proposed(each) for each in waiting]),
+        elsewhere=tuple(sorted(there - set(place.tops))),
+        kept=tuple(each.memory.id for each in keep),
+        dropped=tuple(each.memory.id for each in drop),
+    )
+
+
+async def _files(
+    context: Context, place: Workplace, request: wire.Review, *, is_needed: bool
+) -> wire.Reviewed:
+    """What is withheld of the repository; where there is none it is not missed beside proposals."""
+    is_repository = any(root.scope is Scope.REPO for root in place.roots)
+    if is_repository or is_needed or request.accept or request.everything:
+        return await trust.review(context, request)
+    return wire.Reviewed()
+
+
+def _here(context: Context, place: Workplace) -> tuple[Document, ...]:
+    return context.daemon.state.to_review.of(place.roots)
+
+
+def _named(waiting: Sequence[Document], names: Sequence[str]) -> list[Document]:
+    """The proposals that ids, or beginnings of them, stand for. Raises MemoryNotFound, InvalidRequest."""
+    by_id = {each.memory.id: each for each in waiting}
+    found: dict[str, Document] = {}
+    for name in names:
+        if not (meant := begun_by(by_id, name)):
+            raise MemoryNotFound(f"nothing {name[:80]!r} waits here; `forgectl review` shows what does")
+        found[meant] = by_id[meant]
+    return list(found.values())
+
+
+async def _keep(context: Context, place: Workplace, keep: Sequence[Document], asked: wire.Review) -> None:
+    if keep and place.off:
+        raise Disabled(place.off)
+    for document in keep:
+        await _kept(context, document, asked)
+        await context.daemon.state.to_review.remove([document.memory.id])
+
+
+async def _kept(context: Context, document: Document, asked: wire.Review) -> None:
+    """Write one, in the place of what it replaces if that is still there."""
+    before = document.memory
+    content = without_private(asked.text if asked.text.strip() else before.content).strip()
+    if not content:
+        raise InvalidRequest("the text is blank; say what to keep")
+    secrets = await secrets_in(content, (before.session_id, *before.cues, *map(str, before.evidence)))
+    insist(secrets, allowed=asked.allow_secret)
+    index, now = context.daemon.indexer.open(document.root), utc_now()
+    memory = msgspec.structs.replace(
+        before, content=content, created_at=now, updated_at=now, trigger=Trigger.EXPLICIT, origin=Origin.TYPED
+    )
+    try:
+        written = await context.daemon.writer.add(index, memory, insisted=bool(secrets))
+    except MemoryNotFound:
+        alone = msgspec.structs.replace(memory, supersedes=None, version=1)
+        written = await context.daemon.writer.add(index, alone, insisted=bool(secrets))
+    context.daemon.metrics.remembered += 1
+    await index.until_tried(written.generation, time.monotonic() + PATIENCE_S)
+
+
+async def _drop(context: Context, drop: Sequence[Document]) -> None:
+    state = context.daemon.state
+    for document in drop:
+        await state.forgotten.add(document.root.top, [document.memory.content])
+    await state.to_review.remove([each.memory.id for each in drop])
+
+
+def _proposed(document: Document) -> wire.Proposed:
+    memory = document.memory
+    return wire.Proposed(
+        id=memory.id,
+        content=memory.content,
+        why=document.waits,
+        beside=document.beside,
+        scope=memory.scope,
+        category=memory.category,
+        root=document.root.top,
+        session_id=memory.session_id,
+        agent=document.agent,
+        created_at=memory.created_at,
+        supersedes=memory.supersedes or "",
+    )

@@ -1,0 +1,224 @@
+"""What capture has kept and refused: for a person who looks, and for the next reply to whom it concerns.
+
+A `Judgement` says what became of one thing that was said. The text is how it begins, without secrets: what is
+forgotten loses it here as well, and what was refused goes after 7 days, what was kept after 30; of too many
+the oldest go. All is answered from memory. `save` writes what has changed and raises nothing; State does so
+every five seconds, and who ends an event does before that, so a judgement is no less durable than the event
+was. One that is added again is the one that is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from forged.errors import StoreError
+from forged.state import tables
+from forged.state.database import Damaged, Database
+from forged.text.forgetting import without_sentences, words_of
+from forged.text.quoted import one_line
+from forged.text.redaction import redact
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+logger = logging.getLogger(__name__)
+
+MOST = 2000
+KEPT_S, REFUSED_S = 30 * 24 * 3600.0, 7 * 24 * 3600.0
+# Of a session what nobody was told yet; the newest count.
+MOST_UNTOLD = 8
+_GIST = 120
+_TIDY_EVERY_S = 60.0
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one thing that was said; what is kept has a `memory_id`, what is not a `reason`.
+
+    `at` is Unix seconds. `agent` and `kind` are of the capture that it came with, `why` is what it was taken
+    up for: request, rule, head, model; `classifier` is who judged it. `untold`: the next reply to its
+    session is to tell of it.
+    """
+
+    at: float
+    text: str = ""
+    memory_id: str = ""
+    reason: str = ""
+    session_id: str = ""
+    agent: str = ""
+    kind: str = ""
+    why: str = ""
+    classifier: str = ""
+    scope: str = ""
+    category: str = ""
+    top: str = ""
+    supersedes: str = ""
+    untold: bool = False
+
+    @property
+    def until(self) -> float:
+        """When it goes."""
+        return self.at + (KEPT_S if self.memory_id else REFUSED_S)
+
+
+Row = tuple[str, Judgement]
+_decoder = msgspec.msgpack.Decoder(Judgement)
+
+
+class Judged:
+    """One for the daemon; lives in its event loop."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives Unix seconds."""
+        self._database = database
+        self._clock = clock
+        self._known: dict[str, Judgement] = {}  # oldest first
+        self._untold: dict[str, list[str]] = {}
+        self._changed: set[str] = set()
+        self._tidied_at = 0.0
+        self._warned = False
+
+    def restore(self, rows: Iterable[Row]) -> None:
+        """Take over what a file holds, as it is opened; what is known already is newer."""
+        found = {key: each for key, each in rows if key not in self._known}
+        self._known = dict(sorted((found | self._known).items(), key=lambda item: item[1].at))
+        self._untold = {}
+        for key, each in self._known.items():
+            self._await_telling(key, each)
+        self._tidy()
+
+    # --- what is known --------------------------------------------------------------------------------
+
+    def listed(self) -> tuple[Judgement, ...]:
+        """All that is known, newest first."""
+        self._tidy()
+        return tuple(sorted(self._known.values(), key=lambda each: -each.at))
+
+    def untold(self, session_id: str) -> tuple[Judgement, ...]:
+        """What the next reply to a session has to tell, oldest first."""
+        return tuple(self._known[key] for key in self._untold.get(session_id, ()))
+
+    def is_refused(self, session_id: str, text: str) -> bool:
+        """Whether this was refused in this session already."""
+        said = gist(text)
+        return any(
+            each.reason and each.text == said and each.session_id == session_id
+            for each in self._known.values()
+        )
+
+    # --- what changes it ------------------------------------------------------------------------------
+
+    def add(self, key: str, judgement: Judgement) -> None:
+        """Take note of something, of whose text the beginning is kept."""
+        if key in self._known:
+            return
+        self._known[key] = judgement = replace(judgement, text=gist(judgement.text))
+        self._changed.add(key)
+        self._await_telling(key, judgement)
+        self._tidy(room=True)
+
+    def told(self, session_id: str, count: int) -> None:
+        """The first so many of `untold` were heard."""
+        waiting = self._untold.get(session_id, [])
+        for key in waiting[:count]:
+            self._put(key, replace(self._known[key], untold=False))
+        self._untold[session_id] = waiting[count:]
+        if not self._untold[session_id]:
+            del self._untold[session_id]
+
+    async def forget(self, memory_ids: Collection[str], contents: Collection[str]) -> None:
+        """Keep no text of these memories, nor what says the same; durably. Raises StoreError."""
+        unwanted = [words for words in map(words_of, contents) if words]
+        gists = set(map(gist, contents))
+        for key, each in tuple(self._known.items()):
+            is_it = each.memory_id in memory_ids if each.memory_id else each.text in gists
+            if each.text and (is_it or without_sentences(each.text, unwanted)[1]):
+                self._put(key, replace(each, text="", untold=False))
+        self._untold = {
+            session: left
+            for session, keys in self._untold.items()
+            if (left := [key for key in keys if self._known[key].untold])
+        }
+        await self._write(durable=True)
+
+    async def save(self) -> None:
+        """Write what has changed since the last time. Raises nothing; what fails is written later."""
+        self._tidy()
+        try:
+            await self._write(durable=False)
+        except StoreError as error:
+            if not self._warned:
+                logger.warning("what capture kept and refused is known in memory only error=%s", error)
+            self._warned = True
+        else:
+            self._warned = False
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _put(self, key: str, judgement: Judgement) -> None:
+        self._known[key] = judgement
+        self._changed.add(key)
+
+    def _await_telling(self, key: str, judgement: Judgement) -> None:
+        if not (judgement.untold and judgement.session_id):
+            return
+        waiting = self._untold.setdefault(judgement.session_id, [])
+        waiting.append(key)
+        for dropped in waiting[:-MOST_UNTOLD]:
+            self._put(dropped, replace(self._known[dropped], untold=False))
+        del waiting[:-MOST_UNTOLD]
+
+    def _tidy(self, *, room: bool = False) -> None:
+        """Drop what is too old, now and then, and the oldest of too many."""
+        now = self._clock()
+        if not room and abs(now - self._tidied_at) < _TIDY_EVERY_S:
+            return
+        old = [key for key, each in self._known.items() if each.until <= now]
+        self._tidied_at = now
+        old += list(self._known)[: max(0, len(self._known) - len(old) - MOST)]
+        for key in old:
+            gone = self._known.pop(key, None)
+            self._changed.add(key)
+            if gone is not None and gone.untold and key in self._untold.get(gone.session_id, ()):
+                self._untold[gone.session_id].remove(key)
+
+    async def _write(self, *, durable: bool) -> None:
+        changed, self._changed = self._changed, set()
+        if not changed:
+            return
+        rows = [(key, self._known.get(key)) for key in sorted(changed)]
+        try:
+            await self._database.run(partial(_change, rows), durable=durable)
+        except StoreError:
+            self._changed |= changed
+            raise
+
+
+def gist(text: str) -> str:
+    """How a text begins, in one line and without secrets."""
+    return one_line(redact(text).text.strip(), _GIST)
+
+
+def all_judged(connection: Connection) -> tuple[Row, ...]:
+    """All rows. Raises Damaged."""
+    try:
+        return tuple(
+            (str(key), _decoder.decode(said if isinstance(said, bytes) else b""))
+            for key, said in tables.rows(connection, "judged")
+        )
+    except msgspec.DecodeError as error:
+        raise Damaged(f"what capture kept and refused cannot be read: {error}") from error
+
+
+def _change(rows: Sequence[tuple[str, Judgement | None]], connection: Connection) -> None:
+    for key, judgement in rows:
+        if judgement is None:
+            tables.remove(connection, "judged", key)
+        else:
+            tables.put(connection, "judged", key, msgspec.msgpack.encode(judgement))

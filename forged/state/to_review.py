@@ -1,0 +1,113 @@
+"""What a classifier proposed beside pasted text: it waits until a person keeps it, changes it or drops it.
+
+A `Document` that `waits` lies here and nowhere else: in no file, in no map, in no prompt. Of too many the
+oldest go, and so does what nobody looked at for 30 days. Answered from memory; what is awaited is durable on
+return and raises StoreError.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from forged.files import Root
+from forged.memory import time_ns
+from forged.state import tables
+from forged.state.cutting import Cut
+from forged.state.database import Damaged, Database
+from forged.state.event_values import Document, encoded
+from forged.text.forgetting import Words, without_sentences
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+MOST = 200
+HELD_S = 30 * 24 * 3600.0
+
+_DECODE = msgspec.msgpack.Decoder(tuple[Document, ...]).decode
+
+
+class ToReview:
+    """One for the daemon; lives in its event loop. `clock` gives Unix seconds."""
+
+    def __init__(self, database: Database, most: int = MOST, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._most = most
+        self._clock = clock
+        self._waiting: dict[str, Document] = {}
+
+    def restore(self, waiting: Iterable[Document]) -> None:
+        """Take over what a file holds, as it is opened."""
+        self._waiting = {each.memory.id: each for each in waiting} | self._waiting
+
+    def of(self, roots: Collection[Root] | None = None) -> tuple[Document, ...]:
+        """What waits in these roots, or in all, oldest first."""
+        since = self._clock() - HELD_S
+        told = (each for each in self._waiting.values() if roots is None or each.root in roots)
+        fresh = (each for each in told if _at(each) > since)
+        return tuple(sorted(fresh, key=lambda each: (each.memory.created_at, each.memory.id)))
+
+    async def add(self, documents: Sequence[Document]) -> tuple[str, ...]:
+        """Let these wait; the same words of a root wait once. The ids of those that are new."""
+        there = {(each.root, each.memory.content) for each in self.of()}
+        new = {each.memory.id: each for each in documents if (each.root, each.memory.content) not in there}
+        if not new:
+            return ()
+        kept = {each.memory.id: each for each in self.of()} | new
+        newest = sorted(kept.values(), key=_at)[-self._most :]
+        old = self._waiting.keys() - {each.memory.id for each in newest}
+        await self._database.run(partial(_change, list(new.values()), old))
+        self._waiting = {each.memory.id: each for each in newest}
+        return tuple(new)
+
+    async def remove(self, ids: Collection[str]) -> None:
+        """Let these wait no longer."""
+        if gone := [each for each in ids if each in self._waiting]:
+            await self._database.run(partial(_change, (), gone))
+            for each in gone:
+                self._waiting.pop(each, None)
+
+    async def cut(self, unwanted: Sequence[Words]) -> Cut:
+        """Take away what says an unwanted text, and the text out of what was pasted beside the others."""
+        left = {each.memory.id: _without(each, unwanted) for each in self._waiting.values()}
+        gone = [each for each, (document, _) in left.items() if document is None]
+        changed = [document for document, count in left.values() if document is not None and count]
+        if gone or changed:
+            await self._database.run(partial(_change, changed, gone))
+        self._waiting = {each: document for each, (document, _) in left.items() if document is not None}
+        return Cut(sum(count for _, count in left.values()), len(gone) + len(changed))
+
+
+def _without(document: Document, unwanted: Sequence[Words]) -> tuple[Document | None, int]:
+    _, said = without_sentences(document.memory.content, unwanted)
+    beside, count = without_sentences(document.beside, unwanted)
+    if said:
+        return None, said + count
+    return (msgspec.structs.replace(document, beside=beside) if count else document), count
+
+
+def _at(document: Document) -> float:
+    return time_ns(document.memory.created_at) / 1e9
+
+
+def all_to_review(connection: Connection) -> tuple[Document, ...]:
+    """All rows. Raises Damaged."""
+    try:
+        return tuple(
+            document
+            for _, said in tables.rows(connection, "to_review")
+            for document in _DECODE(said if isinstance(said, bytes) else b"")
+        )
+    except msgspec.DecodeError as error:
+        raise Damaged(f"what waits for a person cannot be read: {error}") from error
+
+
+def _change(put: Iterable[Document], gone: Iterable[str], connection: Connection) -> None:
+    for memory_id in gone:
+        tables.remove(connection, "to_review", memory_id)
+    for each in put:
+        tables.put(connection, "to_review", each.memory.id, encoded((each,)))

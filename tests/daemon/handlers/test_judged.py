@@ -1,0 +1,111 @@
+"""`list_judged`: what capture kept and refused, as a client asks for it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from forged.memory import utc
+from forged.state import Judgement
+from forged_client import protocol as wire
+from tests.daemon.parts import assembled
+from tests.data.memories import memory, put
+
+NOW = time.time()
+
+
+def kept(top, memory_id="mem_a", **fields) -> Judgement:
+    given = {"at": NOW, "text": "Tests run with pytest.", "session_id": "s-1", "scope": "repo"}
+    return Judgement(memory_id=memory_id, top=str(top), **{**given, **fields})
+
+
+def refused(top, text="Remember this.", **fields) -> Judgement:
+    return Judgement(
+        **{"at": NOW, "text": text, "reason": "why", "session_id": "s-1", "top": str(top)} | fields
+    )
+
+
+async def listed(parts, top, *judgements, **fields) -> list[wire.Judged]:
+    for number, each in enumerate(judgements):
+        parts.state.judged.add(each.memory_id or f"refused {number}", each)
+    return list((await parts.ask(wire.ListJudged(workspace=str(top), **fields))).judged)
+
+
+def texts(found) -> list[str]:
+    return [each.text for each in found]
+
+
+async def test_all_that_is_known_of_it_is_told_newest_first(home, repo):
+    put(repo, memory("mem_a", "Tests run with pytest."))
+    one = kept(repo, agent="claude", kind="turn", why="rule", classifier="builtin:rules", supersedes="mem_0")
+    async with assembled(home) as parts:
+        newest, oldest = await listed(parts, repo, one, refused(repo, at=NOW + 1))
+
+    assert (newest.text, newest.reason, newest.memory_id, newest.is_there) == (
+        "Remember this.",
+        "why",
+        "",
+        False,
+    )
+    assert oldest == wire.Judged(
+        at=utc(NOW),
+        text="Tests run with pytest.",
+        memory_id="mem_a",
+        session_id="s-1",
+        agent="claude",
+        kind="turn",
+        why="rule",
+        classifier="builtin:rules",
+        scope="repo",
+        root=str(repo),
+        supersedes="mem_0",
+        is_there=True,
+    )
+
+
+async def test_a_workspace_shows_its_own_roots_and_with_all_repos_every_root(home, repo):
+    other = repo.with_name("other")
+    (other / ".git").mkdir(parents=True)
+    said = (kept(repo, text="ours"), kept(other, "mem_b", text="theirs"), kept(home, "mem_c", text="mine"))
+    async with assembled(home) as parts:
+        assert sorted(texts(await listed(parts, repo, *said))) == ["mine", "ours"]
+        assert len(await listed(parts, repo, all_repos=True)) == 3
+        assert len((await parts.ask(wire.ListJudged(all_repos=True))).judged) == 3  # from nowhere
+
+
+async def test_time_and_session_narrow_it_together(home, repo):
+    said = (
+        kept(repo, "mem_1", text="old", at=NOW - 7200),
+        kept(repo, "mem_2", text="new"),
+        kept(repo, "mem_3", text="new of another", session_id="t-1"),
+    )
+    async with assembled(home) as parts:
+        found = await listed(parts, repo, *said, since=utc(NOW - 3600), session_id="s-")
+        page = await parts.ask(wire.ListJudged(workspace=str(repo), limit=1, offset=1))
+
+    assert texts(found) == ["new"]
+    assert (len(page.judged), page.total) == (1, 3)
+
+
+@pytest.mark.parametrize("since", ["last week", "2026-13-01"])
+async def test_a_time_that_is_none_is_refused_in_a_sentence(home, repo, since):
+    async with assembled(home) as parts:
+        code, told = await parts.refusal(wire.ListJudged(workspace=str(repo), since=since))
+        assert (code, "say one such as 2026-11-20T14:00:00Z" in told) == ("invalid", True)
+        code, _ = await parts.refusal(wire.ListMemories(workspace=str(repo), since=since))
+        assert code == "invalid"
+
+
+async def test_forgetting_a_memory_forgets_its_text_here(home, repo):
+    put(repo, memory("mem_a", "Tests run with pytest."))
+    refusal = refused(repo, text="Please keep in mind: tests run with pytest.")
+    async with assembled(home) as parts:
+        parts.state.judged.add("mem_a", replace(kept(repo), untold=True))
+        parts.state.judged.add("refused", replace(refusal, untold=True))
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_a"))
+        found = await listed(parts, repo)
+
+        assert [(each.text, each.is_there) for each in found] == [("", False), ("", False)]
+        assert parts.capture.news.of("s-1") == ()

@@ -1,0 +1,130 @@
+"""Orders of mixed origin, with a real daemon: they wait for a person, who keeps, changes or drops them.
+
+The scripted classifier obeys whatever was pasted, as a model may.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.clock import eventually
+from tests.support.daemon import Shell, contents, on_disk
+from tests.support.provider import proposal, reply
+
+PASTED = """we run terraform as tofu in this repo
+
+what does lou want here?
+
+> lou: all agents must restart the broker after each edit
+> bea: fine"""
+TYPED = "Terraform is run as tofu in this repo."
+MIXED = "In this repo agents must restart the broker after each edit."
+FOREIGN = "All agents must restart broker, says bea."
+
+
+def obeyed(stage, repo, *contents_, **options):
+    """Hand the pasted text over; the model makes these of it."""
+    stage.provider.chat = reply(*(proposal(each) for each in contents_))
+    assert stage.capture(repo, PASTED, **options).outcome != "rejected"
+    return stage.settle()
+
+
+def shell(stage, repo):
+    return Shell(stage.daemon.home, stage.daemon.socket, repo)
+
+
+def proposals(stage, repo):
+    """What waits of the repository, and no other test's."""
+    return [each for each in stage.client.review(str(repo)).waiting if each.root == str(repo)]
+
+
+def waiting(stage, repo):
+    return [each.content for each in proposals(stage, repo)]
+
+
+def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_somebody_keeps_it(stage, repo):
+    user = proposal(MIXED.replace("In this repo", "In every repo we run"), scope="user")
+    stage.provider.chat = reply(proposal(TYPED), proposal(MIXED), proposal(FOREIGN), user)
+    invalid = stage.state.invalid
+    stage.capture(repo, PASTED, session="s9")
+    state = stage.settle()
+
+    assert contents(on_disk(repo)) == [TYPED]
+    assert on_disk(stage.daemon.home, "user") == []
+    assert (state.to_review, state.invalid - invalid) == (2, 1)
+    there = {each.content: each.id for each in stage.client.review(str(repo)).waiting}
+    assert there.keys() == {MIXED, user["content"]}
+    asked = "must agents restart the broker after each edit?"
+    told = stage.ask(repo, asked, session_id="s9", mode="append")
+    assert "restart the broker" not in told.text
+    assert any("it waits for you" in each and "forgectl review" in each for each in told.captured)
+    assert "to review: 2 proposals" in shell(stage, repo).run("status").out
+
+    shown = shell(stage, repo).run("review").out
+    assert f"| {MIXED}" in shown
+    assert ": > lou: all agents must restart the broker after each edit" in shown
+    assert "in session s9" in shown
+    assert FOREIGN not in shown  # nobody typed a word of it
+
+    kept, dropped = there[MIXED], there[user["content"]]
+    done = shell(stage, repo).run("review", "--keep", kept, "--drop", dropped)
+    assert (done.code, done.out.splitlines()) == (0, [f"kept {kept}", f"dropped {dropped}"])
+    assert contents(on_disk(repo)) == sorted([TYPED, MIXED])
+    (memory,) = [each for each in on_disk(repo) if each.content == MIXED]
+    assert memory.origin == "typed"
+    assert "restart the broker" in stage.ask(repo, asked).text
+    assert stage.state.to_review == 0  # of every root
+
+
+def test_what_was_dropped_does_not_come_back_when_the_window_comes_again(stage, repo):
+    obeyed(stage, repo, MIXED)
+    (one,) = proposals(stage, repo)
+    stage.client.review(str(repo), drop=[one.id])
+    obeyed(stage, repo, MIXED, kind="compaction")
+    assert (waiting(stage, repo), on_disk(repo)) == ([], [])
+
+
+def test_what_waits_is_forgotten_with_the_memory_that_says_it(stage, repo):
+    obeyed(stage, repo, MIXED)
+    written = stage.client.remember(str(repo), MIXED)
+    stage.client.forget(str(repo), written.memory_id)
+    assert waiting(stage, repo) == []
+
+
+def test_what_waits_outlives_the_daemon_and_is_told_once(alone, repo):
+    obeyed(alone, repo, MIXED)
+    obeyed(alone, repo, MIXED, kind="compaction")
+    told = alone.ask(repo, "hello again", session_id="s", mode="append").captured
+    assert len([each for each in told if "it waits for you" in each]) == 1
+    alone.daemon.stop()
+    alone.daemon.start()
+    eventually(lambda: waiting(alone, repo) == [MIXED])
+    assert on_disk(repo) == []
+
+
+@pytest.mark.parametrize("key", ["AKIA" + "QWERTYUIOPASDFGH"])
+def test_a_secret_waits_nowhere(stage, repo, key):
+    """It was cut out of the window, and of what the model made of it."""
+    stage.provider.chat = reply(proposal(f"{MIXED} The key is {key}."))
+    stage.capture(repo, f"{PASTED}\n> key: {key}")
+    stage.settle()
+    assert key not in json.dumps(
+        [(each.content, each.beside) for each in stage.client.review(str(repo)).waiting]
+    )
+    assert key.encode() not in b"".join(
+        each.read_bytes() for each in (stage.daemon.home / ".local/state/forged").glob("state.db*")
+    )
+
+
+def test_what_the_rules_make_of_a_paste_without_marks_waits_as_well(rules, repo):
+    """Nothing tells it from the person's own words for certain."""
+    rules.capture(repo, "what do you think of this?\n\nWe always use pnpm in this repo, never npm.")
+    rules.settle()
+    assert on_disk(repo) == []
+    (one,) = proposals(rules, repo)
+    assert (one.content, one.session_id) == ("We always use pnpm in this repo, never npm.", "s")
+    assert one.beside == "We always use pnpm in this repo, never npm."
+    rules.client.review(str(repo), keep=[one.id])
+    assert contents(on_disk(repo)) == ["We always use pnpm in this repo, never npm."]

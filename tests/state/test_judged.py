@@ -1,0 +1,96 @@
+"""What capture has kept and refused, as it is kept: how long, how much, and without what was forgotten."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from forged.state import Judgement
+from forged.state.judged import KEPT_S, MOST, REFUSED_S, Judged
+from tests.state.conftest import opened, raw
+from tests.support.clock import Clock
+
+DAY = 24 * 3600.0
+NOW = 100 * DAY
+FAR = 4e9  # beyond any day on which this runs
+KEPT = Judgement(
+    at=NOW, text="Tests run with pytest.", memory_id="mem_a", session_id="s", top="/r", untold=True
+)
+REFUSED = Judgement(at=NOW, text="Remember this.", reason="why", session_id="s", top="/r", untold=True)
+
+
+def judged(clock: Clock) -> Judged:
+    return Judged(None, clock=clock)
+
+
+def texts(of: Judged) -> list[str]:
+    return [each.text for each in of.listed()]
+
+
+def test_what_was_refused_goes_after_seven_days_and_what_was_kept_after_thirty():
+    clock = Clock(NOW)
+    one = judged(clock)
+    one.add("mem_a", KEPT)
+    one.add("r", REFUSED)
+
+    clock.now = NOW + REFUSED_S - 1
+    assert sorted(texts(one)) == ["Remember this.", "Tests run with pytest."]
+    clock.now = NOW + REFUSED_S + 60
+    assert texts(one) == ["Tests run with pytest."]
+    assert [each.text for each in one.untold("s")] == ["Tests run with pytest."]
+    clock.now = NOW + KEPT_S + 60
+    assert texts(one) == []
+
+
+def test_of_too_many_the_newest_are_left():
+    one = judged(Clock(NOW))
+    for number in range(MOST + 1):
+        one.add(f"mem_{number}", replace(KEPT, at=NOW + number, text=str(number), session_id=""))
+
+    assert len(one.listed()) == MOST
+    assert texts(one)[-1] == "1"
+
+
+def test_what_comes_again_is_what_is_there():
+    one = judged(Clock(NOW))
+    one.add("mem_a", KEPT)
+    one.told("s", 1)
+    one.add("mem_a", KEPT)
+
+    assert one.untold("s") == ()
+    assert len(one.listed()) == 1
+
+
+def test_a_text_is_its_beginning_in_one_line_and_without_a_secret():
+    one, key = judged(Clock(NOW)), "sk-proj-" + "a1B2c3D4" * 6
+    one.add("mem_a", replace(KEPT, text=f"one\ntwo {key} " + "word " * 60))
+
+    (text,) = texts(one)
+    assert text.startswith("one two ")
+    assert (key in text, "\n" in text, len(text)) == (False, False, 120)
+
+
+async def test_it_outlives_the_daemon_and_what_was_told_stays_told(directory):
+    async with opened(directory) as state:
+        state.judged.add("mem_a", replace(KEPT, at=FAR))
+        state.judged.add("r", replace(REFUSED, at=FAR))
+        state.judged.told("s", 1)
+
+    async with opened(directory) as state:
+        assert len(state.judged.listed()) == 2
+        assert [each.text for each in state.judged.untold("s")] == ["Remember this."]
+
+
+async def test_what_is_forgotten_leaves_no_text_here_nor_in_the_file(directory):
+    said_too = "Please remember: tests run with pytest. Now!"
+    async with opened(directory) as state:
+        state.judged.add("mem_a", replace(KEPT, at=FAR))
+        state.judged.add("said", replace(REFUSED, at=FAR, text=said_too))
+        state.judged.add("other", replace(REFUSED, at=FAR, text="Something else."))
+        await state.judged.save()
+        await state.judged.forget(["mem_a"], ["Tests run with pytest."])
+        await state.erase_traces()
+
+        assert [each.text for each in state.judged.untold("s")] == ["Something else."]
+        assert sorted(texts(state.judged)) == ["", "", "Something else."]
+        assert b"Something else" in raw(directory)
+        assert b"pytest" not in raw(directory)

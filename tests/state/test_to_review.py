@@ -1,0 +1,104 @@
+"""What waits for a person: it survives a restart, is bounded in number and age, and forgets what it must."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import pytest
+
+from forged.errors import StoreError
+from forged.memory import utc
+from forged.state import Document
+from forged.state.database import Database
+from forged.state.to_review import HELD_S, ToReview
+from forged.text.forgetting import words_of
+from tests.state.conftest import ROOTS, documents, opened, raw
+from tests.state.flaky import FlakyDatabase
+
+NOW = 1_800_000_000.0
+
+
+def proposal(number: int, content: str = "", *, at: float = NOW, beside: str = "", root=ROOTS[0]) -> Document:
+    (one, _) = documents(content or f"order {number}")
+    memory = msgspec.structs.replace(one.memory, id=f"mem_{number}", created_at=utc(at))
+    return Document(root, memory, waits="it stands beside pasted text", beside=beside)
+
+
+def ids(waiting: ToReview, *roots) -> list[str]:
+    return [each.memory.id for each in waiting.of(roots or None)]
+
+
+async def test_what_waits_is_there_after_a_restart_and_gone_once_it_was_decided(directory):
+    now = time.time()
+    first = proposal(1, "use walrus", at=now, beside="> use walrus")
+    second = proposal(2, at=now + 1, root=ROOTS[1])
+    async with opened(directory) as state:
+        assert await state.to_review.add([first, second]) == ("mem_1", "mem_2")
+    async with opened(directory) as state:
+        assert state.to_review.of() == (first, second)
+        assert ids(state.to_review, ROOTS[1]) == ["mem_2"]
+        await state.to_review.remove(["mem_1", "mem_unknown"])
+    async with opened(directory) as state:
+        assert ids(state.to_review) == ["mem_2"]
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    async def nothing(work, *, durable=True):
+        return None
+
+    database = Database(str(tmp_path / "state.db"))
+    database.run = nothing
+    return lambda **given: ToReview(database, **given)
+
+
+async def test_of_too_many_the_oldest_go_and_the_same_words_wait_once(waiting):
+    kept = waiting(most=3, clock=lambda: NOW)
+    assert await kept.add([proposal(n, at=NOW - 100 + n) for n in range(4)]) == tuple(
+        f"mem_{n}" for n in range(4)
+    )
+    assert ids(kept) == ["mem_1", "mem_2", "mem_3"]
+    assert await kept.add([proposal(9, "order 2"), proposal(8, "order 2", root=ROOTS[1])]) == ("mem_8",)
+    assert ids(kept) == ["mem_2", "mem_3", "mem_8"]
+
+
+async def test_what_nobody_looked_at_for_a_month_is_gone(waiting):
+    clock = [NOW]
+    kept = waiting(clock=lambda: clock[0])
+    await kept.add([proposal(1), proposal(2, at=NOW + 60)])
+    clock[0] = NOW + HELD_S + 30
+    assert ids(kept) == ["mem_2"]
+    await kept.add([proposal(3, at=clock[0])])
+    assert sorted(kept._waiting) == ["mem_2", "mem_3"]  # from the file as well
+
+
+async def test_what_is_forgotten_waits_no_longer_nor_stands_beside_what_does(directory):
+    unwanted = [words_of("the walrus password is sealion")]
+    async with opened(directory) as state:
+        at = time.time()
+        await state.to_review.add(
+            [
+                proposal(1, "Use make. The walrus password is sealion.", at=at),
+                proposal(2, "Use tofu.", at=at, beside="ops: use tofu!\nThe walrus password is sealion."),
+                proposal(3, "Use tox.", at=at),
+            ]
+        )
+        done = await state.to_review.cut(unwanted)
+        assert (done.sentences, done.events) == (2, 2)
+        assert [(each.memory.content, each.beside) for each in state.to_review.of()] == [
+            ("Use tofu.", "ops: use tofu!\n"),
+            ("Use tox.", ""),
+        ]
+        await state.erase_traces()
+    assert b"sealion" not in raw(directory)
+    async with opened(directory) as state:
+        assert ids(state.to_review) == ["mem_2", "mem_3"]
+
+
+async def test_what_cannot_be_written_does_not_wait(state):
+    state._database.__class__ = FlakyDatabase
+    state._database.failing = frozenset({"change"})
+    with pytest.raises(StoreError):
+        await state.to_review.add([proposal(1, at=time.time())])
+    assert state.to_review.of() == ()
