@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.memory import Memory
+from forged.memory import Memory, Related
 from forged.retrieval import Said, Turn, said
 from forged.scopes import Ranked
 from forged.state import HeardList
@@ -242,3 +242,17 @@ def test_append_never_says_a_memory_twice(turns):
         heard += told(reply)
 
     assert len(heard) == len(set(heard)) == len({n for found in turns for n in found})
+
+
+def test_of_two_that_may_contradict_each_other_the_newer_says_so_whenever_it_comes():
+    edge = (Related("mem_one", "contradicts"),)
+    newer = replace(memory("mem_later", "not one", created_at="2026-01-01T00:00:00Z"), related=edge)
+    store = (ONE, newer)
+    first = of(NEW, store, turn(ONE))
+    later = of(first.after, store, turn(newer))
+    at_once = of(NEW, store, turn(newer, ONE))
+
+    assert "[later newer than one]\n> not one\n" in later.text
+    assert later.text.startswith(before_tail(first.text))
+    assert "[later newer than one]\n> not one\n[one pattern]\n" in at_once.text
+    assert "newer than" not in of(NEW, store, turn(newer)).text
