@@ -74,7 +74,7 @@ def test_append_has_only_what_is_new_and_says_the_rule_once():
 def test_the_frame_of_a_memory_has_ten_tokens_and_the_tail_fifteen():
     ids = [f"mem_{number:08x}-1111-2222-3333-444455556666" for number in range(3)]
     store = tuple(replace(memory(each, "x"), category="project-conventions") for each in ids)
-    newer = replace(store[0], id="mem_ffffffff-1", supersedes=ids[0], version=2)
+    newer = replace(store[2], id="mem_00000003-1", supersedes=ids[2], version=2)
     first = of(NEW, store, turn(*store))
     second = of(first.after, (*store, newer), turn())
 
