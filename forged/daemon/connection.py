@@ -198,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
     def send(self, reply: Reply | bytes) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        frame = reply if isinstance(reply, bytes) else self._encoded(reply)
+        frame = reply if isinstance(reply, bytes) else self._encoded(reply)[0]
         stuck = self._stuck_since is not None
         if stuck and self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
             self._server.metrics.slow_readers_closed += 1
@@ -208,21 +208,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer(self, request: Request[Any], reply: Reply | bytes) -> None:
         """Send the reply to a request; of one that is heard the service learns whether the kernel has it."""
-        self.send(reply)
+        frame, whole = (reply, True) if isinstance(reply, bytes) else self._encoded(reply)
+        self.send(frame)
         if isinstance(request, protocol.Retrieve):
             wire = self._transport
-            whole = wire is not None and not (wire.is_closing() or wire.get_write_buffer_size())
-            self._server.service.sent(request, whole=whole)
+            gone = wire is None or wire.is_closing() or wire.get_write_buffer_size() > 0
+            self._server.service.sent(request, whole=whole and not gone)
 
-    def _encoded(self, reply: Reply) -> bytes:
-        """The reply's frame, or that of a typed error when it has none."""
+    def _encoded(self, reply: Reply) -> tuple[bytes, bool]:
+        """The reply's frame, or that of a typed error when it has none; and whether it is no error."""
         try:
             frame = framing.encode(reply)
         except (TypeError, ValueError, OverflowError) as error:
-            return framing.encode(self._broken(reply.id, type(reply).__name__, error))
+            return framing.encode(self._broken(reply.id, type(reply).__name__, error)), False
         if len(frame) <= _MAX_FRAME_BYTES:
-            return frame
-        return framing.encode(failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less"))
+            return frame, not isinstance(reply, Failed)
+        return framing.encode(failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less")), False
 
     # --- requests ---
 

@@ -21,7 +21,8 @@ from tests.support.daemon import cut
 class ScriptedService:
     """Answers pings at once; a search when `release(query)` has been called; `replies` by query at once.
 
-    What is remembered is done when its text has been released.
+    What is remembered is done when its text has been released. A retrieve gets the reply of its turn, and
+    `whole` tells of each whether it was written whole.
     """
 
     def __init__(self) -> None:
@@ -31,6 +32,7 @@ class ScriptedService:
         self.progress: asyncio.Queue[wire.Progress] = asyncio.Queue()
         self.ended: list[str] = []  # queries whose work is over, in any way
         self.written: list[str] = []
+        self.whole: dict[str, bool] = {}
         self._gates: dict[str, asyncio.Event] = {}
 
     def release(self, query: str) -> None:
@@ -54,9 +56,15 @@ class ScriptedService:
                 return _given(self.replies[request.query], request.id)
             case wire.Search():
                 return self._when_released(request)
+            case wire.Retrieve():
+                return _given(self.replies[request.turn_id], request.id)
             case wire.Remember():
                 return self._when_written(request)
         return wire.Pong(id=request.id)
+
+    def sent(self, request: wire.Request, *, whole: bool) -> None:
+        assert isinstance(request, wire.Retrieve)
+        self.whole[request.turn_id] = whole
 
     async def _when_released(self, request: wire.Search) -> wire.Reply:
         try:

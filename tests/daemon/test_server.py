@@ -140,6 +140,25 @@ async def test_a_reply_that_cannot_be_sent_is_a_typed_error_and_the_connection_l
     assert ("ZeroDivisionError" in caplog.text) == isinstance(reply, ZeroDivisionError)
 
 
+async def test_the_service_learns_which_replies_were_written_whole():
+    """A session has heard no other: not one that is an error instead, nor one that nobody has read."""
+    async with connected() as (served, peer):
+        served.service.replies = {
+            "read": wire.Retrieved(text="x" * 1_000),
+            "refused": StoreError("the disk is full"),
+            "broken": wire.Retrieved(reason="\udcff"),
+            "too large": wire.Retrieved(text="x" * wire.MAX_REPLY_BYTES),
+            "unread": wire.Retrieved(text="x" * (3 << 20)),
+        }
+        for number, turn in enumerate(served.service.replies, 2):
+            peer.send(wire.Retrieve(id=number, workspace="/", session_id="s", turn_id=turn))
+            if turn != "unread":
+                await peer.reply()
+        await until(lambda: len(served.service.whole) == 5)
+
+    assert [turn for turn, whole in served.service.whole.items() if whole] == ["read"]
+
+
 async def test_events_stream_until_the_peer_is_gone():
     async with connected() as (served, peer):
         peer.send(wire.Events(id=5))

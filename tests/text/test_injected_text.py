@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.retrieval.injection import render
+from forged.retrieval.session_form import Names, Note, closing, entry, opening
 from forged.scopes import Ranked
 from forged.text.injected_text import InjectedText
 from tests.data.memories import memory
@@ -17,6 +18,14 @@ HTML = "&lt;{}forged-memories {}&gt;"
 A, B = "0123456789abcdef", "fedcba9876543210"
 CONTENT = "Always use errors.As.\n\nIt sees through wrapping,\nwhich == does not."
 BLOCK = render([Ranked(memory("mem_1", CONTENT), 0.5), Ranked(memory("mem_2", "WALRUS"), 0.5)]).text
+
+
+# As a session gets it.
+SHORT = (
+    f"{opening('0123abcd')}{entry(Note(memory('mem_1', CONTENT)), Names())}"
+    f"{entry(Note(memory('mem_2', 'WALRUS'), 'replaces', 'mem_1'), Names())}{closing('0123abcd', 2, 1)}"
+)
+FORMS = pytest.mark.parametrize("block", [BLOCK, SHORT], ids=["plain", "session"])
 
 
 def cut(text, injected):
@@ -31,15 +40,17 @@ def closer(digest=A):
     return f"</forged-memories {digest}>"
 
 
-def test_an_injection_as_it_is_rendered_is_cut():
-    assert BLOCK
-    assert cut(f"before\n{BLOCK}after", ()) == ("before\n\nafter", 1)
+@FORMS
+def test_an_injection_as_it_is_rendered_is_cut(block):
+    assert "WALRUS" in block
+    assert cut(f"before\n{block}after", ()) == ("before\n\nafter", 1)
 
 
+@FORMS
 @pytest.mark.parametrize("levels", [1, 2, 3])
 @pytest.mark.parametrize("escape", [False, True])
-def test_an_injection_inside_json_is_cut(levels, escape):
-    quoted = BLOCK
+def test_an_injection_inside_json_is_cut(block, levels, escape):
+    quoted = block
     for _ in range(levels):
         quoted = json.dumps({"prompt": quoted})
     if escape:
