@@ -226,7 +226,7 @@ def test_no_secret_that_is_said_or_answered_can_be_read_anywhere(stage, repo):
     after = stage.settle(30)
     assert _found(secrets, stage.everything(repo)) == []
     assert after.redacted - before.redacted >= 4 * len(secrets)
-    assert len(on_disk(repo)) > 100  # they were written, and say what is no secret
+    assert len(on_disk(repo)) + after.to_review > 100  # they were kept, and say what is no secret
     assert all("[redacted]" in found.content for found in on_disk(repo))
 
 
