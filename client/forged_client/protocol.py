@@ -128,7 +128,7 @@ class Hit(msgspec.Struct, frozen=True):
     An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
     beside it: neither replaces the other. `via`: search, hop, standing (it came with the session and without
     a search), heard (an earlier turn brought it), correction (it replaces one that the session has heard).
-    `came` is why it was let in: strong, near, word, weak, hop, standing. `stale` names files that it stands
+    `came` is why it was let in: strong, near, weak, hop, standing. `stale` names files that it stands
     on and that changed since.
     """
 
@@ -147,6 +147,20 @@ class Hit(msgspec.Struct, frozen=True):
     rivals: tuple[Version, ...] = ()
     came: str = ""
     stale: tuple[str, ...] = ()
+
+
+class Stayed(msgspec.Struct, frozen=True):
+    """A memory near the top that stayed out.
+
+    `why`: faint (too little speaks for it), far (too little beside the best), full (others came before it).
+    `evidence` is in standard deviations above what everyday messages reach, None without a yardstick.
+    """
+
+    id: str
+    root: str
+    first_line: str
+    why: str
+    evidence: float | None = None
 
 
 # --- replies -----------------------------------------------------------------------------------------
@@ -362,9 +376,9 @@ class Found(Reply, frozen=True, tag="found"):
 class Explained(Reply, frozen=True, tag="explained"):
     """One ledger entry: what was asked, what was found, what was cut.
 
-    `omitted_ids` did not fit the budget; `far_ids` were left out as far below the best, and are no part of
-    `memories`. `partial` says why a model's hypotheses are fewer than it was about to write, or nothing.
-    `notice` is a sentence for the person about what is withheld.
+    `omitted_ids` did not fit the budget; `stayed` were near the top and stayed out, `far_ids` are their ids,
+    and they are no part of `memories`. `partial` says why a model's hypotheses are fewer than it was about to
+    write, or nothing. `notice` is a sentence for the person about what is withheld.
     """
 
     session_id: str = ""
@@ -381,6 +395,7 @@ class Explained(Reply, frozen=True, tag="explained"):
     elapsed_ms: float = 0.0
     partial: str = ""
     notice: str = ""
+    stayed: tuple[Stayed, ...] = ()
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from math import inf
 
 import msgspec
 
 from forged.capture.classifier import Classifier
 from forged.capture.head.choosing import chosen, score
-from forged.capture.head.head import Leanings, head
+from forged.capture.head.head import Head, Leanings, head
 from forged.capture.head.units import Unit, units
+from forged.capture.rules.asked import request_in, scope_of_all
 from forged.capture.rules.engine import presentable, without_lead_ins
 from forged.capture.rules.patterns import patterns
 from forged.capture.rules.requests import asks
-from forged.capture.statements import statements
+from forged.capture.statements import Statement, statements
 from forged.capture.values import Classified, KnownMemory, Proposal, Refused
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
@@ -29,10 +31,12 @@ from forged.state import Event
 VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
 # Of one event; each takes some milliseconds of the daemon's.
 _MOST_TEXTS = 48
-# How much the head may say against what somebody asks for, and for its being asked.
-_ASKED_BAR, _ASKS = 0.5, 2.0
+# How much must speak for what somebody asks for, and for what only the head takes for a request.
+_ASKED_BAR, _LIKELY_ASKED_BAR = -1.0, 1.0
 # Below that, what the rules keep is not kept after all.
 _UNLIKELY = 0.5
+# What the words say of whom a unit is about, against the head.
+_WORDS_SAY = 2.0
 # Characters: "remember that, please" says nothing to remember.
 _LEAST = 24
 
@@ -46,32 +50,43 @@ class More(msgspec.Struct, frozen=True):
 
 
 class LocalAnswers:
-    """Judges what was typed by its vectors, if there are any."""
+    """Judges what was typed by its vectors, if there are any; by the shipped head unless told otherwise."""
 
-    def __init__(self, vectors: VectorsFor) -> None:
+    def __init__(self, vectors: VectorsFor, judge: Callable[[], Head] | None = None) -> None:
         self._vectors = vectors
+        self._judge = judge
 
     def more(self, event: Event, kept: Sequence[Proposal]) -> More:
         """Return which of `kept` the head does not speak against, and what is to be kept beside it."""
-        found = _units(event)
+        said = _said(event)
+        found = units(said, event.window)
         judged = self._judged(event, found)
-        wanted = chosen(found, lambda text: judged[text].keep, head().bar) if judged else []
-        asked, refused = _asked(found, judged)
-        free = [unit for unit in found if unit in wanted or unit in asked]
+        wanted = chosen(found, lambda text: judged[text].keep, self._head.bar) if judged else []
+        asked, refused = _asked(said, found, judged)
+        free = [*asked, *(unit for unit in wanted if not _is_part(unit, asked))]
+        stays = tuple(
+            msgspec.structs.replace(each, why="rule")
+            for each in kept
+            if not _is_unlikely(each, found, judged) and not any(_is_of(each, unit) for unit in asked)
+        )
         proposals = (
             _proposal(unit, judged, "request" if unit in asked else "head")
             for unit in free
-            if not _is_kept(unit, kept)
+            if unit in asked or not _is_kept(unit, kept)
         )
-        stays = tuple(_known_why(each, asked) for each in kept if not _is_unlikely(each, found, judged))
         return More(stays, tuple(each for each in proposals if each.content), refused)
 
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
-        found = [unit for unit in _units(event) if asks(unit.around)]
+        said = _said(event)
+        found = units(said, event.window)
         judged = self._judged(event, found)
-        asked, refused = _asked(found, judged)
+        asked, refused = _asked(said, found, judged)
         return More((), tuple(_proposal(unit, judged, "request") for unit in asked), refused)
+
+    @property
+    def _head(self) -> Head:
+        return (self._judge or head)()
 
     def _judged(self, event: Event, found: Sequence[Unit]) -> dict[str, Leanings]:
         texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
@@ -80,7 +95,7 @@ class LocalAnswers:
         rows = self._vectors(event.id, texts)
         if len(rows) != len(texts):
             return {}
-        return {text: head().leanings(text, row) for text, row in zip(texts, rows, strict=True)}
+        return {text: self._head.leanings(text, row) for text, row in zip(texts, rows, strict=True)}
 
 
 class Overruled:
@@ -104,7 +119,7 @@ class Overruled:
         )
 
 
-def _units(event: Event) -> tuple[Unit, ...]:
+def _said(event: Event) -> tuple[Statement, ...]:
     """What was said and not taken back; what may be somebody else's words is not judged."""
     said = statements(event.window, begun=event.begun, goes_on=event.goes_on)
     places = sorted({each.message for each in said})
@@ -113,29 +128,40 @@ def _units(event: Event) -> tuple[Unit, ...]:
         for place, after in pairwise(places)
         if patterns().takes_back.match(event.window[after].text.lstrip())
     }
-    return units([each for each in said if not each.is_mixed and each.message not in gone], event.window)
+    return tuple(each for each in said if not each.is_mixed and each.message not in gone)
 
 
-def _asked(found: Sequence[Unit], judged: dict[str, Leanings]) -> tuple[list[Unit], tuple[Refused, ...]]:
+def _asked(
+    said: Sequence[Statement], found: Sequence[Unit], judged: dict[str, Leanings]
+) -> tuple[list[Unit], tuple[Refused, ...]]:
     """Return the unit to keep of each message that asks, and the messages that do not say what."""
     taken: list[Unit] = []
     refused: list[Refused] = []
+    before = ""
     for place in dict.fromkeys(unit.message for unit in found):
         here = [unit for unit in found if unit.message == place]
-        if not _is_asked(here[0], judged):
-            continue
+        mine = [each for each in said if each.message == place]
+        request = request_in(mine, before)
+        before = mine[-1].text
         best = max(here, key=lambda unit: _fitness(unit, judged))
-        if len(best.text.encode()) < _LEAST:
-            refused.append(Refused(best.text, "it does not say what is to be remembered"))
-        elif not judged or score(best, lambda text: judged[text].keep) >= _ASKED_BAR:
-            taken.append(best)
+        likely = score(best, lambda text: judged[text].keep) if judged else inf
+        if request is None:
+            if judged and judged[best.around].explicit > 0 and likely >= _LIKELY_ASKED_BAR:
+                taken.append(best)
+            continue
+        unit = Unit(request.text, request.sentences, best.around)
+        if len(unit.text.encode()) < _LEAST:
+            said_so = " ".join(each.text for each in unit.sentences)
+            refused.append(Refused(said_so, "it does not say what is to be remembered"))
+        elif likely >= _ASKED_BAR:
+            taken.append(unit)
         else:
-            refused.append(Refused(best.text, "it reads like something for this moment only"))
+            refused.append(Refused(unit.text, "it reads like something for this moment only"))
     return taken, tuple(refused)
 
 
-def _is_asked(unit: Unit, judged: dict[str, Leanings]) -> bool:
-    return asks(unit.around) or (bool(judged) and judged[unit.around].explicit >= _ASKS)
+def _is_part(unit: Unit, asked: Sequence[Unit]) -> bool:
+    return any(each.text in other.text for each in unit.sentences for other in asked)
 
 
 def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
@@ -149,16 +175,11 @@ def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
 def _proposal(unit: Unit, judged: dict[str, Leanings], why: str) -> Proposal:
     content = presentable(without_lead_ins(unit.text).text or unit.text)
     leaning = judged.get(unit.around)
-    about_person = any(each.scope is Scope.USER for each in unit.sentences)
-    scope = Scope.USER if about_person or (leaning is not None and leaning.user > 0) else Scope.REPO
+    about_person = scope_of_all(unit.sentences) is Scope.USER
+    for_person = (leaning.user if leaning else 0.0) + (_WORDS_SAY if about_person else -_WORDS_SAY)
+    scope = Scope.USER if for_person > 0 else Scope.REPO
     plain = Category.CODING_PREFERENCES if scope is Scope.USER else Category.PROJECT_CONVENTIONS
-    return Proposal(content, scope, plain if leaning is None else leaning.category, why=why)
-
-
-def _known_why(kept: Proposal, asked: Sequence[Unit]) -> Proposal:
-    """What the rules keep, and whether somebody asked for it."""
-    is_asked = any(_is_of(kept, unit) for unit in asked)
-    return msgspec.structs.replace(kept, why="request" if is_asked else "rule")
+    return Proposal(content, scope, plain if leaning is None else leaning.category(scope), why=why)
 
 
 def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:

@@ -15,6 +15,7 @@ import tomllib
 
 import msgspec
 
+from forged.capture.plain import without_accents
 from forged.memory import Scope
 
 FILE = os.path.join(os.path.dirname(__file__), "scope.toml")
@@ -33,19 +34,21 @@ def _evidence() -> Evidence:
     with open(FILE, "rb") as text:
         file = tomllib.load(text)
     return msgspec.convert(
-        file, Evidence, dec_hook=lambda _, found: re.compile("|".join(found), re.IGNORECASE)
+        file,
+        Evidence,
+        dec_hook=lambda _, found: re.compile(without_accents("|".join(found)), re.IGNORECASE),
     )
 
 
 def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
     """The scope that the words of a sentence speak for, and where they say nothing the other one."""
-    evidence = _evidence()
-    if evidence.everywhere.search(_straight(sentence)):
+    text, evidence = _bare(sentence), _evidence()
+    if evidence.everywhere.search(text):
         return Scope.USER
-    if evidence.here.search(_straight(sentence)):
+    if evidence.here.search(text):
         return Scope.REPO
-    return Scope.USER if evidence.person.search(_straight(sentence)) else otherwise
+    return Scope.USER if evidence.person.search(text) else otherwise
 
 
-def _straight(sentence: str) -> str:
-    return sentence.replace("’", "'")
+def _bare(sentence: str) -> str:
+    return without_accents(sentence.replace("’", "'"))

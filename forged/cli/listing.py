@@ -138,13 +138,19 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
 _CAME = {
     "strong": "much speaks for it",
     "near": "near the best",
-    "word": "it has words of the message that few have",
-    "weak": "the best of a weak request",
+    "weak": "little speaks for it, and for others less",
     "search": "it was found, and nothing is held back",
     "hop": "one that came is linked to it",
     "standing": "it stands in every session",
     "heard": "the session has heard it",
     "correction": "it corrects what the session has heard",
+}
+
+
+_STAYED = {
+    "faint": "too little speaks for it",
+    "far": "too little speaks for it beside the best",
+    "full": "enough came before it",
 }
 
 
@@ -214,8 +220,9 @@ def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
     if found.memories:
         yield ""
         yield from _ranking(found)
-    if found.far_ids:
-        yield f"stayed out, as too little speaks for them beside the best: {listed(found.far_ids)}"
+    if found.stayed:
+        yield ""
+        yield from _left_out(found)
 
 
 def _occasion(found: Explained, query: str) -> str:
@@ -238,6 +245,20 @@ def _ranking(found: Explained) -> list[str]:
         why = _CAME.get(hit.came or hit.via, escape_line(hit.came or hit.via))
         budget = "fits" if place < found.included else "cut"
         rows.append((escape_line(hit.id), _gist(hit.content), why, budget))
+    return [line.rstrip() for line in columns(rows)]
+
+
+def _left_out(found: Explained) -> list[str]:
+    """The same of what was near the top and stayed out."""
+    rows = [("memory", "", "why it stayed out")]
+    rows += [
+        (
+            escape_line(each.id),
+            _shortened(escape_line(each.first_line)),
+            _STAYED.get(each.why, escape_line(each.why)),
+        )
+        for each in found.stayed
+    ]
     return [line.rstrip() for line in columns(rows)]
 
 

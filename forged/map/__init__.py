@@ -14,7 +14,7 @@ from forged import door
 from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
-    from forged.map.admission import Admitted, admitted, is_hopeless
+    from forged.map.admission import Verdict, is_hopeless, leads, verdicts
     from forged.map.baseline import LEAST_DIMENSION, Baseline
     from forged.map.calibrations import carried, thinned
     from forged.map.cosines import Cosines, compared
@@ -28,7 +28,6 @@ __all__ = [
     "LEAST_DIMENSION",
     "NO_CHAINS",
     "UNGATED",
-    "Admitted",
     "Baseline",
     "Candidate",
     "Chains",
@@ -41,23 +40,25 @@ __all__ = [
     "Reading",
     "Traits",
     "VectorMap",
-    "admitted",
+    "Verdict",
     "are_cjk",
     "carried",
     "compared",
     "hops",
     "is_hopeless",
+    "leads",
     "link",
     "replaced_by",
     "search_maps",
     "thinned",
     "threshold",
+    "verdicts",
     "weigh",
 ]
 
 __getattr__ = door(
     __name__,
-    admission=("Admitted", "admitted", "is_hopeless"),
+    admission=("Verdict", "is_hopeless", "leads", "verdicts"),
     baseline=("Baseline", "LEAST_DIMENSION"),
     calibrations=("carried", "thinned"),
     cosines=("Cosines", "compared"),

@@ -1,14 +1,14 @@
 """Which of the candidates are let in: each by what speaks for it, and strength sets the amount.
 
-In go a `Reading`, its candidates in their order, and what a request needs; out come those that are let in,
-in the same order, each with why. Whatever alone would let a request pass is let in; beside it come the next
-best, up to a few, if some evidence of their own speaks for them and they are near the best. A request for
-which next to nothing speaks is given nothing. Where there is nothing to compare with, everything is let in.
-Nothing is raised.
+In go a `Reading`, its candidates in their order, and what makes a request strong; out comes a `Verdict` for
+each of them, in the same order: why it is let in, or why it stays out. Where there is nothing to compare
+with, everything is let in. Nothing is raised.
 
-One bar for the whole request gave ten memories to the weakest requests, of which one mattered, and fewer than
-two to the strongest; so every memory is asked for itself. A message within a conversation is likelier to be
-about the project than one that comes alone, so less is wanted of it.
+A message alone is given what has evidence of its own, and of that what is not far below the best: a part of
+the best's evidence, a smaller one where the best is beyond doubt. In a session less is wanted of a memory,
+for two reasons: a message within a conversation is likelier to be about the project than one that comes
+alone, and what a session has heard once stands in it for all turns that follow, so it pays to hear most at
+the beginning. The first turn may bring as many as are ever asked for, and later ones fewer and fewer.
 """
 
 from __future__ import annotations
@@ -22,72 +22,108 @@ from forged.map.search import Candidate
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """What is let in of a request, in deviations.
+    """What is let in of a request, in deviations below what makes one strong.
 
-    A request may fall `short` of what is needed by so much, and a memory of it by `own`. A memory lies at
-    most `within` below the best one. Those that do not reach what is needed are let in up to `few` in all.
+    A request may be `weak` by so many, and a memory of it by `short`. A memory needs `part` of the evidence
+    of the best as well, or `least_part` where that is beyond doubt; 0 for none. At most `most` come.
     """
 
+    weak: float
     short: float
-    own: float
-    within: float
-    few: int
+    part: float = 0.0
+    least_part: float = 0.0
+    most: int = 100
+
+    def weak_at(self, turn: int) -> float:
+        """How weak a request may be; people begin a session with what it is about, so it may be weaker."""
+        return self.short if turn == 1 else self.weak
+
+    def lowest(self, least: float, best: float) -> float:
+        """The evidence that a memory needs beside the best one."""
+        part = self.least_part if best >= _DOUBTLESS * least else self.part
+        return max(least - self.short, min(best, part * best)) if part else least - self.short
 
 
-# By vectors, on the development halves. Of a message alone 0.85 to 1.8 trade recall of the own set, 0.58 to
-# 0.67, for memories per unrelated message, 0.25 to 0.85. Within a conversation 1.65 to 2.4 and two or three
-# memories lie on one line of recall in context over tokens.
-_ALONE, _GOES_ON = Bar(1.25, 1.25, 1.5, 3), Bar(2.4, 2.4, 2.5, 2)
-# By words alone weak evidence is none: one word in common is chance.
-_ALONE_WORDS, _GOES_ON_WORDS = Bar(0.0, 9.0, 5.0, 10), Bar(1.0, 2.2, 4.0, 3)
+# Beyond doubt: so many times what makes a request strong.
+_DOUBTLESS = 1.5
+# By vectors, on the development halves. Of a message alone 1.25 to 1.4 trade recall for memories per
+# unrelated message, and parts of 0.3 to 0.6 trade it for the share that answers. In a session 2.1 to 2.6 lie
+# on one line of recall in context over tokens and share, and a message needs what an everyday one reaches.
+_ALONE, _SESSION = Bar(1.25, 1.25, 0.6, 0.3, 5), Bar(1.65, 2.5)
+# By words alone one word in common is chance: a message alone gets nothing for it. A request that has more is
+# given what shares its words, as those that share fewer come last.
+_ALONE_WORDS, _SESSION_WORDS = Bar(0.0, 9.0), Bar(1.0, 9.0)
+# What any turn of a session may bring, however many came before it.
+_FEWEST = 3
+
+FAINT, FAR, FULL = "faint", "far", "full"
 
 
-class Admitted(msgspec.Struct, frozen=True):
-    """A candidate that is let in. `came` is strong, near, word or weak, and "" where nothing was decided."""
+class Verdict(msgspec.Struct, frozen=True):
+    """What becomes of a candidate, for which so much speaks.
+
+    `came` is strong, near or weak, and "" where nothing was decided; `stayed` is faint (too little speaks
+    for it), far (too little beside the best) or full (others came before it), and "" if it was let in.
+    """
 
     candidate: Candidate
-    came: str
     evidence: float
+    came: str = ""
+    stayed: str = ""
 
 
-def is_hopeless(reading: Reading, least: float, *, goes_on: bool = False) -> bool:
+def is_hopeless(reading: Reading, least: float, *, turn: int = 0) -> bool:
     """Whether nothing can be let in, so that nobody needs to look for candidates."""
-    return reading.evidence < least - _bar(reading, goes_on).short
+    return reading.evidence < least - _bar(reading, turn).weak_at(turn)
 
 
-def admitted(
-    reading: Reading, candidates: Sequence[Candidate], least: float, *, goes_on: bool = False
-) -> list[Admitted]:
-    """Those of the candidates that may be injected.
+def verdicts(
+    reading: Reading, candidates: Sequence[Candidate], least: float, *, turn: int = 0, most: int
+) -> list[Verdict]:
+    """What becomes of the candidates, of which `most` may come.
 
-    `least` is the evidence that makes a request strong; `goes_on` says that it is part of a conversation.
+    `least` is the evidence that makes a request strong; `turn` is which of a session's turns it is, from 1
+    on, and 0 for a message that is no part of a session.
     """
     if reading.evidence == UNGATED:
-        return [Admitted(each, "", UNGATED) for each in candidates]
-    if is_hopeless(reading, least, goes_on=goes_on):
-        return []
-    bar = _bar(reading, goes_on)
-    kept = list(_above(reading, candidates, least, bar))
-    best = sorted(kept, key=lambda each: -each.evidence)[: bar.few]
-    return [each for each in kept if each.came == "strong" or each in best]
+        return [Verdict(each, UNGATED, stayed="" if n < most else FULL) for n, each in enumerate(candidates)]
+    bar = _bar(reading, turn)
+    judged = list(_judged(reading, candidates, least, turn))
+    few = min(most, bar.most, max(_FEWEST, 2 * most // (turn + 1)) if turn else bar.most)
+    enough = sorted((each for each in judged if not each.stayed), key=lambda each: -each.evidence)
+    full = {each.candidate for each in enough[few:]}
+    return [
+        Verdict(each.candidate, each.evidence, stayed=FULL) if each.candidate in full else each
+        for each in judged
+    ]
 
 
-def _above(reading: Reading, candidates: Sequence[Candidate], least: float, bar: Bar) -> Iterator[Admitted]:
-    """Candidates for which enough speaks, however many."""
-    near = reading.near_best(candidates)
-    evidence = [reading.evidence_of(each.map_index, each.row) for each in near]
-    lowest = max(least - bar.own, max(evidence, default=0.0) - bar.within)
-    is_strong = reading.evidence >= least
-    for each, own in zip(near, evidence, strict=True):
-        if own >= max(least, lowest):
-            yield Admitted(each, "strong", own)
-        elif own >= lowest:
-            yield Admitted(each, "near" if is_strong else "weak", own)
-        elif is_strong and reading.is_named(each):
-            yield Admitted(each, "word", own)
+def _judged(reading: Reading, candidates: Sequence[Candidate], least: float, turn: int) -> Iterator[Verdict]:
+    """Each candidate by itself, however many may come."""
+    bar = _bar(reading, turn)
+    evidence = [reading.evidence_of(each.map_index, each.row) for each in candidates]
+    best = max(evidence, default=0.0)
+    lowest, hopeless = bar.lowest(least, best), is_hopeless(reading, least, turn=turn)
+    for each, own in zip(candidates, evidence, strict=True):
+        if hopeless or own < least - bar.short:
+            yield Verdict(each, own, stayed=FAINT)
+        elif own < lowest:
+            yield Verdict(each, own, stayed=FAR)
+        elif own >= least:
+            yield Verdict(each, own, "strong")
+        else:
+            yield Verdict(each, own, "near" if reading.evidence >= least else "weak")
 
 
-def _bar(reading: Reading, goes_on: bool) -> Bar:
+def leads(reading: Reading, source: tuple[int, int], target: tuple[int, int], least: float) -> bool:
+    """Whether a link leads from one memory to another: weak evidence of its own, or a source beyond doubt."""
+    if reading.evidence == UNGATED:
+        return True
+    has_some = reading.evidence_of(*target) >= least - _ALONE.short
+    return has_some or reading.evidence_of(*source) >= _DOUBTLESS * least
+
+
+def _bar(reading: Reading, turn: int) -> Bar:
     if reading.cosines is None:
-        return _GOES_ON_WORDS if goes_on else _ALONE_WORDS
-    return _GOES_ON if goes_on else _ALONE
+        return _SESSION_WORDS if turn else _ALONE_WORDS
+    return _SESSION if turn else _ALONE

@@ -70,11 +70,6 @@ def limited(odds: NDArray[np.float64]) -> NDArray[np.float64]:
     return within
 
 
-def rare(wanted: Terms) -> NDArray[np.intp]:
-    """Which of some terms no everyday message has."""
-    return np.flatnonzero(_prior_of(wanted) <= _RAREST)
-
-
 def _of_leg(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
     leg = matches.legs[number]
     in_row = 1 / np.maximum(leg.lengths, _SHORTEST)

@@ -1,16 +1,14 @@
 """The gate: decides from the results of a search whether a store holds anything relevant to a message.
 
 `weigh` takes what a search found, its cosines and postings, and the baseline of the model; nothing is
-compared anew. Out come `Reading.evidence`, one number for the request, and `Reading.near_best`, which leaves
-out the candidates that lie far below the best.
+compared anew. Out come `Reading.evidence`, one number for the request, and `Reading.evidence_of`, the same of
+each row; `admission` makes of them what is let in.
 
 An agent asks before every turn, and most turns ("ok, next") concern no memory at all. Ranking cannot tell:
 the best of many is always there. So the evidence is in the same unit for every model and every size of store:
 how far the best row stands above what everyday messages reach *in this store*, in standard deviations.
-`retrieval_min_score` is the share of unrelated messages that must stay out; a request that falls short
-injects nothing. An absolute bar for each candidate was measured and costs recall (own set 0.785 -> 0.766 at
--1 deviation, 0.711 at 0), so of a request that passes only what lies far below its own best is left out: a
-small store has not ten memories about anything.
+`retrieval_min_score` is the share of unrelated messages that are not strong; what lets a memory in lies so
+many deviations below that (`admission`).
 
 With vectors it is the best cosine after the baseline is taken away, standardised by what the 64 messages of
 the baseline reach, whatever the model, the number of rows (the best of more is higher) and its hubs. Words
@@ -22,7 +20,7 @@ thousand, so alone it needs no statistics of the store, which say nothing while 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from statistics import NormalDist
 
 import msgspec
@@ -31,8 +29,8 @@ from numpy.typing import NDArray
 
 from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration
 from forged.map.calibrations import calibrated
-from forged.map.odds import LEAST, Odds, limited, rare
-from forged.map.search import Candidate, Found
+from forged.map.odds import LEAST, Odds, limited
+from forged.map.search import Found
 from forged.models import Vectors
 
 UNGATED = float("inf")
@@ -46,15 +44,6 @@ _SLACK = 2.25
 # limit, so that words only ever add; then 5 % of unrelated messages reach 1.46 to 1.65 in stores of 1, 5, 30
 # and 160 to 330 rows of both sets, where chance alone would put them at 1.645.
 _NAT_WEIGHT = 0.15
-# What is kept of the candidates: so many deviations below the best, or such a share of the attainable BM25.
-# Own set and LoCoMo's development half, e5: stores of 5, 10 and 30 inject 3, 5-6 and 7-9 memories and not 5,
-# 10 and 10, and lose 0-0.3, 0.3-1.0 and no points of recall@10, whole stores 0.2. At 3 deviations they inject
-# 2.5, 4 and 6-8 for 0.6-0.8, 0.3-1.0 and 0.2 points, but whole stores of LoCoMo lose 0.8.
-_KEEP_WITHIN_SD, _KEEP_LEXICAL_SHARE = 4.0, 0.3
-# Times what is needed: chosen before it was measured, and not tuned.
-_STRONG = 2.0
-# Versions of one memory that are looked at to see whether it alone has a word.
-_MOST_VERSIONS = 64
 _SAME = 1e-6
 _NORMAL = NormalDist()
 
@@ -100,57 +89,6 @@ class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _typical(self, values: NDArray[np.floating]) -> float:
         best, message = float(values.max()), self.found.message
         return best if message is None or len(values) == 1 else (best + float(values[message])) / 2
-
-    def near_best(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates that, to one query at least, are not far below the best of them.
-
-        Kept as well: candidates with a high lexical score, the only holder of a rare word of the user's own
-        message (which may be the only name in it), and whatever has no vector: a row that shares no word
-        either is no candidate. All of them where there is nothing to compare with.
-        """
-        if self.cosines is None or self.lengths is None:
-            return list(candidates)
-        columns = [self.found.column(each.map_index, each.row) for each in candidates]
-        cosines = self.cosines[:, columns] / self.lengths
-        bar = cosines.max(axis=1, initial=-np.inf) - _KEEP_WITHIN_SD * self.spread
-        near = (cosines >= bar[:, None]).any(axis=0) | (cosines[0] == -np.inf)
-        return [
-            each
-            for each, is_near in zip(candidates, near.tolist(), strict=True)
-            if is_near or self.is_named(each)
-        ]
-
-    def is_named(self, candidate: Candidate) -> bool:
-        """Whether a memory shares many words with a query, or alone has one of the user's own."""
-        if (candidate.lexical or 0) > _KEEP_LEXICAL_SHARE:
-            return True
-        return _chain_of(self.found, candidate.map_index, candidate.row) in self._holders
-
-    @cached_property
-    def _holders(self) -> set[tuple[int, str]]:
-        return _only_holders(self.found)
-
-    def concerns(self, map_index: int, row: int, least_evidence: float) -> bool:
-        """Whether a row to which only a link leads has evidence of its own.
-
-        Alone it lets one of the queries pass, by its vector, or it has a high lexical score. Where there is
-        nothing to compare with, every row has.
-        """
-        if self.cosines is None and self.evidence == UNGATED:
-            return True
-        return self._stands(map_index, row, least_evidence, _KEEP_LEXICAL_SHARE)
-
-    def is_strong(self, map_index: int, row: int, least_evidence: float) -> bool:
-        """Whether so much speaks for a row that what it is linked to may come without evidence of its own."""
-        return self._stands(map_index, row, _STRONG * least_evidence, _STRONG * _KEEP_LEXICAL_SHARE)
-
-    def _stands(self, map_index: int, row: int, evidence: float, share: float) -> bool:
-        column = self.found.column(map_index, row)
-        if self.cosines is not None and self.lengths is not None:
-            height = float((self.cosines[:, column] / self.lengths[:, 0]).max()) - self.usual
-            if height >= evidence * self.spread:
-                return True
-        return self.found.share_of_words(column) > share
 
 
 def weigh(found: Found, baseline: Baseline | None) -> Reading:
@@ -204,32 +142,6 @@ def _weighed(found: Found, values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _standard(odds: float) -> float:
     return _NORMAL.inv_cdf(1 - float(np.exp(-odds - _SLACK)))
-
-
-def _chain_of(found: Found, map_index: int, row: int) -> tuple[int, str]:
-    """What stands for all versions of a memory: its map, and the id of the newest."""
-    home = found.maps[map_index]
-    return map_index, home.chains.head(home.at(row).id)
-
-
-def _only_holders(found: Found) -> set[tuple[int, str]]:
-    """Memories that alone have one of the message's words; everyday words do not count."""
-    matches, message = found.matches, found.message
-    if matches is None or message is None:
-        return set()
-    first, last = matches.begins[message], matches.stem_ends[message]
-    named = rare(matches.terms[first:last])
-    holders: dict[int, set[tuple[int, str]]] = {}
-    for number, ((place, start), hits) in enumerate(zip(found.homes, matches.hits, strict=True)):
-        ends = np.cumsum(hits[message].lengths)
-        for term in named[hits[message].frequency[named] > 0].tolist():
-            rows = hits[message].rows[ends[term] - hits[message].lengths[term] : ends[term]]
-            having = holders.setdefault(term, set())
-            for row in found.parts[number].remaining(rows, _MOST_VERSIONS):
-                having.add(_chain_of(found, place, start + row))
-                if len(having) > 1:  # two are enough to know
-                    break
-    return {chain for chains in holders.values() if len(chains) == 1 for chain in chains}
 
 
 # --- vectors -----------------------------------------------------------------------------------------

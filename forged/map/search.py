@@ -148,10 +148,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         part = next(n for n, own in enumerate(self.columns) if own.start <= column < own.stop)
         return part, column - self.columns[part].start
 
-    def share_of_words(self, column: int) -> float:
-        """The best BM25 of a row as a share of what is attainable, 0 where no word matches."""
-        return 0.0 if self._bm25 is None else float(self._asked(self._bm25)[:, column].max())
-
     def _asked(self, scores: Scores) -> Scores:
         """Scores under all queries; under the message alone where another is what it goes on from."""
         return scores if self.shares is None else scores[[self.message or 0]]

@@ -10,6 +10,7 @@ from forged.retrieval.injection import Injection, render
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Tuning
 from forged.retrieval.ready import Ready
 from forged.retrieval.retriever import Retriever
+from forged.retrieval.session_form import most_bytes
 from forged.retrieval.sessions import Said, Turn, said
 from forged.retrieval.standing import standing
 from forged.retrieval.turns import Injected, TurnKey, Turns
@@ -32,6 +33,7 @@ __all__ = [
     "Turns",
     "before",
     "goes_on",
+    "most_bytes",
     "render",
     "said",
     "says_nothing",

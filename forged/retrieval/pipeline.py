@@ -220,7 +220,9 @@ class Pipeline:
             least_evidence=threshold(self._tuning.min_score) if gated else float("-inf"),
             near_best=gated,
             continued=queries.index(ask.before) if ask.before in queries else None,
-            goes_on=ask.goes_on,
+            turn=ask.turn,
+            beside=ask.beside,
+            explains=ask.explains,
             heard=ask.heard,
             strong=threshold(self._tuning.min_score if gates else _USUAL_SHARE) if ask.rated else None,
         )
@@ -240,7 +242,7 @@ class Pipeline:
             status="ok" if rows.ranked else "empty",
             reason="; ".join(filter(None, (because or lacking or nothing, *late))),
             ranked=rows.ranked,
-            far=rows.far,
+            stayed=rows.stayed,
             strategy=strategy,
             legs=tuple(leg for leg in view.legs if leg == "lexical" or question.vectors is not None),
             hypotheses=queries if strategy != "direct" else (),
@@ -290,7 +292,7 @@ class Pipeline:
 
     def _held_back(self, rows: Rows, question: Question) -> str:
         """Why the gate lets nothing through, or nothing."""
-        if rows.ranked or (rows.evidence >= question.least_evidence and not rows.far):
+        if rows.ranked or (rows.evidence >= question.least_evidence and not rows.stayed):
             return ""
         return f"{BESIDE_THE_POINT} (too little evidence for any memory: memory.retrieval_min_score)"
 

@@ -65,7 +65,7 @@ def _merged(lists: Sequence[Rows], top_k: int) -> Rows:
     beside = [each for key, each in hops.items() if key not in keys]
     return Rows(
         ranked=(*best, *beside[:top_k]),
-        far=tuple(dict.fromkeys(memory_id for rows in lists for memory_id in rows.far)),
+        stayed=tuple(each for rows in lists for each in rows.stayed),
         evidence=max((rows.evidence for rows in lists if rows.ranked), default=lists[0].evidence),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from forged.conversation import Utterance
-from forged.scopes import Ranked, Source, View
+from forged.scopes import Ranked, Source, Stayed, View
 
 # The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
 _RESERVE, _RESERVE_S = 0.25, 0.5
@@ -29,6 +29,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     min_generation: the number that the maps must have reached, 0 for any.
     before: what the message goes on from, as one text; "" for a message that stands alone.
     goes_on: whether something was said in the conversation before.
+    turn: which of a session's turns it is since what stands came with the first, 0 without a session.
+    beside: keys of memories that come to the session with this turn, whatever is found.
+    explains: whether what stays out is wanted as well.
     rated: in a list of which nothing is held back a word says what speaks for each memory.
     heard: keys (root, id) of memories that the session has in context; they are not found again.
     """
@@ -42,6 +45,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     min_generation: int = 0
     before: str = ""
     goes_on: bool = False
+    turn: int = 0
+    explains: bool = False
+    beside: frozenset[tuple[str, str]] = frozenset()
     heard: frozenset[tuple[str, str]] = frozenset()
     rated: bool = False
 
@@ -58,8 +64,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, whatever of it has room in a prompt.
 
     `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or that a root
-    or another source could not be searched. `ranked` holds everything found, best first. `far` are ids that
-    would have been among them but for lying far below the best.
+    or another source could not be searched. `ranked` holds everything found, best first. `stayed` was
+    near the top and is not among them.
     `partial` says, as a sentence, why the model's hypotheses are fewer than it was about to write; such an
     answer is kept for its turn like a whole one.
     """
@@ -67,7 +73,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     ranked: tuple[Ranked, ...] = ()
-    far: tuple[str, ...] = ()
+    stayed: tuple[Stayed, ...] = ()
     strategy: str = ""
     legs: tuple[str, ...] = ()
     hypotheses: tuple[str, ...] = ()

@@ -1,10 +1,11 @@
 """What a request may search: the roots of its workspace, and whatever other source is asked beside them."""
 
-from forged.scopes.file_source import FileRoots, FileSource, View
+from forged.scopes.file_source import FileSource
 from forged.scopes.listing import newest
 from forged.scopes.resolve import Resolver, Workplace
-from forged.scopes.source import Question, Ranked, Rows, Source
+from forged.scopes.source import Question, Ranked, Rows, Source, Stayed
 from forged.scopes.together import Waiting
+from forged.scopes.view import FileRoots, View
 
 __all__ = [
     "FileRoots",
@@ -14,6 +15,7 @@ __all__ = [
     "Resolver",
     "Rows",
     "Source",
+    "Stayed",
     "View",
     "Waiting",
     "Workplace",

@@ -28,7 +28,7 @@ from forged.config import Config, MemoryConfig, RepoConfig
 from forged.files import Root, resolve
 from forged.maps import Indexer
 from forged.memory import Scope
-from forged.scopes.file_source import FileRoots
+from forged.scopes.view import FileRoots
 
 KEPT_S = 5.0
 MOST_KEPT = 1024

@@ -14,9 +14,12 @@ import msgspec
 from forged.memory import Memory
 from forged.models import Vectors
 
-CAME = ("strong", "near", "word", "weak", "hop", "standing")
-"""Why a memory is injected: much speaks for it; it is near the best; it alone has a word of the message or
-shares many; it is the best that a weak request has; a link leads to it; it stands in every session."""
+CAME = ("strong", "near", "weak", "hop", "standing")
+"""Why a memory is injected: much speaks for it; it is near the best; it is the best that a weak request has;
+a link leads to it; it stands in every session."""
+STAYED = ("faint", "far", "full")
+"""Why a memory near the top is not: too little speaks for it, or too little beside the best, or others came
+before it."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -28,7 +31,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     hop_depth: steps along `related` from what was found.
     deadline: `time.monotonic()` until which the answer is of use.
     continued: index of the query that says what the message goes on from, None if it stands alone.
-    goes_on: whether something was said in the conversation before.
+    turn: which of a session's turns it is, from 1 on; 0 for a message that is no part of a session.
+    beside: keys of memories that come anyhow; they are found, and take no place of others.
+    explains: what stays out is wanted as well, whatever that costs.
     heard: keys of memories that the session has in context already; they are left out and take no place.
     strong: where nothing is held back, the evidence that is called strong; None if no word is wanted of it.
 
@@ -45,7 +50,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     least_evidence: float = float("-inf")
     near_best: bool = False
     continued: int | None = None
-    goes_on: bool = False
+    turn: int = 0
+    explains: bool = False
+    beside: frozenset[tuple[str, str]] = frozenset()
     heard: frozenset[tuple[str, str]] = frozenset()
     strong: float | None = None
 
@@ -76,15 +83,24 @@ class Ranked(msgspec.Struct, frozen=True):
         return self.root, self.memory.id
 
 
+class Stayed(msgspec.Struct, frozen=True):
+    """A memory near the top that stayed out; `why` is one of `STAYED`."""
+
+    memory: Memory
+    root: str
+    why: str
+    evidence: float
+
+
 class Rows(msgspec.Struct, frozen=True, eq=False):
     """What a source found, best first, hops last.
 
     `evidence` is how far the best stands above what everyday messages reach, in standard deviations, and
-    infinite where there is no yardstick. `far` are ids that were left out by `near_best`.
+    infinite where there is no yardstick. `stayed` was near the top and is left out by `near_best`.
     """
 
     ranked: tuple[Ranked, ...] = ()
-    far: tuple[str, ...] = ()
+    stayed: tuple[Stayed, ...] = ()
     evidence: float = float("inf")
 
 

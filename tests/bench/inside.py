@@ -38,6 +38,8 @@ try:
         Traits,
         VectorMap,
         search_maps,
+        threshold,
+        verdicts,
         weigh,
     )
     from forged.memory import Memory, Scope
@@ -106,7 +108,7 @@ def dense_part(count: str, judged: str) -> Probe:
         found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0)
         best = found.best(_TOP)
         if judged == "1":
-            weigh(found, baseline).near_best(best)
+            verdicts(weigh(found, baseline), best, threshold(0.95), most=_TOP)
 
     return lambda: median_of(ask, 30)
 

@@ -31,7 +31,7 @@ class StandInHead:
         def of(words: Sequence[str]) -> float:
             return 4.0 if any(word in text for word in words) else -4.0
 
-        return Leanings(of(self._liked), of(self._asked), of(self._personal), Category.PATTERNS)
+        return Leanings(of(self._liked), of(self._asked), of(self._personal), "fact")
 
 
 def no_rows(_: str, __: Sequence[str]) -> tuple[bytes, ...]:
@@ -63,7 +63,7 @@ def test_what_the_head_likes_is_kept_in_the_words_that_were_typed(liked):
     liked("Staging", personal=["Staging"])
     (proposal,) = answered("auf Staging läuft noch Postgres 13", "bau das um").proposals
     said = "Auf Staging läuft noch Postgres 13."
-    assert proposal == Proposal(said, Scope.USER, Category.PATTERNS, why="head")
+    assert proposal == Proposal(said, Scope.USER, Category.USER_FACTS, why="head")
 
 
 def test_without_vectors_only_requests_are_kept(liked):

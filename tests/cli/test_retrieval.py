@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.cli.tables import cells
-from forged_client.protocol import Explained, Found, Message, Retrieve, Retrieved, Search, Why
+from forged_client.protocol import Explained, Found, Message, Retrieve, Retrieved, Search, Stayed, Why
 from tests.cli import reports
 
 
@@ -143,6 +143,10 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
         included=1,
         omitted_ids=("mem_hop",),
         far_ids=("mem_x", "mem_y"),
+        stayed=(
+            Stayed("mem_x", "/r", "Use tabs.", "faint", -0.2),
+            Stayed("mem_y", "/r", "Be brief.", "full"),
+        ),
     )
 
     shown = forgectl("why", "--session", "s1")
@@ -154,10 +158,13 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
         "hypotheses",
         "  1. Errors are wrapped.",
         "",
-        "memory                 why it came                    budget",
-        "mem_a    Wrap errors.  the best of a weak request     fits",
-        "mem_hop  Wrap errors.  one that came is linked to it  cut",
-        "stayed out, as too little speaks for them beside the best: mem_x, mem_y",
+        "memory                 why it came                                budget",
+        "mem_a    Wrap errors.  little speaks for it, and for others less  fits",
+        "mem_hop  Wrap errors.  one that came is linked to it              cut",
+        "",
+        "memory             why it stayed out",
+        "mem_x   Use tabs.  too little speaks for it",
+        "mem_y   Be brief.  enough came before it",
     ]
     assert daemon.asked(Why).session_id == "s1"
 

@@ -63,6 +63,7 @@ class Parts:
         lexical: bool,
         disabled: str,
         trusting: bool,
+        min_score: float = 0.0,
     ) -> None:
         self._home = str(home)
         self._trusting = trusting and not disabled
@@ -79,7 +80,7 @@ class Parts:
                 strategy="auto",
                 hypothesis_count=5,
                 lexical_weight=0.3 if lexical else 0.0,
-                min_score=0.0,
+                min_score=min_score,
             ),
             metrics=metrics,
         )
@@ -166,8 +167,17 @@ async def assembled(
     lexical: bool = True,
     disabled: str = "",
     trusting: bool = True,
+    min_score: float = 0.0,
 ) -> AsyncIterator[Parts]:
-    parts = Parts(home, embedder, config or Config(), lexical=lexical, disabled=disabled, trusting=trusting)
+    parts = Parts(
+        home,
+        embedder,
+        config or Config(),
+        lexical=lexical,
+        disabled=disabled,
+        trusting=trusting,
+        min_score=min_score,
+    )
     keeping = asyncio.create_task(parts.state.run())
     try:
         await parts.state.opened()

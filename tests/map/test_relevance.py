@@ -24,7 +24,7 @@ from forged.map.baseline import Baseline
 from forged.map.calibrations import calibrated, carried
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg, match
-from forged.map.search import Candidate, search_maps
+from forged.map.search import search_maps
 from forged.maps.vector_cache import VectorCache
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
@@ -462,127 +462,9 @@ def test_messages_that_all_reach_the_same_leave_finite_evidence():
     assert math.isfinite(by_vectors([dense_map(same[:2])], cone(21, 1), baseline))
 
 
-# --- what lies far below the best ---------------------------------------------------------------------
-
-
-def candidates(maps, words):
-    """All rows of all maps; of those in `words`, which are of the first map, how well words match."""
-    return [
-        Candidate(index, row, 0.0, 0.5, None if index else words.get(row), 0)
-        for index, each in enumerate(maps)
-        for row in range(len(each))
-    ]
-
-
-def kept(maps, queries, baseline, message="", words=None):
-    queries = np.atleast_2d(queries)
-    compared = search_maps(
-        maps, texts=[message] * len(queries), vectors=queries, lexical_weight=0.3, message=0
-    )
-    found = candidates(maps, words or {})
-    near = relevance.weigh(compared, baseline).near_best(found)
-    assert near == [each for each in found if each in near], "their order stays"
-    return [(each.map_index, each.row) for each in near]
-
-
 def own(row, baseline):
     """What a row says, said as a query."""
     return unit(row - baseline.passage_mean + baseline.query_mean)
-
-
-@settings(deadline=None, max_examples=times(60, 15))
-@given(seed=st.integers(0, 10_000), count=st.integers(1, 30), queries=st.integers(1, 4))
-def test_kept_is_what_a_naive_computation_keeps(baseline, seed, count, queries):
-    rows, asked = cone(seed, count, towards=1), cone(seed + 1, queries)
-
-    reached = cosines(asked, rows, baseline)
-    usual = cosines(cone(0, 48), rows, baseline).max(axis=1)
-    below = (reached.max(axis=1, keepdims=True) - reached).min(axis=0) / usual.std()
-    expected = {(0, row) for row in np.flatnonzero(below < 4 - 1e-3)}
-    doubtful = {(0, row) for row in np.flatnonzero(abs(below - 4) <= 1e-3)}
-
-    assert expected <= set(kept([dense_map(rows)], asked, baseline)) <= expected | doubtful
-
-
-ROWS = cone(31, 8, towards=1)
-BARE = vector_map(store(2), root="/home")
-ANOTHER = of_another_model(BARE, cone(32, 2, towards=1))
-KEPT = {
-    "what the message says again": ([dense_map(ROWS)], [3], [(0, 3)]),
-    "near to one of the queries": ([dense_map(ROWS)], [3, 1], [(0, 1), (0, 3)]),
-    "what has no vector": (
-        [dense_map(np.vstack([ROWS[:7], np.zeros((1, DIMENSION), np.float32)]))],
-        [3],
-        [(0, 3), (0, 7)],
-    ),
-    "one best of all maps": ([dense_map(ROWS[:4]), dense_map(ROWS[4:], "u", root="/home")], [6], [(1, 2)]),
-    "a map without vectors yet": ([dense_map(ROWS[:4]), BARE], [2], [(0, 2), (1, 0), (1, 1)]),
-    "a map of another model": ([dense_map(ROWS[:4]), ANOTHER], [2], [(0, 2), (1, 0), (1, 1)]),
-    "behind a map of another model": ([ANOTHER, dense_map(ROWS[:4])], [2], [(0, 0), (0, 1), (1, 2)]),
-}
-
-
-@pytest.mark.parametrize(("maps", "said", "near"), KEPT.values(), ids=KEPT)
-def test_what_lies_far_below_the_best_is_left_out(baseline, maps, said, near):
-    assert kept(maps, own(ROWS[said], baseline), baseline) == near
-
-
-def test_words_in_common_keep_a_row_that_is_far(baseline):
-    near = kept([dense_map(ROWS)], own(ROWS[3], baseline), baseline, words={5: 0.31, 6: 0.29})
-
-    assert near == [(0, 3), (0, 5)]
-
-
-def named_map(rows, *texts, **options):
-    """Rows with these texts; the first is superseded by the second where they are `chained`."""
-    chained = options.pop("chained", False)
-    ids = [f"n{number:03}" for number in range(len(texts))]
-    older = {ids[1]: ids[0]} if chained else {}
-    memories = [memory(id_, text, supersedes=older.get(id_)) for id_, text in zip(ids, texts, strict=True)]
-    return vector_map(memories, dict(zip(ids, rows, strict=True)), **options)
-
-
-def test_a_name_that_only_one_memory_has_keeps_it_however_far_it_is(baseline):
-    one = named_map(
-        ROWS[:4], "ask Mirela about it", "ask Zsofia about it", "the cache is warm", "Zsofia left"
-    )
-    query = own(ROWS[2], baseline)
-
-    assert kept([one], query, baseline) == [(0, 2)]
-    assert kept([one], query, baseline, "warm? And Mirela?") == [(0, 0), (0, 2)]
-    assert kept([one], query, baseline, "warm? And Zsofia?") == [(0, 2)]
-    assert kept([one], query, baseline, "what about it") == [(0, 2)]
-
-
-def test_versions_of_one_memory_are_one_that_has_a_name(baseline):
-    one = named_map(ROWS[:4], "Mirela was ill", "Mirela is back", "the cache is warm", "more", chained=True)
-
-    assert kept([one], own(ROWS[2], baseline), baseline, "and Mirela?") == [(0, 0), (0, 1), (0, 2)]
-
-
-def test_a_name_in_two_roots_is_nobodys_alone(baseline):
-    maps = [
-        named_map(ROWS[:2], "Mirela was ill", "the cache is warm"),
-        named_map(ROWS[2:4], "Mirela is back", "more", root="/home"),
-    ]
-
-    assert kept(maps, own(ROWS[1], baseline), baseline, "and Mirela?") == [(0, 1)]
-
-
-@pytest.mark.parametrize("case", ["no vectors", "no baseline", "another model", "no candidates"])
-def test_without_a_yardstick_nothing_is_left_out(baseline, case):
-    one, query = dense_map(ROWS), own(ROWS[3:4], baseline)
-    found = [] if case == "no candidates" else candidates([one], {})
-    baseline = {
-        "no baseline": None,
-        "another model": Baseline.of("another", cone(0, 48), cone(1, 48, towards=1)),
-    }.get(case, baseline)
-
-    compared = search_maps(
-        [one], texts=[""], vectors=None if case == "no vectors" else query, lexical_weight=0.3
-    )
-
-    assert relevance.weigh(compared, baseline).near_best(found) == found
 
 
 # --- one product, one walk ------------------------------------------------------------------------------
@@ -618,7 +500,8 @@ def test_a_request_is_compared_with_each_leg_once_however_far_it_looks(baseline)
         found = search_maps(maps, texts=texts, vectors=cone(3, 3), lexical_weight=0.3, message=0)
         reading = relevance.weigh(found, baseline)
         for k in (10, 40, 160):
-            reading.near_best(found.best(k))
+            for each in found.best(k):
+                reading.evidence_of(each.map_index, each.row)
 
     request()  # what is known of the maps from now on
     counted = entered(request)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from forged.map import Baseline, relevance, search_maps, weigh
+from forged.map import Baseline, search_maps, threshold, verdicts, weigh
 from forged.maps import layout
 from forged.maps.builder import Builder
 from forged.maps.identity import Identity
@@ -73,12 +73,16 @@ def beside(small, repo):
 
 
 def told(home, baseline, text, *, words, vectors):
-    """What a search of a map comes to: ids with their scores, evidence, and ids of what is near the best."""
+    """What a search of a map comes to: ids with their scores, evidence, and ids of what is let in."""
     asked = np.stack([vector(text, DIMENSION)]) if vectors else None
     found = search_maps([home], texts=(text,), vectors=asked, lexical_weight=words, message=0)
     reading, best = weigh(found, baseline), found.best(8)
     hits = [(home.at(each.row).id, each.score, each.cosine or 0.0, each.lexical or 0.0) for each in best]
-    return hits, reading.evidence, [home.at(each.row).id for each in reading.near_best(best)]
+    return hits, reading.evidence, [home.at(each.candidate.row).id for each in _let_in(reading, best)]
+
+
+def _let_in(reading, best):
+    return [each for each in verdicts(reading, best, threshold(0.95), most=8) if not each.stayed]
 
 
 def assert_alike(edited, whole, baseline):
@@ -213,17 +217,3 @@ def test_a_chain_ends_when_an_older_version_goes(small, repo):
 
     assert len(shown.parts) == 2
     assert shown.chains.flags == {"m05": ("missing:m03",)}
-
-
-def test_a_word_that_an_edit_took_from_one_memory_is_the_other_s_alone(small, repo):
-    bench = Bench(repo)
-    texts = [memory(f"m{n:02}", f"text {n}{' zanzibar' * (n in {3, 5})}") for n in range(20)]
-    asked = [relevance._only_holders(of_words(bench.show(texts), "zanzibar"))]
-    texts[3] = memory("m03", "text 3")
-    asked.append(relevance._only_holders(of_words(bench.show(texts), "zanzibar")))
-
-    assert asked == [set(), {(0, "m05")}]
-
-
-def of_words(home, text):
-    return search_maps([home], texts=(text,), vectors=None, lexical_weight=1.0, message=0)

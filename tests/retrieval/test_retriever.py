@@ -13,7 +13,7 @@ import pytest
 from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import Baseline, relevance
+from forged.map import Baseline, admission
 from forged.models import Completion, Health
 from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.retrieval.turns import TurnKey
@@ -432,13 +432,14 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     ungated = retrieve(retriever(None, embedder), view, window=window)
 
     assert ids(injected) == ["c"]
-    assert set(injected.far) == set("abdef")
-    assert (listed.far, ungated.far) == ((), ())
+    assert {each.memory.id for each in injected.stayed} == set("abdef")
+    assert {each.why for each in injected.stayed} <= {"faint", "far"}
+    assert (listed.stayed, ungated.stayed) == ((), ())
     assert set(ids(listed)) == set("abcdef")
     assert set(ids(ungated)) == set("abcdef")
 
 
-def test_a_hop_by_vectors_needs_evidence_of_its_own_or_much_for_where_it_comes_from():
+def test_a_hop_by_vectors_needs_evidence_of_its_own_or_much_for_where_it_comes_from(monkeypatch):
     rows = np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)
     rows[1] = rows[2] + 0.3 * rows[1]
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -452,17 +453,17 @@ def test_a_hop_by_vectors_needs_evidence_of_its_own_or_much_for_where_it_comes_f
     window = said("what was said in it")
     embedder = Embedder({window[0].text: rows[2]})
 
-    linked = {
-        least: ids(retrieve(retriever(None, embedder, min_score=least), view, window=window, top_k=1))
-        for least in (1 - 1e-12, 0.95, 0.0)
-    }
+    def linked(least, doubtless=admission._DOUBTLESS):
+        monkeypatch.setattr(admission, "_DOUBTLESS", doubtless)
+        return ids(retrieve(retriever(None, embedder, min_score=least), view, window=window, top_k=1))
 
-    assert linked == {1 - 1e-12: ["found", "near"], 0.95: ["found", "far"], 0.0: ["found", "far"]}
+    assert linked(1 - 1e-9, doubtless=100.0) == ["found", "near"]
+    assert linked(0.95) == linked(0.0) == ["found", "far"]
 
 
-@pytest.mark.parametrize(("strong", "reached"), [(2.0, "b"), (100.0, "c")])
-def test_a_hop_by_words_needs_words_of_its_own_or_many_where_it_comes_from(monkeypatch, strong, reached):
-    monkeypatch.setattr(relevance, "_STRONG", strong)
+@pytest.mark.parametrize(("doubtless", "reached"), [(0.5, "b"), (100.0, "c")])
+def test_a_hop_by_words_needs_words_of_its_own_or_many_where_it_comes_from(monkeypatch, doubtless, reached):
+    monkeypatch.setattr(admission, "_DOUBTLESS", doubtless)
     texts = {"a": "the walrus sings", "b": "something else", "c": "a walrus that sings in summer"}
     memories = [memory(name, text, related=["b", "c"] if name == "a" else []) for name, text in texts.items()]
     view, window = View((vector_map(memories),)), said("who sings with the walrus")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.map import Candidate
-from forged.scopes.file_source import View, rank
+from forged.map import Candidate, threshold
+from forged.scopes import FileSource, Question, View
+from forged.scopes.heads import rank
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -168,3 +172,65 @@ def test_no_superseded_memory_and_none_twice_whatever_the_links(store, random, t
     )
     assert len(ranked) - len(searched) <= top_k
     assert not {m.id for r in ranked for m in r.older} & set(found)
+
+
+# --- what a gate makes of a question ----------------------------------------------------------
+
+TALKED = vector_map(
+    [
+        memory("deploy", "quokka deployments go to staging first"),
+        memory("walrus", "the walrus feeder holds three kilograms of herring"),
+        memory("lamp", "the lamp in the hall is dimmed at night"),
+    ]
+)
+BEFORE = "how do the quokka deployments go?\nTo staging first, the quokka deployments."
+
+
+def rows_of(**fields):
+    question = Question(
+        **{
+            "vectors": None,
+            "top_k": 5,
+            "hop_depth": 0,
+            "deadline": 0.0,
+            "least_evidence": threshold(0.95),
+            "near_best": True,
+            **fields,
+        }
+    )
+    with ThreadPoolExecutor(1) as thread:
+        return asyncio.run(FileSource(View((TALKED,)), lexical_weight=0.3, thread=thread).search(question))
+
+
+def asked(message, **fields):
+    whole = f"{BEFORE}\n{message}"
+    return [
+        each.memory.id
+        for each in rows_of(texts=(message, whole), message=message, continued=1, turn=9, **fields).ranked
+    ]
+
+
+def test_a_change_of_subject_ends_what_a_message_goes_on_from():
+    """What is strong by itself speaks for itself, however it begins."""
+    assert "deploy" in asked("and the second time?")
+    assert asked("and the walrus feeder, kilograms of herring?")[0] == "walrus"
+    assert "deploy" not in asked("and the walrus feeder, kilograms of herring?")
+
+
+def test_what_comes_anyhow_takes_no_place_and_is_found_all_the_same():
+    message = "the quokka deployments, the walrus feeder"
+    fields = {"texts": (message,), "message": message, "turn": 1, "top_k": 1}
+    (first,) = (each.key for each in rows_of(**fields).ranked)
+
+    found = [each.key for each in rows_of(**fields, beside=frozenset({first})).ranked]
+
+    assert len(found) == 2
+    assert first in found
+
+
+def test_what_stayed_out_is_told_of_a_hopeless_question_only_where_it_is_explained():
+    message = "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving at night"
+    silent, explained = (rows_of(texts=(message,), message=message, explains=each) for each in (False, True))
+
+    assert (silent.ranked, silent.stayed, explained.ranked) == ((), (), ())
+    assert [(each.memory.id, each.why) for each in explained.stayed] == [("lamp", "faint")]

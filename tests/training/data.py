@@ -13,7 +13,12 @@ from forged.capture.statements import statements
 from forged.conversation import Utterance
 
 DATA = Path(__file__).parents[1] / "data"
-KEPT = frozenset({"explicit", "rule", "decision", "correction", "fact"})
+STATEMENTS, NEAR = DATA / "statements", DATA / "statements" / "near"
+KEPT = ("explicit", "rule", "decision", "correction", "fact")
+OTHERS = (
+    *("one_off", "question", "progress", "chat", "hypothetical"),
+    *("pasted", "quote", "assistant_says", "sarcasm"),
+)
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -41,13 +46,21 @@ class Message(msgspec.Struct, frozen=True):
     def text(self) -> str:
         return [each["content"] for each in self.messages if each["role"] == "user"][-1]
 
-    def units(self) -> tuple[Unit, ...]:
-        window = [
+    @property
+    def window(self) -> tuple[Utterance, ...]:
+        return tuple(
             Utterance("user" if one["role"] == "user" else "assistant", one["content"])
             for one in self.messages
-        ]
-        last = max(place for place, each in enumerate(window) if each.role == "user")
-        return units([each for each in statements(window) if each.message == last], window)
+        )
+
+    def units(self) -> tuple[Unit, ...]:
+        """Those of the message that is judged."""
+        last = max(place for place, each in enumerate(self.window) if each.role == "user")
+        return units([each for each in statements(self.window) if each.message == last], self.window)
+
+    def texts(self) -> list[str]:
+        """All whose vectors the worker asks for."""
+        return [text for unit in units(statements(self.window), self.window) for text in unit.texts()]
 
 
 class Example(NamedTuple):
@@ -56,10 +69,15 @@ class Example(NamedTuple):
     text: str
     keep: bool | None
     weight: float
-    explicit: bool | None = None
+    kind: str
     scope: str = "-"
     category: str = "-"
     message: int = -1
+
+    def kinds(self) -> frozenset[str]:
+        """Those that it may be of: a part of a message is not always of the message's kind."""
+        possible = frozenset(KEPT if self.keep else OTHERS)
+        return possible & {self.kind} or possible
 
 
 def messages() -> tuple[Message, ...]:
@@ -67,27 +85,30 @@ def messages() -> tuple[Message, ...]:
     return tuple(msgspec.json.decode(line, type=Message) for line in lines)
 
 
-def sentences() -> list[Example]:
-    files = sorted((DATA / "statements").glob("*.tsv"))
-    rows = [line.split("\t") for file in files for line in file.read_text().splitlines()]
+def sentences(folder: Path = STATEMENTS) -> list[Example]:
+    rows = [line.split("\t") for file in files(folder) for line in file.read_text().splitlines()]
     return [
-        Example(text, kind in KEPT, 1.0, kind == "explicit", scope, category)
-        for kind, scope, category, text, _ in rows
+        Example(text, kind in KEPT, 1.0, kind, scope, category) for kind, scope, category, text, _ in rows
     ]
 
 
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.tsv"))
+
+
 def examples(said: tuple[Message, ...]) -> list[Example]:
-    """All of them: sentences, then messages whole, and each of their sentences."""
-    found = sentences()
+    """All of them: sentences, near misses, then messages whole, and each of their sentences."""
+    found = [*sentences(), *sentences(NEAR)]
     for place, message in enumerate(said):
         first = message.keep[0] if message.keep else None
         scope, category = (first.scope, first.category) if first else ("-", "-")
-        explicit = any(note.explicit for note in message.keep)
         found.append(
-            Example(message.text.strip()[:AROUND], bool(first), 1.5, explicit, scope, category, place)
+            Example(message.text.strip()[:AROUND], bool(first), 1.5, message.kind, scope, category, place)
         )
-        for text in dict.fromkeys(each.text for unit in message.units() for each in unit.sentences):
-            found.append(Example(text, _is_kept(text, message.keep), 0.7, message=place))
+        parts = dict.fromkeys(each.text for unit in message.units() for each in unit.sentences)
+        found.extend(
+            Example(text, _is_kept(text, message.keep), 0.7, message.kind, message=place) for text in parts
+        )
     return found
 
 
@@ -99,5 +120,5 @@ def _is_kept(text: str, notes: tuple[Note, ...]) -> bool | None:
 
 def digest() -> str:
     """Return a hash of all the data."""
-    files = [*sorted((DATA / "statements").glob("*.tsv")), DATA / "said" / "dev" / "said.jsonl"]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    read = [*files(STATEMENTS), *files(NEAR), DATA / "said" / "dev" / "said.jsonl"]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in read)).hexdigest()

@@ -1,8 +1,9 @@
-"""Logistic regression over vectors, signs and hashed pieces, with numpy alone; the same every time."""
+"""Softmax regression over vectors, signs and hashed pieces, with numpy alone; the same every time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -11,44 +12,58 @@ from numpy.typing import NDArray
 from forged.capture.head.features import SIZE, pieces, signs
 from forged.capture.head.head import Output, weight
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.float32]
+Places = NDArray[np.intp]
 # Unit vectors of one model are all alike: their differences are brought to the size of the signs.
 _SCALE = 6.0
-_RIDGE = 3e-4
-_STEPS = 100
+_RIDGE = np.float32(3e-4)
+_STEPS, _REMEMBERED = 70, 10
+_ENOUGH, _HALVINGS = 1e-4, 20
 
 
 class Rows:
     """Texts as numbers."""
 
-    def __init__(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        places = [np.array(pieces(text), np.int64) for text in texts]
-        self._set(places, np.array([signs(text) for text in texts]), vectors)
+    def __init__(self, texts: Sequence[str], vectors: Floats) -> None:
+        places = [np.array(pieces(text), np.intp) for text in texts]
+        self._set(places, np.array([signs(text) for text in texts], np.float32), vectors)
 
-    def _set(self, places: list[NDArray[np.int64]], form: Floats, vectors: NDArray[np.float32]) -> None:
-        self._places, self._form, self._vectors = places, form, vectors
-        self._counts = np.array([len(each) for each in places])
+    def _set(self, places: list[Places], form: Floats, vectors: Floats) -> None:
+        self._places, self.form, self.vectors = places, form, vectors
+        counts = np.array([len(each) for each in places])
         self._flat = np.concatenate(places)
-        self._begins = np.r_[0, np.cumsum(self._counts)[:-1]]
-        self._weights = np.array([weight(count) for count in self._counts])
+        self._begins = np.r_[0, np.cumsum(counts)[:-1]]
+        self._owners = np.repeat(np.arange(len(places)), counts)
+        self._weights = np.array([[weight(count)] for count in counts], np.float32)
 
     def take(self, which: NDArray[np.intp]) -> Rows:
         other = object.__new__(Rows)
-        other._set([self._places[each] for each in which], self._form[which], self._vectors[which])
+        other._set([self._places[each] for each in which], self.form[which], self.vectors[which])
         return other
 
-    def dense(self, mean: NDArray[np.float32]) -> Floats:
-        return np.hstack([(self._vectors - mean) * _SCALE, self._form])
+    def table(self, size: int) -> Table:
+        return Table(self._flat % size, self._begins, self._owners, self._weights, size)
 
-    def mean(self) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = self._vectors.mean(0)
-        return found
+
+class Table:
+    """Which pieces stand in which texts, places beyond `size` counted from the start again."""
+
+    def __init__(self, flat: Places, begins: Places, owners: Places, weights: Floats, size: int) -> None:
+        order = np.argsort(flat, kind="stable")
+        self._flat, self._begins, self._weights, self._size = flat, begins, weights, size
+        self._owners = owners[order]
+        self._present, self._starts = np.unique(flat[order], return_index=True)
 
     def times(self, table: Floats) -> Floats:
-        return np.add.reduceat(table[self._flat], self._begins) * self._weights
+        """What the pieces say of each text."""
+        found: Floats = np.add.reduceat(table[self._flat], self._begins) * self._weights
+        return found
 
     def back(self, each: Floats) -> Floats:
-        return np.bincount(self._flat, np.repeat(each * self._weights, self._counts), SIZE)
+        """What the texts say of each piece."""
+        found = np.zeros((self._size, each.shape[1]), np.float32)
+        found[self._present] = np.add.reduceat((each * self._weights)[self._owners], self._starts)
+        return found
 
 
 class Fitted(msgspec.Struct, frozen=True):
@@ -59,49 +74,92 @@ class Fitted(msgspec.Struct, frozen=True):
     pieces: Floats
 
     def of(self, rows: Rows) -> Floats:
-        return rows._vectors @ self.vector + rows._form @ self.signs + rows.times(self.pieces)
+        found: Floats = rows.vectors @ self.vector + rows.form @ self.signs
+        if len(self.pieces):
+            found += rows.table(len(self.pieces)).times(self.pieces[:, None])[:, 0]
+        return found
 
-    def output(self, *, with_pieces: bool = True) -> Output:
+    def less(self, other: Fitted) -> Fitted:
+        """Return how much more speaks for this than for the other."""
+        return Fitted(self.vector - other.vector, self.signs - other.signs, self.pieces - other.pieces)
+
+    def output(self) -> Output:
         vector, vector_step = _small(self.vector, np.int16)
-        table, step = _small(self.pieces, np.int8) if with_pieces else (b"", 0.0)
+        table, step = _small(self.pieces, np.int8) if len(self.pieces) else (b"", 0.0)
         return Output(vector, vector_step, tuple(float(each) for each in self.signs), table, step)
 
 
-def fit(rows: Rows, right: Floats, weights: Floats, *, with_pieces: bool = True) -> Fitted:
-    """Return what tells the rows that are `right` from the others, by a fixed number of steps."""
-    mean = rows.mean()
-    dense, weights = rows.dense(mean), weights / weights.sum()
-    width = dense.shape[1]
-    now = np.zeros(width + SIZE)
-    ahead, pace, step = now.copy(), 1.0, 1 / _steepest(rows, dense, weights, with_pieces=with_pieces)
+def fit(rows: Rows, right: Floats, weights: Floats, *, size: int = SIZE) -> list[Fitted]:
+    """Return a function for each column of `right`, which says what a row may be: one of them or several.
+
+    `size` is that of their tables of pieces, 0 for none.
+    """
+    mean = rows.vectors.mean(0)
+    dense = np.hstack([(rows.vectors - mean) * np.float32(_SCALE), rows.form])
+    shares = (weights / weights.sum())[:, None].astype(np.float32)
+    width, kinds = dense.shape[1], right.shape[1]
+    pieces_of = rows.table(size) if size else None
+
+    def told(numbers: Floats) -> tuple[float, Floats]:
+        each = numbers.reshape(-1, kinds)
+        leanings = dense @ each[:width] + (pieces_of.times(each[width:]) if pieces_of else 0)
+        chances = _chances(leanings)
+        possible = (chances * right).sum(1, keepdims=True) + np.float32(1e-12)
+        wrong = shares * (chances - chances * right / possible)
+        slope = np.vstack([dense.T @ wrong, *([pieces_of.back(wrong)] if pieces_of else [])])
+        loss = float(_RIDGE) / 2 * float(numbers @ numbers) - float((shares * np.log(possible)).sum())
+        return loss, (slope + _RIDGE * each).ravel()
+
+    found = least(told, np.zeros((width + size) * kinds, np.float32)).reshape(-1, kinds).T
+    return [_plain(numbers, mean, width) for numbers in found]
+
+
+def least(told: Callable[[Floats], tuple[float, Floats]], now: Floats) -> Floats:
+    """Return where a smooth function is least, as far as some steps of L-BFGS come from `now`."""
+    value, slope = told(now)
+    past: deque[tuple[Floats, Floats]] = deque(maxlen=_REMEMBERED)
     for _ in range(_STEPS):
-        chance = 1 / (1 + np.exp(-_times(rows, dense, ahead)))
-        slope = _back(rows, dense, weights * (chance - right), with_pieces=with_pieces)
-        then, faster = ahead - step * (slope + _RIDGE * ahead), (1 + np.sqrt(1 + 4 * pace * pace)) / 2
-        ahead, now, pace = then + (pace - 1) / faster * (then - now), then, faster
-    vector = now[: len(mean)] * _SCALE
-    form = now[len(mean) : width].copy()
+        way = -_turned(slope, past)
+        pace = 1.0 if past else 1.0 / float(np.linalg.norm(slope))
+        for _ in range(_HALVINGS):
+            there = now + np.float32(pace) * way
+            lower, steep = told(there)
+            if lower <= value + _ENOUGH * pace * float(slope @ way):
+                break
+            pace /= 2
+        else:
+            break
+        if float((there - now) @ (steep - slope)) > 0:
+            past.append((there - now, steep - slope))
+        now, value, slope = there, lower, steep
+    return now
+
+
+def _turned(slope: Floats, past: Sequence[tuple[Floats, Floats]]) -> Floats:
+    """The slope by the curvature that the last steps tell."""
+    turned, shares = slope.copy(), list[float]()
+    for step, change in reversed(past):
+        shares.append(float(step @ turned) / float(step @ change))
+        turned -= shares[-1] * change
+    if past:
+        step, change = past[-1]
+        turned *= (step @ change) / (change @ change)
+    for (step, change), share in zip(past, reversed(shares), strict=True):
+        turned += (share - (change @ turned) / (step @ change)) * step
+    return turned
+
+
+def _chances(leanings: Floats) -> Floats:
+    raised = np.exp(leanings - leanings.max(1, keepdims=True))
+    found: Floats = raised / raised.sum(1, keepdims=True)
+    return found
+
+
+def _plain(numbers: Floats, mean: Floats, width: int) -> Fitted:
+    """A function of vectors as they are; the last sign is always 1."""
+    vector, form = numbers[: len(mean)] * np.float32(_SCALE), numbers[len(mean) : width].copy()
     form[-1] -= vector @ mean
-    return Fitted(vector, form, now[width:])
-
-
-def _times(rows: Rows, dense: Floats, numbers: Floats) -> Floats:
-    width = dense.shape[1]
-    return dense @ numbers[:width] + rows.times(numbers[width:])
-
-
-def _back(rows: Rows, dense: Floats, each: Floats, *, with_pieces: bool) -> Floats:
-    return np.concatenate([dense.T @ each, rows.back(each) if with_pieces else np.zeros(SIZE)])
-
-
-def _steepest(rows: Rows, dense: Floats, weights: Floats, *, with_pieces: bool) -> float:
-    """Return a bound of the curvature, by power iteration."""
-    numbers, length = np.random.default_rng(0).normal(size=dense.shape[1] + SIZE), 0.0
-    for _ in range(8):
-        numbers = _back(rows, dense, weights * _times(rows, dense, numbers), with_pieces=with_pieces)
-        length = float(np.linalg.norm(numbers))
-        numbers /= length
-    return 0.25 * length * 1.1 + _RIDGE
+    return Fitted(vector, form, numbers[width:])
 
 
 def _small(numbers: Floats, kind: type[np.int8 | np.int16]) -> tuple[bytes, float]:

@@ -1,32 +1,47 @@
 """Which units of what was said are worth keeping, by what the head says of their texts.
 
 In go units and how much speaks for each text, out come the units above the bar, in their order: at most two
-of a message, and no sentence twice. Nothing is raised.
+of a message, each with the sentences beside it that are likely to be worth keeping too, and no sentence
+twice. Nothing is raised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from forged.capture.head.units import Unit
+from forged.capture.head.units import LONG, Unit
 
 _MOST = 2
+# What a message counts beside its best sentence.
+_MESSAGE = 0.25
 
 
 def score(unit: Unit, keep: Callable[[str], float]) -> float:
-    """Return how much speaks for a unit: its message and its best sentence count alike."""
-    return (keep(unit.around) + max(keep(each.text) for each in unit.sentences)) / 2
+    """Return how much speaks for a unit: its best sentence, and a little the message that it stands in."""
+    best = max(keep(each.text) for each in unit.sentences)
+    return _MESSAGE * keep(unit.around) + (1 - _MESSAGE) * best
 
 
 def chosen(found: Sequence[Unit], keep: Callable[[str], float], bar: float) -> list[Unit]:
     """Return the units to keep."""
-    scores = {place: score(unit, keep) for place, unit in enumerate(found)}
-    taken: list[int] = []
-    for place in sorted(scores, key=lambda each: -scores[each]):
-        rivals = [found[other] for other in taken if found[other].message == found[place].message]
-        if scores[place] >= bar and len(rivals) < _MOST and not _is_said(found[place], rivals):
-            taken.append(place)
-    return [found[place] for place in sorted(taken)]
+    scores = [score(unit, keep) for unit in found]
+    taken: dict[int, Unit] = {}
+    for place in sorted(range(len(found)), key=lambda each: -scores[each]):
+        unit = found[place]
+        rivals = [other for other in taken.values() if other.message == unit.message]
+        if scores[place] >= bar and len(rivals) < _MOST and not _is_said(unit, rivals):
+            beside = found[max(0, place - 1) : place + 2]
+            taken[place] = _together([each for each in beside if not _is_said(each, rivals)], unit, keep)
+    return [taken[place] for place in sorted(taken)]
+
+
+def _together(beside: Sequence[Unit], unit: Unit, keep: Callable[[str], float]) -> Unit:
+    """A unit with those right beside it that are more likely to be worth keeping than not."""
+    mine = [each for each in beside if each.message == unit.message]
+    likely = [each for each in mine if each is unit or keep(each.sentences[0].text) > 0]
+    sentences = tuple(sentence for each in likely for sentence in each.sentences)
+    text = " ".join(each.text for each in sentences)
+    return Unit(text, sentences, unit.around) if len(likely) > 1 and len(text) <= LONG else unit
 
 
 def _is_said(unit: Unit, rivals: Sequence[Unit]) -> bool:

@@ -11,15 +11,17 @@ import functools
 import math
 import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import mul
 
 import msgspec
 
-from forged.capture.head.features import pieces, signs
-from forged.memory import Category
+from forged.capture.head.features import SIZE, pieces, signs
+from forged.memory import Category, Scope
 
 FILE = os.path.join(os.path.dirname(__file__), "head.bin")
+# What the answer by kinds counts, and the kind that is somebody's request.
+BY_KIND, EXPLICIT = 0.5, "explicit"
 # A text of many pieces says as much as one of few.
 _WEIGHT = 4.0
 
@@ -37,25 +39,39 @@ class Output(msgspec.Struct, frozen=True):
 class HeadFile(msgspec.Struct, frozen=True):
     """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the vectors.
 
-    `bar` is the least leaning of what is kept, chosen where 95 of 100 of it were right.
+    `bar` is the least leaning of what is kept, chosen where at least 95 of 100 of it were right. `kept` and
+    `others` are the kinds of sentences that are worth keeping, and those that are not.
     """
 
     data: str
     engine: str
     bar: float
     keep: Output
-    explicit: Output
+    kept: dict[str, Output]
+    others: dict[str, Output]
     user: Output
-    categories: dict[Category, Output]
 
 
 class Leanings(msgspec.Struct, frozen=True):
-    """How much speaks for: worth keeping, asked to be kept, about the person; and the likeliest category."""
+    """How much speaks for: worth keeping, asked to be kept, about the person; and the likeliest kind.
+
+    Two answers make the first: of one line between all that is kept and all that is not, and half of that by
+    the kinds, which are fourteen lines and see that a question and a quote have little in common.
+    """
 
     keep: float
     explicit: float
     user: float
-    category: Category
+    kind: str
+
+    def category(self, scope: Scope) -> Category:
+        """Return what a sentence of this kind is, about the person or the repository."""
+        if self.kind == "correction":
+            return Category.CORRECTIONS
+        if scope is Scope.USER:
+            return Category.USER_FACTS if self.kind == "fact" else Category.CODING_PREFERENCES
+        is_settled = self.kind == "decision"
+        return Category.ARCHITECTURAL_DECISIONS if is_settled else Category.PROJECT_CONVENTIONS
 
 
 class Head:
@@ -63,8 +79,9 @@ class Head:
 
     def __init__(self, file: HeadFile) -> None:
         self.bar = file.bar
-        self._keep, self._explicit, self._user = map(_Line, (file.keep, file.explicit, file.user))
-        self._categories = {name: _Line(output) for name, output in file.categories.items()}
+        self._keep, self._user = _Line(file.keep), _Line(file.user)
+        self._kept = {name: _Line(output) for name, output in file.kept.items()}
+        self._others = [_Line(output) for output in file.others.values()]
 
     def leanings(self, text: str, row: bytes) -> Leanings:
         """Judge one text by itself and its vector."""
@@ -74,8 +91,11 @@ class Head:
         def of(line: _Line) -> float:
             return line.at(vector, places, form)
 
-        likeliest = max(self._categories, key=lambda name: of(self._categories[name]))
-        return Leanings(of(self._keep), of(self._explicit), of(self._user), likeliest)
+        kept = {name: of(line) for name, line in self._kept.items()}
+        others = [of(line) for line in self._others]
+        keep = of(self._keep) + BY_KIND * (_either(kept.values()) - _either(others))
+        rest = [*others, *(each for name, each in kept.items() if name != EXPLICIT)]
+        return Leanings(keep, kept[EXPLICIT] - _either(rest), of(self._user), max(kept, key=kept.__getitem__))
 
 
 class _Line:
@@ -93,8 +113,19 @@ class _Line:
             raise ValueError(f"a vector of {len(vector)} numbers for a head of {len(self._vector)}")
         found: float = sum(map(mul, self._vector, vector)) + sum(map(mul, self._signs, form))
         if self._pieces and places:
-            found += sum(self._pieces[place] for place in places) * self._step * weight(len(places))
+            found += sum(map(self._pieces.__getitem__, self._own(places))) * self._step * weight(len(places))
         return found
+
+    def _own(self, places: Sequence[int]) -> Sequence[int]:
+        """Places of a table that may be smaller."""
+        size = len(self._pieces)
+        return places if size == SIZE else [place % size for place in places]
+
+
+def _either(leanings: Collection[float]) -> float:
+    """Return how much speaks for any one of them."""
+    most = max(leanings)
+    return most + math.log(sum(math.exp(each - most) for each in leanings))
 
 
 def weight(count: int) -> float:

@@ -1,4 +1,4 @@
-"""What is judged as one, and kept as one: a short message, or a sentence and its neighbour.
+"""What is judged as one, and kept as one: a short message, or a sentence and the neighbours that it needs.
 
 In go the statements of a window and its messages, out come units in their order, of which the worker asks the
 vectors; of a long message no more than its first and last sentences. Nothing is raised.
@@ -53,10 +53,15 @@ def _typed(message: str) -> str:
 
 def _of_message(said: Sequence[Statement], message: str) -> Iterator[Unit]:
     around = message.strip()[:AROUND]
-    whole = " ".join(each.text for each in said)
     if len(message) <= SHORT and "\n" not in message.strip():
-        yield Unit(whole, tuple(said), around)
+        yield Unit(_together(said), tuple(said), around)
         return
     for each in said if len(said) <= _MOST else (*said[: _MOST // 2], *said[-_MOST // 2 :]):
-        both = f"{each.before} {each.text}" if each.before else each.text
-        yield Unit(both if len(both) <= LONG else each.text, (each,), around)
+        yield Unit(each.whole if len(each.whole) <= LONG else each.text, (each,), around)
+
+
+def _together(said: Sequence[Statement]) -> str:
+    """All sentences but a mere request to keep them, behind what the first one agrees to."""
+    agreed = said[0].whole.partition(said[0].text)[0]
+    told = [each.text for each in said if not each.asks_alone]
+    return agreed + " ".join(told or ([] if agreed else [said[0].text]))

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import msgspec
 
+from forged.capture.rules.lasting import ALL_OVER, lasting, speaks_against
 from forged.capture.rules.patterns import Flag, any_statement, patterns
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
@@ -29,6 +30,8 @@ from forged.state import Event
 # Bytes of the shortest and characters of the longest sentence worth keeping; one that is longer still, even
 # with a lead-in, is not looked at, which bounds the cost of every pattern.
 SHORTEST, LONGEST = 12, 600
+# Characters of a message that is kept whole but for what speaks against it.
+BRIEF_MESSAGE = 160
 _STRAIGHT = str.maketrans("’‘＇", "'''")
 # Lead-ins taken off one sentence at most, which bounds the cost, and what may stand between two of them.
 _MOST_LEAD_INS = 6
@@ -109,17 +112,47 @@ def proposals_in(text: str, *, begun: bool = False, goes_on: bool = False) -> li
     found: list[Proposal | None] = []
     carried: frozenset[Flag] = frozenset()
     is_local = patterns().local.search(text) is not None
-    for raw in sentences(text, begun=begun, goes_on=goes_on):
-        if len(raw) > 2 * LONGEST:
-            continue
+    is_ironic = speaks_against(text, ALL_OVER)
+    said = [raw for raw in sentences(text, begun=begun, goes_on=goes_on) if len(raw) <= 2 * LONGEST]
+    for at, raw in enumerate(said):
         if found and (patterns().takes_back.match(raw) or patterns().asks_for_it.match(raw)):
             found[-1] = None
         straight = raw.translate(_STRAIGHT)
         sentence = without_lead_ins(straight, carried)
         # "Wrong. Our ids are ...": a sentence that is all lead-in speaks for the next one.
         carried = frozenset() if sentence.text else sentence.flags
-        found.append(_judged(sentence, straight, is_local=is_local))
+        judged = _judged(sentence, straight, is_local=is_local)
+        if judged is None and not is_ironic and len(raw.encode()) >= SHORTEST:
+            judged = _of_itself(said, at, is_brief=len(text) <= BRIEF_MESSAGE)
+        found.append(None if judged is not None and _is_said(judged, found) else judged)
     return [proposal for proposal in found if proposal is not None]
+
+
+def _is_said(proposal: Proposal, before: Sequence[Proposal | None]) -> bool:
+    return any(each is not None and proposal.content.rstrip(".。") in each.content for each in before)
+
+
+def _of_itself(said: Sequence[str], at: int, *, is_brief: bool) -> Proposal | None:
+    """What a sentence comes to by the signs that it lasts; in a short message with what stands around it."""
+    beside = (*said[max(0, at - 1) : at], *said[at + 1 : at + 2])
+    category = lasting(said[at], beside)
+    if category is None or patterns().mishap.search(said[at]):
+        return None
+    content = presentable(_together(said, at) if is_brief else said[at])
+    if len(content) > LONGEST or patterns().private.search(content):
+        return None
+    scope = scope_of(content)
+    return Proposal(content, scope, _settled(category, scope, content))
+
+
+def _together(said: Sequence[str], at: int) -> str:
+    """A sentence with those around it that nothing speaks against."""
+    first, last = at, at + 1
+    while first > 0 and not speaks_against(said[first - 1]):
+        first -= 1
+    while last < len(said) and not speaks_against(said[last]):
+        last += 1
+    return " ".join(said[first:last])
 
 
 def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> Sentence:
@@ -154,10 +187,14 @@ def _judged(sentence: Sentence, raw: str, *, is_local: bool) -> Proposal | None:
         return None
     category = _category(bare, sentence.flags)
     # Few sentences come as far as the veto, which takes longer than all that comes before it.
-    if category is None or patterns().veto.search(sentence.text) or patterns().veto.search(raw):
+    if category is None or any(one.search(each) for one in _against() for each in (sentence.text, raw)):
         return None
     scope = _scope(bare, category, is_local=is_local)
     return Proposal(content, scope, _settled(category, scope, bare))
+
+
+def _against() -> tuple[re.Pattern[str], ...]:
+    return patterns().veto, patterns().private
 
 
 def _category(text: str, flags: frozenset[Flag]) -> Category | None:
@@ -190,9 +227,9 @@ def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
 
 def _settled(category: Category, scope: Scope, text: str) -> Category:
     """The category once the scope is known: taste is the person's, a convention the project's."""
-    if category is Category.CODING_PREFERENCES and scope is Scope.REPO:
+    if category in {Category.CODING_PREFERENCES, Category.USER_FACTS} and scope is Scope.REPO:
         return Category.PROJECT_CONVENTIONS
-    if category is Category.PROJECT_CONVENTIONS and scope is Scope.USER:
+    if category in {Category.PROJECT_CONVENTIONS, Category.ARCHITECTURAL_DECISIONS} and scope is Scope.USER:
         category = Category.CODING_PREFERENCES
     if category is Category.CODING_PREFERENCES and patterns().speech.search(text):
         return Category.USER_FACTS

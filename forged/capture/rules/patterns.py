@@ -61,6 +61,7 @@ class Patterns(msgspec.Struct, frozen=True):
     personal: re.Pattern[str]
     speech: re.Pattern[str]
     veto: re.Pattern[str]
+    private: re.Pattern[str]
     mishap: re.Pattern[str]
     asks_for_it: re.Pattern[str]
     takes_back: re.Pattern[str]

@@ -5,6 +5,7 @@ Raises InvalidRequest, saying what to change, for a field that means nothing her
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import Root
 from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger, default_category
-from forged.scopes import Ranked
+from forged.scopes import Ranked, Stayed
 from forged_client import protocol as wire
 
 # The session of what was remembered outside of any.
@@ -97,6 +98,11 @@ def hit(ranked: Ranked) -> wire.Hit:
         came=ranked.came,
         stale=found.stale,
     )
+
+
+def stayed(out: Stayed) -> wire.Stayed:
+    evidence = out.evidence if math.isfinite(out.evidence) else None
+    return wire.Stayed(out.memory.id, out.root, out.memory.first_line, out.why, evidence)
 
 
 def _version(found: Memory) -> wire.Version:

@@ -23,6 +23,7 @@ from forged.daemon.handlers import (
     endpoints,
     health,
     judged,
+    looking,
     memories,
     moving,
     restoring,
@@ -54,8 +55,8 @@ class Needs(IntEnum):
 # Called with the context, the workspace and the request.
 IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
     wire.Retrieve: (retrieve.retrieve, Needs.INJECTION),
-    wire.Search: (retrieve.search, Needs.RETRIEVAL),
-    wire.Why: (retrieve.why, Needs.RETRIEVAL),
+    wire.Search: (looking.search, Needs.RETRIEVAL),
+    wire.Why: (looking.why, Needs.RETRIEVAL),
     wire.Remember: (writing.remember, Needs.MEMORY),
     wire.Edit: (writing.edit, Needs.MEMORY),
     wire.Relate: (writing.relate, Needs.MEMORY),

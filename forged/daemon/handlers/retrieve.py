@@ -1,4 +1,4 @@
-"""`retrieve`, `search` and `why`: what an agent asks before a turn, and how a person checks it."""
+"""`retrieve`: what an agent asks before a turn."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ import time
 from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
-
-from forged import memory
 from forged.conversation import last_user_text
 from forged.counters import Metrics
 from forged.daemon import spliced
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, generation_of, hit, token_of
+from forged.daemon.handlers.convert import generation_of, hit, token_of
 from forged.daemon.handlers.heard import asked, heard, without_echoes
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.daemon.handlers.sessions import BLOCK_TOKENS, MODES, Made, Wanted, place_of, stateless
+from forged.daemon.handlers.sessions import (
+    BLOCK_TOKENS,
+    MODES,
+    Made,
+    Wanted,
+    place_of,
+    standing_in,
+    stateless,
+)
 from forged.daemon.handlers.trust import has_news, in_reply
 from forged.daemon.handlers.turn import key_of
-from forged.models import cleaned
 from forged.retrieval import (
     Answer,
     Ask,
@@ -33,10 +37,10 @@ from forged.retrieval import (
     render,
     says_nothing,
 )
-from forged.scopes import Workplace
+from forged.scopes import Ranked, Workplace
+from forged.text import tokens
 from forged_client import protocol as wire
 
-_MOST_ASKED = 100
 _MOST_HYPOTHESES = 32
 # "No limit" still has to fit into a reply, which holds each memory twice: 1 MiB of injection.
 _MOST_TOKENS = 256 << 10
@@ -50,7 +54,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     answer, cached, message = _kept(context, key, request), True, None
     if answer is None:
         ask = await _ask(context, request, place, key)
-        answer, cached = await retriever.retrieve(ask, _sources(place, ask), key)
+        answer, cached = await retriever.retrieve(ask, sources(place, ask), key)
         message = ask.message
     notice = await in_reply(context, place, request.session_id)
     told, contents, heard = answer, tuple[str, ...](), 0
@@ -68,7 +72,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         text="" if unchanged else block.text,
         unchanged=unchanged,
         cached=cached,
-        elapsed_ms=_elapsed_ms(context),
+        elapsed_ms=elapsed_ms(context),
         notice=notice,
         captured=captured,
     )
@@ -126,7 +130,7 @@ def _again_said(
 def _frame(context: Context, request: wire.Retrieve, ready: Ready) -> bytes:
     _count(context.daemon.metrics, ready.answer, ready.status, cached=True)
     unchanged = bool(ready.digest) and ready.digest == request.known_digest
-    now: dict[str, Any] = {"id": request.id, "unchanged": unchanged, "elapsed_ms": _elapsed_ms(context)}
+    now: dict[str, Any] = {"id": request.id, "unchanged": unchanged, "elapsed_ms": elapsed_ms(context)}
     now |= {"notice": "", "captured": ()}
     return spliced.frame(
         wire.Retrieved, spliced.pairs(now), _NO_TEXT if unchanged else ready.text, ready.rest
@@ -159,13 +163,18 @@ def _said(
     known = daemon.sessions.before(daemon.state, request, where, key)
     spoke = bool(daemon.sessions.spoke(where, key))
     if message is not None:
-        spoke = bool(message.strip()) and not says_nothing(message)
+        spoke = _has_content(message)
     whole = request.mode == "block"
     wanted = Wanted(where, key, answer, spoke, budget, whole)
     reply = daemon.sessions.said(daemon.state, place.files.maps(), place, wanted, known)
     deadline = _deadline(context, request, place)
     daemon.sessions.replied(request, where, budget, deadline, captured=captured)
     return reply
+
+
+def _has_content(message: str) -> bool:
+    """Whether a message has content, so that what stands comes with it."""
+    return bool(message.strip()) and not says_nothing(message)
 
 
 def _deadline(context: Context, request: wire.Retrieve, place: Workplace) -> float:
@@ -198,7 +207,7 @@ def _kept(context: Context, key: TurnKey | None, request: wire.Retrieve) -> Answ
 
 def _constant(answer: Answer, block: Injection, heard: int = 0) -> dict[str, Any]:
     """Fields of the reply that are the same however often and to whomever it is given."""
-    status, reason = _outcome(answer, block.included)
+    status, reason = outcome(answer, block.included)
     return {
         "status": status,
         "reason": reason,
@@ -213,7 +222,7 @@ def _constant(answer: Answer, block: Injection, heard: int = 0) -> dict[str, Any
     }
 
 
-def _outcome(answer: Answer, included: int) -> tuple[str, str]:
+def outcome(answer: Answer, included: int) -> tuple[str, str]:
     """Status and reason of what was found, of which so many had room."""
     if answer.ranked and not included:
         return "empty", answer.reason or "nothing fits the token budget"
@@ -234,18 +243,26 @@ def _session_budget(request: wire.Retrieve, place: Workplace) -> int:
 
 
 async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: TurnKey | None) -> Ask:
-    settings, heard_before = place.settings, frozenset[tuple[str, str]]()
+    settings, known = place.settings, None
     if not _is_stateless(context, request):
         await context.daemon.state.opened(settings.retrieval_timeout_s)
         known = context.daemon.sessions.before(context.daemon.state, request, place_of(request, place), key)
-        heard_before = frozenset((each.root, each.id) for each in known.entries)
     said = (await heard(request.messages, request.last_summary_index)).said
     window = without_echoes(said, context.daemon.retriever.turns.injected(request.session_id, place.tops))
+    message = last_user_text(window)
+    in_context, stands, turn = frozenset[tuple[str, str]](), tuple[Ranked, ...](), 0
+    if known is not None:
+        turn = known.turns + 1 if known.stood else 1
+        in_context = frozenset((each.root, each.id) for each in known.entries)
+        if not known.stood and _has_content(message):
+            limit = _session_budget(request, place) * tokens.BYTES_PER_TOKEN
+            stands = standing_in(context.daemon.state, place.files.maps(), place, limit)
     return Ask(
         window=window,
-        message=last_user_text(window),
+        message=message,
         before=before(window),
         goes_on=goes_on(window),
+        turn=turn,
         hypotheses=tuple(text for each in request.hypotheses if (text := asked(each)).strip())[
             :_MOST_HYPOTHESES
         ],
@@ -253,11 +270,12 @@ async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: 
         hop_depth=settings.retrieval_hop_depth,
         deadline=_deadline(context, request, place),
         min_generation=generation_of(context.daemon.epoch, request.min_generation),
-        heard=heard_before,
+        beside=frozenset(each.key for each in stands),
+        heard=in_context,
     )
 
 
-def _sources(place: Workplace, ask: Ask) -> Sources:
+def sources(place: Workplace, ask: Ask) -> Sources:
     return Sources(place.tops, partial(place.files.see, ask.min_generation))
 
 
@@ -271,74 +289,5 @@ def _count(metrics: Metrics, answer: Answer, status: str, *, cached: bool) -> No
     metrics.retrieve_errors += status == "error"
 
 
-async def search(
-    context: Context, place: Workplace, request: wire.Search
-) -> wire.Found | tuple[wire.Found, int]:
-    """Ranked memories for a text."""
-    if not (query := asked(request.query)).strip():
-        raise InvalidRequest("the query is empty; say what to look for")
-    if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
-        return wire.Found(status="empty", reason=f"the limit is {request.limit}")
-    ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
-    ask = replace(ask, rated=request.rated)
-    answer = await context.daemon.retriever.search(ask, _sources(place, ask))
-    reply = wire.Found(
-        status=answer.status,
-        reason=answer.reason,
-        memories=fitting([hit(ranked) for ranked in answer.ranked if ranked.via == "search"]),
-        legs=answer.legs,
-        elapsed_ms=_elapsed_ms(context),
-        notice=await in_reply(context, place),
-    )
-    return reply, answer.generation
-
-
-def _question(context: Context, place: Workplace, text: str, *, top_k: int, token: str = "") -> Ask:
-    settings = place.settings
-    return Ask(
-        message=text,
-        top_k=min(top_k, _MOST_ASKED),
-        hop_depth=settings.retrieval_hop_depth,
-        deadline=time.monotonic() + settings.retrieval_timeout_s,
-        min_generation=generation_of(context.daemon.epoch, token),
-    )
-
-
-async def why(
-    context: Context, place: Workplace, request: wire.Why
-) -> wire.Explained | tuple[wire.Explained, int]:
-    """The last injection of a session, or what a query would find now."""
-    notice = await in_reply(context, place)
-    if (query := asked(request.query)).strip():
-        ask = _question(context, place, query, top_k=place.settings.retrieval_top_k)
-        answer = await context.daemon.retriever.search(ask, _sources(place, ask), inject=True)
-        block = render(answer.ranked, place.settings.injection_token_budget)
-        return _explained(answer, block.included, at=memory.utc_now(), notice=notice)
-    found = context.daemon.retriever.turns.last(request.session_id, place.tops)
-    if found is None:
-        return wire.Explained(status="empty", reason="no injection is on record", notice=notice)
-    reply, generation = _explained(found.answer, found.included, at=memory.utc(found.at), notice=notice)
-    return replace(reply, session_id=found.session_id, turn_id=found.turn_id), generation
-
-
-def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[wire.Explained, int]:
-    status, reason = _outcome(answer, included)
-    reply = wire.Explained(
-        status=status,
-        reason=reason,
-        at=at,
-        strategy=answer.strategy,
-        legs=answer.legs,
-        hypotheses=tuple(map(cleaned, answer.hypotheses)),
-        memories=fitting([hit(ranked) for ranked in answer.ranked]),
-        included=included,
-        omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[included:]),
-        far_ids=answer.far,
-        partial=answer.partial,
-        notice=notice,
-    )
-    return reply, answer.generation
-
-
-def _elapsed_ms(context: Context) -> float:
+def elapsed_ms(context: Context) -> float:
     return round((time.monotonic() - context.arrived) * 1000, 3)

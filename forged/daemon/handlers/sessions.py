@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from forged.daemon.handlers.heard import text_of
 from forged.map import VectorMap
 from forged.memory import Memory, Scope
-from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, said, standing
+from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, most_bytes, said, standing
 from forged.scopes import Ranked, Workplace
 from forged.state import HeardList, Place, State
 from forged.text import tokens
@@ -35,8 +35,6 @@ MODES = ("block", "append", "plain")
 BLOCK_TOKENS, SESSIONS = 4_000, 256
 _TOKEN_BYTES = 4
 _DAY_S, _TURNS, _WINDOW_TOKENS = 24 * 3600.0, 30, 60_000
-# Bytes of a memory's head, and of the mark of each line.
-_HEAD, _MARK = 40, 2
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -203,7 +201,7 @@ def _composed(
     limit = wanted.budget * tokens.BYTES_PER_TOKEN
     stands = tuple[Ranked, ...]()
     if may_stand := wanted.speaks and not before.stood:
-        stands = _standing(state, maps, workplace, limit)
+        stands = standing_in(state, maps, workplace, limit)
     has_all = len(maps) == len(workplace.roots)  # what a root has that is not read yet may stand as well
     turn = Turn(
         stands=stands,
@@ -216,11 +214,12 @@ def _composed(
     return replace(reply, after=replace(reply.after, turns=before.turns + 1))
 
 
-def _standing(state: State, maps: Sequence[VectorMap], place: Workplace, limit: int) -> tuple[Ranked, ...]:
+def standing_in(state: State, maps: Sequence[VectorMap], place: Workplace, limit: int) -> tuple[Ranked, ...]:
+    """What stands with a session that begins, of so many bytes at most."""
     budget = min(place.settings.standing_token_budget * tokens.BYTES_PER_TOKEN, limit)
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
     trusted |= {root.top for root in place.roots if root.scope is Scope.USER}
-    heads = standing(maps, trusted, budget, _cost, partial(_uses, state))
+    heads = standing(maps, trusted, budget, most_bytes, partial(_uses, state))
     return tuple(
         Ranked(memory, 0.0, via="standing", root=home.root, came="standing") for home, memory in heads
     )
@@ -229,12 +228,6 @@ def _standing(state: State, maps: Sequence[VectorMap], place: Workplace, limit: 
 def _uses(state: State, home: VectorMap, memory: Memory) -> int:
     """How many sessions searched for a memory or one that it has replaced."""
     return sum(state.told.uses(home.root, each) for each in home.chains.chain(memory.id))
-
-
-def _cost(memory: Memory) -> int:
-    """Bytes that a memory has at most."""
-    lines = memory.content.count("\n") + 1
-    return len(memory.content.encode()) + _MARK * lines + _HEAD
 
 
 def told(answer: Answer, reply: Said) -> tuple[Answer, Injection]:

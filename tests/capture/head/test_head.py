@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from array import array
 
@@ -11,15 +12,15 @@ import pytest
 
 from forged.capture.head.choosing import chosen
 from forged.capture.head.features import SIGNS, SIZE, pieces, signs
-from forged.capture.head.head import FILE, HeadFile, Output, _Line, head
+from forged.capture.head.head import FILE, Head, HeadFile, Leanings, Output, _Line, head
 from forged.capture.head.units import SHORT, units
 from forged.capture.statements import statements
 from forged.conversation import Utterance
-from forged.memory import Category
+from forged.memory import Category, Scope
 from tests.training import data
 from tests.training.fitting import Rows, fit
 
-MOST_BYTES = 48 << 10
+MOST_BYTES = 100 << 10
 
 
 def shipped() -> HeadFile:
@@ -30,32 +31,72 @@ def shipped() -> HeadFile:
 def test_shipped_head_was_trained_on_the_data_in_the_tree_and_is_small():
     assert shipped().data == data.digest(), "make head"
     assert os.path.getsize(FILE) <= MOST_BYTES
-    assert set(shipped().categories) == set(Category)
+    assert (tuple(shipped().kept), tuple(shipped().others)) == (data.KEPT, data.OTHERS)
 
 
-def test_what_is_fitted_is_what_the_worker_reckons():
-    rng = np.random.default_rng(3)
-    texts = [f"always use {word} here" for word in ("tabs", "pnpm", "uv", "ruff")] + [
-        "fix it",
-        "why?",
-        "ok",
-        "go on",
-    ]
-    vectors = rng.normal(size=(len(texts), 8)).astype(np.float32)
-    right = np.array([1.0] * 4 + [0.0] * 4)
-    rows = Rows(texts, vectors)
-    fitted = fit(rows, right, np.ones(len(texts)))
-    assert ((fitted.of(rows) > 0) == (right > 0)).all()
-    line = _line(fitted.output())
+@pytest.mark.parametrize("size", [SIZE, 1 << 12, 0])
+def test_what_is_fitted_is_what_the_worker_reckons(size):
+    rows, right = _learnt()
+    fitted, other = fit(rows, np.stack([right, 1 - right], 1), np.ones(len(right)), size=size)
+    more = fitted.less(other)
+    assert not size or ((more.of(rows) > 0) == (right > 0)).all()
+    line = _Line(more.output())
     found = [
         line.at(array("f", row.tobytes()), pieces(text), signs(text))
-        for text, row in zip(texts, vectors, strict=True)
+        for text, row in zip(TEXTS, rows.vectors, strict=True)
     ]
-    assert np.allclose(found, fitted.of(rows), atol=0.1)
+    assert np.allclose(found, more.of(rows), atol=0.1)
 
 
-def _line(output: Output):
-    return _Line(output)
+def test_the_same_data_give_the_same_numbers_and_one_of_several_kinds_is_enough():
+    rows, right = _learnt()
+    kinds = np.stack([right, right, 1 - right], 1)  # each that is right may be of two kinds
+    once, again = (fit(rows, kinds, np.ones(len(right)), size=SIZE) for _ in range(2))
+    assert [each.output() for each in once] == [each.output() for each in again]
+    either, neither = np.maximum(once[0].of(rows), once[1].of(rows)), once[2].of(rows)
+    assert ((either > neither) == (right > 0)).all()
+
+
+TEXTS = [
+    *(f"always use {word} here" for word in ("tabs", "pnpm", "uv", "ruff")),
+    *("fix it", "why?", "ok", "go on"),
+]
+
+
+def _learnt():
+    vectors = np.random.default_rng(3).normal(size=(len(TEXTS), 8)).astype(np.float32)
+    return Rows(TEXTS, vectors), np.array([1.0] * 4 + [0.0] * 4, np.float32)
+
+
+def test_half_of_what_the_kinds_say_is_added_to_what_speaks_for_keeping():
+    line, none = Output(b"", 1.0, (0.0,) * (SIGNS - 1) + (2.0,)), Output(b"", 1.0, (0.0,) * SIGNS)
+    file = HeadFile(
+        data="",
+        engine="",
+        bar=0.0,
+        keep=line,
+        kept={"rule": line, "explicit": none},
+        others={"question": none},
+        user=none,
+    )
+    found = Head(file).leanings("whatever", b"")
+    assert found.keep == pytest.approx(2.0 + (math.log(math.exp(2.0) + 1.0) - 0.0) / 2)
+    assert found.explicit == pytest.approx(-math.log(math.exp(2.0) + 1.0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_person", "of_repository"),
+    [
+        ("correction", Category.CORRECTIONS, Category.CORRECTIONS),
+        ("fact", Category.USER_FACTS, Category.PROJECT_CONVENTIONS),
+        ("decision", Category.CODING_PREFERENCES, Category.ARCHITECTURAL_DECISIONS),
+        ("rule", Category.CODING_PREFERENCES, Category.PROJECT_CONVENTIONS),
+        ("explicit", Category.CODING_PREFERENCES, Category.PROJECT_CONVENTIONS),
+    ],
+)
+def test_kind_and_scope_make_the_category(kind, of_person, of_repository):
+    found = Leanings(0.0, 0.0, 0.0, kind)
+    assert (found.category(Scope.USER), found.category(Scope.REPO)) == (of_person, of_repository)
 
 
 def test_a_row_of_another_size_is_refused():
@@ -70,12 +111,37 @@ def test_pieces_are_places_in_the_table_and_signs_are_as_many_as_are_said():
     assert pieces("") == ()
 
 
-def test_a_short_message_is_one_unit_and_a_long_one_has_each_sentence_with_its_neighbour():
+def test_a_short_message_is_one_unit_and_a_long_one_has_each_sentence():
     short = "We use pnpm. Never npm."
-    long = f"The build is slow again today. We use pnpm here. {'Look at the bundler please. ' * 6}"
-    assert len(long) > SHORT
+    assert len(LONG) > SHORT
     assert [unit.text for unit in _units(short)] == [short]
-    assert _units(long)[1].text == "The build is slow again today. We use pnpm here."
+    assert [unit.text for unit in _units(LONG)][:3] == ["The build is slow.", "We use pnpm.", "Never npm."]
+
+
+LONG = f"The build is slow. We use pnpm. Never npm. {'Look at the bundler please. ' * 6}"
+
+
+def test_a_sentence_is_kept_with_what_it_needs():
+    complaint = f"You used npm again. We are on pnpm. {'Look at the bundler please. ' * 6}"
+    assert _units(complaint)[0].text == "You used npm again. We are on pnpm."
+    request = f"We are on pnpm. Remember that. {'Look at the bundler please. ' * 6}"
+    assert _units(request)[1].text == "We are on pnpm."
+
+
+def test_a_short_message_has_what_it_agrees_to_and_not_the_request():
+    window = [
+        Utterance("assistant", "I would move to pytest."),
+        Utterance("user", "Yes, pytest. Remember that."),
+    ]
+    assert [unit.text for unit in units(statements(window), window)] == [
+        "I would move to pytest. Yes, pytest."
+    ]
+
+
+def test_a_sentence_is_kept_with_its_neighbours_that_are_likely_too():
+    scores = {"We use pnpm.": 4.0, "Never npm.": 1.0, "The build is slow.": -3.0}
+    (kept,) = chosen(_units(LONG), lambda text: scores.get(text, -5.0), 1.0)
+    assert kept.text == "We use pnpm. Never npm."
 
 
 def test_of_a_message_two_units_are_kept_at_most_and_no_sentence_twice():
@@ -85,6 +151,7 @@ def test_of_a_message_two_units_are_kept_at_most_and_no_sentence_twice():
     scores = {unit.sentences[0].text: 5.0 - place for place, unit in enumerate(found)}
     kept = chosen(found, lambda text: scores.get(text, 0.0), 1.0)
     assert [unit.sentences[0].text for unit in kept] == ["Ids are ULIDs.", "Dates are UTC."]
+    assert [unit.text for unit in kept] == ["Ids are ULIDs. Money is cents.", "Dates are UTC."]
     assert chosen(found, lambda text: scores.get(text, 0.0), 9.0) == []
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import pytest
 
-from forged.capture.rules.requests import asks, wordings
+from forged.capture.rules.requests import asks, without_request, wordings
 from tests.training import data
 
 WORDINGS = [pytest.param(each, id=f"{each.kind} {each.language}: {each.name}") for each in wordings()]
@@ -15,31 +14,46 @@ WORDINGS = [pytest.param(each, id=f"{each.kind} {each.language}: {each.name}") f
 
 @pytest.mark.parametrize("wording", WORDINGS)
 def test_wording_takes_its_example_and_not_its_near_miss(wording):
-    pattern = re.compile(wording.pattern, re.IGNORECASE)
-    assert pattern.search(wording.yes)
-    assert not pattern.search(wording.no)
-    assert asks(wording.yes) is (wording.kind == "asks")
+    assert wording.is_in(wording.yes)
+    assert not wording.is_in(wording.no)
+    assert asks(wording.yes) is (wording.kind in {"asks", "polite"})
 
 
 def test_every_language_has_wordings_of_both_kinds():
     found = {(each.kind, each.language) for each in wordings()}
-    assert {(kind, language) for kind in ("asks", "not") for language in LANGUAGES} <= found
+    assert {(kind, language) for kind in ("asks", "polite", "not") for language in LANGUAGES} <= found
 
 
 LANGUAGES = ("de", "en", "es", "fr", "ja", "pt", "zh")
 
 
 def test_requests_are_told_from_what_only_reads_like_one():
-    """Of the sentences to learn from, in seven languages: four of five requests, and 2 % of the others."""
+    """Of the sentences to learn from, in seven languages: nine of ten requests, and 1 % of the others."""
     counts = Counter[tuple[bool | None, bool]]()
     for each in data.sentences():
         counts[each.explicit, asks(each.text)] += 1
     asked, others = counts[True, True] + counts[True, False], counts[False, True] + counts[False, False]
-    assert counts[True, True] / asked >= 0.78
-    assert counts[False, True] / others <= 0.02
+    assert counts[True, True] / asked >= 0.92
+    assert counts[False, True] / others <= 0.01
 
 
 def test_a_request_is_seen_at_both_ends_of_a_long_message():
     middle = "und dann ging es weiter. " * 100
     assert asks(f"merk dir: Beträge sind Cent. {middle}")
     assert asks(f"{middle}merk dir: Beträge sind Cent.")
+
+
+def test_accents_make_no_difference():
+    assert asks("nao esquecas: so REST")
+    assert asks("apuntate esto: los tests con pytest")
+
+
+def test_a_polite_question_asks_and_a_question_about_memory_does_not():
+    assert asks("Kannst du dir merken, dass Beträge Cent sind?")
+    assert asks("记住：金额一律用分，记住了吗？")
+    assert not asks("can you remember what we decided?")
+    assert not asks("hast du dir gemerkt, wo der Port steht?")
+
+
+def test_words_that_ask_are_cut_out_of_what_is_asked():
+    assert without_request("Remember: amounts are cents").strip(" :") == "amounts are cents"

@@ -15,7 +15,7 @@ from forged.capture.rules.patterns import FILE, Flag, Patterns, fill_in, pattern
 from forged.memory import Category
 
 # Tables whose patterns are looked for anywhere; those of the others have to match at the start.
-ANYWHERE = {"trailing", "project", "local", "speech", "veto", "mishap", "replaces", "denies"}
+ANYWHERE = {"trailing", "project", "local", "speech", "veto", "private", "mishap", "replaces", "denies"}
 # In these the first that matches is the only one that counts.
 ORDERED = {"lead_in", "statement", "replaces"}
 
@@ -61,7 +61,7 @@ def test_rule_takes_its_example_alone_and_not_its_near_miss(table, entry):
     match table:
         case "statement":
             assert len(proposals_in(entry.yes)) == 1
-        case "veto" | "mishap":
+        case "veto" | "private" | "mishap":
             assert proposals_in(entry.yes) == []
         case "lead_in":
             sentence = without_lead_ins(entry.yes)

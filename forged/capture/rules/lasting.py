@@ -1,0 +1,163 @@
+"""Whether a sentence says by itself that it lasts, in seven languages: rules, decisions, corrections, facts.
+
+In goes a sentence with those beside it, out comes what it is, or nothing. Signs of different kinds are
+counted by their weights; a question, a doubt, hearsay, irony, what is bound to this moment or points at what
+is on the screen speaks against a sentence whatever else it says, and so do a doubt, a question or hearsay in
+the sentence beside it. All of it is data, `lasting.toml`, read with the first sentence in some 0.1 s; raises
+re.error for a pattern that is none, msgspec.ValidationError for odd fields.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from forged.capture.plain import plain
+from forged.memory import Category
+
+FILE = os.path.join(os.path.dirname(__file__), "lasting.toml")
+# The least weight that is kept, of which nineteen of twenty were right in the sentences to learn from, and
+# what a sentence lacks that is too short to be understood later.
+BAR, BRIEF = 5, 2
+# The weight of a hint of a correction.
+_HINT = 3
+# Letters of a short sentence; one of Han or kana says as much as two.
+_FEW = 40
+_CJK, _KANA = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]"), re.compile(r"[\u3040-\u30ff]")
+_SPACED = ("de", "en", "es", "fr", "pt")
+
+Kind = Literal[
+    "decided",
+    "person",
+    "taste",
+    "contrast",
+    "ours",
+    "owed",
+    "state",
+    "stop",
+    "onward",
+    "all",
+    "wrong",
+    "always",
+]
+Veto = Literal["question", "doubt", "hearsay", "moment", "pointing", "report", "irony", "order", "life"]
+
+
+# What speaks against a sentence from beside it, and from anywhere in the message.
+_NEAR: frozenset[Veto] = frozenset({"question", "doubt", "hearsay"})
+ALL_OVER: frozenset[Veto] = frozenset({"irony"})
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry as it stands in the file."""
+
+    kind: Kind | Veto
+    language: Literal["", "de", "en", "es", "fr", "ja", "pt", "zh"]
+    yes: str
+    no: str
+    words: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+    @property
+    def pattern(self) -> str:
+        """One regular expression for all of it."""
+        edge = r"\b" if self.language in _SPACED else ""
+        whole = f"{edge}(?:{'|'.join(self.words)}){edge}" if self.words else ""
+        return "|".join(filter(None, (whole, *self.patterns)))
+
+
+class Signs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    weights: dict[Kind, int]
+    sign: tuple[Entry, ...]
+    veto: tuple[Entry, ...]
+
+
+def lasting(sentence: str, beside: Iterable[str] = ()) -> Category | None:
+    """Return what a sentence is that says by itself that it lasts; `beside` are the sentences next to it."""
+    text = plain(sentence)
+    if speaks_against(sentence):
+        return None
+    kinds = _found("sign", text)
+    if _weight(kinds) - BRIEF * (_letters(text) < _FEW) < BAR:
+        return None
+    return None if any(speaks_against(each, _NEAR) for each in beside) else _category(kinds)
+
+
+def corrects(sentence: str) -> bool:
+    """Whether a sentence may well correct something: enough for a model to be asked at once."""
+    kinds = _found("sign", plain(sentence))
+    return (
+        bool(kinds & {"wrong", "stop", "onward"}) and _weight(kinds) >= _HINT and not speaks_against(sentence)
+    )
+
+
+def speaks_against(sentence: str, of: frozenset[Veto] | None = None) -> bool:
+    """Whether anything in a sentence, or what is `of` these kinds, speaks against its being meant to last."""
+    return bool(_found("veto", plain(sentence), of, any_is_enough=True))
+
+
+def _weight(kinds: frozenset[str]) -> int:
+    return sum(weight for kind, weight in signs().weights.items() if kind in kinds)
+
+
+def _category(kinds: frozenset[str]) -> Category:
+    if "decided" in kinds:
+        return Category.ARCHITECTURAL_DECISIONS
+    if "person" in kinds:
+        return Category.USER_FACTS
+    if kinds & {"wrong", "stop"}:
+        return Category.CORRECTIONS
+    return Category.CODING_PREFERENCES if "taste" in kinds else Category.PROJECT_CONVENTIONS
+
+
+def _letters(text: str) -> int:
+    return len(text) + len(_CJK.findall(text))
+
+
+def _found(
+    table: Literal["sign", "veto"],
+    text: str,
+    of: frozenset[Veto] | None = None,
+    *,
+    any_is_enough: bool = False,
+) -> frozenset[str]:
+    """The kinds of what stands in a plain text."""
+    found = set[str]()
+    for kind, pattern in _compiled(table, _script(text)).items():
+        if (of is None or kind in of) and pattern.search(text):
+            found.add(kind)
+            if any_is_enough:
+                break
+    return frozenset(found)
+
+
+def _script(text: str) -> str:
+    if _CJK.search(text) is None:
+        return ""
+    return "ja" if _KANA.search(text) else "zh"
+
+
+@functools.cache
+def signs() -> Signs:
+    """Return the file."""
+    with open(FILE, "rb") as file:
+        return msgspec.convert(tomllib.load(file), Signs)
+
+
+@functools.cache
+def _compiled(table: Literal["sign", "veto"], script: str) -> Mapping[str, re.Pattern[str]]:
+    """One pattern of each kind, for texts of a script."""
+    languages = {"", script} if script else {"", *_SPACED}
+    forms: dict[str, list[str]] = {}
+    for entry in getattr(signs(), table):
+        if entry.language in languages:
+            forms.setdefault(entry.kind, []).append(entry.pattern)
+    return {kind: re.compile("|".join(each), re.MULTILINE) for kind, each in forms.items()}

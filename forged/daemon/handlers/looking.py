@@ -1,0 +1,92 @@
+"""`search` and `why`: how a person looks for memories, and checks what an agent gets."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec.structs import replace
+
+from forged import memory
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import fitting, generation_of, hit, stayed
+from forged.daemon.handlers.heard import asked
+from forged.daemon.handlers.refusals import InvalidRequest
+from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sources
+from forged.daemon.handlers.trust import in_reply
+from forged.models import cleaned
+from forged.retrieval import Answer, Ask, render
+from forged.scopes import Workplace
+from forged_client import protocol as wire
+
+_MOST_ASKED = 100
+
+
+async def search(
+    context: Context, place: Workplace, request: wire.Search
+) -> wire.Found | tuple[wire.Found, int]:
+    """Ranked memories for a text."""
+    if not (query := asked(request.query)).strip():
+        raise InvalidRequest("the query is empty; say what to look for")
+    if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
+        return wire.Found(status="empty", reason=f"the limit is {request.limit}")
+    ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
+    ask = replace(ask, rated=request.rated)
+    answer = await context.daemon.retriever.search(ask, sources(place, ask))
+    reply = wire.Found(
+        status=answer.status,
+        reason=answer.reason,
+        memories=fitting([hit(ranked) for ranked in answer.ranked if ranked.via == "search"]),
+        legs=answer.legs,
+        elapsed_ms=elapsed_ms(context),
+        notice=await in_reply(context, place),
+    )
+    return reply, answer.generation
+
+
+def _question(context: Context, place: Workplace, text: str, *, top_k: int, token: str = "") -> Ask:
+    settings = place.settings
+    return Ask(
+        message=text,
+        top_k=min(top_k, _MOST_ASKED),
+        hop_depth=settings.retrieval_hop_depth,
+        deadline=time.monotonic() + settings.retrieval_timeout_s,
+        min_generation=generation_of(context.daemon.epoch, token),
+    )
+
+
+async def why(
+    context: Context, place: Workplace, request: wire.Why
+) -> wire.Explained | tuple[wire.Explained, int]:
+    """The last injection of a session, or what a query would find now."""
+    notice = await in_reply(context, place)
+    if (query := asked(request.query)).strip():
+        ask = _question(context, place, query, top_k=place.settings.retrieval_top_k)
+        ask = replace(ask, explains=True)
+        answer = await context.daemon.retriever.search(ask, sources(place, ask), inject=True)
+        block = render(answer.ranked, place.settings.injection_token_budget)
+        return _explained(answer, block.included, at=memory.utc_now(), notice=notice)
+    found = context.daemon.retriever.turns.last(request.session_id, place.tops)
+    if found is None:
+        return wire.Explained(status="empty", reason="no injection is on record", notice=notice)
+    reply, generation = _explained(found.answer, found.included, at=memory.utc(found.at), notice=notice)
+    return replace(reply, session_id=found.session_id, turn_id=found.turn_id), generation
+
+
+def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[wire.Explained, int]:
+    status, reason = outcome(answer, included)
+    reply = wire.Explained(
+        status=status,
+        reason=reason,
+        at=at,
+        strategy=answer.strategy,
+        legs=answer.legs,
+        hypotheses=tuple(map(cleaned, answer.hypotheses)),
+        memories=fitting([hit(ranked) for ranked in answer.ranked]),
+        included=included,
+        omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[included:]),
+        far_ids=tuple(each.memory.id for each in answer.stayed),
+        stayed=tuple(map(stayed, answer.stayed)),
+        partial=answer.partial,
+        notice=notice,
+    )
+    return reply, answer.generation

@@ -1,0 +1,51 @@
+"""What a request to remember is about: what it says itself, or what stands beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from forged.capture.rules.asked import request_in
+from forged.capture.statements import statements
+from forged.conversation import Utterance
+
+
+def asked(text: str, *, answer: str = "", before: str = "") -> str | None:
+    window = (*([Utterance("assistant", answer)] if answer else ()), Utterance("user", text))
+    found = request_in(statements(window), before)
+    return None if found is None else found.text
+
+
+TASK = "Please look at the parser and tell me why it is so slow on the big file of Monday. "
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("remember that amounts are cents", "remember that amounts are cents"),
+        (
+            "Kannst du dir merken, dass wir nur LTS-Versionen nehmen?",
+            "Kannst du dir merken, dass wir nur LTS-Versionen nehmen?",
+        ),
+        (f"{TASK}Note to self: our ids are ULIDs.", "Note to self: our ids are ULIDs."),
+        (f"{TASK}Our ids are ULIDs. Remember that.", "Our ids are ULIDs. Remember that."),
+        (
+            f"{TASK}Would you mind keeping this in mind? Our ids are ULIDs. Add a test.",
+            "Would you mind keeping this in mind? Our ids are ULIDs.",
+        ),
+        ("看一下为什么慢。另外记住：金额一律用分。改完告诉我", "另外记住：金额一律用分。"),
+        ("anota", ""),
+        ("merk dir das bitte", ""),
+        ("use tabs in the example", None),
+        ("do you remember the port?", None),
+        ("merk dir kurz die Zeile", None),
+        ("she said remember the tabs", None),
+    ],
+)
+def test_a_request_is_kept_with_what_it_is_about(text, kept):
+    assert asked(text) == kept
+
+
+def test_a_request_without_content_is_about_what_was_said_before():
+    assert asked("merk dir das", before="Beträge sind Cent.") == "Beträge sind Cent. merk dir das"
+    answer = "Ids are ULIDs in all of the tables here."
+    assert asked("remember that", answer=answer) == f"{answer} remember that"

@@ -1,0 +1,128 @@
+"""Rules, head and both on the development half, each message judged by a head that has not seen it.
+
+`python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/. The
+shipped head was trained with the development half too, so `forgectl eval tests/data/said/dev` flatters it;
+this does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from forged.capture.head.choosing import chosen
+from forged.capture.head.head import Head, HeadFile
+from forged.capture.local import LocalAnswers
+from forged.capture.rules.engine import RuleClassifier
+from forged.capture.values import Classified, Proposal
+from forged.memory import Origin
+from forged.state import Event
+from tests.training import data
+from tests.training.fitting import Floats
+from tests.training.train_head import HELD_OUT, bar_of, held_out, parts, told, vectors_of
+
+_HEADINGS = ("kept", "precision", "recall", "explicit", "scope", "category", "refused", "silent")
+Answer = Callable[[data.Message, Head], Classified]
+
+
+class Outcome(NamedTuple):
+    """A message and what comes of it."""
+
+    message: data.Message
+    found: Classified
+
+    def keeper(self, note: data.Note) -> Proposal | None:
+        return next((each for each in self.found.proposals if note.is_in(each.content)), None)
+
+    def right(self) -> int:
+        return sum(
+            any(note.is_in(each.content) for note in self.message.keep) for each in self.found.proposals
+        )
+
+    def is_silent(self) -> bool:
+        """Whether something was asked for and neither kept nor refused."""
+        asked = any(note.explicit for note in self.message.keep)
+        return asked and not self.found.proposals and not self.found.refused
+
+
+def answers(vectors: dict[str, Floats]) -> dict[str, Answer]:
+    """The three ways."""
+
+    def rows(_: str, texts: Sequence[str]) -> list[bytes]:
+        return [vectors[text].tobytes() for text in texts]
+
+    def by_head(message: data.Message, judge: Head) -> Classified:
+        units = message.units()
+        keep = {
+            text: judge.leanings(text, vectors[text].tobytes()).keep
+            for unit in units
+            for text in unit.texts()
+        }
+        liked = chosen(units, keep.__getitem__, judge.bar)
+        return Classified(tuple(Proposal(unit.text) for unit in liked), author=Origin.TYPED)
+
+    return {
+        "rules alone": lambda message, _: _classified(LocalAnswers(lambda *_: ()), message),
+        "head alone": by_head,
+        "both": lambda message, judge: _classified(LocalAnswers(rows, lambda: judge), message),
+    }
+
+
+def _classified(local: LocalAnswers, message: data.Message) -> Classified:
+    classifier = RuleClassifier(lambda *_: (), local.more)
+    event = Event(window=message.window)
+    return asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=1))
+
+
+def row(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    pairs = [(note, each.keeper(note)) for each in outcomes for note in each.message.keep]
+    kept = [(note, keeper) for note, keeper in pairs if keeper]
+    count = sum(len(each.found.proposals) for each in outcomes)
+    yield str(count)
+    yield _share(sum(each.right() for each in outcomes), count)
+    yield _share(len(kept), len(pairs))
+    yield _share(sum(note.explicit for note, _ in kept), sum(note.explicit for note, _ in pairs))
+    yield _share(sum(note.scope == keeper.scope for note, keeper in kept), len(kept))
+    yield _share(sum(note.category == keeper.category for note, keeper in kept), len(kept))
+    yield str(sum(bool(each.found.refused) for each in outcomes))
+    yield str(sum(each.is_silent() for each in outcomes))
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.3f}" if whole else "-"
+
+
+def table(name: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """The lines of one way: all, each language, each kind."""
+    yield _line(name, _HEADINGS)
+    languages = sorted({each.message.language for each in outcomes})
+    for group in ("all", *languages, *data.KEPT, *data.OTHERS):
+        mine = [each for each in outcomes if group in {"all", each.message.language, each.message.kind}]
+        yield _line(group, row(mine))
+
+
+def _line(name: str, cells: Iterator[str] | Sequence[str]) -> str:
+    return f"{name:16}" + "".join(f"{cell:>10}" for cell in cells)
+
+
+def main() -> None:
+    said = data.messages()
+    vectors, _ = asyncio.run(vectors_of([text for message in said for text in message.texts()]))
+    heads = msgspec.msgpack.decode(HELD_OUT.read_bytes(), type=list[HeadFile])
+    judged = held_out(said, heads, vectors)
+    told(judged, said)
+    bar = bar_of(judged, said)
+    judges = [Head(msgspec.structs.replace(each, bar=bar)) for each in heads]
+    for name, answer in answers(vectors).items():
+        outcomes = [
+            Outcome(message, answer(message, judges[part]))
+            for message, part in zip(said, parts(len(said)), strict=True)
+        ]
+        print("", *table(name, outcomes), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
