@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from forged_client.chain_verbs import ChainVerbs
 from forged_client.messages import RETRIEVE_BYTES, public, window
 from forged_client.protocol import (
@@ -207,15 +209,8 @@ class Verbs(ChainVerbs):
         offset: int = 0,
     ) -> JudgedPage:
         """What capture has kept and refused, newest first; see `protocol.ListJudged`."""
-        request = ListJudged(
-            workspace=workspace,
-            since=since,
-            session_id=session_id,
-            all_repos=all_repos,
-            limit=limit,
-            offset=offset,
-        )
-        return self.ask(request)
+        asked = ListJudged(workspace=workspace, since=since, session_id=session_id, all_repos=all_repos)
+        return self.ask(replace(asked, limit=limit, offset=offset))
 
     def get(
         self, workspace: str, ids: Iterable[str], *, min_generation: str = "", scope: str = ""

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cached_property
 
 from forged.capture.origins import Origins, Whose
-from forged.capture.rules.newest import may_replace, replaced_by
+from forged.capture.rules.newest import differs_from, may_replace, replaced_by
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
 from forged.map import link
@@ -130,6 +130,8 @@ class _Deciding:
     def judge(self, proposal: Proposal) -> None:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
+        if proposal.only_replaces and (root is None or self._replaced(root, content, proposal) is None):
+            return
         whose = self._whose(content)
         if objection := self._objection(root, content, proposal, whose):
             self.invalid += 1
@@ -241,7 +243,7 @@ class _Deciding:
             session_id=self._session,
             trigger=_TRIGGERS[self._event.kind],
             supersedes=None if head is None else head.id,
-            related=self._edges(root, proposal.related),
+            related=self._edges(root, (*proposal.related, *(() if head else self._doubt(root, content)))),
             origin=self._origin,
             cues=self._cues(proposal.cues),
             evidence=_evidence(root, proposal.evidence),
@@ -258,6 +260,13 @@ class _Deciding:
         heads = self._heads(root)
         place = replaced_by(content, [head.content for head in heads])
         return None if place is None else heads[place]
+
+    def _doubt(self, root: Root, content: str) -> Iterator[Related]:
+        """An edge to the head that typed words may gainsay, although nobody can be sure."""
+        heads = self._heads(root) if self._author != Origin.MODEL else []
+        place = differs_from(content, [head.content for head in heads])
+        if place is not None:
+            yield Related(heads[place].id, Relationship.CONTRADICTS)
 
     def _heads(self, root: Root) -> list[Memory]:
         memories = {memory.id: memory for memory in (*self._known(root), *self._decided(root))}

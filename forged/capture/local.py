@@ -8,7 +8,7 @@ asking for the vectors raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import inf
 
@@ -74,7 +74,8 @@ class LocalAnswers:
             for unit in free
             if unit in asked or not _is_kept(unit, kept)
         )
-        return More(stays, tuple(each for each in proposals if each.content), refused)
+        sure = tuple(each for each in proposals if each.content)
+        return More(stays, (*sure, *_likely(found, judged, (*stays, *sure))), refused)
 
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
@@ -158,6 +159,21 @@ def _asked(
         else:
             refused.append(Refused(unit.text, "it reads like something for this moment only"))
     return taken, tuple(refused)
+
+
+def _likely(
+    found: Sequence[Unit], judged: dict[str, Leanings], sure: Sequence[Proposal]
+) -> Iterator[Proposal]:
+    """What is more likely than not to be worth keeping, for the case that it replaces something."""
+    likely = chosen(found, lambda text: judged[text].keep, 0.0) if judged else []
+    for unit in likely:
+        proposal = _proposal(unit, judged, "head")
+        if proposal.content and not any(_is_of(each, unit) or _is_in(proposal, each) for each in sure):
+            yield msgspec.structs.replace(proposal, only_replaces=True)
+
+
+def _is_in(one: Proposal, other: Proposal) -> bool:
+    return one.content.rstrip(".。").lower() in other.content.lower()
 
 
 def _is_part(unit: Unit, asked: Sequence[Unit]) -> bool:

@@ -30,8 +30,12 @@ def _categories(_context: click.Context, _option: click.Parameter, begun: str) -
     return [each for each in CATEGORIES if each.startswith(begun)]
 
 
+def _scopes(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
+    return [each for each in SCOPES if each.startswith(begun)]
+
+
 @click.command("list")
-@click.option("--scope", type=click.Choice(SCOPES), help="Only this scope.")
+@click.option("--scope", default="", shell_complete=_scopes, help="Only this scope: repo or user.")
 @click.option("--category", default="", shell_complete=_categories, help="Only this category.")
 @since_option
 @click.option("--session", "session_id", default="", metavar="ID", help="Only of sessions that begin so.")

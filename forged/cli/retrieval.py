@@ -13,9 +13,11 @@ from forged.cli.call import Invocation, ask, check_read, daemon, show, tell_noti
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.exits import Stop
 from forged.cli.listing import explanation, hit_lines
+from forged.cli.tables import folded
 from forged.cli.terminal import tell
 from forged_client.protocol import Message, Search, Why
 
+_INDENT = "    "
 _conversation = msgspec.json.Decoder(tuple[Message, ...])
 
 
@@ -77,7 +79,8 @@ def why_command(call: Invocation, *, query: str, session: str) -> None:
         found = client.ask(Why(workspace=call.workspace, session_id=session, query=query))
     if call.as_json or not found.at:
         check_read(found)
-    show(call, found, explanation(found, query, call.paint) if found.at else ())
+    said = explanation(found, query, call.paint) if found.at else ()
+    show(call, found, (line for each in said for line in folded(each, call.width, _INDENT)))
     tell_notice(call, found)
 
 

@@ -34,7 +34,7 @@ MEANINGS = {
     "memory.retrieval_top_k": "1 to 100 memories a retrieval",
     "memory.retrieval_hop_depth": "0 to 3 steps along related memories",
     "memory.retrieval_hypothesis_count": "1 to 10",
-    "memory.retrieval_min_score": "share of unrelated messages kept out; 0 is off; not set: 0.95",
+    "memory.retrieval_min_score": "share of unrelated messages that are not strong; 0 is off; not set: 0.95",
     "memory.retrieval_timeout_s": "0.05 to 60 s for a whole retrieval",
     "memory.injection_token_budget": "most tokens an injection may have; 0 is no limit (in a session 4,000)",
     "memory.standing_token_budget": "of them for memories that come once with each session; 0 is none",

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 import msgspec
 
-from forged.memory import Memory
+from forged.memory import Memory, Relationship
 from forged.scopes import Ranked
 from forged.text.quoted import TAG, label, one_line, quoted
 from forged.text.tokens import BYTES_PER_TOKEN
@@ -43,7 +43,8 @@ def render(ranked: Sequence[Ranked], budget_tokens: int = 0) -> Injection:
     limit = budget_tokens * BYTES_PER_TOKEN if budget_tokens else sys.maxsize
     # What cannot fit is not even quoted: a file may hold 256 KiB.
     small = takewhile(lambda each: len(each.memory.content.rstrip()) <= limit, ranked)
-    texts = [_entry(number, each) for number, each in enumerate(small, 1)]
+    there = {each.key: each.memory for each in ranked}
+    texts = [_entry(number, each, there) for number, each in enumerate(small, 1)]
     count = _fitting(texts, limit, len(ranked))
     if count == 0:
         return Injection(omitted=len(ranked))
@@ -75,7 +76,7 @@ def _header(included: int, omitted: int) -> str:
     )
 
 
-def _entry(number: int, ranked: Ranked) -> str:
+def _entry(number: int, ranked: Ranked, there: Mapping[tuple[str, str], Memory]) -> str:
     memory = ranked.memory
     facts = [memory.category, memory.scope, f"v{memory.version}", memory.created_at[:10], memory.id]
     if ranked.via != "search":
@@ -84,12 +85,25 @@ def _entry(number: int, ranked: Ranked) -> str:
     lines = [f"\n## {number}. [{told}]", quoted(memory.content)]
     if memory.stale:
         lines.append(f"({outdated(memory)})")
+    if (other := newer_than(ranked, there)) is not None:
+        lines.append(f"(newer than {_named(other)}, which it may contradict)")
     for rival in ranked.rivals:
         lines += [f"(beside it stands {_named(rival)}; neither replaces the other)", quoted(rival.content)]
     lines += [f"(replaces {_older(older)})" for older in ranked.older[:_OLDER_LIMIT]]
     if len(ranked.older) > _OLDER_LIMIT:
         lines.append(f"(and {len(ranked.older) - _OLDER_LIMIT} older versions)")
     return "\n".join(lines) + "\n"
+
+
+def newer_than(ranked: Ranked, there: Mapping[tuple[str, str], Memory]) -> Memory | None:
+    """The older one of two that may contradict each other, where both are there."""
+    memory = ranked.memory
+    others = (
+        there.get((ranked.root, edge.id))
+        for edge in memory.related
+        if edge.relationship == Relationship.CONTRADICTS
+    )
+    return next((each for each in others if each and each.created_at < memory.created_at), None)
 
 
 def outdated(memory: Memory) -> str:

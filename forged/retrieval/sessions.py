@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from forged.map import VectorMap
 from forged.memory import Memory
-from forged.retrieval.injection import outdated
+from forged.retrieval.injection import newer_than, outdated
 from forged.retrieval.session_form import OUTDATED, Names, Note, closing, entry, opening
 from forged.scopes import Ranked
 from forged.state import Entry, HeardList
@@ -141,7 +141,14 @@ def _new(
     for row in (*corrections, *stands, *found):
         if (key := _key(row.entry)) not in there:
             rows.setdefault(key, row)
-    return tuple(rows.values())
+    known = {row.ranked.key: row.ranked.memory for row in (*kept, *rows.values())}
+    return tuple(_dated(row, known) for row in rows.values())
+
+
+def _dated(row: _Row, known: Mapping[tuple[str, str], Memory]) -> _Row:
+    """With a word that it is newer than one that it may contradict, where nothing else is said of it."""
+    other = None if row.entry.mark else newer_than(row.ranked, known)
+    return row if other is None else _Row(replace(row.entry, mark="newer than", of=other.id), row.ranked)
 
 
 def _corrections(

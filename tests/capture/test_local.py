@@ -104,6 +104,30 @@ def test_a_request_that_is_not_kept_is_refused_aloud(liked, text, reason):
     assert [(each.text.startswith("merk dir"), each.reason) for each in found.refused] == [(True, reason)]
 
 
+def test_what_only_the_head_takes_for_a_request_is_kept_if_it_is_likely_and_never_refused(liked):
+    said = "auf Staging läuft noch Postgres 13"
+    liked("Staging", asked=["Staging"])
+    assert [each.why for each in answered(said).proposals] == ["request"]
+    liked("nothing", asked=["Staging"])
+    found = answered(said)
+    assert (found.proposals, found.refused) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "personal", "scope"),
+    [
+        ("merk dir: ich sitze meistens vor einem schmalen Bildschirm", ["Bildschirm"], Scope.USER),
+        ("merk dir: ich sitze meistens vor einem schmalen Bildschirm", [], Scope.REPO),
+        ("merk dir: der Dienst hört auf Port 8081", ["Port"], Scope.USER),
+        ("merk dir: der Dienst hört auf Port 8081", [], Scope.REPO),
+    ],
+)
+def test_words_and_head_together_say_whom_it_is_about(liked, text, personal, scope):
+    liked("merk", personal=personal)
+    (proposal,) = answered(text).proposals
+    assert proposal.scope is scope
+
+
 def test_what_the_rules_keep_is_not_kept_twice(liked):
     liked("pnpm")
     assert len(answered("We use pnpm instead of npm in this repo.").proposals) == 1

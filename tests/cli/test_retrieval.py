@@ -35,6 +35,22 @@ def test_where_nothing_is_known_of_it_no_figure_stands_in_for_a_word(daemon, for
 
 
 @pytest.mark.parametrize("width", [60, 80])
+def test_what_explains_an_injection_fits_the_terminal(daemon, forgectl, width):
+    hit = replace(
+        reports.hit("mem_6f0e5d00-1111-4222-8333-444455556666"), came="near", content="永远不要删除列。" * 9
+    )
+    found = Explained(
+        at="2026-05-01T10:00:00Z", memories=(hit,), included=1, strategy="hyde", hypotheses=("h " * 90,)
+    )
+    daemon.answers[Why] = found
+
+    out = forgectl("why", width=width).out
+
+    assert max(map(cells, out.splitlines())) <= width
+    assert "near the best" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("width", [60, 80])
 def test_hits_fit_the_terminal(daemon, forgectl, width):
     ids = [f"mem_6f0e5d{at:02}-1111-4222-8333-444455556666" for at in range(2)]
     hits = tuple(

@@ -37,7 +37,10 @@ def test_both_clients_have_the_same_verbs():
 def test_help_shows_a_verbs_real_parameters_and_its_reply():
     told = inspect.signature(AsyncClient().search)
 
-    parameters = "workspace: 'str', query: 'str', *, limit: 'int' = 10, min_generation: 'str' = ''"
+    parameters = (
+        "workspace: 'str', query: 'str', *, limit: 'int' = 10, min_generation: 'str' = '', "
+        "rated: 'bool' = False"
+    )
     assert str(told) == f"({parameters}) -> 'Found'"
     assert str(inspect.signature(AsyncClient().cost)) == "(*, days: 'int' = 7) -> 'Costs'"
 

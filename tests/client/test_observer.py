@@ -68,9 +68,20 @@ def test_a_finished_turn_reaches_the_daemon_without_private_spans(serve, observe
 
     assert observer.close(PATIENCE_S)
     (request,) = peer.requests_of(Capture)
-    assert (request.workspace, request.session_id, request.kind) == ("/w", "s", "turn")
+    assert (request.workspace, request.session_id, request.kind, request.agent) == ("/w", "s", "turn", "")
     assert request.messages[0].content == "keep  this"
     assert observer.counts == {"accepted": 1}
+
+
+def test_an_observer_says_whose_session_it_is(serve):
+    peer = serve(answering(lambda _: Captured(outcome="accepted")))
+    observer = Observer("/w", "s", address=peer.path, agent="claude")
+
+    observer.on_turn_complete(said("hello"))
+
+    assert observer.close(PATIENCE_S)
+    (request,) = peer.requests_of(Capture)
+    assert request.agent == "claude"
 
 
 def test_a_rejection_is_told_and_not_retried(serve, observer):

@@ -78,6 +78,7 @@ class Debugged(Stage):
                 self.client.get(top, [found.id for found in self.client.list(top, limit=1000).memories]),
                 self.client.retrieve(top, said("What is known about staging and its keys?")),
                 self.client.status(top),
+                self.client.review(top),
                 self.client.why(top),
                 self.client.undo(top, preview=True),
             ]
@@ -226,8 +227,10 @@ def test_no_secret_that_is_said_or_answered_can_be_read_anywhere(stage, repo):
     after = stage.settle(30)
     assert _found(secrets, stage.everything(repo)) == []
     assert after.redacted - before.redacted >= 4 * len(secrets)
-    assert len(on_disk(repo)) + after.to_review > 100  # they were kept, and say what is no secret
-    assert all("[redacted]" in found.content for found in on_disk(repo))
+    held_back = stage.client.review(str(repo)).waiting  # what comes of text that looks pasted
+    kept = [found.content for found in (*on_disk(repo), *held_back)]
+    assert len(kept) > 100  # they were written, and say what is no secret
+    assert all("[redacted]" in content for content in kept)
 
 
 def _in_forms(secrets: Iterator[Planted]) -> Iterator[tuple[list[object], list[Planted]]]:

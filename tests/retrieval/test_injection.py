@@ -8,7 +8,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from forged.memory import Related
 from forged.retrieval.injection import Injection, render
 from forged.scopes import Ranked
 from tests.data.memories import memory
@@ -192,3 +194,14 @@ def test_no_memory_breaks_out_of_its_block(found):
 
     assert [match.group(1) for match in MARKER.finditer(text)] == (["", "/"] if found else [])
     assert text == "" or text.splitlines()[-1].startswith("</forged-memories ")
+
+
+def test_of_two_that_may_contradict_each_other_the_newer_says_so():
+    older = memory("m1", "Indent with tabs.", created_at="2025-03-04T00:00:00Z")
+    edge = (Related("m1", "contradicts"),)
+    newer = replace(memory("m2", "Two blanks a level.", created_at="2025-04-04T00:00:00Z"), related=edge)
+
+    both = render([Ranked(newer, 0.5), Ranked(older, 0.4)]).text
+
+    assert "> Two blanks a level.\n(newer than v1 of 2025-03-04, m1, which it may contradict)\n" in both
+    assert "newer than" not in render([Ranked(newer, 0.5)]).text

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.memory import Memory
+from forged.memory import Memory, Related
 from forged.retrieval import Said, Turn, said
 from forged.scopes import Ranked
 from forged.state import HeardList
@@ -74,7 +74,7 @@ def test_append_has_only_what_is_new_and_says_the_rule_once():
 def test_the_frame_of_a_memory_has_ten_tokens_and_the_tail_fifteen():
     ids = [f"mem_{number:08x}-1111-2222-3333-444455556666" for number in range(3)]
     store = tuple(replace(memory(each, "x"), category="project-conventions") for each in ids)
-    newer = replace(store[0], id="mem_ffffffff-1", supersedes=ids[0], version=2)
+    newer = replace(store[2], id="mem_00000003-1", supersedes=ids[2], version=2)
     first = of(NEW, store, turn(*store))
     second = of(first.after, (*store, newer), turn())
 
@@ -242,3 +242,17 @@ def test_append_never_says_a_memory_twice(turns):
         heard += told(reply)
 
     assert len(heard) == len(set(heard)) == len({n for found in turns for n in found})
+
+
+def test_of_two_that_may_contradict_each_other_the_newer_says_so_whenever_it_comes():
+    edge = (Related("mem_one", "contradicts"),)
+    newer = replace(memory("mem_later", "not one", created_at="2026-01-01T00:00:00Z"), related=edge)
+    store = (ONE, newer)
+    first = of(NEW, store, turn(ONE))
+    later = of(first.after, store, turn(newer))
+    at_once = of(NEW, store, turn(newer, ONE))
+
+    assert "[later newer than one]\n> not one\n" in later.text
+    assert later.text.startswith(before_tail(first.text))
+    assert "[later newer than one]\n> not one\n[one pattern]\n" in at_once.text
+    assert "newer than" not in of(NEW, store, turn(newer)).text

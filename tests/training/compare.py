@@ -2,7 +2,8 @@
 
 `python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/. The
 shipped head was trained with the development half too, so `forgectl eval tests/data/said/dev` flatters it;
-this does not.
+this does not. What the head alone would keep is text without scope and category, whose columns say nothing
+there.
 """
 
 from __future__ import annotations

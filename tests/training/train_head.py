@@ -135,7 +135,8 @@ def main() -> None:
     BUILD.mkdir(exist_ok=True)
     said = data.messages()
     found = data.examples(said)
-    vectors, engine = asyncio.run(vectors_of([each.text for each in found]))
+    judged_texts = [text for message in said for text in message.texts()]
+    vectors, engine = asyncio.run(vectors_of([*(each.text for each in found), *judged_texts]))
     rows = Rows([each.text for each in found], np.array([vectors[each.text] for each in found]))
     places, part = np.array([each.message for each in found]), parts(len(said))
     heads: list[HeadFile] = []

@@ -20,6 +20,8 @@ from forged.capture.rules.slots import Signs, says_something, signs, weights
 
 # Nats for a replacement: twice as likely as not, of what is plain, and of what a model proposed.
 _ENOUGH, _PLAIN, _PROPOSED = 0.7, 1.0, 0.2
+# What may be a replacement as well as not: somebody should see both, and which is newer.
+_DOUBTED = -0.7
 _ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
 _WORDS = re.compile(r"\w[\w.-]*\w|\w")
 _BYTES = 15  # of one without blanks
@@ -30,12 +32,25 @@ _SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
 
 def replaced_by(newer: str, older: Sequence[str]) -> int | None:
     """Return the place of the one of `older` texts that `newer` replaces."""
-    judged = [(_weight_of(newer, each), -place) for place, each in enumerate(older)]
-    if not judged:
+    place, weight = _nearest(newer, older)
+    if place is None:
         return None
-    weight, place = max(judged)
-    enough = weight > _ENOUGH + math.log(len(older)) or _is_plain(newer, older[-place])
-    return -place if enough else None
+    return place if weight > _ENOUGH or _is_plain(newer, older[place]) else None
+
+
+def differs_from(newer: str, older: Sequence[str]) -> int | None:
+    """Return the place of the one of `older` texts that `newer` may not hold together with."""
+    place, weight = _nearest(newer, older)
+    return place if weight > _DOUBTED else None
+
+
+def _nearest(newer: str, older: Sequence[str]) -> tuple[int | None, float]:
+    """The place of what is replaced most likely, and how likely among so many; of equals the first."""
+    weights = [_weight_of(newer, each) for each in older]
+    if not weights:
+        return None, -math.inf
+    weight = max(weights)
+    return weights.index(weight), weight - math.log(len(weights))
 
 
 def may_replace(newer: str, older: str) -> bool:

@@ -54,7 +54,8 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         agent=request.agent[:_MOST_NAME],
     )
     if kind in ("compaction", "session_end") and request.part == 0:
-        context.daemon.sessions.end(context.daemon.state, request.session_id, compacts=kind == "compaction")
+        state, ends = context.daemon.state, context.daemon.sessions.end
+        ends(state, request.session_id, request.agent, compacts=kind == "compaction")
     outcome = await context.daemon.capture.hear(spoken)
     metrics.echoes_removed += echoes
     unread = unreadable(request.messages, request.last_summary_index)

@@ -172,9 +172,11 @@ class Sessions:
                     state.told.used(each.root, each.memory.id)
         return pending.captured
 
-    def end(self, state: State, session_id: str, *, compacts: bool) -> None:
-        """What a session has heard is gone: it was compacted, or is over."""
+    def end(self, state: State, session_id: str, agent: str = "", *, compacts: bool) -> None:
+        """What a session has heard is gone: compacted, or over; where no agent is named, for all of them."""
         for place in state.told.places(session_id):
+            if agent and place.agent and place.agent != agent:
+                continue
             known = state.told.of(place)
             if known is None or not compacts:
                 state.told.drop(place)

@@ -123,3 +123,24 @@ def test_texts_that_have_nothing_in_common_bear_no_sign():
     found = signs("The logo is green.", "Deploys need two approvals.")
 
     assert (found.shared, found.value, found.number, found.change) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_in_doubt_both_stand_and_the_newer_says_beside_which():
+    held = said("Lines may be 120 long.", said("Line length is 100.", [], session="s0"))
+
+    assert len(heads(held)) == 2
+    assert [(edge.id, edge.relationship) for edge in held[1].related] == [(held[0].id, "contradicts")]
+
+
+def test_what_is_likely_to_last_is_kept_in_place_of_an_older_word_alone():
+    held = [memory("mem_1", "We use npm in this repo.")]
+    proposal = Proposal("We moved to pnpm.", "repo", Category.PROJECT_CONVENTIONS, only_replaces=True)
+
+    assert kept(proposal, held) == ["We moved to pnpm."]
+    assert kept(proposal, []) == kept(proposal, [memory("mem_1", "The logo is green.")]) == []
+
+
+def kept(proposal: Proposal, held: list[Memory]) -> list[str]:
+    event, classified = Event(session_id="s", roots=(REPO,)), Classified((proposal,), author=Origin.TYPED)
+    documents, _ = decide(event, classified, {REPO: held}, lambda _, __: None, NOW)
+    return [document.memory.content for document in documents]

@@ -28,10 +28,10 @@ LANGUAGES = ("de", "en", "es", "fr", "ja", "pt", "zh")
 
 
 def test_requests_are_told_from_what_only_reads_like_one():
-    """Of the sentences to learn from, in seven languages: nine of ten requests, and 1 % of the others."""
+    """Of every fourth sentence in seven languages: nine of ten requests, and 1 % of the others."""
     counts = Counter[tuple[bool | None, bool]]()
-    for each in data.sentences():
-        counts[each.explicit, asks(each.text)] += 1
+    for each in data.sentences()[::4]:
+        counts[each.kind == "explicit", asks(each.text)] += 1
     asked, others = counts[True, True] + counts[True, False], counts[False, True] + counts[False, False]
     assert counts[True, True] / asked >= 0.92
     assert counts[False, True] / others <= 0.01
@@ -44,8 +44,8 @@ def test_a_request_is_seen_at_both_ends_of_a_long_message():
 
 
 def test_accents_make_no_difference():
-    assert asks("nao esquecas: so REST")
-    assert asks("apuntate esto: los tests con pytest")
+    assert asks("ajoute a ta memoire : pnpm partout")
+    assert asks("coloca na tua memoria que uso fish")
 
 
 def test_a_polite_question_asks_and_a_question_about_memory_does_not():

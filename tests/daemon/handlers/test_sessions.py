@@ -144,8 +144,10 @@ def test_the_session_of_two_agents_is_two_sessions(session):
     assert told(session.asks("1", agent="a")) == BOTH
     assert told(session.asks("1", agent="b")) == BOTH
     assert told(session.asks("2", agent="a")) == told(session.asks("2", agent="b")) == []
+    session.sessions.end(session.state, "s", "a", compacts=True)
+    assert (told(session.asks("3", agent="a")), told(session.asks("3", agent="b"))) == (BOTH, [])
     session.sessions.end(session.state, "s", compacts=False)
-    assert told(session.asks("3", agent="a")) == told(session.asks("3", agent="b")) == BOTH
+    assert told(session.asks("4", agent="a")) == told(session.asks("4", agent="b")) == BOTH
 
 
 def test_two_turns_of_a_session_that_are_asked_at_once_have_what_is_new_of_both(session):
