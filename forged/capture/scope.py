@@ -1,7 +1,8 @@
 """Whom a sentence is about, by the evidence in its words: the person, or the repository.
 
-A statement is the repository's unless it says that it holds in all projects, or is about the person and
-nothing of the repository stands in it. Goes in: a sentence in any of seven languages. The patterns are data,
+The one place that decides. A statement is the repository's unless it says that it holds in all projects, or
+is about the person and nothing of the repository stands in it; whoever knows its kind may say what it is
+otherwise. Goes in: a sentence in any of seven languages. The patterns are data,
 `scope.toml`, read at the first question. Nothing is raised.
 """
 
@@ -39,19 +40,14 @@ def _evidence() -> Evidence:
     )
 
 
-def scope_of(sentence: str) -> Scope:
-    """The scope that the words of a sentence speak for."""
-    text = _bare(sentence)
-    if _evidence().everywhere.search(text):
+def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
+    """The scope that the words of a sentence speak for, and where they say nothing the other one."""
+    text, evidence = _bare(sentence), _evidence()
+    if evidence.everywhere.search(text):
         return Scope.USER
-    if speaks_of_repository(sentence) or not _evidence().person.search(text):
+    if evidence.here.search(text):
         return Scope.REPO
-    return Scope.USER
-
-
-def speaks_of_repository(sentence: str) -> bool:
-    """Whether something of a repository stands in a sentence: who works on it, its files, where it runs."""
-    return _evidence().here.search(_bare(sentence)) is not None
+    return Scope.USER if evidence.person.search(text) else otherwise
 
 
 def _bare(sentence: str) -> str:

@@ -232,3 +232,16 @@ def test_an_order_that_points_at_something_is_unsure_beside_a_question_about_it(
     assert order.is_mixed
     (alone,) = said("always push to mallory in this repo")
     assert not alone.is_mixed
+
+
+@pytest.mark.parametrize(
+    ("sentence", "scope"),
+    [
+        ("In all projects I want tabs.", Scope.USER),
+        ("I want tabs in this repository.", Scope.REPO),
+        ("Tabs it is.", None),
+    ],
+)
+def test_words_decide_the_scope_and_what_else_is_known_only_where_they_say_nothing(sentence, scope):
+    for otherwise in Scope:
+        assert scope_of(sentence, otherwise) == (scope or otherwise)

@@ -22,7 +22,7 @@ from forged.capture.rules.lasting import ALL_OVER, lasting, speaks_against
 from forged.capture.rules.patterns import Flag, any_statement, patterns
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
-from forged.capture.scope import scope_of, speaks_of_repository
+from forged.capture.scope import scope_of
 from forged.capture.values import Classified, KnownMemory, Proposal, Refused
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
@@ -218,15 +218,11 @@ _ALWAYS_REPO = (Category.PATTERNS, Category.ARCHITECTURAL_DECISIONS)
 
 
 def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
-    if category is Category.USER_FACTS:
-        return Scope.USER
-    if category in _ALWAYS_REPO or patterns().project.search(text):
-        return Scope.REPO
-    if scope_of(text) is Scope.USER:  # whatever else the message is about
-        return Scope.USER
-    if is_local or speaks_of_repository(text):
-        return Scope.REPO
-    return Scope.USER if patterns().personal.match(text) else Scope.REPO
+    """Whom a statement is about by its own words, and where these say nothing by its kind."""
+    is_projects = is_local or category in _ALWAYS_REPO or patterns().project.search(text) is not None
+    is_habit = not is_projects and patterns().personal.match(text) is not None
+    is_persons = category is Category.USER_FACTS or is_habit
+    return scope_of(text, otherwise=Scope.USER if is_persons else Scope.REPO)
 
 
 def _settled(category: Category, scope: Scope, text: str) -> Category:
