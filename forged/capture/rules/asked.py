@@ -52,7 +52,8 @@ def request_in(said: Sequence[Statement], before: str = "") -> Request | None:
         last += 1
     text = " ".join(each.text for each in said[first:last])
     if last - first == 1 and (said[at].asks_alone or _letters(without_request(text)) < _LEAST):
-        text = f"{said[at].answers or before} {text}".strip()
+        told = (each for each in (said[at].answers, before) if _letters(each) >= _LEAST)
+        text = f"{next(told, '')} {text}".strip()
     says = _letters(without_request(text)) >= _LEAST
     return Request(text if says else "", tuple(said[first:last]))
 
