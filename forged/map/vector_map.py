@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 
@@ -23,10 +23,11 @@ from forged.map.lexical import Ints, LexicalLeg
 from forged.memory import Memory, time_ns
 from forged.text.dates import Seconds
 
-_ID = operator.attrgetter("id")
+_ID, _CREATED = operator.attrgetter("id"), operator.attrgetter("created_at")
 # Memories farther apart were not made on one occasion; more than this many in a row are an import.
 _GAP_S = 3600
 _CROWD = 50
+_LOOKED_AT = 256
 _NONE = np.empty(0, np.int64)
 
 
@@ -157,6 +158,28 @@ class Part(msgspec.Struct, frozen=True, eq=False):
         return rows if self.gone is None else ((row, each) for row, each in rows if not self.gone[row])
 
 
+class Heads(msgspec.Struct, frozen=True, eq=False):
+    """Memories that nothing replaces, the newest first, and the place of each id among them.
+
+    `sizes` int64 (n,) are the characters of their texts.
+    """
+
+    memories: tuple[Memory, ...]
+    places: dict[str, int]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, memories: Sequence[Memory]) -> Heads:
+        sizes = np.fromiter((len(each.content) for each in memories), np.int64, len(memories))
+        return cls(tuple(memories), {each.id: place for place, each in enumerate(memories)}, sizes)
+
+    def fitting(self, room: Callable[[], int]) -> Iterator[Memory]:
+        """Those whose text was within what there is room for, some hundred looked at at a time."""
+        for begin in range(0, len(self.sizes), _LOOKED_AT):
+            for place in np.flatnonzero(self.sizes[begin : begin + _LOOKED_AT] <= room()).tolist():
+                yield self.memories[begin + place]
+
+
 class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Everything one root can answer with.
 
@@ -211,6 +234,16 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True):
         for start, part in zip(self.starts, self.parts, strict=False):
             for row, memory in part.numbered():
                 yield start + row, memory
+
+    @cached_property
+    def heads(self) -> Mapping[str, Heads]:
+        """The memories that nothing replaces, by category; sorted when somebody asks for them first."""
+        chains, found = self.chains, dict[str, list[Memory]]()
+        replaced = {each for each in chains.head_of if not chains.is_head(each)}
+        for memory in sorted(self.memories, key=_CREATED, reverse=True):
+            if memory.id not in replaced:
+                found.setdefault(memory.category, []).append(memory)
+        return {category: Heads.of(memories) for category, memories in found.items()}
 
     @cached_property
     def created(self) -> Seconds:
