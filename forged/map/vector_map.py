@@ -218,11 +218,21 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.at(row) if row is not None else None
 
     def row_of(self, memory_id: str) -> int | None:
-        """The row of an id, if there is such a memory."""
-        found = (
-            (start, part.row_of(memory_id)) for start, part in zip(self.starts, self.parts, strict=False)
-        )
-        return next((start + row for start, row in found if row is not None), None)
+        """The row of an id, if there is such a memory; one that was found is not looked for again."""
+        known = self._rows.get(memory_id)
+        if known is not None:
+            return known
+        for start, part in zip(self.starts, self.parts, strict=False):
+            row = part.row_of(memory_id)
+            if row is not None:
+                self._rows[memory_id] = start + row
+                return start + row
+        return None
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """The rows that were found: a session looks for all that it has heard, turn by turn."""
+        return {}
 
     def at(self, row: int) -> Memory:
         """The memory of a row that is not gone."""
