@@ -93,7 +93,7 @@ def stored(place: str, drawn: list[tuple[str, str, int]]) -> tuple[Memory, ...]:
     )
 
 
-@given(STORES, STORES, st.integers(0, 300), st.dictionaries(st.integers(0, 11), st.integers(1, 3)))
+@given(STORES, STORES, st.integers(20, 120), st.dictionaries(st.integers(0, 11), st.integers(1, 3)))
 def test_what_stands_is_what_looking_at_each_in_turn_finds(in_repo, of_user, budget, drawn):
     repo, user = stored("repo", in_repo), stored("user", of_user)
     used = {f"{place}{n:02}": count for n, count in drawn.items() for place in ("repo", "user")}
