@@ -152,13 +152,14 @@ def test_what_speaks_against_its_being_meant_must_be_outweighed_by_what_it_repla
 
 def test_the_second_word_about_what_was_likely_is_kept_and_the_third_replaces_it():
     likely, held = Likely(), list[Memory]()
-    for text in ("We use npm in this repo.", "The logo has a border.", "We use pnpm here, npm is out."):
-        proposal = Proposal(text, "repo", Category.PROJECT_CONVENTIONS, only_replaces=True)
-        held += decided(proposal, held, likely=likely)
-    assert heads(held) == ["We use pnpm here, npm is out."]
+    for text in ("Builds start on the runner at 22:00.", "The logo has a border.", "Builds moved to 23:00."):
+        held += decided(Proposal(text, "repo", only_replaces=True), held, likely=likely)
+    assert heads(held) == ["Builds moved to 23:00."]
 
-    sure = Proposal("npm is out, we use bun in this repo.", "repo", Category.PROJECT_CONVENTIONS)
-    assert heads([*held, *decided(sure, held, likely=likely)]) == [sure.content]
+    # It says less of the second than of the first, which nobody kept.
+    third = Proposal("The runner starts builds at 21:00 now.", "repo", only_replaces=True, doubt=4.6)
+    assert decided(third, held) == []
+    assert heads([*held, *decided(third, held, likely=likely)]) == [third.content]
 
 
 def test_who_changes_what_an_older_version_says_replaces_its_head():
@@ -189,6 +190,7 @@ def decided(
     proposal: Proposal, held: list[Memory], *, kind: str = "turn", likely: Likely | None = None
 ) -> list[Memory]:
     event = Event(session_id="s", roots=(REPO,), kind=kind)
+    proposal = msgspec.structs.replace(proposal, category=Category.PROJECT_CONVENTIONS)
     classified = Classified((proposal,), author=Origin.TYPED)
     documents, _ = decide(event, classified, {REPO: held}, lambda _, __: None, NOW, likely=likely)
     return [document.memory for document in documents]
