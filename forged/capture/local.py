@@ -22,7 +22,7 @@ from forged.capture.rules.asked import request_in, scope_of_all
 from forged.capture.rules.engine import presentable, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.patterns import patterns
-from forged.capture.rules.requests import asks
+from forged.capture.rules.requests import asks, behind_request
 from forged.capture.statements import Statement, statements
 from forged.capture.values import Classified, KnownMemory, Proposal, Refused
 from forged.memory import Category, Origin, Scope
@@ -195,7 +195,7 @@ def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
 
 
 def _proposal(unit: Unit, judged: dict[str, Leanings], why: str) -> Proposal:
-    content = presentable(without_lead_ins(unit.text).text or unit.text)
+    content = presentable(without_lead_ins(behind_request(unit.text)).text or unit.text)
     leaning = judged.get(unit.around)
     about_person = scope_of_all(unit.sentences) is Scope.USER
     for_person = (leaning.user if leaning else 0.0) + (_WORDS_SAY if about_person else -_WORDS_SAY)

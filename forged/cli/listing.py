@@ -199,7 +199,7 @@ def _version(version: Version, names: Mapping[str, str]) -> str:
     )
 
 
-def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
+def explanation(found: Explained, query: str, paint: Painter, width: int = 0) -> Iterator[str]:
     """Why these memories: what was asked for, scores by leg, hops, and what the budget cut.
 
     With `query` it is about that query, asked now; else about an injection that has been made.
@@ -219,10 +219,10 @@ def explanation(found: Explained, query: str, paint: Painter) -> Iterator[str]:
             yield escape_line(found.partial)
     if found.memories:
         yield ""
-        yield from _ranking(found)
+        yield from _ranking(found, width)
     if found.stayed:
         yield ""
-        yield from _left_out(found)
+        yield from _left_out(found, width)
 
 
 def _occasion(found: Explained, query: str) -> str:
@@ -238,28 +238,28 @@ def _fitted(found: Explained) -> str:
     return f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
 
 
-def _ranking(found: Explained) -> list[str]:
-    """A line for each memory: what it says, and in words why it came; the figures are in `--json`."""
-    rows = [("memory", "", "why it came", "budget")]
+def _ranking(found: Explained, width: int) -> list[str]:
+    """A line for each memory: in words why it came, and what it says; the figures are in `--json`."""
+    rows = [("memory", "budget", "why it came", "")]
     for place, hit in enumerate(found.memories):
         why = _CAME.get(hit.came or hit.via, escape_line(hit.came or hit.via))
         budget = "fits" if place < found.included else "cut"
-        rows.append((escape_line(hit.id), _gist(hit.content), why, budget))
-    return [line.rstrip() for line in columns(rows)]
+        rows.append((escape_line(hit.id), budget, why, _gist(hit.content)))
+    return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
 
-def _left_out(found: Explained) -> list[str]:
+def _left_out(found: Explained, width: int) -> list[str]:
     """The same of what was near the top and stayed out."""
-    rows = [("memory", "", "why it stayed out")]
+    rows = [("memory", "why it stayed out", "")]
     rows += [
         (
             escape_line(each.id),
-            _shortened(escape_line(each.first_line)),
             _STAYED.get(each.why, escape_line(each.why)),
+            _shortened(escape_line(each.first_line)),
         )
         for each in found.stayed
     ]
-    return [line.rstrip() for line in columns(rows)]
+    return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
 
 def _beside(memory: MemoryRecord) -> str:

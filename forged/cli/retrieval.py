@@ -79,7 +79,7 @@ def why_command(call: Invocation, *, query: str, session: str) -> None:
         found = client.ask(Why(workspace=call.workspace, session_id=session, query=query))
     if call.as_json or not found.at:
         check_read(found)
-    said = explanation(found, query, call.paint) if found.at else ()
+    said = explanation(found, query, call.paint, call.width) if found.at else ()
     show(call, found, (line for each in said for line in folded(each, call.width, _INDENT)))
     tell_notice(call, found)
 

@@ -101,7 +101,7 @@ def verdicts(
 def _judged(reading: Reading, candidates: Sequence[Candidate], least: float, turn: int) -> Iterator[Verdict]:
     """Each candidate by itself, however many may come."""
     bar = _bar(reading, turn)
-    evidence = [reading.evidence_of(each.map_index, each.row) for each in candidates]
+    evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
     best = max(evidence, default=0.0)
     lowest, hopeless = bar.lowest(least, best), is_hopeless(reading, least, turn=turn)
     for each, own in zip(candidates, evidence, strict=True):

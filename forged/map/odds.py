@@ -52,12 +52,12 @@ class Odds(msgspec.Struct, frozen=True, eq=False):
         odds: NDArray[np.float64] = np.max(best, axis=0)
         return odds - float(np.log(size))
 
-    def of_row(self, leg: int, row: int) -> NDArray[np.float64]:
-        """Of one row, (queries,), within the limits."""
-        rows = self.rows[leg]
-        if row >= rows.shape[1]:
-            return np.full(self.queries, LEAST)
-        return limited(rows[:, row] - float(np.log(max(sum(self.sizes), 1))))
+    def of_rows(self, leg: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Of some rows of a leg, (queries, n), within the limits."""
+        known = self.rows[leg]
+        found, there = np.full((self.queries, len(rows)), LEAST), rows < known.shape[1]
+        found[:, there] = limited(known[:, rows[there]] - float(np.log(max(sum(self.sizes), 1))))
+        return found
 
 
 def log_odds(matches: Matches, legs: Sequence[int] | None = None) -> NDArray[np.float64]:

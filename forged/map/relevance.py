@@ -20,7 +20,7 @@ thousand, so alone it needs no statistics of the store, which say nothing while 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from statistics import NormalDist
 
 import msgspec
@@ -75,20 +75,50 @@ class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         Of several queries the mean of the best and of the user's own message counts, as in the ranking.
         """
-        if self.evidence == UNGATED:
-            return UNGATED
-        column = self.found.column(map_index, row)
-        odds: NDArray[np.floating] | None = None
-        if self.odds is not None:
-            odds = _weighed(self.found, self.odds.of_row(*self.found.place(column)))
-        if self.cosines is None or self.lengths is None or self.cosines[0, column] == -np.inf:
-            return UNGATED if odds is None else _standard(self._typical(odds))
-        heights = (self.cosines[:, column] / self.lengths[:, 0] - self.usual) / self.spread
-        return self._typical(heights if odds is None else heights + _NAT_WEIGHT * (odds - LEAST))
+        known = self._known.get((map_index, row))
+        return self.evidences([(map_index, row)])[0] if known is None else known
 
-    def _typical(self, values: NDArray[np.floating]) -> float:
-        best, message = float(values.max()), self.found.message
-        return best if message is None or len(values) == 1 else (best + float(values[message])) / 2
+    def evidences(self, rows: Sequence[tuple[int, int]]) -> list[float]:
+        """The same of some rows, each by its map and place there, at once."""
+        found = [UNGATED] * len(rows) if self.evidence == UNGATED or not rows else self._looked_at(rows)
+        self._known.update(zip(rows, found, strict=True))
+        return found
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int], float]:
+        """Of rows that were looked at: links lead from and to many of them."""
+        return {}
+
+    def _looked_at(self, rows: Sequence[tuple[int, int]]) -> list[float]:
+        columns = np.array([self.found.column(*each) for each in rows], np.intp)
+        odds = None if self.odds is None else _weighed_rows(self.found, self._odds_of(self.odds, columns))
+        if self.cosines is None or self.lengths is None:
+            return self._by_words(odds, len(rows))
+        heights = (self.cosines[:, columns] / self.lengths - self.usual) / self.spread
+        found = self._typical(heights if odds is None else heights + _NAT_WEIGHT * (odds - LEAST))
+        bare = self.cosines[0, columns] == -np.inf
+        if not bare.any():
+            return found
+        by_words = self._by_words(odds, len(rows))
+        return [other if alone else own for own, other, alone in zip(found, by_words, bare, strict=True)]
+
+    def _odds_of(self, odds: Odds, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Of columns, (queries, n)."""
+        found = np.empty((odds.queries, len(columns)))
+        for part, own in enumerate(self.found.columns):
+            here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
+            if len(here):
+                found[:, here] = odds.of_rows(part, columns[here] - own.start)
+        return found
+
+    def _by_words(self, odds: NDArray[np.float64] | None, count: int) -> list[float]:
+        return [UNGATED] * count if odds is None else list(map(_standard, self._typical(odds)))
+
+    def _typical(self, values: NDArray[np.floating]) -> list[float]:
+        best, message = values.max(axis=0).astype(np.float64), self.found.message
+        typical = best if message is None or len(values) == 1 else (best + values[message]) / 2
+        result: list[float] = typical.tolist()
+        return result
 
 
 def weigh(found: Found, baseline: Baseline | None) -> Reading:
@@ -138,6 +168,13 @@ def _of_words(found: Found, odds: Odds | None, legs: Sequence[int] | None = None
 def _weighed(found: Found, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Values of queries, (queries,); of a message and what it goes on from their weighed mean, (1,)."""
     return values if found.shares is None else np.array([found.shares @ values])
+
+
+def _weighed_rows(found: Found, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same of several rows, (queries, n): each for itself, so that no sum depends on its neighbours."""
+    if found.shares is None:
+        return values
+    return np.array([[found.shares @ each for each in np.ascontiguousarray(values.T)]])
 
 
 def _standard(odds: float) -> float:

@@ -143,11 +143,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The column of a row of a map."""
         return int(self._starts[map_index]) + row
 
-    def place(self, column: int) -> tuple[int, int]:
-        """The part of a column, and its row there."""
-        part = next(n for n, own in enumerate(self.columns) if own.start <= column < own.stop)
-        return part, column - self.columns[part].start
-
     def _asked(self, scores: Scores) -> Scores:
         """Scores under all queries; under the message alone where another is what it goes on from."""
         return scores if self.shares is None else scores[[self.message or 0]]

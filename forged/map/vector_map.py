@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 
@@ -23,10 +23,11 @@ from forged.map.lexical import Ints, LexicalLeg
 from forged.memory import Memory, time_ns
 from forged.text.dates import Seconds
 
-_ID = operator.attrgetter("id")
+_ID, _CREATED = operator.attrgetter("id"), operator.attrgetter("created_at")
 # Memories farther apart were not made on one occasion; more than this many in a row are an import.
 _GAP_S = 3600
 _CROWD = 50
+_LOOKED_AT = 256
 _NONE = np.empty(0, np.int64)
 
 
@@ -157,6 +158,28 @@ class Part(msgspec.Struct, frozen=True, eq=False):
         return rows if self.gone is None else ((row, each) for row, each in rows if not self.gone[row])
 
 
+class Heads(msgspec.Struct, frozen=True, eq=False):
+    """Memories that nothing replaces, the newest first, and the place of each id among them.
+
+    `sizes` int64 (n,) are the characters of their texts.
+    """
+
+    memories: tuple[Memory, ...]
+    places: dict[str, int]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, memories: Sequence[Memory]) -> Heads:
+        sizes = np.fromiter((len(each.content) for each in memories), np.int64, len(memories))
+        return cls(tuple(memories), {each.id: place for place, each in enumerate(memories)}, sizes)
+
+    def fitting(self, room: Callable[[], int]) -> Iterator[Memory]:
+        """Those whose text was within what there is room for, some hundred looked at at a time."""
+        for begin in range(0, len(self.sizes), _LOOKED_AT):
+            for place in np.flatnonzero(self.sizes[begin : begin + _LOOKED_AT] <= room()).tolist():
+                yield self.memories[begin + place]
+
+
 class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Everything one root can answer with.
 
@@ -195,11 +218,21 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.at(row) if row is not None else None
 
     def row_of(self, memory_id: str) -> int | None:
-        """The row of an id, if there is such a memory."""
-        found = (
-            (start, part.row_of(memory_id)) for start, part in zip(self.starts, self.parts, strict=False)
-        )
-        return next((start + row for start, row in found if row is not None), None)
+        """The row of an id, if there is such a memory; one that was found is not looked for again."""
+        known = self._rows.get(memory_id)
+        if known is not None:
+            return known
+        for start, part in zip(self.starts, self.parts, strict=False):
+            row = part.row_of(memory_id)
+            if row is not None:
+                self._rows[memory_id] = start + row
+                return start + row
+        return None
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """The rows that were found: a session looks for all that it has heard, turn by turn."""
+        return {}
 
     def at(self, row: int) -> Memory:
         """The memory of a row that is not gone."""
@@ -211,6 +244,16 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True):
         for start, part in zip(self.starts, self.parts, strict=False):
             for row, memory in part.numbered():
                 yield start + row, memory
+
+    @cached_property
+    def heads(self) -> Mapping[str, Heads]:
+        """The memories that nothing replaces, by category; sorted when somebody asks for them first."""
+        chains, found = self.chains, dict[str, list[Memory]]()
+        replaced = {each for each in chains.head_of if not chains.is_head(each)}
+        for memory in sorted(self.memories, key=_CREATED, reverse=True):
+            if memory.id not in replaced:
+                found.setdefault(memory.category, []).append(memory)
+        return {category: Heads.of(memories) for category, memories in found.items()}
 
     @cached_property
     def created(self) -> Seconds:

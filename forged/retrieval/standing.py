@@ -10,14 +10,15 @@ Nothing is raised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import heapq
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
-from forged.map import VectorMap
+from forged.map import Heads, VectorMap
 from forged.memory import Category, Memory, Origin, Scope
 
 Head = tuple[VectorMap, Memory]
-Uses = Callable[[VectorMap, Memory], int]
+Uses = Callable[[VectorMap], Mapping[str, int]]
 Cost = Callable[[Memory], int]
 
 # Bytes; no memory with its head has fewer.
@@ -34,15 +35,23 @@ _KINDS = (
 def standing(
     maps: Sequence[VectorMap], trusted: Collection[str], budget: int, cost: Cost, uses: Uses
 ) -> tuple[Head, ...]:
-    """The heads that stand, of which `cost` adds up to `budget` at most; `trusted` are tops of roots."""
+    """The heads that stand, of which `cost` adds up to `budget` at most; `trusted` are tops of roots.
+
+    `uses` tells of a map how many sessions searched for its heads; what is not named was not used. No memory
+    costs less than its text has characters.
+    """
     may = partial(_may_stand, trusted)
     if (every := _all(maps, budget, cost)) is not None:
         return tuple(filter(may, every))
     chosen, left = list[Head](), budget
-    for home, memory in _in_order(list(filter(may, _heads(maps))), uses):
+
+    def room() -> int:
+        return left
+
+    for home, memory in _in_order(maps, uses, room):
         if left < _LEAST:
             break
-        if (taken := cost(memory)) <= left:
+        if may((home, memory)) and (taken := cost(memory)) <= left:
             left -= taken
             chosen.append((home, memory))
     return tuple(chosen)
@@ -68,8 +77,31 @@ def _may_stand(trusted: Collection[str], head: Head) -> bool:
     return memory.origin in _BY_A_PERSON or (memory.origin in _BY_NOBODY_KNOWN and home.root in trusted)
 
 
-def _in_order(heads: Sequence[Head], uses: Uses) -> Iterator[Head]:
+def _in_order(maps: Sequence[VectorMap], uses: Uses, room: Callable[[], int]) -> Iterator[Head]:
+    """The heads of the kinds that stand, of each kind first those that were used most.
+
+    Where the text of one is more than there is `room` for it may be passed over: of a large store most is.
+    """
+    counts = {home.root: uses(home) for home in maps}
     for category, scope in _KINDS:
-        of_kind = [head for head in heads if head[1].category == category and scope in {"", head[1].scope}]
-        newest_first = sorted(of_kind, key=lambda head: head[1].created_at, reverse=True)
-        yield from sorted(newest_first, key=lambda head: -uses(*head))
+        homes = [home for home in maps if category in home.heads and scope in {"", home.scope}]
+        used = [head for home in homes for head in _used(home, home.heads[category], counts[home.root])]
+        newest_first = sorted(used, key=_made, reverse=True)
+        yield from sorted(newest_first, key=lambda head: -counts[head[0].root][head[1].id])
+        rest = [_unused(home, home.heads[category], counts[home.root], room) for home in homes]
+        yield from heapq.merge(*rest, key=_made, reverse=True)
+
+
+def _made(head: Head) -> str:
+    return head[1].created_at
+
+
+def _used(home: VectorMap, heads: Heads, counts: Mapping[str, int]) -> list[Head]:
+    places = sorted(heads.places[each] for each in heads.places.keys() & counts.keys())
+    return [(home, heads.memories[place]) for place in places]
+
+
+def _unused(
+    home: VectorMap, heads: Heads, counts: Mapping[str, int], room: Callable[[], int]
+) -> Iterator[Head]:
+    return ((home, each) for each in heads.fitting(room) if each.id not in counts)

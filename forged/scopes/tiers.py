@@ -30,10 +30,11 @@ def rated(
     if reading.evidence == UNGATED:
         return tuple(ranked)
     words: dict[tuple[str, str], str] = {}
-    for each in candidates:
+    evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
+    for each, own in zip(candidates, evidence, strict=True):
         home = found.maps[each.map_index]
         key = (home.root, home.chains.head(home.at(each.row).id))
-        words[key] = word(reading.evidence_of(each.map_index, each.row), strong)
+        words[key] = word(own, strong)
     return tuple(msgspec.structs.replace(each, came=words.get(each.key, each.came)) for each in ranked)
 
 

@@ -8,7 +8,7 @@ sessions that were not asked for longest go where there are too many, and so do 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -109,9 +109,10 @@ class Told:
         if self._lists.pop(place, None) is not None:
             self._changed.add(_name(place))
 
-    def uses(self, root: str, memory_id: str) -> int:
-        """How many sessions heard this memory because it was searched for."""
-        return self._counts.get(f"{memory_id} {root}", 0)
+    def counts(self, root: str) -> Iterator[Count]:
+        """The ids of a root of which a session heard because they were searched for, and how many did."""
+        end = f" {root}"
+        return ((key.removesuffix(end), count) for key, count in self._counts.items() if key.endswith(end))
 
     def used(self, root: str, memory_id: str) -> None:
         """One more session did."""

@@ -39,6 +39,9 @@ _BARE = {"Mn", "Me", "Cf", "Cc"}
 
 def quoted(text: str) -> str:
     """All lines of `text` behind the mark."""
+    plain = text.rstrip()
+    if plain and plain.isascii() and plain.isprintable() and not _MAY_OPEN.search(plain):
+        return f"{MARK} {plain}"  # one line, in which all is seen
     lines = (_visible(line).rstrip() for line in _BREAK.split(_without_tags(text.rstrip())))
     return "\n".join(f"{MARK} {line}" if line else MARK for line in lines)
 

@@ -157,10 +157,14 @@ class Caller:
         return reply
 
     def trust(self, daemon: Daemon) -> None:
-        """Say once that the repository's memories count; an older daemon takes all of them."""
-        if daemon.checkout.is_this and not daemon.is_trusted:
-            self.call(protocol.Trust(id=3, workspace=daemon.workspace, action="trust"))
-            daemon.is_trusted = True
+        """Say once that the repository's memories count; a daemon that knows no trust takes all of them."""
+        if daemon.is_trusted:
+            return
+        trust = protocol.Trust(id=3, workspace=daemon.workspace, action="trust")
+        reply = framing.decode_reply(self.ask(framing.encode(trust)))
+        if isinstance(reply, protocol.Failed) and reply.code != "unknown_verb":
+            raise Broken(reply.message)
+        daemon.is_trusted = True
 
     def rebuild(self, daemon: Daemon, *, full: bool = False) -> None:
         """Have the daemon look at its repository, until both legs show what is there."""

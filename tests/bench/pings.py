@@ -118,7 +118,7 @@ def _cached_reply(checkout: Checkout) -> Iterator[Probe]:
     with standing(checkout, 100, stub=True, body_bytes=_BODY_BYTES, settings=_NO_HOPS) as (daemon, caller):
         texts = tuple(corpus.opening(number) for number in range(0, 100, 20))
         turn = protocol.Retrieve(
-            id=3, workspace=daemon.workspace, session_id="s", turn_id="t", hypotheses=texts
+            id=3, workspace=daemon.workspace, session_id="s", turn_id="t", mode="plain", hypotheses=texts
         )
         frame = framing.encode(turn)
         caller.ask(frame)

@@ -12,16 +12,20 @@ from daemons import Daemon, standing
 from judging import Goal
 from processes import Broken
 from row import Row, Side, beside, inside
-from sampling import Probe, median_of
+from sampling import Probe, median_of, p99, timed
 
 from forged_client import protocol
 
 _ASKED = 16
+_SLOWEST_OF = 128
 _MEMORIES = 10_000
 
 
-def retrieve(memories: int, queries: int) -> Side:
-    """Whole retrieves over the socket, a new turn each: of a message or of the agent's hypotheses."""
+def retrieve(memories: int, queries: int, *, mode: str = "plain", slowest: bool = False) -> Side:
+    """Whole retrieves over the socket, a new turn each: of a message or of the agent's hypotheses.
+
+    In a `mode` of sessions sixteen turns are one. The figure is the median, of the `slowest` p99 of 128.
+    """
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -29,11 +33,14 @@ def retrieve(memories: int, queries: int) -> Side:
             turns = itertools.count()
 
             def ask() -> protocol.Reply:
-                return caller.call(turn(daemon, memories, queries, next(turns)))
+                return caller.call(turn(daemon, memories, queries, next(turns), mode=mode))
 
             for number in range(_ASKED):
                 _check(ask(), number * 50 % memories)
-            yield lambda: median_of(ask, _ASKED)
+            if slowest:
+                yield lambda: p99([timed(ask) for _ in range(_SLOWEST_OF)])
+            else:
+                yield lambda: median_of(ask, _ASKED)
 
     return side
 
@@ -59,13 +66,17 @@ def by_words(memories: int, **settings: str) -> Side:
     return side
 
 
-def turn(daemon: Daemon, memories: int, queries: int, number: int) -> protocol.Retrieve:
-    """One of sixteen questions, under a turn's name that was not heard before."""
+def turn(daemon: Daemon, memories: int, queries: int, number: int, mode: str = "plain") -> protocol.Retrieve:
+    """One of sixteen questions, under a turn's name that was not heard before.
+
+    Each is answered by itself, as a commit does that knows no mode; or the sixteen are a session.
+    """
     texts = corpus.hypotheses(number % _ASKED * 50 % memories, queries)
     return protocol.Retrieve(
         id=number + 3,
         workspace=daemon.workspace,
-        session_id="bench",
+        session_id="bench" if mode == "plain" else f"bench{number // _ASKED}",
+        mode=mode,
         turn_id=f"turn{number}",
         hypotheses=texts if queries > 1 else (),
         messages=() if queries > 1 else (protocol.Message("user", texts[0]),),
@@ -141,6 +152,28 @@ ROWS = (
         by_words(1_000, **_OUTAGE),
         by_words(1_000),
         rounds=31,
+    ),
+    *(
+        Row(
+            f"retrieve-{mode}{'-p99' * slowest}",
+            f"a {mode} session's retrieve {'p99' if slowest else 'p50'}, 10,000 with vectors / of a message",
+            Goal(1.5, "a session costs what it says again"),
+            retrieve(_MEMORIES, 1, mode=mode, slowest=slowest),
+            retrieve(_MEMORIES, 1, slowest=slowest),
+            rounds=31,
+            slow=slowest,
+        )
+        for mode in ("block", "append")
+        for slowest in (False, True)
+    ),
+    Row(
+        "retrieve-p99",
+        "retrieve of a message p99, 10,000 with vectors / its p50",
+        Goal(3.0, "no turn waits for what another left behind"),
+        retrieve(_MEMORIES, 1, slowest=True),
+        retrieve(_MEMORIES, 1),
+        rounds=31,
+        slow=True,
     ),
     *(
         Row(

@@ -45,7 +45,12 @@ def _turn(workspace: str, count: int) -> bytes:
     hypotheses = tuple(corpus.opening(number) for number in range(0, 100, 20))
     return framing.encode(
         protocol.Retrieve(
-            id=3, workspace=workspace, session_id="s", messages=_messages(count), hypotheses=hypotheses
+            id=3,
+            workspace=workspace,
+            session_id="s",
+            mode="plain",
+            messages=_messages(count),
+            hypotheses=hypotheses,
         )
     )
 

@@ -70,7 +70,7 @@ def test_without_vectors_only_requests_are_kept(liked):
     liked("Staging")
     assert answered("auf Staging läuft noch Postgres 13", vectors=no_rows).proposals == ()
     (proposal,) = answered("merk dir: auf Staging läuft noch Postgres 13", vectors=no_rows).proposals
-    assert proposal.content == "Merk dir: auf Staging läuft noch Postgres 13."
+    assert proposal.content == "Auf Staging läuft noch Postgres 13."
 
 
 @pytest.mark.parametrize(

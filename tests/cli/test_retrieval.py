@@ -174,13 +174,13 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
         "hypotheses",
         "  1. Errors are wrapped.",
         "",
-        "memory                 why it came                                budget",
-        "mem_a    Wrap errors.  little speaks for it, and for others less  fits",
-        "mem_hop  Wrap errors.  one that came is linked to it              cut",
+        "memory   budget  why it came",
+        "mem_a    fits    little speaks for it, and for others less  Wrap errors.",
+        "mem_hop  cut     one that came is linked to it              Wrap errors.",
         "",
-        "memory             why it stayed out",
-        "mem_x   Use tabs.  too little speaks for it",
-        "mem_y   Be brief.  enough came before it",
+        "memory  why it stayed out",
+        "mem_x   too little speaks for it  Use tabs.",
+        "mem_y   enough came before it     Be brief.",
     ]
     assert daemon.asked(Why).session_id == "s1"
 

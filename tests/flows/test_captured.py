@@ -27,7 +27,7 @@ def test_what_was_asked_for_is_kept_or_refused_aloud_and_stands_in_captured(home
     with capturing(home) as stage:
         shell = shell_of(stage, repo)
         stage.captured(
-            repo, RULE, "ok", ASKED, "ok", "Remember this, please.", agent="claude", kind="session_end"
+            repo, "Remember this, please.", "ok", RULE, "ok", ASKED, agent="claude", kind="session_end"
         )
         stage.captured(repo, f"my key is {key}", session="keys", agent="codex", kind="explicit")
         stage.daemon.stop()

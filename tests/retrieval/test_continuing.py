@@ -25,6 +25,8 @@ def talk(*texts):
         "beleza, obrigado",
         "好的,谢谢",
         "了解、ありがとう",
+        "ah yes",
+        "Oh, sí!",
         "👍",
         "...",
     ],
@@ -86,6 +88,27 @@ def test_what_nobody_said_before_is_not_continued():
     assert before(()) == ""
     assert not goes_on(talk("do it"))
     assert goes_on(talk("build it", "Done.", "and now?"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["lol ok so i do have a fever", "haha and the cat?", "jajaja y eso?", "kkkk e agora", "哈哈哈那个猫呢"],
+)
+def test_an_aside_that_begins_with_laughter_leans_on_nothing(message):
+    assert not leans(message)
+    assert before(talk("where does the port come from?", "From the env file.", message)) == ""
+
+
+def test_of_a_long_paste_both_ends_and_the_names_between_them_are_continued():
+    frames = "".join(f"    at step {n} of the run, nothing to see here\n" for n in range(40))
+    names = "  eu.portage.AnnounceService.announce\n"
+    pasted = f"why is the export red?\n{frames}{names}{frames}PoolTimeoutError: gone"
+    found = before(talk(pasted, "The pool is empty.", "fix it"))
+
+    assert found.startswith("why is the export red?\n")
+    assert "\neu.portage.AnnounceService.announce\n" in found
+    assert found.endswith("PoolTimeoutError: gone\nThe pool is empty.\nfix it")
+    assert len(found) < 800
 
 
 def test_a_change_of_subject_ends_it():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.memory import Memory, Related
+from forged.memory import Memory, Related, Scope
 from forged.retrieval import Said, Turn, said
 from forged.scopes import Ranked
 from forged.state import HeardList
@@ -85,6 +85,18 @@ def test_the_frame_of_a_memory_has_ten_tokens_and_the_tail_fifteen():
     assert len(second.text) - len(before_tail(second.text)) <= 60
 
 
+def test_of_two_that_differ_the_repositorys_is_the_exception_to_the_users():
+    ids = [f"mem_0000000{number}" for number in range(3)]  # so alike that their names are long
+    users = [replace(memory(each, "x"), category="coding-preferences", scope=Scope.USER) for each in ids[:2]]
+    ours = replace(memory(ids[2], "x"), category="coding-preferences", scope=Scope.REPO)
+    text = of(NEW, (*users, ours), turn(*users, ours)).text
+
+    assert "the one not marked user counts here.\n" in text
+    heads = re.findall(r"^\[.*\]$", text, re.MULTILINE)
+    assert [head.endswith(" preference user]") for head in heads] == [True, True, False]
+    assert all(len(f"{head}\n> \n".encode()) <= 40 for head in heads)
+
+
 def test_a_correction_is_appended_and_nothing_above_it_changes():
     newer = memory("mem_newer", "about one, corrected", supersedes="mem_one", version=2)
     first = of(NEW, (ONE, TWO), turn(ONE, TWO))
@@ -109,12 +121,12 @@ def test_a_text_that_was_changed_in_place_comes_again_and_one_that_is_gone_is_go
 
 def test_the_cut_takes_the_oldest_half_once_and_leaves_what_stands():
     store = tuple(memory(f"mem_{number:02}", f"{number} " + "x" * 80) for number in range(12))
-    reply = of(NEW, store, turn(stands=store[:1], limit=1_000))
+    reply = of(NEW, store, turn(stands=store[:1], limit=1_060))
     told_first = []
     for each in store[1:]:
-        reply = of(reply.after, store, turn(each, limit=1_000))
+        reply = of(reply.after, store, turn(each, limit=1_060))
         told_first.append(told(reply)[:2])
-        assert len(reply.text.encode()) <= 1_000
+        assert len(reply.text.encode()) <= 1_060
         assert told(reply)[-1] == each.id
 
     assert {first for first, _ in told_first} == {"mem_00"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.memory import Memory
@@ -28,7 +30,7 @@ def chosen(
 ) -> list[str]:
     maps = vector_map(repo), vector_map(user, root="/home", scope="user")
     used = uses or {}
-    heads = standing(maps, trusted, budget, lambda _: 10, lambda _, each: used.get(each.id, 0))
+    heads = standing(maps, trusted, budget, lambda _: 10, lambda _: used)
     return [each.id for _, each in heads]
 
 
@@ -76,3 +78,39 @@ def test_what_was_replaced_does_not_stand():
     newer = replace(one("newer", "corrections"), supersedes="correction", version=2)
 
     assert "correction" not in chosen((*REPO, newer), budget=1_000)
+
+
+KINDS = ("corrections", "coding-preferences", "project-conventions", "patterns")
+STORES = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.sampled_from(("", "typed", "model")), st.integers(0, 3)), max_size=12
+)
+
+
+def stored(place: str, drawn: list[tuple[str, str, int]]) -> tuple[Memory, ...]:
+    return tuple(
+        one(f"{place}{n:02}", kind, origin=origin, scope=place, at=f"202{year}")
+        for n, (kind, origin, year) in enumerate(drawn)
+    )
+
+
+@given(STORES, STORES, st.integers(0, 300), st.dictionaries(st.integers(0, 11), st.integers(1, 3)))
+def test_what_stands_is_what_looking_at_each_in_turn_finds(in_repo, of_user, budget, drawn):
+    repo, user = stored("repo", in_repo), stored("user", of_user)
+    used = {f"{place}{n:02}": count for n, count in drawn.items() for place in ("repo", "user")}
+
+    assert chosen(repo, user, budget=budget, trusted={"/home"}, uses=used) == one_by_one(
+        [*repo, *user], budget, used
+    )
+
+
+def one_by_one(memories: list[Memory], budget: int, used: dict[str, int]) -> list[str]:
+    """The rule as it is told, each memory asked for its use and its cost."""
+    may = [each for each in memories if each.origin == "typed" or (not each.origin and each.scope == "user")]
+    if 10 * len(memories) <= budget:
+        return [each.id for each in may]
+    found = []
+    for kind, scope in (("corrections", ""), ("coding-preferences", "user"), ("project-conventions", "repo")):
+        of_kind = [each for each in may if each.category == kind and scope in {"", each.scope}]
+        newest = sorted(of_kind, key=lambda each: each.created_at, reverse=True)
+        found += [each.id for each in sorted(newest, key=lambda each: -used.get(each.id, 0))]
+    return found[: max(0, (budget - 24) // 10 + 1)]

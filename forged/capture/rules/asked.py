@@ -51,8 +51,9 @@ def request_in(said: Sequence[Statement], before: str = "") -> Request | None:
     while last < len(said) and (is_brief or last - at <= _MORE) and _adds(said[last], said[first:last]):
         last += 1
     text = " ".join(each.text for each in said[first:last])
-    if last - first == 1 and says_nothing:
-        text = f"{said[at].answers or before} {text}".strip()
+    if last - first == 1 and (said[at].asks_alone or _letters(without_request(text)) < _LEAST):
+        told = (each for each in (said[at].answers, before) if _letters(each) >= _LEAST)
+        text = f"{next(told, '')} {text}".strip()
     says = _letters(without_request(text)) >= _LEAST
     return Request(text if says else "", tuple(said[first:last]))
 

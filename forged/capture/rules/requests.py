@@ -19,6 +19,8 @@ from forged.capture.plain import plain, without_accents
 FILE = os.path.join(os.path.dirname(__file__), "requests.toml")
 # A request stands at the beginning of what is long, or at its end.
 _ENDS = 600
+# Characters of a request that leads in what it is about.
+_LEAD, _COLON = 60, re.compile(r"[:：]")
 # What parts a sentence, and characters of a clause that says something.
 _CLAUSES, _CLAUSE = re.compile(r"[,:;–—，：；、]| - "), 12
 _SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
@@ -64,6 +66,14 @@ def beside_request(text: str) -> str:
     """Return the plain text without the clauses that ask, unless nothing is left then."""
     clauses = [each for each in _CLAUSES.split(plain(text)) if each and not _any_of("asks").search(each)]
     return ", ".join(clauses) if sum(map(len, clauses)) >= _CLAUSE else without_request(text)
+
+
+def behind_request(text: str) -> str:
+    """Return what a request says behind its colon ("note this down: ..."), or the whole text."""
+    asked, *told = _COLON.split(text, maxsplit=1)
+    if not told or len(asked) > _LEAD or len(told[0].encode()) < _CLAUSE or not asks(asked):
+        return text
+    return text if len(without_request(asked).strip()) >= _CLAUSE else told[0].strip()
 
 
 @functools.cache

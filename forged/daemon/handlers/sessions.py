@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from forged.daemon.handlers.heard import text_of
 from forged.map import VectorMap
-from forged.memory import Memory, Scope
+from forged.memory import Scope
 from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, most_bytes, said, standing
 from forged.scopes import Ranked, Workplace
 from forged.state import HeardList, Place, State
@@ -227,9 +227,14 @@ def standing_in(state: State, maps: Sequence[VectorMap], place: Workplace, limit
     )
 
 
-def _uses(state: State, home: VectorMap, memory: Memory) -> int:
-    """How many sessions searched for a memory or one that it has replaced."""
-    return sum(state.told.uses(home.root, each) for each in home.chains.chain(memory.id))
+def _uses(state: State, home: VectorMap) -> dict[str, int]:
+    """How many sessions searched for each head or one that it has replaced."""
+    found: dict[str, int] = {}
+    for memory_id, count in state.told.counts(home.root):
+        head = home.chains.head(memory_id)
+        for each in (head, *home.chains.rivals.get(head, ())):
+            found[each] = found.get(each, 0) + count
+    return found
 
 
 def told(answer: Answer, reply: Said) -> tuple[Answer, Injection]:

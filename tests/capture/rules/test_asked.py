@@ -47,5 +47,12 @@ def test_a_request_is_kept_with_what_it_is_about(text, kept):
 
 def test_a_request_without_content_is_about_what_was_said_before():
     assert asked("merk dir das", before="Beträge sind Cent.") == "Beträge sind Cent. merk dir das"
+    assert (
+        asked("merk dir das", answer="Ok.", before="Beträge sind Cent.") == "Beträge sind Cent. merk dir das"
+    )
+    assert asked("merk dir das", answer="Ok.") == ""
+    assert (
+        asked("Remember that we use scons.", before="We build it at night.") == "Remember that we use scons."
+    )
     answer = "Ids are ULIDs in all of the tables here."
     assert asked("remember that", answer=answer) == f"{answer} remember that"

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from forged.capture.rules.requests import asks, without_request, wordings
+from forged.capture.rules.requests import asks, behind_request, without_request, wordings
 from tests.training import data
 
 WORDINGS = [pytest.param(each, id=f"{each.kind} {each.language}: {each.name}") for each in wordings()]
@@ -57,3 +57,18 @@ def test_a_polite_question_asks_and_a_question_about_memory_does_not():
 
 def test_words_that_ask_are_cut_out_of_what_is_asked():
     assert without_request("Remember: amounts are cents").strip(" :") == "amounts are cents"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Merk dir bitte: Deploys laufen nur dienstags.", "Deploys laufen nur dienstags."),
+        ("请记住：部署只在周二进行。", "部署只在周二进行。"),
+        ("Retiens ceci : on déploie le mardi", "on déploie le mardi"),
+        ("fix this: the deploy fails on tuesdays", "fix this: the deploy fails on tuesdays"),
+        ("note this: ok", "note this: ok"),
+        ("remember that port 80 is free: nobody uses it", "remember that port 80 is free: nobody uses it"),
+    ],
+)
+def test_what_a_request_says_stands_behind_its_colon(said, told):
+    assert behind_request(said) == told
